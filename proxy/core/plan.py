@@ -1,0 +1,157 @@
+"""Plans: what is cut from a chain, what stands in the gaps, and how a request is rewritten by it.
+
+Keeps law 3 (stable): a plan is data that holds the literal bytes of everything it puts into a view, so
+``apply(plan, messages)`` is the same on every worker and after every restart. Deciding on a plan is the
+business of :mod:`proxy.core.planner`.
+
+Positions count the messages of a chain, that is of a request without its head.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+
+class Gap(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """A run of cut messages, ``start`` up to and without ``end``, and the note that stands in its place."""
+
+    start: int
+    end: int
+    note: bytes = b""
+    """The note as a whole JSON message; empty where it is merged into a neighbour (a replacement)."""
+    tokens: int = 0
+    """Counted tokens of the note."""
+    summary: str = ""
+    """The summary in the note, kept so that the next one can be anchored to it."""
+    quotes: tuple[str, ...] = ()
+    """Handled requests that the note quotes."""
+    generation: int = 0
+    """How many summaries this one was built upon; 0 when it was written from originals."""
+
+    @property
+    def count(self) -> int:
+        """The number of messages that are absent."""
+        return self.end - self.start
+
+
+class Replacement(msgspec.Struct, frozen=True, array_like=True):
+    """A message that goes out in other bytes than it came in: clipped, or with a note merged into it."""
+
+    position: int
+    raw: bytes
+    tokens: int
+    """Counted tokens of the new bytes."""
+    reason: str
+    """``clipped`` or ``merged``."""
+
+
+class Plan(msgspec.Struct, frozen=True, array_like=True):
+    """All edits in force: gaps in order and apart from each other, replacements outside of them."""
+
+    gaps: tuple[Gap, ...] = ()
+    replacements: tuple[Replacement, ...] = ()
+
+    @property
+    def depth(self) -> int:
+        """How many messages of the chain the plan reaches over."""
+        last_gap = self.gaps[-1].end if self.gaps else 0
+        last_replacement = self.replacements[-1].position + 1 if self.replacements else 0
+        return max(last_gap, last_replacement)
+
+    @property
+    def cut(self) -> int:
+        """How many messages are absent from the view."""
+        return sum(gap.count for gap in self.gaps)
+
+    def covers(self, position: int) -> bool:
+        """Whether the message at ``position`` is cut."""
+        return any(gap.start <= position < gap.end for gap in self.gaps)
+
+
+EMPTY = Plan()
+
+
+class Epoch(msgspec.Struct, frozen=True, kw_only=True):
+    """One change of a lane's plan, as it is stored and shown; ``plan`` is the whole plan from then on.
+
+    In force for every chain whose message number ``depth`` has the chain hash ``reach``.
+    """
+
+    id: str
+    parent: str
+    """The id of the epoch that it was built upon; empty for a lane's first."""
+    number: int
+    """1 for the first epoch of a line of epochs."""
+    lane: str
+    reach: bytes
+    depth: int
+    calm_below: int
+    """Counted tokens of the whole request below which it is forwarded whole, whatever the plan says."""
+    at: float
+    """Seconds since 1970, UTC."""
+    stage: str
+    reason: str
+    original_count: int
+    original_tokens: int
+    final_count: int
+    final_tokens: int
+    emergency_mode: bool = False
+    budget: int = 0
+    """Tokens, as the model counts them, that the epoch was planned for."""
+    ratio: float = 1.0
+    """Tokens of the model over counted tokens, as known when the epoch began."""
+    plan: Plan = EMPTY
+
+    @property
+    def removed_count(self) -> int:
+        """Messages of the view that the epoch took out, net of its notes."""
+        return self.original_count - self.final_count
+
+    @property
+    def removed_tokens(self) -> int:
+        """Tokens that the epoch took out of the view, net of its notes."""
+        return self.original_tokens - self.final_tokens
+
+
+def apply(plan: Plan, messages: Sequence[bytes]) -> list[bytes]:
+    """The view: ``messages`` (a request's, without its head) with the plan's edits made."""
+    replaced = {replacement.position: replacement.raw for replacement in plan.replacements}
+    view: list[bytes] = []
+    position = 0
+    for gap in plan.gaps:
+        view.extend(_kept(messages, position, gap.start, replaced))
+        if gap.note:
+            view.append(gap.note)
+        position = gap.end
+    view.extend(_kept(messages, position, len(messages), replaced))
+    return view
+
+
+def _kept(messages: Sequence[bytes], start: int, end: int, replaced: dict[int, bytes]) -> Sequence[bytes]:
+    if not replaced:
+        return messages[start:end]
+    return [replaced.get(position, messages[position]) for position in range(start, end)]
+
+
+def view_tokens(plan: Plan, tokens: Sequence[int]) -> int:
+    """Counted tokens of ``apply(plan, …)`` for messages of these sizes."""
+    total = sum(tokens)
+    for gap in plan.gaps:
+        total += gap.tokens - sum(tokens[gap.start : gap.end])
+    for replacement in plan.replacements:
+        total += replacement.tokens - tokens[replacement.position]
+    return total
+
+
+def in_force(epochs: Sequence[Epoch], chain: Sequence[bytes], counted: int) -> Epoch | None:
+    """The deepest epoch that holds for this chain, of a lane's ``epochs`` in the order they were written.
+
+    Of two children of one epoch that both hold, the one written first wins on every worker. A chain of
+    fewer than ``calm_below`` counted tokens is forwarded whole (it was rolled back).
+    """
+    current: Epoch | None = None
+    parent = ""
+    for epoch in epochs:
+        if epoch.parent == parent and epoch.depth <= len(chain) and chain[epoch.depth - 1] == epoch.reach:
+            current, parent = epoch, epoch.id
+    return None if current is not None and counted < current.calm_below else current

@@ -1,0 +1,70 @@
+"""What is kept of a session: one record a message, and one for the session as a whole.
+
+Messages are named by their chain hash, so writing one twice is writing it once (no turn twice), and a
+session is a tree: each record names its parent, a branch is a walk from a tip to the root.
+"""
+
+import msgspec
+
+
+class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One message of a transcript, at one place of the tree."""
+
+    hash: bytes
+    parent: bytes
+    raw: bytes
+    """The message's bytes as the client first sent them, or as our collected answer."""
+    tokens: int
+    """Counted tokens (not calibrated)."""
+    at: float
+    """Arrival, seconds since 1970, UTC."""
+    sequence: int
+    """The message's place in its chain, from 0: order never rests on the clock."""
+    answer: bool = False
+    """An answer that we gave; only below one of these is a session recognised without a header."""
+    complete: bool = True
+    """False for an answer that was cut off: in the transcript, never in a view."""
+
+
+class Session(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A session's own record: what the last turn left, for the admin API and the next reader."""
+
+    name: str
+    """The header's value, or the id that we issued."""
+    tenant: str
+    created: float
+    updated: float
+    turns: int = 0
+    tip: bytes = b""
+    """Chain hash of the newest completed turn on the main line."""
+    head: tuple[bytes, ...] = ()
+    """The leading system and developer messages of the latest turn, as raw JSON."""
+    lane: str = ""
+    model: str = ""
+    policy: str = ""
+    stage: str = "calm"
+    tokens: int = 0
+    """Tokens of the last view, calibrated."""
+    full_tokens: int = 0
+    """Tokens of the last request before pruning, calibrated."""
+    budget: int = 0
+    ratio: float = 1.0
+    head_tokens: int = 0
+    """Counted tokens of the head: tools, response format, leading system messages."""
+    epoch: str = ""
+    """Id of the epoch in force at the latest turn; empty when there was none."""
+    exchanges: int = 0
+    summaries: int = 0
+    """How many summaries the upstream model has written for this session."""
+
+
+class Turn(msgspec.Struct, frozen=True, kw_only=True):
+    """One turn to be recorded: the messages that were new in it, our answer, and the session after it."""
+
+    session: Session
+    nodes: tuple[Node, ...]
+    """New messages in order, our answer last; each one's parent is known or stands before it."""
+    advances_tip: bool
+    """Whether ``session.tip`` may become the session's tip (an answer that was completed)."""
+    headerless: bool
+    """Recognised by its chain: its answers are entered in the index that finds it again."""

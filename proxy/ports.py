@@ -1,0 +1,179 @@
+"""What the engine needs of the world: a store, a counter of tokens, an upstream, a clock.
+
+Small protocols; the adapters that satisfy them stand in :mod:`proxy.adapters`, and one contract suite per
+port runs over all of them.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from proxy.core.plan import Epoch
+from proxy.core.records import Node, Session, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKey:
+    """Where a session is kept: ``tag`` (hex) groups all keys of its bucket, ``sid`` names it within."""
+
+    tag: str
+    sid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """The one question that a request asks of the store before it is forwarded."""
+
+    tag: str
+    sid: str | None
+    """The session, where a header names it; None: find it by its chain."""
+    newest: tuple[bytes, ...]
+    """Chain hashes of the request, newest first (at most 64), for recognition."""
+    uncounted: tuple[bytes, ...]
+    """Chain hashes whose token counts this process does not know."""
+    lane: str
+    seen: tuple[str, int] = ("", 0)
+    """(sid, how many of the lane's epochs this process already holds for it)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The answer to a :class:`Lookup`; everything empty where nothing is known."""
+
+    sid: str | None = None
+    session: Session | None = None
+    known: bytes | None = None
+    """The newest of the asked chain hashes that the session holds."""
+    counts: dict[bytes, int] = field(default_factory=dict[bytes, int])
+    """Counted tokens by chain hash, of those asked for and known."""
+    epochs: tuple[Epoch, ...] = ()
+    """The lane's epochs in the order written, those after ``seen`` (all, if ``seen`` names another sid)."""
+
+
+class SessionStore(Protocol):
+    """Sessions, kept for at least their time to live (seconds). Every write can be repeated unharmed.
+
+    Every method raises :class:`proxy.errors.StoreUnavailable` when the store cannot be reached in time,
+    refuses, or answers with something that cannot be read.
+    """
+
+    async def find(self, lookup: Lookup) -> Found:
+        """The session, its epochs and counts: one round trip."""
+        ...
+
+    async def begin_epoch(self, key: SessionKey, epoch: Epoch, seen: int, ttl: float) -> tuple[Epoch, ...]:
+        """Append ``epoch`` to its lane if the lane still holds exactly ``seen`` epochs (compare and set).
+
+        Answers the lane's epochs from number ``seen`` on: ``(epoch,)`` alone when it was written (also by
+        an earlier attempt whose reply was lost), what others wrote instead otherwise.
+        """
+        ...
+
+    async def record(self, key: SessionKey, turn: Turn, ttl: float) -> None:
+        """Write a turn, idempotently, and renew all keys of the session.
+
+        A node that is there already stays as it is. The tip moves to ``turn.session.tip`` only where
+        ``advances_tip``, and the session has no tip yet or a parent of the turn's nodes was known before
+        (so that a title request under a chat's id does not become its transcript). ``turns`` counts the
+        completed answers that were new.
+        """
+        ...
+
+    async def summaries(self, key: SessionKey, addresses: Sequence[str]) -> dict[str, str]:
+        """The ready summaries among these content addresses."""
+        ...
+
+    async def keep_summary(self, key: SessionKey, address: str, text: str, ttl: float) -> None:
+        """Keep a summary under its content address."""
+        ...
+
+    async def session(self, key: SessionKey) -> Session | None:
+        """One session's own record."""
+        ...
+
+    async def sessions(self, limit: int) -> list[tuple[SessionKey, Session]]:
+        """The sessions used last, newest first."""
+        ...
+
+    async def nodes(self, key: SessionKey) -> dict[bytes, Node]:
+        """Every message of the session by chain hash: the whole tree (for the admin API; O(n))."""
+        ...
+
+    async def epochs(self, key: SessionKey, lane: str) -> tuple[Epoch, ...]:
+        """All epochs of a lane, in the order written."""
+        ...
+
+    async def ping(self) -> None:
+        """Return when the store answers."""
+        ...
+
+    async def aclose(self) -> None:
+        """Give connections back."""
+        ...
+
+
+class TokenCounter(Protocol):
+    """Counts tokens of text in one encoding; what the model makes of it is learned as a ratio."""
+
+    def count(self, text: str) -> int:
+        """Tokens of ``text``; special tokens count as the text they are; never raises."""
+        ...
+
+    async def count_all(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text, off the event loop where they are large together."""
+        ...
+
+    async def ready(self) -> None:
+        """Load the vocabulary, once."""
+        ...
+
+
+class UpstreamResponse(Protocol):
+    """An upstream's answer, its body still to come."""
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def headers(self) -> Sequence[tuple[bytes, bytes]]: ...
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """The body's bytes as they arrive, undecoded. Raises UpstreamTimeout, UpstreamUnreachable."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close the connection if the body was not read to its end; give it back otherwise."""
+        ...
+
+
+class Upstream(Protocol):
+    """The model API behind the proxy."""
+
+    async def send(
+        self,
+        method: str,
+        target: str,
+        headers: Sequence[tuple[bytes, bytes]],
+        body: bytes | AsyncIterator[bytes] | None,
+    ) -> UpstreamResponse:
+        """Send one request; ``target`` is the path and query after the client's ``/v1``.
+
+        Raises UpstreamUnreachable (no connection), UpstreamTimeout.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Give connections back."""
+        ...
+
+
+class Clock(Protocol):
+    """The time; an argument, so that no rule rests on a clock read elsewhere."""
+
+    def now(self) -> float:
+        """Seconds since 1970, UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds of a clock that never jumps."""
+        ...
