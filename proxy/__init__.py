@@ -1,0 +1,1 @@
+"""Unabridged: the client keeps the whole conversation, the model gets the abridged edition."""

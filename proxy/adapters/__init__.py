@@ -1,0 +1,1 @@
+"""One home for each outside library, behind a port."""

@@ -1,0 +1,1 @@
+"""One managed request, from history to record: carries out what the core decides."""
