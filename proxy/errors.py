@@ -1,0 +1,282 @@
+"""Every error of our own, in one tree, by whose fault it is.
+
+`UnabridgedError` is for clients: `status` and `code` are the contract (DESIGN 7, FAULTS), `code` is also the
+label of a metric, and `body()` is OpenAI's error shape. `OperatorError` is for whoever starts the server: it has
+no status, and the command line prints it. A table in the form of classes; only the standard library is imported.
+"""
+
+# ruff: noqa: D101, N818 - in a table, the name of a class is its code, and its message says what it is for
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class UnabridgedError(Exception):
+    """Something to tell a client. Raise a subclass.
+
+    `param` names the offending member of the request, `retry_after` is in seconds. The message is seen by
+    clients: no key, no content and no internal URL belongs in it.
+    """
+
+    status: ClassVar[int] = 500
+    code: ClassVar[str] = "internal_error"
+    type: ClassVar[str] = "server_error"
+    default_message: ClassVar[str] = "Something went wrong inside the proxy."
+    default_retry_after: ClassVar[int | None] = None
+
+    def __init__(
+        self, message: str | None = None, *, param: str | None = None, retry_after: int | None = None
+    ) -> None:
+        self.message: str = self.default_message if message is None else message
+        self.param: str | None = param
+        self.retry_after: int | None = self.default_retry_after if retry_after is None else retry_after
+        super().__init__(self.message)
+
+    def body(self) -> dict[str, dict[str, str | None]]:
+        """The answer's JSON, in the shape of OpenAI's errors."""
+        error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
+        return {"error": error}
+
+
+# --- the request is at fault ---
+
+
+class RequestError(UnabridgedError):
+    """The client can mend it."""
+
+    status = 400
+    code = "invalid_request"
+    type = "invalid_request_error"
+    default_message = "The request is not valid."
+
+
+class InvalidJSON(RequestError):
+    """`offset` is the byte at which the body stops being JSON."""
+
+    code = "invalid_json"
+
+    def __init__(self, message: str | None = None, *, offset: int) -> None:
+        self.offset: int = offset
+        super().__init__(message or f"The body is not valid JSON (byte {offset}).")
+
+
+class InvalidType(RequestError):
+    code = "invalid_type"
+    default_message = "A value has the wrong type."
+
+
+class MissingParameter(RequestError):
+    code = "missing_required_parameter"
+    default_message = "A required parameter is missing."
+
+
+class EmptyArray(RequestError):
+    code = "empty_array"
+    default_message = "An array is empty that must not be."
+
+
+class InvalidEncoding(RequestError):
+    code = "invalid_encoding"
+    default_message = "The body is not valid UTF-8."
+
+
+class JSONTooDeep(RequestError):
+    code = "json_too_deep"
+    default_message = "The body is nested too deeply."
+
+
+class InvalidSessionId(RequestError):
+    code = "invalid_session_id"
+    default_message = "A session id is at most 256 printable characters."
+
+
+class InvalidHeader(RequestError):
+    code = "invalid_header"
+    default_message = "A header is not valid."
+
+
+class InvalidPath(RequestError):
+    code = "invalid_path"
+    default_message = "The path is not valid."
+
+
+class InvalidPolicy(RequestError):
+    code = "invalid_policy"
+    default_message = "There is no policy of that name."
+
+
+class ContextLengthExceeded(RequestError):
+    """What cannot be cut does not fit. `needed`, `kept` and `limit` are tokens."""
+
+    code = "context_length_exceeded"
+
+    def __init__(self, *, needed: int, kept: int, limit: int) -> None:
+        self.needed: int = needed
+        self.kept: int = kept
+        self.limit: int = limit
+        super().__init__(
+            f"This conversation needs {needed} tokens; {kept} of them cannot be cut, the limit is {limit}.",
+            param="messages",
+        )
+
+
+class Unauthorized(RequestError):
+    status = 401
+    code = "unauthorized"
+    default_message = "The admin token is missing or wrong."
+
+
+class Forbidden(RequestError):
+    status = 403
+    code = "forbidden"
+    default_message = "This credential may not do that."
+
+
+class PolicyForbidden(RequestError):
+    status = 403
+    code = "policy_forbidden"
+    default_message = "A request may lower the budget of its policy, not raise it."
+
+
+class NotFound(RequestError):
+    status = 404
+    code = "not_found"
+    default_message = "There is nothing here."
+
+
+class MethodNotAllowed(RequestError):
+    status = 405
+    code = "method_not_allowed"
+    default_message = "This path does not answer that method."
+
+
+class RequestTimeout(RequestError):
+    status = 408
+    code = "request_timeout"
+    default_message = "The request did not arrive in time."
+
+
+class RequestTooLarge(RequestError):
+    status = 413
+    code = "request_too_large"
+    default_message = "The body is too large."
+
+
+class TooManyMessages(RequestError):
+    status = 413
+    code = "too_many_messages"
+    default_message = "There are too many messages."
+
+
+class URITooLong(RequestError):
+    status = 414
+    code = "uri_too_long"
+    default_message = "The URI is too long."
+
+
+class UnsupportedMediaType(RequestError):
+    status = 415
+    code = "unsupported_media_type"
+    default_message = "The body must be application/json."
+
+
+class HeadersTooLarge(RequestError):
+    status = 431
+    code = "headers_too_large"
+    default_message = "The headers are too large or too many."
+
+
+# --- the upstream is at fault ---
+
+
+class UpstreamError(UnabridgedError):
+    """Whatever stands behind the proxy did not answer as it should."""
+
+    status = 502
+    code = "upstream_error"
+    default_message = "The upstream failed."
+
+
+class UpstreamUnreachable(UpstreamError):
+    code = "upstream_unreachable"
+    default_message = "The upstream cannot be reached."
+
+
+class UpstreamInvalidResponse(UpstreamError):
+    code = "upstream_invalid_response"
+    default_message = "The upstream's answer is not valid."
+
+
+class UpstreamTruncated(UpstreamError):
+    code = "upstream_truncated"
+    default_message = "The upstream's answer ended before it was complete."
+
+
+class UpstreamTimeout(UpstreamError):
+    status = 504
+    code = "upstream_timeout"
+    default_message = "The upstream did not answer in time."
+
+
+# --- the server is at fault ---
+
+
+class NotBuilt(UnabridgedError):
+    status = 501
+    code = "not_implemented"
+    default_message = "The proxy does not do that."
+
+
+class Unavailable(UnabridgedError):
+    """It may work a moment later."""
+
+    status = 503
+    code = "unavailable"
+    default_message = "The proxy cannot answer now."
+    default_retry_after = 1
+
+
+class StoreUnavailable(Unavailable):
+    """Internal: the engine answers without the store, except where a policy says `on_fault = "closed"`."""
+
+    code = "store_unavailable"
+    default_message = "The store cannot be reached."
+
+
+class HistoryUnavailable(Unavailable):
+    code = "history_unavailable"
+    default_message = "The history of this session cannot be read now."
+
+
+class Overloaded(Unavailable):
+    code = "overloaded"
+    default_message = "The proxy has more to do than it can."
+
+
+# --- whoever starts the server is at fault ---
+
+
+class OperatorError(Exception):
+    """Something to tell whoever starts the server: never an answer to a client."""
+
+
+class SettingsError(OperatorError):
+    """An option or an environment variable is wrong; the message names it."""
+
+
+class VocabularyError(OperatorError):
+    """The tokenizer's own file is damaged or missing."""
+
+
+class PolicyError(OperatorError):
+    """A policy file is wrong; `line` counts from 1, None where the fault has no line."""
+
+    def __init__(self, file: Path | str, line: int | None, message: str) -> None:
+        self.file: Path | str = file
+        self.line: int | None = line
+        self.message: str = message
+        super().__init__(f"{file}: {message}" if line is None else f"{file}:{line}: {message}")
