@@ -1,5 +1,3 @@
-# syntax=docker/dockerfile:1
-
 FROM python:3.11-slim AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /src
@@ -40,5 +38,5 @@ STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=3s --start-period=20s --retries=3 \
     CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/readyz', timeout=2)"]
 
-# Off loopback the server starts only with an explicit UNABRIDGED_ADMIN_TOKEN (or …_FILE).
+# Off loopback the server starts only with an explicit UNABRIDGED_ADMIN_TOKEN (or _FILE).
 ENTRYPOINT ["unabridged", "serve", "--host", "0.0.0.0", "--port", "8080"]

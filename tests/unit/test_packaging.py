@@ -1,0 +1,78 @@
+"""What is shipped: the wheel, the locks, the image and its composition agree with each other."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import yaml
+from hatchling.builders.wheel import WheelBuilder
+
+ROOT = Path(__file__).parents[2]
+DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
+
+
+def service(name: str) -> dict[str, Any]:
+    """One service of the composition."""
+    composition = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text(encoding="utf-8"))
+    return cast("dict[str, Any]", composition["services"][name])
+
+
+def test_the_wheel_carries_every_preset(tmp_path: Path) -> None:
+    (wheel,) = WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
+    shipped = set(zipfile.ZipFile(wheel).namelist())
+    presets = {f"proxy/policies/{preset.name}" for preset in (ROOT / "policies").glob("*.toml")}
+    assert presets
+    assert presets <= shipped
+
+
+def test_the_wheel_carries_the_whole_package_and_no_tests(tmp_path: Path) -> None:
+    (wheel,) = WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
+    shipped = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    package = {
+        str(file.relative_to(ROOT))
+        for file in (ROOT / "proxy").rglob("*")
+        if file.is_file() and "__pycache__" not in file.parts
+    }
+    assert package <= shipped
+    assert {Path(name).parts[0] for name in shipped} == {"proxy"}
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
+def test_a_lock_hashes_every_requirement_and_names_no_host(lock: Path) -> None:
+    text = lock.read_text(encoding="utf-8")
+    requirements = re.split(r"^(?=[a-z0-9])", text, flags=re.MULTILINE)[1:]
+    assert requirements
+    assert [r.splitlines()[0] for r in requirements if "==" not in r or "--hash=sha256:" not in r] == []
+    assert not re.search(r"://|--(extra-)?index|--find-links|--trusted-host", text)
+
+
+def test_the_image_serves_exposes_and_probes_one_port() -> None:
+    assert re.findall(r"^EXPOSE (\d+)$", DOCKERFILE, re.MULTILINE) == ["8080"]
+    assert '"--port", "8080"' in DOCKERFILE
+    assert "http://127.0.0.1:8080/readyz" in DOCKERFILE
+    assert service("proxy")["ports"] == ["127.0.0.1:8080:8080"]
+
+
+def test_the_image_does_not_run_as_root() -> None:
+    (user,) = re.findall(r"^USER (\d+):\d+$", DOCKERFILE, re.MULTILINE)
+    assert int(user) > 0
+    assert f"useradd --uid {user} " in DOCKERFILE
+
+
+@pytest.mark.parametrize("secret", ["UNABRIDGED_SECRET", "UNABRIDGED_ADMIN_TOKEN"])
+def test_the_composition_does_not_start_without_its_secrets(secret: str) -> None:
+    assert service("proxy")["environment"][secret].startswith(f"${{{secret}:?")
+
+
+def test_the_composed_store_persists_and_is_reached_by_the_proxy_alone() -> None:
+    valkey = service("valkey")
+    assert "ports" not in valkey
+    assert valkey["networks"] == ["store"]
+    assert valkey["volumes"] == ["valkey-data:/data"]
+    assert valkey["command"][1:3] == ["--appendonly", "yes"]
+    assert service("proxy")["environment"]["UNABRIDGED_STORE"].startswith("redis://valkey:")
