@@ -1,18 +1,15 @@
 """Every error of our own, in one tree, by whose fault it is.
 
-`UnabridgedError` is for clients: `status` and `code` are the contract (DESIGN 7, FAULTS), `code` is also the
-label of a metric, and `body()` is OpenAI's error shape. `OperatorError` is for whoever starts the server: it has
-no status, and the command line prints it. A table in the form of classes; only the standard library is imported.
+`UnabridgedError` is for clients: `status` and `code` are the contract (DESIGN 7, FAULTS), `code` is also a
+metric's label, and `body()` is OpenAI's error shape. `OperatorError` is for whoever starts the server: it has
+no status, and the command line prints it. A table in the form of classes, made of the standard library alone.
 """
 
 # ruff: noqa: D101, N818 - in a table, the name of a class is its code, and its message says what it is for
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from typing import ClassVar
 
 
 class UnabridgedError(Exception):
@@ -275,8 +272,8 @@ class VocabularyError(OperatorError):
 class PolicyError(OperatorError):
     """A policy file is wrong; `line` counts from 1, None where the fault has no line."""
 
-    def __init__(self, file: Path | str, line: int | None, message: str) -> None:
-        self.file: Path | str = file
+    def __init__(self, file: str, line: int | None, message: str) -> None:
+        self.file: str = file
         self.line: int | None = line
         self.message: str = message
         super().__init__(f"{file}: {message}" if line is None else f"{file}:{line}: {message}")

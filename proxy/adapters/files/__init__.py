@@ -1,0 +1,1 @@
+"""Files: policies that people write, secrets that the first start makes."""

@@ -1,0 +1,158 @@
+"""The library of policy files: found by name, `extends` followed, complaints with file, line and nearest key.
+
+A file says only what differs: tables are merged key by key over what it extends, anything else is replaced
+whole. The rules themselves are `core/policy.py`.
+"""
+
+import re
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from pydantic import ValidationError
+
+from proxy.adapters.files.complaints import complaint, nearest
+from proxy.adapters.files.toml_lines import Location, key_lines, line_of
+from proxy.core.policy import Policy
+from proxy.errors import PolicyError
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_TOML_LINE = re.compile(r" \(at line (\d+), column \d+\)$")
+
+Table = dict[str, object]
+
+
+def shipped_policies() -> Path:
+    """The directory of the presets: inside an installed package, else at the repository's root."""
+    package = Path(__file__).parents[2]
+    installed = package / "policies"
+    return installed if installed.is_dir() else package.parent / "policies"
+
+
+@dataclass(frozen=True)
+class _PolicyFile:
+    """One file as it is written, before what it extends."""
+
+    path: Path
+    name: str
+    text: str
+    table: Table
+
+    def error(self, message: str, *locations: Location) -> PolicyError:
+        """A complaint at the first of `locations` that the file itself has."""
+        lines = key_lines(self.text) if locations else {}
+        exact = (lines[location] for location in locations if location in lines)
+        near = (line for location in locations if (line := line_of(location, lines)) is not None)
+        return PolicyError(str(self.path), next(exact, next(near, None)), message)
+
+
+class PolicyLibrary:
+    """Policies in directories: the first that has a name wins, and the presets stand behind them all.
+
+    Every call reads the files anew, so that an edited policy is there at the next one.
+    """
+
+    def __init__(self, directories: Sequence[Path] = ()) -> None:
+        self._directories: tuple[Path, ...] = (*directories, shipped_policies())
+
+    def names(self) -> list[str]:
+        """Every name that can be loaded, in order."""
+        return _names(self._directories)
+
+    def load(self, name_or_path: str | Path) -> Policy:
+        """A policy by its name, or by a path: what has a separator or ends in `.toml`.
+
+        A file named by its path may extend its neighbours. Raises PolicyError. For people who may read files;
+        what a client names goes to `named`.
+        """
+        text = str(name_or_path)
+        if isinstance(name_or_path, str) and not text.endswith(".toml") and not {"/", "\\"} & set(text):
+            return self.named(text)
+        path = Path(name_or_path)
+        return _policy(_read(path), (path.parent, *self._directories))
+
+    def named(self, name: str) -> Policy:
+        """A policy by its name alone, never a path. Raises PolicyError."""
+        return _policy(_read(_find(name, self._directories)), self._directories)
+
+
+def _names(directories: Sequence[Path]) -> list[str]:
+    files = (file for directory in directories for file in directory.glob("*.toml"))
+    return sorted({file.stem for file in files if _NAME.fullmatch(file.stem)})
+
+
+def _find(name: str, directories: Sequence[Path], without: Path | None = None) -> Path:
+    if not _NAME.fullmatch(name):
+        raise PolicyError(name, None, "this is not the name of a policy")
+    for directory in directories:
+        file = directory / f"{name}.toml"
+        if file.is_file() and not (without and file.samefile(without)):
+            return file
+    raise PolicyError(name, None, f"there is no such policy{nearest(name, _names(directories))}")
+
+
+def _policy(file: _PolicyFile, directories: Sequence[Path]) -> Policy:
+    """Each file over what it extends, checked in turn: a complaint is about the file that caused it."""
+    *ancestors, own = reversed(_ancestry(file, directories))
+    merged: Table = {}
+    for ancestor in ancestors:
+        merged = _merge(merged, ancestor.table)
+        _validated(ancestor, merged)
+    return _validated(own, _merge(merged, own.table))
+
+
+def _ancestry(file: _PolicyFile, directories: Sequence[Path]) -> list[_PolicyFile]:
+    """The file, what it extends, what that extends, and so on. A file may extend the next of its own name."""
+    chain = [file]
+    while (parent := chain[-1].table.get("extends")) is not None:
+        child = chain[-1]
+        if not isinstance(parent, str):
+            raise child.error("`extends` must be the name of a policy", ("extends",))
+        try:
+            path = _find(parent, directories, without=child.path)
+        except PolicyError as error:
+            raise child.error(f'`extends = "{parent}"`: {error.message}', ("extends",)) from None
+        if any(path.samefile(seen.path) for seen in chain):
+            circle = " -> ".join([*(seen.name for seen in chain), parent])
+            raise child.error(f"policies extend each other in a circle: {circle}", ("extends",))
+        chain.append(_read(path))
+    return chain
+
+
+def _read(path: Path) -> _PolicyFile:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise PolicyError(str(path), None, f"cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise PolicyError(str(path), line, "is not UTF-8") from error
+    try:
+        return _PolicyFile(path, path.stem, text, tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        place = _TOML_LINE.search(str(error))
+        message = _TOML_LINE.sub("", str(error)).removesuffix(" (at end of document)")
+        line = int(place[1]) if place else text.count("\n") + 1
+        raise PolicyError(str(path), line, f"is not TOML: {message}") from error
+
+
+def _merge(below: Table, above: Table) -> Table:
+    merged = dict(below)
+    for key, value in above.items():
+        under = merged.get(key)
+        both_tables = isinstance(under, dict) and isinstance(value, dict)
+        merged[key] = _merge(cast("Table", under), cast("Table", value)) if both_tables else value
+    return merged
+
+
+def _validated(file: _PolicyFile, merged: Table) -> Policy:
+    """The policy that `merged` is, or the first complaint about what `file` added to it."""
+    if "name" in file.table:
+        raise file.error("unknown key `name`; a policy has the name of its file", ("name",))
+    try:
+        return Policy.model_validate({**merged, "name": file.name})
+    except ValidationError as error:
+        message, locations = complaint(error, merged)
+        raise file.error(message, *locations) from None

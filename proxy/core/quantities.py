@@ -1,0 +1,62 @@
+"""The kinds of value that a policy file holds: durations, sizes, shares, counts, patterns.
+
+A TOML value is taken for what it is: `true` is no number and `"8000"` no count. Only durations and sizes may
+be written as text with a unit. Complaints are whole predicates, to be read after the name of the key.
+"""
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?) ?(ms|s|m|h|d|w)")
+_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(B|kB|MB|GB|KiB|MiB|GiB)")
+_BYTES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+
+
+def seconds(value: object) -> object:
+    """`"30d"` is 2,592,000 seconds; what is not text stays as it is."""
+    if not isinstance(value, str):
+        return value
+    if (found := _DURATION.fullmatch(value)) is None:
+        raise ValueError('must be a number of seconds, or text such as "2.5s" or "30d" (ms, s, m, h, d, w)')
+    return float(found[1]) * _SECONDS[found[2]]
+
+
+def size(value: object) -> object:
+    """`"64MiB"` is 67,108,864 bytes; what is not text stays as it is."""
+    if not isinstance(value, str):
+        return value
+    if (found := _SIZE.fullmatch(value)) is None:
+        raise ValueError('must be a number of bytes, or text such as "64MiB" (B, kB, MB, GB, KiB, MiB, GiB)')
+    return int(float(found[1]) * _BYTES[found[2]])
+
+
+def _regex(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"is not a regular expression: {error}") from None
+    return pattern
+
+
+_DurationText = Annotated[str, Field(pattern=f"^{_DURATION.pattern}$")]
+_SizeText = Annotated[str, Field(pattern=f"^{_SIZE.pattern}$")]
+
+Auto = Literal["auto"]
+Share = Annotated[float, Field(strict=True, ge=0, le=1)]
+Count = Annotated[int, Field(strict=True, ge=0)]
+Positive = Annotated[int, Field(strict=True, gt=0)]
+Seconds = Annotated[
+    float,
+    BeforeValidator(seconds, json_schema_input_type=float | _DurationText),
+    Field(strict=True, ge=0, allow_inf_nan=False),
+]
+Bytes = Annotated[
+    int,
+    BeforeValidator(size, json_schema_input_type=int | _SizeText),
+    Field(strict=True, ge=0),
+]
+Regex = Annotated[str, AfterValidator(_regex)]
+Glob = Annotated[str, Field(min_length=1)]
