@@ -1,0 +1,173 @@
+"""One request body: its members as raw slices, and its messages spliced without touching anything else.
+
+Keeps law 1 (transparent): nothing here re-serialises what the client wrote. JSON is scanned once by
+msgspec, which keeps every value as a slice of the original bytes; big integers, lone surrogate escapes,
+odd spacing and unknown members pass as they are. Only what must be read is validated.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from proxy.core.jsonvalue import loads
+from proxy.errors import (
+    EmptyArray,
+    InvalidEncoding,
+    InvalidJSON,
+    InvalidType,
+    JSONTooDeep,
+    MissingParameter,
+    TooManyMessages,
+)
+
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_elements = msgspec.json.Decoder(list[msgspec.Raw])
+_BOM = b"\xef\xbb\xbf"
+_MEMBER_NAME = re.compile(rb'[ \t\r\n{,]*"(?:[^"\\]|\\.)*"[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
+_BETWEEN = re.compile(rb"[ \t\r\n,\[]*")
+_ESCAPE = re.compile(rb"\\(u[dD][89a-fA-F][0-9a-fA-F]{2}|.)", re.DOTALL)
+_OFFSET = re.compile(r"\(byte (\d+)\)")
+
+
+class Body:
+    """A chat completion request as the client wrote it."""
+
+    __slots__ = ("members", "messages", "raw")
+
+    def __init__(self, raw: bytes, members: Mapping[str, bytes | msgspec.Raw], messages: list[bytes]) -> None:
+        self.raw = raw
+        self.members = members
+        self.messages = messages
+        """Each message's bytes, in order."""
+
+    def get(self, name: str) -> Any:
+        """The value of a top-level member, decoded leniently; None where it is absent."""
+        raw = self.members.get(name)
+        return None if raw is None else loads(bytes(raw))
+
+    def slice(self, name: str) -> bytes:
+        """The bytes of a top-level member's value; empty where it is absent."""
+        return bytes(self.members.get(name, b""))
+
+    def with_messages(self, messages: Iterable[bytes]) -> bytes:
+        """The body with other messages and every other byte as it was."""
+        array = b"[" + b",".join(messages) + b"]"
+        spans = _member_spans(self.raw, self.members)
+        if spans is None:
+            return _rejoined(self.members, array)
+        start, end = spans["messages"]
+        return self.raw[:start] + array + self.raw[end:]
+
+
+def read_body(raw: bytes, max_messages: int) -> Body:
+    """Split a request body.
+
+    Raises InvalidEncoding, InvalidJSON (with the offset in bytes), JSONTooDeep, InvalidType,
+    MissingParameter, EmptyArray or TooManyMessages.
+    """
+    _check_encoding(raw)
+    text = raw.removeprefix(_BOM)
+    try:
+        members = _members.decode(text)
+        messages = _split_messages(members, max_messages)
+    except msgspec.ValidationError as error:
+        raise InvalidType("The request body must be a JSON object.") from error
+    except msgspec.DecodeError as error:
+        return _read_with_surrogates(raw, max_messages, error)
+    except RecursionError as error:
+        raise JSONTooDeep("The request body is nested too deeply.") from error
+    return Body(raw, members, [bytes(message) for message in messages])
+
+
+def _check_encoding(raw: bytes) -> None:
+    if b"\x00" in raw[:4]:
+        raise InvalidEncoding("The request body is not UTF-8.")
+    if not raw.isascii():
+        try:
+            raw.decode()
+        except UnicodeDecodeError as error:
+            raise InvalidEncoding(f"The request body is not UTF-8 (byte {error.start}).") from error
+
+
+def _split_messages(members: Mapping[str, msgspec.Raw], max_messages: int) -> list[msgspec.Raw]:
+    if "messages" not in members:
+        raise MissingParameter("Missing required parameter: 'messages'.", param="messages")
+    try:
+        messages = _elements.decode(members["messages"])
+    except msgspec.ValidationError as error:
+        raise InvalidType(
+            "Invalid type for 'messages': expected an array of objects.", param="messages"
+        ) from error
+    if not messages:
+        raise EmptyArray("Invalid 'messages': empty array.", param="messages")
+    if len(messages) > max_messages:
+        raise TooManyMessages(f"Too many messages: {len(messages)}, limit {max_messages}.", param="messages")
+    for index, message in enumerate(messages):
+        if not bytes(memoryview(message)[:1]) == b"{":
+            raise InvalidType(
+                f"Invalid type for 'messages[{index}]': expected an object.", param=f"messages[{index}]"
+            )
+    return messages
+
+
+def _read_with_surrogates(raw: bytes, max_messages: int, error: msgspec.DecodeError) -> Body:
+    """Split a body that msgspec refuses for lone surrogate escapes, which the API accepts.
+
+    The scan runs over a copy in which each surrogate escape is another escape of the same length, so that
+    every offset found in the copy holds in the original.
+    """
+    masked = _ESCAPE.sub(lambda match: b"\\ufffd" if len(match[0]) > 2 else match[0], raw)
+    text = masked.removeprefix(_BOM)
+    try:
+        members = _members.decode(text)
+        messages = _split_messages(members, max_messages)
+    except msgspec.DecodeError:
+        raise _invalid_json(raw, error) from error
+    spans = _member_spans(masked, members)
+    if spans is None:
+        raise _invalid_json(raw, error) from error
+    originals = {name: raw[start:end] for name, (start, end) in spans.items()}
+    start, end = spans["messages"]
+    return Body(raw, originals, [raw[a:b] for a, b in _element_spans(masked, start, messages)])
+
+
+def _invalid_json(raw: bytes, error: msgspec.DecodeError) -> InvalidJSON:
+    found = _OFFSET.search(str(error))
+    offset = int(found[1]) if found else len(raw)
+    return InvalidJSON(f"The request body is not valid JSON (byte {offset}).", offset=offset)
+
+
+def _member_spans(
+    text: bytes, members: Mapping[str, bytes | msgspec.Raw]
+) -> dict[str, tuple[int, int]] | None:
+    """Where each member's value stands; None where a name occurs twice, so that order says nothing."""
+    spans: dict[str, tuple[int, int]] = {}
+    position = len(_BOM) if text.startswith(_BOM) else 0
+    for name, value in members.items():
+        found = _MEMBER_NAME.match(text, position)
+        if found is None:
+            return None
+        start, position = found.end(), found.end() + memoryview(value).nbytes
+        if text[start:position] != bytes(value):
+            return None
+        spans[name] = (start, position)
+    return spans if text[position:].lstrip().startswith(b"}") else None
+
+
+def _element_spans(text: bytes, start: int, elements: Sequence[msgspec.Raw]) -> Iterable[tuple[int, int]]:
+    position = start
+    for element in elements:
+        found = _BETWEEN.match(text, position)
+        position = found.end() if found else position
+        yield position, (position := position + memoryview(element).nbytes)
+
+
+def _rejoined(members: Mapping[str, bytes | msgspec.Raw], messages: bytes) -> bytes:
+    """The body of a client that wrote a name twice, each name once, the last value as every parser has it."""
+    pairs = (
+        msgspec.json.encode(name) + b":" + (messages if name == "messages" else bytes(value))
+        for name, value in members.items()
+    )
+    return b"{" + b",".join(pairs) + b"}"

@@ -1,0 +1,74 @@
+"""What makes two messages the same message, and a history the continuation of another.
+
+Clients do not send an answer back as they received it: SDKs drop nulls and unknown members, reorder keys,
+parse and re-print arguments, strip white space. The identity leaves out exactly what they change
+(DESIGN, "identity"), so that a conversation is recognised whichever SDK carries it.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+from typing import Any, cast
+
+from proxy.core.jsonvalue import dumps, loads
+from proxy.core.messages import Content, Message
+
+_UNSTABLE_PART_MEMBERS = frozenset({"cache_control", "annotations"})
+
+
+def read_message(content: Content) -> Message:
+    """Everything that placing a message needs, content left behind."""
+    return Message(
+        role=content.role,
+        identity=identity_of(content),
+        calls=tuple(call_id for call_id, _, _ in content.tool_calls()),
+        answers=content.answers,
+    )
+
+
+def identity_of(content: Content) -> bytes:
+    """SHA-256 of what a message says: role, name, parts, calls and what it answers."""
+    calls = [(call_id, name, _canonical_arguments(text)) for call_id, name, text in content.tool_calls()]
+    parts = [part for part in map(_canonical_part, content.parts()) if part]
+    said = [content.role, content.name, parts, calls, content.answers]
+    return hashlib.sha256(dumps(said)).digest()
+
+
+def _canonical_part(part: Mapping[str, Any]) -> object:
+    text = part.get("text")
+    if isinstance(text, str):
+        return text.strip()
+    return _canonical({name: value for name, value in part.items() if name not in _UNSTABLE_PART_MEMBERS})
+
+
+def _canonical_arguments(text: str) -> object:
+    """Arguments compare as JSON where they are JSON; a string that only looks like it stays a string."""
+    try:
+        return ["json", _canonical(loads(text))]
+    except (ValueError, RecursionError):
+        return ["text", text.strip()]
+
+
+def _canonical(value: object) -> object:
+    """A JSON value without null and empty members, keys in order."""
+    if isinstance(value, Mapping):
+        members = ((name, _canonical(inner)) for name, inner in cast("Mapping[str, object]", value).items())
+        return {name: inner for name, inner in sorted(members) if inner not in (None, "", [], {})}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_canonical(inner) for inner in cast("Sequence[object]", value)]
+    return value
+
+
+def root(person: str = "") -> bytes:
+    """h₀ of a chain; ``person`` (``user`` or ``safety_identifier``) where no header names the session."""
+    return hashlib.sha256(b"unabridged chain 1\0" + person.encode(errors="surrogatepass")).digest()
+
+
+def extend(previous: bytes, identity: bytes) -> bytes:
+    """hᵢ = SHA-256(hᵢ₋₁, identityᵢ)."""
+    return hashlib.sha256(previous + identity).digest()
+
+
+def chain_of(identities: Iterable[bytes], start: bytes) -> list[bytes]:
+    """The chain hash after each message."""
+    return list(accumulate(identities, extend, initial=start))[1:]

@@ -1,0 +1,123 @@
+"""The notes that stand where messages were cut: summaries, notices, and what they quote.
+
+A note is fenced data in the past tense. Its fence is named after the chain hash of what it stands for, which
+nothing inside could have known, so text that imitates the closing line closes nothing. It carries neither
+clock nor counter: the same cut gives the same bytes.
+"""
+
+import hashlib
+from dataclasses import dataclass
+
+from proxy.core.jsonvalue import dumps
+
+QUOTE_LENGTH = 160
+"""Characters of a handled request that a note quotes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wording:
+    frame: str
+    summary: str
+    omitted: str
+    removed: str
+    above: str
+    quoted: str
+
+
+_WORDINGS = {
+    "en": _Wording(
+        "Record of what came before, not a request.",
+        "Summary of {n} earlier messages: {text}",
+        "[{n} messages omitted]",
+        "[{n} messages removed]",
+        "The request above was handled in these messages.",
+        "Earlier requests that were handled: {text}",
+    ),
+    "de": _Wording(
+        "Aufzeichnung des Vorangegangenen, keine Anfrage.",
+        "Zusammenfassung von {n} früheren Nachrichten: {text}",
+        "[{n} Nachrichten ausgelassen]",
+        "[{n} Nachrichten entfernt]",
+        "Die Anfrage darüber wurde in diesen Nachrichten erledigt.",
+        "Frühere Anfragen, die erledigt wurden: {text}",
+    ),
+    "fr": _Wording(
+        "Trace de ce qui précède, pas une demande.",
+        "Résumé de {n} messages précédents : {text}",
+        "[{n} messages omis]",
+        "[{n} messages retirés]",
+        "La demande ci-dessus a été traitée dans ces messages.",
+        "Demandes précédentes qui ont été traitées : {text}",
+    ),
+    "es": _Wording(
+        "Registro de lo anterior, no una petición.",
+        "Resumen de {n} mensajes anteriores: {text}",
+        "[{n} mensajes omitidos]",
+        "[{n} mensajes eliminados]",
+        "La petición de arriba se atendió en estos mensajes.",
+        "Peticiones anteriores que se atendieron: {text}",
+    ),
+    "ja": _Wording(
+        "これまでの記録であり、依頼ではありません。",
+        "以前の{n}件のメッセージの要約: {text}",
+        "[{n}件のメッセージを省略]",
+        "[{n}件のメッセージを削除]",
+        "上の依頼はこれらのメッセージで対応済みです。",
+        "対応済みの以前の依頼: {text}",
+    ),
+    "zh": _Wording(
+        "此前对话的记录,并非请求。",
+        "此前{n}条消息的摘要:{text}",
+        "[已省略{n}条消息]",
+        "[已移除{n}条消息]",
+        "上面的请求已在这些消息中处理。",
+        "此前已处理的请求:{text}",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What a note has to say."""
+
+    count: int
+    """Messages that it stands for."""
+    seal: bytes
+    """Chain hash of the last of them."""
+    language: str = "en"
+    summary: str = ""
+    failed: bool = False
+    """A summary was asked for and could not be had."""
+    answers_above: bool = False
+    """The message right above is a request that these messages answered."""
+    quotes: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The note's text, fence and all."""
+        fence = hashlib.sha256(b"note\0" + self.seal).hexdigest()[:12]
+        lines = [f"<note {fence}>", *self._lines(_WORDINGS[self.language]), f"</note {fence}>"]
+        return "\n".join(lines)
+
+    def _lines(self, wording: _Wording) -> list[str]:
+        if self.summary:
+            said = wording.summary.format(n=self.count, text=self.summary)
+        else:
+            said = (wording.removed if self.failed else wording.omitted).format(n=self.count)
+        lines = [wording.frame, said]
+        if self.answers_above:
+            lines.append(wording.above)
+        if self.quotes:
+            lines.append(wording.quoted.format(text=" · ".join(f"“{quote}”" for quote in self.quotes)))
+        return lines
+
+
+def as_message(text: str, role: str) -> bytes:
+    """A note as a message of its own."""
+    return dumps({"role": role, "content": text})
+
+
+def quote(text: str) -> str:
+    """A request in one short line."""
+    line = " ".join(text.split())
+    return line if len(line) <= QUOTE_LENGTH else line[: QUOTE_LENGTH - 1] + "…"

@@ -1,0 +1,231 @@
+"""What gets cut: from a situation to the plan of the next epoch.
+
+``draft`` chooses the gaps and says which of them deserve a summary; whoever asked may then fetch summaries, or
+not; ``finish`` writes the notes and answers the plan. Both are pure, so the same situation and the same
+summaries give the same plan on every worker (law 3), and the finished view fits the budget unless what must
+stay alone does not (law 4).
+
+``fold`` is for a chain without a plan at hand: it replays the chain's own past with notices only, so that a
+worker without a store cuts today what it would have cut yesterday (law 7).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from proxy.core.budget import MESSAGE_TOKENS, Budget, Stage, stage_of
+from proxy.core.clipping import clip
+from proxy.core.jsonvalue import dumps, loads
+from proxy.core.language import language_of
+from proxy.core.messages import TOOL_ROLES, as_mapping
+from proxy.core.notes import Note, as_message
+from proxy.core.plan import EMPTY, Gap, Plan, Replacement, view_tokens
+from proxy.core.policy import Policy
+from proxy.core.selection import NOTICE_TOKENS, Selection
+from proxy.core.situation import FREE, Chain, Count, Situation
+from proxy.core.strategies import strategy_of
+from proxy.core.units import last_user, request_points
+
+LEAST_FREED = 0.1
+"""Share of the room that an epoch must free to be begun below 100 %."""
+_NOTICES = 2
+
+Span = tuple[int, int]
+Summaries = Mapping[Span, str | None]
+"""Summaries by gap; None where one was asked for and failed. A gap that is absent was not asked about."""
+
+
+@dataclass(frozen=True)
+class Draft:
+    """An epoch that is decided but for the words of its notes."""
+
+    situation: Situation
+    stage: Stage
+    spans: tuple[Span, ...]
+    """Every gap from now on."""
+    quotes: Mapping[Span, tuple[str, ...]]
+    yielded: int
+    """The firmest protection that had to yield (:mod:`proxy.core.situation`)."""
+
+    @property
+    def wanted(self) -> tuple[Span, ...]:
+        """Gaps that deserve a summary and have none that still fits."""
+        rules = self.situation.policy.summary
+        if not rules.enabled:
+            return ()
+        summarised = {(gap.start, gap.end) for gap in self.situation.plan.gaps if gap.summary}
+        return tuple(
+            span for span in self.spans if span[1] - span[0] >= rules.min_gap and span not in summarised
+        )
+
+
+def draft(situation: Situation, stage: Stage) -> Draft | None:
+    """Decide on an epoch; None where none is due, or where it would free too little to be worth it."""
+    policy, budget = situation.policy, situation.budget
+    strategy = strategy_of(policy.strategy.name)
+    if not strategy.is_due(situation, stage):
+        return None
+    selection = Selection(situation, stage, _set_aside(situation, stage))
+    selection.run(strategy)
+    is_by_count = stage in (Stage.CALM, Stage.WARN)
+    too_little = selection.freed < LEAST_FREED * budget.room
+    if stage is not Stage.EMERGENCY and not is_by_count and too_little:
+        return None
+    if not selection.cut and stage is not Stage.EMERGENCY:
+        return None
+    spans = tuple(selection.spans())
+    quotes = {span: selection.quotes_within(*span) for span in spans}
+    return Draft(situation, stage, spans, quotes, selection.yielded)
+
+
+def _set_aside(situation: Situation, stage: Stage) -> int:
+    """Counted tokens kept free for the epoch's notes."""
+    notices = min(_NOTICES * NOTICE_TOKENS, situation.budget.room // 10)
+    if stage is not Stage.COMPACT or not situation.policy.summary.enabled:
+        return notices
+    return notices + situation.policy.summary_tokens(situation.budget.limit)
+
+
+def finish(decided: Draft, summaries: Summaries) -> Plan:
+    """Write the notes of a draft and, if the view is still too large, clip."""
+    situation = decided.situation
+    standing = {(gap.start, gap.end): gap for gap in situation.plan.gaps}
+    gaps: list[Gap] = []
+    for span in decided.spans:
+        old = standing.get(span)
+        is_settled = old is not None and (bool(old.summary) or not summaries.get(span))
+        gaps.append(old if old is not None and is_settled else _gap(decided, span, summaries))
+    replacements = tuple(
+        kept
+        for kept in situation.plan.replacements
+        if not any(start <= kept.position < end for start, end in decided.spans)
+    )
+    plan = Plan(tuple(gaps), replacements)
+    if situation.policy.summary.alternate is True:
+        plan = _merge_notes(situation, plan)
+    return _clipped(situation, plan) if decided.stage is Stage.EMERGENCY else plan
+
+
+def _gap(decided: Draft, span: Span, summaries: Summaries) -> Gap:
+    """A gap with a new note."""
+    situation, (start, end) = decided.situation, span
+    summary = summaries.get(span) or ""
+    note = Note(
+        count=end - start,
+        seal=situation.chain.hashes[end - 1],
+        language=_language(situation, start, end),
+        summary=summary,
+        failed=span in summaries and not summary,
+        answers_above=start > 0 and situation.chain.messages[start - 1].role == "user",
+        quotes=decided.quotes[span],
+    ).text
+    built_upon = [gap.generation for gap in situation.plan.gaps if gap.summary and start <= gap.start < end]
+    return Gap(
+        start=start,
+        end=end,
+        note=as_message(note, situation.policy.summary.role),
+        tokens=MESSAGE_TOKENS + situation.count(note),
+        summary=summary,
+        quotes=decided.quotes[span],
+        generation=max(built_upon, default=-1) + 1 if summary else 0,
+    )
+
+
+def _language(situation: Situation, start: int, end: int) -> str:
+    """The language of what users said in and right before a gap."""
+    roles = situation.chain.messages
+    said = [place for place in range(max(start - 1, 0), end) if roles[place].role == "user"]
+    return language_of(" ".join(situation.content(place).text for place in said[-8:]))
+
+
+def _merge_notes(situation: Situation, plan: Plan) -> Plan:
+    """For models that insist on alternating roles: each note becomes part of a neighbouring user message."""
+    replacements = {kept.position: kept for kept in plan.replacements}
+    gaps = list(plan.gaps)
+    for index, gap in enumerate(gaps):
+        place = _neighbour(situation, gap)
+        if not gap.note or place is None:
+            continue
+        text = as_mapping(loads(gap.note))["content"]
+        raw = _with_part(situation.chain.raws[place], text, before=place >= gap.end)
+        tokens = situation.chain.tokens[place] + gap.tokens
+        replacements[place] = Replacement(place, raw, tokens, "merged")
+        gaps[index] = Gap(gap.start, gap.end, b"", 0, gap.summary, gap.quotes, gap.generation)
+    return Plan(tuple(gaps), tuple(replacements[place] for place in sorted(replacements)))
+
+
+def _neighbour(situation: Situation, gap: Gap) -> int | None:
+    """The user message that takes a note in: the one before, unless it is the last one, else the one after."""
+    messages = situation.chain.messages
+    before, after = gap.start - 1, gap.end
+    if before >= 0 and messages[before].role == "user" and before != last_user(messages):
+        return before
+    return after if after < len(messages) and messages[after].role == "user" else None
+
+
+def _with_part(raw: bytes, text: str, *, before: bool) -> bytes:
+    """A message with one more text part, its own content untouched."""
+    members = dict(as_mapping(loads(raw)))
+    content = members.get("content")
+    own = list(content) if isinstance(content, list) else [{"type": "text", "text": content or ""}]  # pyright: ignore
+    part = {"type": "text", "text": text}
+    members["content"] = [part, *own] if before else [*own, part]
+    return dumps(members)
+
+
+def _clipped(situation: Situation, plan: Plan) -> Plan:
+    """Clip what may be clipped, the largest first, until the view fits or nothing is left to clip."""
+    budget, chain = situation.budget, situation.chain
+    enough = budget.share(situation.policy.stages.trim)
+    if view_tokens(plan, chain.tokens) <= budget.share(1):
+        return plan
+    for place in _clippable(situation, plan):
+        excess = view_tokens(plan, chain.tokens) - enough
+        if excess <= 0:
+            break
+        size = situation.tokens[place]
+        found = clip(chain.raws[place], chain.tokens[place], size - excess, situation.count)
+        if found is not None and found[1] < size:
+            plan = _replace(plan, Replacement(place, found[0], found[1], "clipped"))
+    return plan
+
+
+def _clippable(situation: Situation, plan: Plan) -> Sequence[int]:
+    """Tool results of the view, the largest first; then user messages but the last."""
+    messages = situation.chain.messages
+    asked = last_user(messages)
+    places = [place for place in range(len(messages)) if not plan.covers(place)]
+    results = [place for place in places if messages[place].role in TOOL_ROLES]
+    asks = [place for place in places if messages[place].role == "user" and place != asked]
+    return [
+        *sorted(results, key=lambda place: -situation.tokens[place]),
+        *sorted(asks, key=lambda place: -situation.tokens[place]),
+    ]
+
+
+def _replace(plan: Plan, new: Replacement) -> Plan:
+    others = [kept for kept in plan.replacements if kept.position != new.position]
+    return Plan(plan.gaps, tuple(sorted([*others, new], key=lambda kept: kept.position)))
+
+
+def fold(chain: Chain, policy: Policy, budget: Budget, count: Count) -> tuple[Plan, int]:
+    """The plan that a chain would have come to by itself, with notices only, and how many epochs it took."""
+    plan, epochs, view, position = EMPTY, 0, 0, 0
+    for length in request_points(chain.messages):
+        view += sum(chain.tokens[position:length])
+        position = length
+        stage = stage_of(budget.usage(view), policy.stages)
+        if stage not in (Stage.COMPACT, Stage.EMERGENCY):
+            continue
+        prefix = chain.prefix(length)
+        decided = draft(Situation(prefix, plan, policy, budget, count), stage)
+        if decided is None:
+            continue
+        plan = finish(decided, {})
+        view = view_tokens(plan, prefix.tokens)
+        epochs += 1
+    return plan, epochs
+
+
+def yielded_protection(decided: Draft) -> bool:
+    """Whether an epoch had to cut what the policy protects."""
+    return decided.yielded > FREE

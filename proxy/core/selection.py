@@ -1,0 +1,148 @@
+"""Choosing the units of one epoch: the strategy's order, then what order alone would leave behind.
+
+After the strategy has cut to the goal, two rules keep the view sensible. A request that lost its whole answer
+goes with it and is quoted in the note, because a model that sees a bare old order carries it out again. And a
+small unimportant island between two gaps goes too, because contiguous gaps can be summarised.
+
+Protections yield only to the budget itself, one level after the other, and then as far as the trim line, so
+that the next turn does not stand before the same wall.
+"""
+
+from collections.abc import Iterable
+
+from proxy.core.budget import Stage
+from proxy.core.notes import quote
+from proxy.core.situation import CRITICAL, FIRST_USER, FREE, RECENT, Situation
+from proxy.core.strategies import Strategy
+
+ISLAND = 2
+"""Messages of an unimportant run between two gaps that is not worth keeping apart."""
+NOTICE_TOKENS = 60
+"""Counted tokens that are set aside for a notice."""
+_QUOTED_SHARE = 0.05
+"""Share of the room that quotes of one gap may fill (a token is taken for four characters)."""
+
+
+class Selection:
+    """The units that one epoch cuts."""
+
+    def __init__(self, situation: Situation, stage: Stage, set_aside: int) -> None:
+        self._situation = situation
+        self._stage = stage
+        self._set_aside = set_aside
+        self.cut: set[int] = set()
+        self.quoted: list[int] = []
+        """User units that went because their answer went, in order."""
+        self.yielded = FREE
+        """The firmest protection that had to yield."""
+        self.view = situation.view + set_aside
+        """Counted tokens of the view, with what is set aside for notes."""
+
+    @property
+    def freed(self) -> int:
+        """Counted tokens that the epoch frees, net of what is set aside for notes."""
+        return self._situation.view - self.view
+
+    def run(self, strategy: Strategy) -> None:
+        """Choose."""
+        situation = self._situation
+        goal = situation.budget.share(situation.policy.stages.target)
+        for index in strategy.order(situation, self._stage):
+            if strategy.is_enough(situation, self.view, goal):
+                break
+            self._take(index)
+        self._take_orphaned_requests()
+        self._take_islands()
+        if self._stage is Stage.EMERGENCY:
+            self._yield_protections()
+
+    def _take(self, index: int) -> None:
+        if index not in self.cut:
+            self.cut.add(index)
+            self.view -= self._situation.size(index)
+
+    def _is_cut(self, index: int) -> bool:
+        return index in self.cut or self._situation.plan.covers(self._situation.units[index].start)
+
+    def _take_orphaned_requests(self) -> None:
+        """Requests without protection go with their answers."""
+        situation = self._situation
+        for index in situation.standing:
+            if index in self.cut or situation.protection[index] != FREE or not situation.is_user(index):
+                continue
+            answer = situation.answer_to(index)
+            if answer and all(map(self._is_cut, answer)):
+                self._take(index)
+                self.quoted.append(index)
+
+    def _take_islands(self) -> None:
+        low = self._situation.policy.importance.low
+        for island in self._islands():
+            worth = max(self._situation.score(index).total for index in island)
+            messages = sum(self._situation.units[index].count for index in island)
+            if messages <= ISLAND and worth < low:
+                for index in island:
+                    self._take(index)
+
+    def _islands(self) -> list[list[int]]:
+        """Runs of unprotected kept units with a gap on either side."""
+        islands: list[list[int]] = []
+        run: list[int] = []
+        after_gap = False
+        for index in range(len(self._situation.units)):
+            if self._is_cut(index):
+                if run and after_gap:
+                    islands.append(run)
+                run, after_gap = [], True
+            elif self._situation.protection[index] == FREE:
+                run.append(index)
+            else:
+                run, after_gap = [], False
+        return islands
+
+    def _yield_protections(self) -> None:
+        """Give up protections, oldest unit first, while the view is over the budget."""
+        situation = self._situation
+        if self.view <= situation.budget.share(1):
+            return
+        enough = situation.budget.share(situation.policy.stages.trim)
+        for level in (FREE, RECENT, FIRST_USER, CRITICAL):
+            for index in self._at(level):
+                if self.view <= enough:
+                    return
+                self._take(index)
+                self.yielded = max(self.yielded, level)
+
+    def _at(self, level: int) -> Iterable[int]:
+        protection = self._situation.protection
+        return [i for i in self._situation.standing if protection[i] == level and i not in self.cut]
+
+    def spans(self) -> list[tuple[int, int]]:
+        """What is cut from now on, old gaps included, as maximal runs of messages."""
+        units = self._situation.units
+        pieces = [(units[index].start, units[index].end) for index in self.cut]
+        pieces += [(gap.start, gap.end) for gap in self._situation.plan.gaps]
+        spans: list[tuple[int, int]] = []
+        for start, end in sorted(pieces):
+            if spans and start <= spans[-1][1]:
+                spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
+            else:
+                spans.append((start, end))
+        return spans
+
+    def quotes_within(self, start: int, end: int) -> tuple[str, ...]:
+        """Quotes for the note of a gap: what earlier notes of it quoted, then what went now; the newest fit."""
+        situation = self._situation
+        quotes = [text for gap in situation.plan.gaps if start <= gap.start < end for text in gap.quotes]
+        for index in sorted(self.quoted):
+            place = situation.units[index].start
+            if start <= place < end:
+                quotes.append(quote(situation.content(place).text))
+        left = int(situation.budget.room * _QUOTED_SHARE * 4)
+        kept: list[str] = []
+        for text in reversed(quotes):
+            left -= len(text)
+            if left < 0:
+                break
+            kept.append(text)
+        return tuple(reversed(kept))

@@ -1,0 +1,183 @@
+"""What an epoch is planned from: the chain, what is cut already, what must stay, and what each unit is worth.
+
+Everything is derived from the arguments and computed at most once; content is decoded only for the units of
+the view, because planning is rare and a view is never larger than its budget.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+from proxy.core.budget import Budget
+from proxy.core.importance import Score, score
+from proxy.core.messages import HEAD_ROLES, Content, Message
+from proxy.core.plan import Plan, view_tokens
+from proxy.core.policy import Policy
+from proxy.core.units import Unit, last_user, open_from, units_of
+
+Count = Callable[[str], int]
+
+FREE, RECENT, FIRST_USER, CRITICAL, FIXED = range(5)
+"""How firmly a unit is protected, in the order in which protections yield; a fixed one never does."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A request without its head."""
+
+    messages: Sequence[Message]
+    raws: Sequence[bytes]
+    tokens: Sequence[int]
+    """Counted tokens of each message."""
+    hashes: Sequence[bytes]
+    """The chain hash after each message."""
+
+    def __len__(self) -> int:
+        return len(self.raws)
+
+    def prefix(self, length: int) -> Self:
+        """The chain as it was when it had ``length`` messages."""
+        if length == len(self):
+            return self
+        return type(self)(
+            self.messages[:length], self.raws[:length], self.tokens[:length], self.hashes[:length]
+        )
+
+
+@dataclass(frozen=True)
+class Situation:
+    """One chain under one plan, policy and budget."""
+
+    chain: Chain
+    plan: Plan
+    policy: Policy
+    budget: Budget
+    count: Count
+    """Counts the tokens of a text (a pure function)."""
+
+    @cached_property
+    def units(self) -> list[Unit]:
+        """All units of the chain, cut or not."""
+        return units_of(self.chain.messages)
+
+    @cached_property
+    def standing(self) -> list[int]:
+        """Indexes of the units that are in the view."""
+        return [index for index, unit in enumerate(self.units) if not self.plan.covers(unit.start)]
+
+    @cached_property
+    def tokens(self) -> list[int]:
+        """Counted tokens of each message as it stands in the view (clipped ones are smaller)."""
+        sizes = list(self.chain.tokens)
+        for replacement in self.plan.replacements:
+            sizes[replacement.position] = replacement.tokens
+        return sizes
+
+    @cached_property
+    def view(self) -> int:
+        """Counted tokens of the view."""
+        return view_tokens(self.plan, self.chain.tokens)
+
+    def size(self, index: int) -> int:
+        """Counted tokens of unit number ``index``."""
+        unit = self.units[index]
+        return sum(self.tokens[unit.start : unit.end])
+
+    def content(self, position: int) -> Content:
+        """A message's content, decoded once."""
+        found = self._contents.get(position)
+        if found is None:
+            found = self._contents[position] = Content.of(self.chain.raws[position])
+        return found
+
+    @cached_property
+    def _contents(self) -> dict[int, Content]:
+        return {}
+
+    @cached_property
+    def protection(self) -> dict[int, int]:
+        """How firmly each standing unit is protected."""
+        levels = dict.fromkeys(self.standing, FREE)
+        for level, members in (
+            (RECENT, self._recent()),
+            (FIRST_USER, self._first_user()),
+            (CRITICAL, self._critical()),
+            (FIXED, self._fixed()),
+        ):
+            levels.update(dict.fromkeys((index for index in members if index in levels), level))
+        return levels
+
+    def _recent(self) -> list[int]:
+        """The newest units, as many as fit into their share of the room."""
+        left = self.budget.share(self.policy.keep.recent)
+        members: list[int] = []
+        for index in reversed(self.standing):
+            left -= self.size(index)
+            if left < 0:
+                break
+            members.append(index)
+        return members
+
+    def _first_user(self) -> list[int]:
+        if not self.policy.keep.first_user:
+            return []
+        return next(([i] for i, unit in enumerate(self.units) if self._is_user(unit)), [])
+
+    def _is_user(self, unit: Unit) -> bool:
+        return self.chain.messages[unit.start].role == "user"
+
+    def _critical(self) -> list[int]:
+        """Pinned units, and later system messages (of identical ones the newest)."""
+        pins = [re.compile(pin) for pin in self.policy.keep.pins]
+        newest = {message.identity: place for place, message in enumerate(self.chain.messages)}
+        members: list[int] = []
+        for index in self.standing:
+            unit = self.units[index]
+            message = self.chain.messages[unit.start]
+            is_system = message.role in HEAD_ROLES and newest[message.identity] == unit.start
+            if is_system or (pins and self._matches(unit, pins)):
+                members.append(index)
+        return members
+
+    def _matches(self, unit: Unit, pins: Sequence[re.Pattern[str]]) -> bool:
+        texts = (self.content(position).text for position in range(unit.start, unit.end))
+        return any(pin.search(text) for text in texts for pin in pins)
+
+    def _fixed(self) -> list[int]:
+        """What the model is still to answer: the open unit, and the last user message."""
+        members = list(range(open_from(self.chain.messages, self.units), len(self.units)))
+        asked = last_user(self.chain.messages)
+        members += [
+            i for i, unit in enumerate(self.units) if asked is not None and unit.start <= asked < unit.end
+        ]
+        return members
+
+    def score(self, index: int) -> Score:
+        """A unit's importance: that of its best message."""
+        found = self._scores.get(index)
+        if found is None:
+            unit = self.units[index]
+            found = max((self._score(place) for place in range(unit.start, unit.end)), key=lambda s: s.total)
+            self._scores[index] = found
+        return found
+
+    @cached_property
+    def _scores(self) -> dict[int, Score]:
+        return {}
+
+    def _score(self, position: int) -> Score:
+        role, text = self.chain.messages[position].role, self.content(position).text
+        return score(role, text, position, len(self.chain), self.policy.importance)
+
+    def is_user(self, index: int) -> bool:
+        """Whether the unit is a user message."""
+        return self._is_user(self.units[index])
+
+    def answer_to(self, index: int) -> range:
+        """The units that answer user unit ``index``: those up to the next user message."""
+        end = index + 1
+        while end < len(self.units) and not self.is_user(end):
+            end += 1
+        return range(index + 1, end)

@@ -1,0 +1,102 @@
+"""Units: what is kept or cut together, so that no tool call is ever parted from its results (law 2).
+
+A unit is an assistant message with tool calls and all of its results, else one message. Results belong to
+the nearest preceding assistant message with that id, by position: ids repeat in real life. An odd sequence
+(a result without a call, a call without its result in mid-history) is one unit up to the next user message,
+so that it goes out as odd as it came in, or not at all.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from proxy.core.messages import TOOL_ROLES, Message
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Messages ``start`` up to and without ``end`` of a chain."""
+
+    start: int
+    end: int
+
+    @property
+    def count(self) -> int:
+        return self.end - self.start
+
+
+def units_of(messages: Sequence[Message]) -> list[Unit]:
+    """The chain's units, in order and without gaps."""
+    bound = list(range(1, len(messages) + 1))
+    for start, end in _bound_spans(messages):
+        bound[start] = max(bound[start], end)
+    units: list[Unit] = []
+    position = 0
+    while position < len(messages):
+        units.append(Unit(position, _reach(bound, position)))
+        position = units[-1].end
+    return units
+
+
+def _reach(bound: Sequence[int], start: int) -> int:
+    """Where the unit that begins at ``start`` ends, ``bound`` saying to where each message is bound."""
+    position, end = start, start + 1
+    while position < end:
+        end = max(end, bound[position])
+        position += 1
+    return end
+
+
+def _bound_spans(messages: Sequence[Message]) -> Iterator[tuple[int, int]]:
+    """Spans of messages that may not be parted; they can overlap."""
+    callers: dict[str, int] = {}
+    unanswered: dict[int, set[str]] = {}
+    next_user = _next_users(messages)
+    for position, message in enumerate(messages):
+        if message.calls:
+            callers.update(dict.fromkeys(message.calls, position))
+            unanswered[position] = set(message.calls)
+        elif message.role in TOOL_ROLES:
+            caller = callers.get(message.answers or "")
+            if caller is None:
+                yield max(position - 1, 0), next_user[position]
+            else:
+                unanswered[caller].discard(message.answers or "")
+                yield caller, position + 1
+    for position, missing in unanswered.items():
+        if missing:
+            yield position, next_user[position]
+
+
+def _next_users(messages: Sequence[Message]) -> list[int]:
+    """For each position, that of the first user message after it (the chain's length where none is)."""
+    found = [len(messages)] * len(messages)
+    for position in range(len(messages) - 2, -1, -1):
+        following = position + 1
+        found[position] = following if messages[following].role == "user" else found[following]
+    return found
+
+
+def open_from(messages: Sequence[Message], units: Sequence[Unit]) -> int:
+    """The first unit that the model is still to answer: the last one, and what a trailing prefill hangs on."""
+    if not units:
+        return 0
+    last = len(units) - 1
+    message = messages[units[last].start]
+    is_prefill = message.role == "assistant" and not message.calls
+    return max(last - 1, 0) if is_prefill else last
+
+
+def last_user(messages: Sequence[Message]) -> int | None:
+    """Position of the last user message."""
+    for position in range(len(messages) - 1, -1, -1):
+        if messages[position].role == "user":
+            return position
+    return None
+
+
+def request_points(messages: Sequence[Message]) -> list[int]:
+    """Lengths of the prefixes that were requests: before each assistant message, and the whole."""
+    points = [
+        position for position, message in enumerate(messages) if message.role == "assistant" and position
+    ]
+    return [*points, len(messages)]
