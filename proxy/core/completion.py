@@ -1,0 +1,251 @@
+"""An answer, streamed or not, as the transcript keeps it.
+
+Reads chat completions and their chunks as the OpenAI API reference describes them ("The chat completion
+object", "The chat completion chunk object"). The client has been sent the bytes already, so nothing here
+raises for what an upstream wrote: members of a wrong type count as absent, events that are no JSON are passed
+over, and the answer says whether it is complete.
+"""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+from msgspec import Raw
+
+from proxy.core.delta import PartialMessage
+from proxy.core.lenient import UNREADABLE, elements, integer, members, string, well_formed
+from proxy.core.sse import EVENT_LIMIT, Decoder, Event
+
+ANSWER_LIMIT = 64 * 1024 * 1024
+"""Bytes of choices that one answer may have before it is no longer collected."""
+
+TRUNCATED_EVENT = (
+    b'data: {"error": {"message": "The upstream closed the stream before the answer was complete.", '
+    b'"type": "server_error", "param": null, "code": "upstream_truncated"}}\n\n'
+)
+"""What a client is told where the upstream's stream ends too early."""
+
+_ABSENT = Raw(b"null")
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """What the upstream counted, in tokens. Cached tokens are part of the prompt's."""
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cached_tokens: int | None = None
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What is kept of an answer.
+
+    `message` is that of choice 0 as JSON, such as a client sends it back, and `error` the error object; None
+    where there was none. `choices` counts the distinct ones seen.
+    """
+
+    message: bytes | None = None
+    finish_reason: str | None = None
+    usage: Usage | None = None
+    complete: bool = False
+    tool_calls: bool = False
+    choices: int = 0
+    error: bytes | None = None
+    id: str | None = None
+    model: str | None = None
+
+
+class _CachedTokens(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: _CachedTokens | None = None
+
+
+class _Choice(msgspec.Struct):
+    index: int | None = 0
+    delta: dict[str, Raw] | None = None
+    message: Raw = _ABSENT
+    finish_reason: str | None = None
+
+
+class _Completion(msgspec.Struct):
+    """A completion, or a chunk of one: what we read of it."""
+
+    choices: list[_Choice] | None = None
+    usage: _Usage | None = None
+    error: Raw = _ABSENT
+    id: str | None = None
+    model: str | None = None
+
+
+_COMPLETION = msgspec.json.Decoder(_Completion)
+
+
+class StreamCollector:
+    """Collects the answer out of a stream's bytes while they pass."""
+
+    def __init__(self, *, limit: int = EVENT_LIMIT, answer_limit: int = ANSWER_LIMIT) -> None:
+        self._decoder = Decoder(limit)
+        self._room = answer_limit
+        self._message = PartialMessage()
+        self._finish: dict[int, str | None] = {}  # of every choice seen
+        self._usage: Usage | None = None
+        self._error: bytes | None = None
+        self._id: str | None = None
+        self._model: str | None = None
+        self._done = False
+        self._unread = False  # the newest event could not be read
+
+    @property
+    def overflowed(self) -> bool:
+        """Whether the collector gave up: the stream went on, but how the answer ends is not known."""
+        return self._decoder.overflowed or self._room < 0
+
+    @property
+    def truncated(self) -> bool:
+        """At the end of the stream: whether it broke off, so that the client must be told.
+
+        False where an error has told it already, and where the collector gave up and cannot know.
+        """
+        if self._done or self._error is not None or self.overflowed:
+            return False
+        return not self._finish or None in self._finish.values()
+
+    def feed(self, chunk: bytes) -> None:
+        """Take the next bytes of the stream, cut anywhere. What follows `[DONE]` is no part of the answer."""
+        if self._done or self._room < 0:
+            return
+        for event in self._decoder.feed(chunk):
+            if event.data.startswith(b"[DONE]"):
+                self._done, self._unread = True, False
+                return
+            self._take(event)
+
+    def answer(self) -> Answer:
+        """What has been collected so far."""
+        seen = 0 in self._finish
+        finish_reason = self._finish.get(0)
+        ended = seen and (finish_reason is not None or self._done)
+        return Answer(
+            message=well_formed(self._message.json()) if seen else None,
+            finish_reason=finish_reason,
+            usage=self._usage,
+            complete=ended and self._error is None and not self._unread and not self.overflowed,
+            tool_calls=self._message.has_calls,
+            choices=len(self._finish),
+            error=self._error,
+            id=self._id,
+            model=self._model,
+        )
+
+    def _take(self, event: Event) -> None:
+        chunk = _read(event.data)
+        if event.name == "error" or (chunk is not None and chunk.error is not _ABSENT):
+            self._error = self._error or _error_of(chunk, event.data)
+        if chunk is None:
+            self._unread = event.name == "message"
+            return
+        self._unread = False
+        self._id = self._id or chunk.id
+        self._model = self._model or chunk.model
+        if chunk.usage is not None:
+            self._usage = _usage(chunk.usage)
+        if chunk.choices:
+            self._room -= len(event.data)
+            for choice in chunk.choices:
+                self._merge(choice)
+
+    def _merge(self, choice: _Choice) -> None:
+        index = choice.index or 0
+        self._finish[index] = choice.finish_reason or self._finish.get(index)
+        if index == 0 and choice.delta:
+            self._message.add(choice.delta)
+
+
+def read_completion(body: bytes) -> Answer:
+    """Read an answer that came in one piece. The message is the slice of the body that the upstream wrote."""
+    completion = _read(body)
+    if completion is None:
+        return Answer()
+    choices = {choice.index or 0: choice for choice in reversed(completion.choices or [])}
+    choice = choices.get(0, _Choice())
+    said = members(choice.message)
+    error = _error_of(completion, body) if completion.error is not _ABSENT else None
+    return Answer(
+        message=well_formed(bytes(choice.message)) if said is not None else None,
+        finish_reason=choice.finish_reason or None,
+        usage=_usage(completion.usage) if completion.usage is not None else None,
+        complete=said is not None and error is None,
+        tool_calls=_calls(said or {}),
+        choices=len(choices),
+        error=error,
+        id=completion.id,
+        model=completion.model,
+    )
+
+
+def _read(data: bytes) -> _Completion | None:
+    """Read a completion or a chunk; None where the data is no JSON object."""
+    try:
+        completion = _COMPLETION.decode(data)
+    except UNREADABLE:
+        return _read_loosely(data)
+    if completion.error is not _ABSENT and bytes(completion.error) == b"null":
+        completion.error = _ABSENT
+    return completion
+
+
+def _read_loosely(data: bytes) -> _Completion | None:
+    """The same, member by member, so that one of a wrong type costs only itself."""
+    top = members(data)
+    if top is None:
+        return None
+    choices = [members(raw) for raw in elements(top.get("choices", _ABSENT)) or []]
+    usage = members(top.get("usage", _ABSENT))
+    error = top.get("error", _ABSENT)
+    return _Completion(
+        choices=[_choice(choice) for choice in choices if choice is not None],
+        usage=_loose_usage(usage) if usage is not None else None,
+        error=error if bytes(error) != b"null" else _ABSENT,
+        id=string(top.get("id")),
+        model=string(top.get("model")),
+    )
+
+
+def _choice(choice: dict[str, Raw]) -> _Choice:
+    return _Choice(
+        index=integer(choice.get("index")),
+        delta=members(choice.get("delta", _ABSENT)),
+        message=choice.get("message", _ABSENT),
+        finish_reason=string(choice.get("finish_reason")),
+    )
+
+
+def _loose_usage(usage: dict[str, Raw]) -> _Usage:
+    details = members(usage.get("prompt_tokens_details", _ABSENT)) or {}
+    return _Usage(
+        integer(usage.get("prompt_tokens")),
+        integer(usage.get("completion_tokens")),
+        _CachedTokens(integer(details.get("cached_tokens"))),
+    )
+
+
+def _usage(usage: _Usage) -> Usage:
+    details = usage.prompt_tokens_details
+    return Usage(usage.prompt_tokens, usage.completion_tokens, details.cached_tokens if details else None)
+
+
+def _error_of(completion: _Completion | None, data: bytes) -> bytes:
+    """The error as JSON: the `error` member, else the whole event, wrapped where it is only text."""
+    if completion is None:
+        return json.dumps({"message": data.decode("utf-8", "replace")}).encode()
+    return well_formed(data if completion.error is _ABSENT else bytes(completion.error))
+
+
+def _calls(message: dict[str, Raw]) -> bool:
+    calls, function_call = message.get("tool_calls", _ABSENT), message.get("function_call", _ABSENT)
+    return bool(elements(calls) or members(function_call))

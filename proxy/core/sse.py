@@ -1,0 +1,121 @@
+"""Server-Sent Events, read as they arrive.
+
+Keeps the parsing rules of WHATWG HTML, section 9.2.6 "Interpreting an event stream". Only CR, LF and CRLF end
+a line: U+2028 and its like occur inside JSON strings and are data. The decoder reads a copy of the stream, so
+it may give up where an event grows past its limit; the bytes themselves flow on.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+EVENT_LIMIT = 8 * 1024 * 1024
+"""Bytes that one event may have before the decoder gives up."""
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """An event: its type ("message" where the stream names none) and its data lines, joined by LF."""
+
+    name: str
+    data: bytes
+
+
+class Decoder:
+    """Turns chunks of bytes, cut anywhere, into events.
+
+    Linear in the bytes fed: an unfinished event is kept in one growing buffer, and only new bytes are
+    searched.
+    """
+
+    __slots__ = ("_after_cr", "_limit", "_overflowed", "_pending", "_started")
+
+    def __init__(self, limit: int = EVENT_LIMIT) -> None:
+        self._limit = limit
+        self._pending = bytearray()  # an unfinished event, its line ends already LF
+        self._started = False
+        self._after_cr = False
+        self._overflowed = False
+
+    @property
+    def overflowed(self) -> bool:
+        """Whether an event passed the limit. There is no way back: no further event is dispatched."""
+        return self._overflowed
+
+    def feed(self, chunk: bytes) -> list[Event]:
+        """Take the next bytes and give the events that they complete."""
+        if self._overflowed or not chunk:
+            return []
+        if not self._started:
+            chunk = self._begun(chunk)
+        if self._after_cr or b"\r" in chunk:
+            chunk = self._with_lf(chunk)
+        return self._dispatched(self._finished(chunk))
+
+    def _begun(self, chunk: bytes) -> bytes:
+        """Strip one BOM from the stream's start, waiting while the bytes so far may still become one."""
+        head = bytes(self._pending) + chunk
+        if len(head) < len(_BOM) and _BOM.startswith(head):
+            self._pending += chunk
+            return b""
+        self._started = True
+        self._pending.clear()
+        return head.removeprefix(_BOM)
+
+    def _with_lf(self, chunk: bytes) -> bytes:
+        """End every line by LF. A CR ends its line at once; an LF right after it is no line of its own."""
+        if not chunk:
+            return chunk
+        if self._after_cr:
+            chunk = chunk.removeprefix(b"\n")
+        self._after_cr = chunk.endswith(b"\r")
+        return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+    def _finished(self, chunk: bytes) -> list[bytes]:
+        """The blocks of lines that a blank line has ended; what follows the last of them is kept pending."""
+        pending = self._pending
+        if not self._started:
+            return []
+        if not pending:
+            chunk = chunk.lstrip(b"\n")
+        ends_across = chunk.startswith(b"\n") and pending.endswith(b"\n")
+        if b"\n\n" not in chunk and not ends_across:
+            pending += chunk
+            return []
+        text = bytes(pending) + chunk if pending else chunk
+        blocks = text.split(b"\n\n")
+        self._pending = bytearray(blocks.pop().lstrip(b"\n"))
+        return blocks
+
+    def _dispatched(self, blocks: list[bytes]) -> list[Event]:
+        events: list[Event] = []
+        for block in blocks:
+            if self._is_too_long(block):
+                return events
+            event = _read(block)
+            if event is not None:
+                events.append(event)
+        self._is_too_long(self._pending)
+        return events
+
+    def _is_too_long(self, block: bytes | bytearray) -> bool:
+        if len(block) > self._limit and len(block.strip(b"\n")) > self._limit:
+            self._overflowed = True
+            self._pending = bytearray()
+        return self._overflowed
+
+
+def _read(block: bytes) -> Event | None:
+    """Read one event's lines. No data line, no event; comments and fields not used here are skipped."""
+    if block.startswith(b"data: ") and b"\n" not in block:
+        return Event("message", block[6:])
+    name = b""
+    data: list[bytes] = []
+    for line in block.split(b"\n"):
+        field, _, value = line.partition(b":")
+        if field == b"data":
+            data.append(value.removeprefix(b" "))
+        elif field == b"event":
+            name = value.removeprefix(b" ")
+    return Event(name.decode("utf-8", "replace") or "message", b"\n".join(data)) if data else None

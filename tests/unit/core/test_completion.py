@@ -1,0 +1,295 @@
+"""What is kept of an answer, streamed or not."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from proxy.core.completion import TRUNCATED_EVENT, Answer, StreamCollector, Usage, read_completion
+from proxy.core.sse import Decoder
+
+DONE = b"data: [DONE]\n\n"
+
+
+def event(value: object) -> bytes:
+    return b"data: " + json.dumps(value).encode() + b"\n\n"
+
+
+def chunk(
+    delta: dict[str, Any] | None = None, finish: str | None = None, index: int = 0, **rest: Any
+) -> bytes:
+    choice = {"index": index, "delta": delta or {}, "finish_reason": finish}
+    return event({"id": "c1", "object": "chat.completion.chunk", "model": "m", "choices": [choice], **rest})
+
+
+def collected(*parts: bytes) -> StreamCollector:
+    collector = StreamCollector()
+    for part in parts:
+        collector.feed(part)
+    return collector
+
+
+def message(*parts: bytes) -> Any:
+    kept = collected(*parts).answer().message
+    assert kept is not None
+    return json.loads(kept)
+
+
+def call(
+    index: int | None, arguments: str, call_id: str | None = None, name: str | None = None
+) -> dict[str, Any]:
+    function = {"arguments": arguments} | ({"name": name} if name else {})
+    whole = {"index": index, "id": call_id, "type": "function" if call_id else None, "function": function}
+    return {key: value for key, value in whole.items() if value is not None}
+
+
+def test_deltas_become_one_message_with_its_members_in_order() -> None:
+    parts = [
+        chunk({"content": "Hel", "role": "assistant"}),
+        chunk({"content": "lo"}),
+        chunk(finish="stop"),
+        DONE,
+    ]
+    assert collected(*parts).answer() == Answer(
+        message=b'{"role":"assistant","content":"Hello"}',
+        finish_reason="stop",
+        complete=True,
+        choices=1,
+        id="c1",
+        model="m",
+    )
+
+
+def test_interleaved_parallel_calls_are_told_apart_by_index() -> None:
+    kept = message(
+        chunk({"role": "assistant", "content": None, "tool_calls": [call(0, "", "a", "f")]}),
+        chunk({"tool_calls": [call(1, "", "b", "g")]}),
+        chunk({"tool_calls": [call(1, '{"y"'), call(0, '{"x"')]}),
+        chunk({"tool_calls": [call(0, ":1}")]}),
+        chunk({"tool_calls": [call(1, ":2}")]}, "tool_calls"),
+    )
+    assert kept == {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x":1}'}},
+            {"id": "b", "type": "function", "function": {"name": "g", "arguments": '{"y":2}'}},
+        ],
+    }
+
+
+def test_calls_without_an_index_are_told_apart_by_id_then_by_order() -> None:
+    kept = message(
+        chunk({"tool_calls": [call(None, "1", "a", "f"), call(None, "2", "b", "g")]}),
+        chunk({"tool_calls": [call(None, "1", "a")]}),
+        chunk({"tool_calls": [call(None, "2", "b")]}),
+        chunk({"tool_calls": [call(None, "2")]}),
+    )
+    assert [(c["id"], c["function"]["arguments"]) for c in kept["tool_calls"]] == [("a", "11"), ("b", "222")]
+
+
+def test_a_new_id_under_a_known_index_is_another_call() -> None:
+    kept = message(
+        chunk({"tool_calls": [call(0, "1", "a", "f")]}), chunk({"tool_calls": [call(0, "2", "b", "f")]})
+    )
+    assert [c["id"] for c in kept["tool_calls"]] == ["a", "b"]
+
+
+def test_an_id_and_a_name_that_every_delta_repeats_are_said_once() -> None:
+    kept = message(*[chunk({"tool_calls": [call(0, part, "a", "f")]}) for part in "xyz"])
+    assert kept["tool_calls"] == [
+        {"id": "a", "type": "function", "function": {"name": "f", "arguments": "xyz"}}
+    ]
+
+
+def test_other_members_of_a_call_are_kept() -> None:
+    signed = call(0, "{}", "a", "f") | {"extra_content": {"google": {"thought_signature": "s"}}}
+    assert (
+        message(chunk({"tool_calls": [signed]}))["tool_calls"][0]["extra_content"] == signed["extra_content"]
+    )
+
+
+def test_custom_tools_and_the_old_function_call_are_merged() -> None:
+    custom = {"index": 0, "id": "a", "type": "custom", "custom": {"name": "f", "input": "x"}}
+    kept = message(
+        chunk({"tool_calls": [custom]}), chunk({"tool_calls": [{"index": 0, "custom": {"input": "y"}}]})
+    )
+    assert kept["tool_calls"] == [{"id": "a", "type": "custom", "custom": {"name": "f", "input": "xy"}}]
+    parts = [
+        chunk({"function_call": {"name": "f", "arguments": "{"}}),
+        chunk({"function_call": {"arguments": "}"}}),
+    ]
+    assert message(*parts)["function_call"] == {"name": "f", "arguments": "{}"}
+    assert collected(*parts).answer().tool_calls
+
+
+def test_reasoning_refusal_and_unknown_members_are_kept() -> None:
+    kept = message(
+        chunk(
+            {"content": "", "reasoning_content": "a", "refusal": "No", "details": [1], "n": 1, "future": "x"}
+        ),
+        chunk({"reasoning_content": "b", "refusal": ".", "details": [2], "n": 2, "future": "y"}),
+    )
+    assert kept == {
+        "role": "assistant",
+        "content": None,
+        "refusal": "No.",
+        "reasoning_content": "ab",
+        "details": [1, 2],
+        "n": 2,
+        "future": "xy",
+    }
+
+
+def test_numbers_keep_every_digit() -> None:
+    number = b"123456789012345678901234567890.10e400"
+    kept = collected(b'data: {"choices": [{"delta": {"seed": ' + number + b"}}]}\n\n").answer().message
+    assert kept == b'{"role":"assistant","content":null,"seed":' + number + b"}"
+
+
+def test_a_surrogate_pair_cut_between_two_deltas_is_whole_again() -> None:
+    kept = message(chunk({"content": "\ud83d"}), chunk({"content": "\ude00!"}))
+    assert kept["content"] == "\U0001f600!"
+
+
+def test_a_surrogate_pair_cut_within_arguments_is_whole_again() -> None:
+    kept = message(
+        chunk({"tool_calls": [call(0, "\ud83d", "a", "f")]}), chunk({"tool_calls": [call(0, "\ude00")]})
+    )
+    assert kept["tool_calls"][0]["function"]["arguments"] == "\U0001f600"
+
+
+def test_a_lone_surrogate_stays_what_it_is_in_ascii() -> None:
+    kept = collected(chunk({"content": "a\ud83d"})).answer().message
+    assert kept == b'{"role":"assistant","content":"a\\ud83d"}'
+
+
+def test_bytes_that_are_no_utf8_are_replaced_in_what_is_kept() -> None:
+    assert message(b'data: {"choices": [{"delta": {"content": "a\xff"}}]}\n\n')["content"] == "a\ufffd"
+
+
+def test_usage_comes_from_the_last_chunk_that_has_it() -> None:
+    details = {"cached_tokens": 4}
+    answer = collected(
+        chunk({"content": "a"}, usage={"prompt_tokens": 1}),
+        chunk(
+            finish="stop",
+            usage={"prompt_tokens": 9, "completion_tokens": 2.0, "prompt_tokens_details": details},
+        ),
+        event({"choices": [], "usage": None}),
+    ).answer()
+    assert answer.usage == Usage(9, 2, 4)
+
+
+def test_only_choice_0_is_kept_and_all_are_counted() -> None:
+    collector = collected(chunk({"content": "a"}, "stop"), chunk({"content": "b"}, index=1))
+    answer = collector.answer()
+    assert (answer.message, answer.choices) == (b'{"role":"assistant","content":"a"}', 2)
+    assert answer.complete
+    assert collector.truncated
+
+
+@pytest.mark.parametrize(
+    ("parts", "complete", "truncated"),
+    [
+        ([], False, True),
+        ([chunk({"content": "a"})], False, True),
+        ([chunk({"content": "a"}), DONE], True, False),
+        ([chunk({"content": "a"}, "stop")], True, False),
+        ([chunk({"content": "a"}, "")], False, True),
+        ([DONE], False, False),
+        ([chunk({"content": "a"}), event({"error": {"message": "x"}})], False, False),
+        ([chunk({"content": "a"}, "stop"), event({"error": {"message": "x"}}), DONE], False, False),
+        ([chunk({"content": "a"}, "stop", error=None), DONE], True, False),
+        ([b"data: oops\n\n", chunk({"content": "a"}, "stop")], True, False),
+        ([chunk({"content": "a"}, "stop"), b"data: oops\n\n"], False, False),
+        ([chunk({"content": "a"}, "stop"), b"event: ping\ndata: now\n\n"], True, False),
+        ([chunk({"content": "a"}, "stop")[:-1]], False, True),
+    ],
+)
+def test_how_a_stream_ended_is_told(parts: list[bytes], complete: bool, truncated: bool) -> None:
+    collector = collected(*parts)
+    assert (collector.answer().complete, collector.truncated) == (complete, truncated)
+
+
+def test_an_error_event_is_kept_as_written() -> None:
+    assert collected(event({"error": {"code": 5}})).answer().error == b'{"code": 5}'
+    assert collected(b'event: error\ndata: {"code": 5}\n\n').answer().error == b'{"code": 5}'
+    assert collected(b"event: error\ndata: boom\n\n").answer().error == b'{"message": "boom"}'
+
+
+def test_nothing_after_done_is_read() -> None:
+    assert collected(chunk({"content": "a"}) + DONE + chunk({"content": "b"})).answer().message == (
+        b'{"role":"assistant","content":"a"}'
+    )
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"choices": 5},
+        {"choices": [None, 5, {"delta": 5, "index": "x", "finish_reason": 5}]},
+        {"choices": [{"delta": {"tool_calls": 5, "function_call": 5}}]},
+        {"choices": [{"delta": {"tool_calls": [None, {}, {"index": "x", "function": 5}]}}]},
+        {"choices": None, "usage": "x", "id": 5, "model": []},
+        {"usage": {"prompt_tokens": "x", "prompt_tokens_details": 5}},
+    ],
+)
+def test_a_member_of_a_wrong_type_costs_only_itself(odd: object) -> None:
+    answer = collected(event(odd), chunk({"content": "a"}, "stop")).answer()
+    assert answer.complete
+    assert json.loads(answer.message or b"")["content"] == "a"
+
+
+def test_a_stream_too_large_to_collect_is_given_up_and_not_called_truncated() -> None:
+    for collector in (StreamCollector(limit=50), StreamCollector(answer_limit=50)):
+        collector.feed(chunk({"content": "a" * 100}))
+        collector.feed(chunk(finish="stop"))
+        assert collector.overflowed
+        assert not collector.truncated
+        assert not collector.answer().complete
+
+
+def test_the_truncated_event_is_one_event_with_an_error() -> None:
+    (only,) = Decoder().feed(TRUNCATED_EVENT)
+    assert json.loads(only.data)["error"]["code"] == "upstream_truncated"
+
+
+def test_a_completion_keeps_the_message_as_the_upstream_wrote_it() -> None:
+    written = b'{ "content" : "a\\u0041", "role":"assistant", "n": 1.0e2 }'
+    body = (
+        b'{"id": "c1", "model": "m", "choices": [{"index": 0, "message": '
+        + written
+        + b', "finish_reason": "stop"}],'
+        b'"usage": {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}}'
+    )
+    assert read_completion(body) == Answer(
+        message=written,
+        finish_reason="stop",
+        usage=Usage(3, 2, None),
+        complete=True,
+        choices=1,
+        id="c1",
+        model="m",
+    )
+
+
+def test_a_completion_with_calls_says_so() -> None:
+    body = {
+        "choices": [{"message": {"tool_calls": [call(None, "{}", "a", "f")]}, "finish_reason": "tool_calls"}]
+    }
+    assert read_completion(json.dumps(body).encode()).tool_calls
+    assert not read_completion(b'{"choices": [{"message": {"tool_calls": []}}]}').tool_calls
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>", b"[]", b"null", b"\xff", b'{"choices": []}', b"[" * 100_000]
+)
+def test_a_body_that_is_no_completion_has_no_message(body: bytes) -> None:
+    assert read_completion(body) == Answer()
+
+
+def test_an_error_body_is_kept() -> None:
+    assert read_completion(b'{"error": {"code": 5}}') == Answer(error=b'{"code": 5}')
