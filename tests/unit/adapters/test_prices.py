@@ -1,0 +1,63 @@
+"""Context windows from the snapshot that ships with genai-prices."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+from genai_prices.data_snapshot import get_snapshot
+
+from proxy.adapters import prices
+
+
+@pytest.mark.parametrize(
+    ("model", "window"),
+    [
+        ("gpt-4o", 128_000),
+        ("gpt-4o-2024-08-06", 128_000),
+        ("chatgpt-4o-latest", 128_000),
+        ("gpt-5", 400_000),
+        ("o3", 200_000),
+        ("claude-sonnet-4-5", 200_000),
+    ],
+)
+def test_a_known_model_has_its_window(model: str, window: int) -> None:
+    assert prices.context_window(model) == window
+
+
+@pytest.mark.parametrize("prefix", ["openai/", "azure/", "openrouter/openai/", "somebody-s-gateway/"])
+def test_a_providers_prefix_does_not_hide_the_model(prefix: str) -> None:
+    assert prices.context_window(prefix + "gpt-4o") == 128_000
+
+
+def test_a_fine_tuned_model_has_the_window_of_its_base() -> None:
+    assert prices.context_window("ft:gpt-4o-2024-08-06:acme::id") == 128_000
+
+
+def test_case_does_not_matter() -> None:
+    assert prices.context_window("GPT-5") == 400_000
+
+
+UNKNOWN = ["", "/", "openai/", "smollm2", "no-such-model", "gpt-4o\0", "\ud800", "g" * 300]
+
+
+@pytest.mark.parametrize("model", UNKNOWN, ids=ascii)
+def test_an_unknown_model_has_no_window(model: str) -> None:
+    assert prices.context_window(model) is None
+
+
+def test_nothing_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("the snapshot is offline")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    prices.load()
+    assert prices.context_window("mistral/offline-by-design") is None
+    assert prices.context_window("gpt-4.1-mini") == 1_000_000
+
+
+def test_names_from_clients_leave_nothing_behind_but_a_bounded_cache() -> None:
+    for number in range(2_000):
+        prices.context_window(f"invented-{number}")
+    assert prices._context_window.cache_info().currsize <= 1024  # pyright: ignore[reportPrivateUsage]
+    assert not get_snapshot()._provider_misses  # pyright: ignore[reportPrivateUsage]
