@@ -37,9 +37,8 @@ class _Refusal(msgspec.Struct):
 def _wording(pattern: str) -> re.Pattern[str]:
     """Compile a row: LIMIT is how most begin, WINDOW and PROMPT are read, # is any number."""
     number = r"\d{1,9}(?:[,_]\d{3})*(?:\.0)?"
-    pattern = pattern.replace(
-        "LIMIT", r"maximum context length (?:is|of) WINDOW tokens[.,]? (?:however,? |and )?"
-    )
+    limit = r"maximum context length (?:is|of) WINDOW tokens[.,]? (?:however,? |and )?"
+    pattern = pattern.replace("LIMIT", limit)
     for word in ("WINDOW", "PROMPT"):
         pattern = pattern.replace(word, f"(?P<{word.lower()}>{number})")
     return re.compile(pattern.replace("#", number), re.IGNORECASE)
@@ -140,7 +139,7 @@ def _refusal(body: bytes, status: int) -> _Refusal | None:
     """The error in a body: OpenAI's shape, a list of one (Gemini), a bare object, a string (Ollama), text."""
     top = members((elements(body) or [body])[0])
     if top is None:
-        return _Refusal(body.decode("utf-8", "replace")[:_READ_AT_MOST], set()) if status != 200 else None
+        return _Refusal(body[:_READ_AT_MOST].decode("utf-8", "replace"), set()) if status != 200 else None
     error = members(top["error"]) if "error" in top else top
     if error is None:
         error = {"message": top["error"]}

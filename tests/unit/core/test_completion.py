@@ -143,6 +143,12 @@ def test_reasoning_refusal_and_unknown_members_are_kept() -> None:
     }
 
 
+def test_lists_are_joined_without_a_gap_where_one_is_empty() -> None:
+    chunk_of = b'data: {"choices": [{"delta": {"details": %s}}]}\n\n'
+    parts = [chunk_of % part for part in (b"[ ]", b"[1 ]", b"[]", b"[2]")]
+    assert message(*parts)["details"] == [1, 2]
+
+
 def test_numbers_keep_every_digit() -> None:
     number = b"123456789012345678901234567890.10e400"
     kept = collected(b'data: {"choices": [{"delta": {"seed": ' + number + b"}}]}\n\n").answer().message

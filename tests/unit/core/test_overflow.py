@@ -71,8 +71,8 @@ STATED = {
     "sglang": (
         (
             "Requested token count exceeds the model's maximum context length of 131072 tokens. You "
-            "requested a total of 140000 tokens: 132000 tokens from the input messages and 8000 tokens for the "
-            "completion."
+            "requested a total of 140000 tokens: 132000 tokens from the input messages and 8000 tokens for "
+            "the completion."
         ),
         131072,
         132000,
