@@ -152,8 +152,8 @@ class Strategy(Section):
     last: Positive = 20
     exchanges: Positive = 10
     roll_to: Positive = 5
-    answer_max: Positive = 750
-    answer_to: Positive = 500
+    answer_max: Bytes = 750
+    answer_to: Bytes = 500
     summary_max: Bytes = 4000
     summary_to: Bytes = 3000
     idle: Seconds = 1800.0

@@ -20,8 +20,8 @@ def key_lines(text: str) -> dict[Location, int]:
     table: Location = ()
     for line, source, parsed in _statements(text):
         if (header := source.lstrip()).startswith("["):
-            keys = [str(key) for key in max(_keys(parsed), key=len) if key != 0]
-            table = _open_table(keys, header.startswith("[["), tables)
+            keys = [key for key in max(_keys(parsed), key=len) if isinstance(key, str)]
+            table = _open_table(keys, tables, repeated=header.startswith("[["))
             found: list[Location] = [table]
         else:
             found = [table + key for key in _keys(parsed)]
@@ -50,12 +50,12 @@ def _statements(text: str) -> Iterator[tuple[int, str, dict[str, object]]]:
         source, start = "", number + 1
 
 
-def _open_table(keys: Sequence[str], one_of_many: bool, tables: dict[Location, int]) -> Location:
-    """Where the header `[keys]`, or `[[keys]]`, leads, given the arrays of tables before it."""
+def _open_table(keys: Sequence[str], tables: dict[Location, int], *, repeated: bool) -> Location:
+    """Where the header `[keys]`, or the `repeated` `[[keys]]`, leads after the arrays of tables before it."""
     location: Location = ()
     for position, key in enumerate(keys, 1):
         location += (key,)
-        if one_of_many and position == len(keys):
+        if repeated and position == len(keys):
             tables[location] = tables.get(location, 0) + 1
         if location in tables:
             location += (tables[location] - 1,)
