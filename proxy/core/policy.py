@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
+from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, field_validator, model_validator
@@ -281,21 +282,23 @@ class Limits(Section):
 class Policy(Section):
     """One policy. `name` is its file's name and part of a session's lane; the rest is the file's content."""
 
-    PENDING: ClassVar[frozenset[str]] = frozenset(
-        {
-            "ledger",
-            "economy",
-            "retention",
-            "compactors",
-            "tools",
-            "tool_results",
-            "recall",
-            "memory",
-            "append",
-        }
+    PENDING: ClassVar[tuple[str, ...]] = (
+        "append",
+        "budget.windows",
+        "compactors",
+        "economy",
+        "ledger",
+        "memory",
+        "recall",
+        "retention",
+        "stages.max_units",
+        "store.encrypt",
+        "tool_results",
+        "tools",
     )
-    """Sections that are read and checked, and do not act yet."""
-    PENDING_STRATEGIES: ClassVar[frozenset[str]] = frozenset({"session", "topic", "exchanges"})
+    """Keys that are read and checked, and do not act yet."""
+    PENDING_STRATEGIES: ClassVar[tuple[str, ...]] = ("session", "topic", "exchanges")
+    """Strategies that act as `importance` yet."""
 
     name: SkipJsonSchema[str] = "default"
     extends: str | None = None
@@ -333,11 +336,11 @@ class Policy(Section):
         return max(1, min(wanted, budget // 8))
 
     def not_acting(self) -> tuple[str, ...]:
-        """What this policy changes that does not act yet: sections, and the strategy."""
+        """Keys that differ from the default and do not act yet."""
         plain = Policy()
-        sections = tuple(key for key in sorted(self.PENDING) if getattr(self, key) != getattr(plain, key))
+        changed = (key for key in self.PENDING if attrgetter(key)(self) != attrgetter(key)(plain))
         strategy = ("strategy.name",) if self.strategy.name in self.PENDING_STRATEGIES else ()
-        return (*sections, *strategy)
+        return (*changed, *strategy)
 
 
 def dotted_keys() -> tuple[str, ...]:

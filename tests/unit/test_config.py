@@ -1,0 +1,162 @@
+"""Settings: where each comes from, and what stops the start."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from proxy.config import Settings, default_data_dir, is_loopback
+from proxy.errors import SettingsError
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith(("UNABRIDGED_", "OPENAI_", "XDG_")):
+            monkeypatch.delenv(name)
+
+
+def complaint(**flags: object) -> str:
+    with pytest.raises(SettingsError) as caught:
+        Settings.load(**flags)
+    return str(caught.value)
+
+
+def test_nothing_set_gives_the_defaults_of_the_contract() -> None:
+    settings = Settings.load()
+    assert settings.upstream == "https://api.openai.com/v1"
+    assert (settings.host, settings.port, settings.policy) == ("127.0.0.1", 8080, "default")
+    assert settings.store is None
+    assert settings.log_content is False
+
+
+def test_the_environment_sets_what_a_flag_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNABRIDGED_PORT", "9000")
+    assert Settings.load(port=None).port == 9000
+    assert Settings.load(port=9100).port == 9100
+
+
+def test_an_empty_variable_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNABRIDGED_PORT", "")
+    assert Settings.load().port == 8080
+
+
+def test_the_upstream_comes_from_the_sdks_variable_our_own_or_the_flag(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://sdk/v1/")
+    assert Settings.load().upstream == "http://sdk/v1"
+    monkeypatch.setenv("UNABRIDGED_UPSTREAM", "http://ours/v1")
+    assert Settings.load().upstream == "http://ours/v1"
+    assert Settings.load(upstream="http://flag/v1").upstream == "http://flag/v1"
+
+
+def test_a_password_in_the_upstream_is_refused_and_not_repeated() -> None:
+    said = complaint(upstream="https://user:hunter2@host/v1")
+    assert said.startswith("UNABRIDGED_UPSTREAM")
+    assert "hunter2" not in said
+
+
+@pytest.mark.parametrize("url", ["host/v1", "ftp://host", "https://", "http://h/v1?a=b", "http://h:99999/v1"])
+def test_an_upstream_that_is_no_plain_http_url_is_refused(url: str) -> None:
+    assert "UNABRIDGED_UPSTREAM" in complaint(upstream=url)
+
+
+def test_a_server_is_not_its_own_upstream(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:8080/v1")
+    assert "is this server itself" in complaint()
+    assert Settings.load(port=8081).upstream == "http://localhost:8080/v1"
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "example.org"])
+def test_off_loopback_the_server_needs_an_explicit_admin_token(host: str) -> None:
+    assert "UNABRIDGED_ADMIN_TOKEN" in complaint(host=host)
+    assert Settings.load(host=host, admin_token="t0ken").host == host
+
+
+def test_loopback_is_what_only_this_machine_reaches() -> None:
+    assert all(map(is_loopback, ("127.0.0.1", "127.9.9.9", "::1", "[::1]", "localhost")))
+    assert not any(map(is_loopback, ("", "0.0.0.0", "::", "localhost.example.org")))
+
+
+@pytest.mark.parametrize("store", ["redis://h", "rediss://h", "redis+cluster://h", "unix:///run/valkey.sock"])
+def test_a_shared_store_needs_a_secret(store: str) -> None:
+    assert "UNABRIDGED_SECRET" in complaint(store=store)
+    assert Settings.load(store=store, secret="s3cret").shares_store
+
+
+def test_the_embedded_store_and_one_in_memory_need_no_secret() -> None:
+    assert not Settings.load().shares_store
+    assert not Settings.load(store="memory://").shares_store
+
+
+def test_an_unknown_store_is_refused_and_its_password_not_repeated() -> None:
+    said = complaint(store="mysql://:hunter2@host", secret="s")
+    assert "redis://" in said
+    assert "hunter2" not in said
+
+
+def test_a_secret_may_be_two_while_it_is_rotated() -> None:
+    assert Settings.load(secret="new,old").secrets == ("new", "old")
+    assert Settings.load(secret="one").secrets == ("one",)
+    assert Settings.load().secrets == ()
+
+
+@pytest.mark.parametrize("secret", ["new,", ",old", "a,b,c", "new, old"])
+def test_a_malformed_secret_is_refused(secret: str) -> None:
+    said = complaint(secret=secret)
+    assert said == 'UNABRIDGED_SECRET must be one secret, or "new,old" while rotating, without spaces'
+
+
+@pytest.mark.parametrize("name", ["SECRET", "ADMIN_TOKEN", "UPSTREAM_KEY"])
+def test_a_secret_may_stand_in_a_file(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "kept").write_text("from-the-file\n")
+    monkeypatch.setenv(f"UNABRIDGED_{name}_FILE", str(tmp_path / "kept"))
+    assert getattr(Settings.load(), name.lower()).get_secret_value() == "from-the-file"
+
+
+def test_a_secret_given_twice_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "kept").write_text("one")
+    monkeypatch.setenv("UNABRIDGED_SECRET", "two")
+    monkeypatch.setenv("UNABRIDGED_SECRET_FILE", str(tmp_path / "kept"))
+    assert complaint() == "UNABRIDGED_SECRET and UNABRIDGED_SECRET_FILE are both set; keep one of them"
+
+
+def test_a_secret_file_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNABRIDGED_ADMIN_TOKEN_FILE", "/nowhere/token")
+    assert "/nowhere/token cannot be read" in complaint()
+
+
+def test_no_secret_is_shown_by_printing_the_settings() -> None:
+    settings = Settings.load(
+        secret="hunter2", admin_token="hunter2", upstream_key="hunter2", store="redis://:hunter2@h"
+    )
+    assert "hunter2" not in f"{settings!r} {settings!s}"
+
+
+def test_an_unusable_admin_token_is_refused_without_repeating_it() -> None:
+    said = complaint(admin_token="two words")
+    assert said == "UNABRIDGED_ADMIN_TOKEN must be visible ASCII characters without spaces"
+
+
+def test_complaints_name_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNABRIDGED_PORT", "http")
+    monkeypatch.setenv("UNABRIDGED_WORKERS", "0")
+    port, workers = complaint().splitlines()
+    assert port.startswith("UNABRIDGED_PORT must be a valid integer")
+    assert workers.startswith("UNABRIDGED_WORKERS must be greater")
+
+
+def test_a_tenant_header_is_a_header_name_in_lower_case() -> None:
+    assert Settings.load(tenant_header="X-Tenant").tenant_header == "x-tenant"
+    assert "UNABRIDGED_TENANT_HEADER" in complaint(tenant_header="two words")
+
+
+def test_data_lives_under_the_users_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert default_data_dir() == Path.home() / ".local" / "share" / "unabridged"
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert Settings.load().data_dir == tmp_path / "unabridged"
+    monkeypatch.setenv("XDG_DATA_HOME", "relative")
+    assert default_data_dir() == Path.home() / ".local" / "share" / "unabridged"
