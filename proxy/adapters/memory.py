@@ -1,0 +1,187 @@
+"""The SessionStore port in this process's own memory, for `--store memory://` and for trying things out.
+
+Nothing survives the process and no other worker sees it. It is bounded: the sessions used longest ago go
+first. Its rules are those of the scripts in :mod:`proxy.adapters.redis`; one contract suite holds them both.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from proxy.core.plan import Epoch
+from proxy.core.records import Node, Session, Turn
+from proxy.ports import Clock, Found, Lookup, SessionKey
+
+
+@dataclass(slots=True)
+class _Kept:
+    """All that is kept of one session; times are of the monotonic clock."""
+
+    due: float
+    """When to look whether it has expired."""
+    expires: float
+    session: Session | None = None
+    nodes: dict[bytes, Node] = field(default_factory=dict[bytes, Node])
+    epochs: dict[str, list[Epoch]] = field(default_factory=dict[str, list[Epoch]])
+    summaries: dict[str, str] = field(default_factory=dict[str, str])
+    tips: list[bytes] = field(default_factory=list[bytes])
+
+
+class MemoryStore:
+    """At most `most` sessions, each for its time to live by `clock`."""
+
+    def __init__(self, clock: Clock, most: int = 10_000) -> None:
+        self._clock = clock
+        self._most = most
+        self._kept: OrderedDict[SessionKey, _Kept] = OrderedDict()
+        """By last write, oldest first."""
+        self._tips: dict[tuple[str, bytes], str] = {}
+        """(tag, chain hash of an answer) → sid."""
+        self._expiries: list[tuple[float, str, str]] = []
+        """A heap of (due, tag, sid); an entry that its session does not know is stale."""
+
+    async def find(self, lookup: Lookup) -> Found:
+        """The session, its epochs and counts."""
+        sid = lookup.sid if lookup.sid is not None else self._recognise(lookup)
+        kept = self._live(SessionKey(lookup.tag, sid)) if sid is not None else None
+        if sid is None or kept is None:
+            return Found()
+        seen_sid, seen = lookup.seen
+        epochs = kept.epochs.get(lookup.lane, [])[seen if seen_sid == sid else 0 :]
+        if kept.session is None and not epochs:
+            return Found()
+        return Found(
+            sid=sid,
+            session=kept.session,
+            known=next((chain_hash for chain_hash in lookup.newest if chain_hash in kept.nodes), None),
+            counts={each: kept.nodes[each].tokens for each in lookup.uncounted if each in kept.nodes},
+            epochs=tuple(epochs),
+        )
+
+    async def begin_epoch(self, key: SessionKey, epoch: Epoch, seen: int, ttl: float) -> tuple[Epoch, ...]:
+        """Append to the lane, or answer what others appended."""
+        lane = self._renewed(key, ttl).epochs.setdefault(epoch.lane, [])
+        if len(lane) == seen:
+            lane.append(epoch)
+        return tuple(lane[seen:])
+
+    async def record(self, key: SessionKey, turn: Turn, ttl: float) -> None:
+        """Write a turn."""
+        kept = self._renewed(key, ttl)
+        within = {node.hash for node in turn.nodes}
+        joined = any(node.parent in kept.nodes for node in turn.nodes if node.parent not in within)
+        fresh = [node for node in turn.nodes if _is_news(node, kept.nodes.get(node.hash))]
+        kept.nodes.update((node.hash, node) for node in fresh)
+        kept.session = _merged(kept.session, turn, fresh, joined=joined)
+        if turn.headerless:
+            self._enter(key, kept, turn)
+
+    async def summaries(self, key: SessionKey, addresses: Sequence[str]) -> dict[str, str]:
+        """The ready summaries among these content addresses."""
+        kept = self._live(key)
+        return {each: kept.summaries[each] for each in addresses if each in kept.summaries} if kept else {}
+
+    async def keep_summary(self, key: SessionKey, address: str, text: str, ttl: float) -> None:
+        """Keep a summary under its content address."""
+        self._renewed(key, ttl).summaries[address] = text
+
+    async def session(self, key: SessionKey) -> Session | None:
+        """One session's own record."""
+        kept = self._live(key)
+        return kept.session if kept else None
+
+    async def sessions(self, limit: int) -> list[tuple[SessionKey, Session]]:
+        """The sessions used last, newest first."""
+        self._purge()
+        listed = [(key, kept.session) for key, kept in self._kept.items() if kept.session is not None]
+        return heapq.nlargest(limit, listed, key=lambda entry: entry[1].updated)
+
+    async def nodes(self, key: SessionKey) -> dict[bytes, Node]:
+        """Every message of the session by chain hash."""
+        kept = self._live(key)
+        return dict(kept.nodes) if kept else {}
+
+    async def epochs(self, key: SessionKey, lane: str) -> tuple[Epoch, ...]:
+        """All epochs of a lane, in the order written."""
+        kept = self._live(key)
+        return tuple(kept.epochs.get(lane, ())) if kept else ()
+
+    async def ping(self) -> None:
+        """Return: it always answers."""
+
+    async def aclose(self) -> None:
+        """Nothing to give back."""
+
+    def _recognise(self, lookup: Lookup) -> str | None:
+        self._purge()
+        tips = (self._tips.get((lookup.tag, chain_hash)) for chain_hash in lookup.newest)
+        return next((sid for sid in tips if sid is not None), None)
+
+    def _enter(self, key: SessionKey, kept: _Kept, turn: Turn) -> None:
+        """Let the session be found by the turn's answers, where no other session is."""
+        for node in turn.nodes:
+            tip = (key.tag, node.hash)
+            if node.answer and tip not in self._tips:
+                self._tips[tip] = key.sid
+                kept.tips.append(node.hash)
+
+    def _live(self, key: SessionKey) -> _Kept | None:
+        self._purge()
+        return self._kept.get(key)
+
+    def _renewed(self, key: SessionKey, ttl: float) -> _Kept:
+        """The session, made where it is not there, from now on for `ttl` seconds."""
+        self._purge()
+        kept = self._kept.get(key)
+        expires = self._clock.monotonic() + ttl
+        if kept is None:
+            kept = self._kept[key] = _Kept(due=expires, expires=expires)
+            heapq.heappush(self._expiries, (expires, key.tag, key.sid))
+        kept.expires = expires
+        self._kept.move_to_end(key)
+        while len(self._kept) > self._most:
+            self._drop(next(iter(self._kept)))
+        return kept
+
+    def _purge(self) -> None:
+        """Drop what has expired; an entry whose session was renewed since goes back into the heap."""
+        now = self._clock.monotonic()
+        while self._expiries and self._expiries[0][0] <= now:
+            due, tag, sid = heapq.heappop(self._expiries)
+            kept = self._kept.get(SessionKey(tag, sid))
+            if kept is None or kept.due != due:
+                continue
+            if kept.expires <= now:
+                self._drop(SessionKey(tag, sid))
+            else:
+                kept.due = kept.expires
+                heapq.heappush(self._expiries, (kept.due, tag, sid))
+
+    def _drop(self, key: SessionKey) -> None:
+        for chain_hash in self._kept.pop(key).tips:
+            del self._tips[key.tag, chain_hash]
+
+
+def _is_news(node: Node, stored: Node | None) -> bool:
+    """Whether the node is new, or the completed answer in place of one that was cut off."""
+    return stored is None or (node.answer and node.complete and not stored.complete)
+
+
+def _merged(before: Session | None, turn: Turn, fresh: Sequence[Node], *, joined: bool) -> Session:
+    """The session after the turn; as it was before, where the turn brought nothing new."""
+    after = turn.session if fresh or before is None else before
+    tip = before.tip if before else b""
+    is_new = any(node.hash == turn.session.tip for node in fresh)
+    if turn.advances_tip and turn.session.tip and (not tip or (joined and is_new)):
+        tip = turn.session.tip
+    return msgspec.structs.replace(
+        after,
+        created=before.created if before else turn.session.created,
+        turns=(before.turns if before else 0) + sum(node.answer and node.complete for node in fresh),
+        tip=tip,
+    )

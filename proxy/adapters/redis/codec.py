@@ -1,0 +1,62 @@
+"""The one codec of every stored record: a byte for the schema's version, then msgpack.
+
+Members that a record gained since it was written take their defaults, and those it lost are skipped, so the
+version changes only where a reader of the old schema would be wrong. Encryption belongs here, nowhere else.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from proxy.errors import StoreUnavailable
+
+VERSION: Final = b"\x01"
+
+T = TypeVar("T")
+
+_encoder = msgspec.msgpack.Encoder()
+
+
+class UnreadableRecord(StoreUnavailable):
+    """What the store holds is not what we write: damaged, or of another version."""
+
+    default_message = "A record of the store cannot be read."
+
+
+def encode(record: object) -> bytes:
+    """The record as it is stored."""
+    return VERSION + _encoder.encode(record)
+
+
+def decode(stored: bytes, kind: type[T]) -> T:
+    """The record as it was. Raises UnreadableRecord."""
+    if stored[:1] != VERSION:
+        raise UnreadableRecord
+    try:
+        return _decoder(kind).decode(memoryview(stored)[1:])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UnreadableRecord from error
+
+
+def integer(stored: bytes) -> int:
+    """A plain counter. Raises UnreadableRecord."""
+    try:
+        return int(stored)
+    except ValueError as error:
+        raise UnreadableRecord from error
+
+
+def seconds(stored: bytes) -> float:
+    """A plain time. Raises UnreadableRecord."""
+    try:
+        return float(stored)
+    except ValueError as error:
+        raise UnreadableRecord from error
+
+
+@cache
+def _decoder(kind: type[T]) -> msgspec.msgpack.Decoder[Any]:
+    return msgspec.msgpack.Decoder(kind)

@@ -1,0 +1,89 @@
+"""The connection to a server: bounded in time, never retried, and the one place where redis-py's errors end.
+
+redis-py retries by default, which applies a write twice whose reply was lost; here every retry is the
+caller's, and every write can be repeated. RESP2 without CLIENT SETINFO needs no handshake on any server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as ConnectionFailed
+from redis.exceptions import RedisClusterException, RedisError, ResponseError
+
+from proxy.adapters.redis.breaker import Breaker
+from proxy.errors import SettingsError, StoreUnavailable
+
+CONNECTIONS: Final = 32
+"""At most this many connections a process; calls beyond them wait, within their time."""
+
+_FOREIGN: Final = (
+    RedisError,
+    RedisClusterException,
+    OSError,  # TimeoutError and TLS included
+    EOFError,  # asyncio's IncompleteReadError
+    RuntimeError,  # uvloop, writing to a transport that has just closed
+)
+
+
+class Connection:
+    """A pool of connections to one server, and the rules by which it is called.
+
+    `timeout` is the whole time of one call in seconds, waiting for a free connection included.
+    """
+
+    def __init__(self, url: str, timeout: float, breaker: Breaker) -> None:
+        self.client: Redis = _client(url, timeout)
+        self._timeout = timeout
+        self._breaker = breaker
+
+    @asynccontextmanager
+    async def call(self) -> AsyncGenerator[Redis]:
+        """One round trip, or what must end within the same time. Whatever goes wrong is StoreUnavailable.
+
+        A server that answers, if only to refuse (full, read-only, a key of another type), is there: it is
+        called again at once. One that cannot be reached, or not in time, is left alone for a while.
+        """
+        self._breaker.admit()
+        try:
+            async with asyncio.timeout(self._timeout):
+                yield self.client
+        except ResponseError as refusal:
+            self._breaker.succeeded()
+            raise StoreUnavailable("The store refused.") from refusal
+        except _FOREIGN as failure:
+            self._breaker.failed()
+            raise StoreUnavailable from failure
+        self._breaker.succeeded()
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        try:
+            async with asyncio.timeout(self._timeout):
+                await self.client.aclose()
+        except (ConnectionFailed, OSError):
+            return  # the server was gone before us, and the sockets are closed either way
+
+
+def _client(url: str, timeout: float) -> Redis:
+    options: dict[str, Any] = {
+        "timeout": timeout,
+        "socket_timeout": timeout,
+        "socket_connect_timeout": timeout,
+        "max_connections": CONNECTIONS,
+        "retry": Retry(NoBackoff(), 0),
+        "health_check_interval": 0,
+        "protocol": 2,
+        "driver_info": None,
+    }
+    try:
+        pool = BlockingConnectionPool.from_url(url, **options)  # pyright: ignore[reportUnknownMemberType]
+    except ValueError as error:
+        raise SettingsError(f"The store's URL is not valid: {error}") from error
+    return Redis.from_pool(pool)

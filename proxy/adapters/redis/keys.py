@@ -1,0 +1,78 @@
+"""What is in Redis: every key, its type, and how long it lives.
+
+`{tag}` is the hash tag of a bucket (an HMAC, in hex): all keys of a session lie in one slot of a cluster, so
+a script may touch them together. Law 6 rests on the tag: it is derived from the caller's credential.
+
+| key | type | holds |
+|---|---|---|
+| `u1:{tag}:tips` | hash | chain hash of an answer → sid: finds a session that no header names |
+| `u1:{tag}:<sid>` | hash | the session: `record`, `created`, `turns`, `tip` |
+| `u1:{tag}:<sid>:nodes` | hash | chain hash → Node: the transcript |
+| `u1:{tag}:<sid>:counts` | hash | chain hash → counted tokens, so that `find` reads no bodies back |
+| `u1:{tag}:<sid>:partial` | set | chain hashes of answers that were cut off |
+| `u1:{tag}:<sid>:summaries` | hash | content address → summary |
+| `u1:{tag}:<sid>:lanes` | set | the lanes that have epochs |
+| `u1:{tag}:<sid>:epochs:<lane>` | list | the lane's Epochs, in the order written |
+| `u1:sessions` | sorted set | `tag/sid` by last use (seconds since 1970): the listing, in a slot of its own |
+
+Lifetimes: all keys of a session get its ttl anew with every write to any of them, so none outlives
+another. `tips` and `u1:sessions` live as long as the longest ttl that was written. `tips` forgets sessions
+that have gone a few at a time, with each write; `u1:sessions` holds the newest :data:`LISTED`, and drops
+those that have gone when it is read.
+
+`record`, a Node, an Epoch and a summary have been through :mod:`proxy.adapters.redis.codec` and mean
+nothing to the server. `created` (seconds), `turns` and `tip` (a chain hash) are plain, because the scripts
+merge them; they override what the record says.
+
+The prefix is the version of this layout: another layout is another prefix, and the old keys expire. The
+scripts need Redis 7.0 or any Valkey.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from proxy.ports import SessionKey
+
+SESSIONS: Final = "u1:sessions"
+
+LISTED: Final = 100_000
+"""How many sessions the listing remembers; the others live as long, unlisted."""
+
+NODES: Final = ":nodes"
+COUNTS: Final = ":counts"
+PARTIAL: Final = ":partial"
+SUMMARIES: Final = ":summaries"
+LANES: Final = ":lanes"
+EPOCHS: Final = ":epochs:"
+
+
+def bucket(tag: str) -> str:
+    """What all keys of a bucket begin with."""
+    return f"u1:{{{tag}}}:"
+
+
+def tips(tag: str) -> str:
+    """The index that finds headerless sessions; no sid has its name, being hex or `named`."""
+    return bucket(tag) + "tips"
+
+
+def session(key: SessionKey) -> str:
+    """The session's own key; those of its parts are this and a suffix."""
+    return bucket(key.tag) + key.sid
+
+
+def epochs(key: SessionKey, lane: str) -> str:
+    """The epochs of one lane. A lane may be any text: it comes last, so it can run into no other name."""
+    return session(key) + EPOCHS + lane
+
+
+def listed(key: SessionKey) -> str:
+    """A session's member in the listing."""
+    return f"{key.tag}/{key.sid}"
+
+
+def unlisted(member: str) -> SessionKey:
+    """The session that a member of the listing names."""
+    tag, _, sid = member.partition("/")
+    return SessionKey(tag, sid)

@@ -1,0 +1,228 @@
+"""The SessionStore port over Redis or Valkey, alone or embedded.
+
+Keeps "no turn twice" by naming every message by its chain hash (each write can be repeated), and law 3 by
+compare-and-set for epochs. What the keys hold is in :mod:`proxy.adapters.redis.keys`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Final, cast
+
+import msgspec
+
+from proxy.adapters.redis import codec, keys
+from proxy.adapters.redis.breaker import Breaker
+from proxy.adapters.redis.connection import Connection
+from proxy.adapters.redis.scripts import (
+    ANSWER,
+    MESSAGE,
+    PARTIAL,
+    Fields,
+    FoundFields,
+    NodeFields,
+    Scripts,
+    TurnFields,
+)
+from proxy.core.plan import Epoch
+from proxy.core.records import Node, Session, Turn
+from proxy.errors import StoreUnavailable
+from proxy.ports import Clock, Found, Lookup, SessionKey
+
+_FIELDS: Final = ["record", "created", "turns", "tip"]
+
+PIECE_NODES: Final = 500
+PIECE_BYTES: Final = 4 * 1024 * 1024
+"""A turn of more than this is written in pieces: no one step holds up the server, or runs out of time."""
+
+
+class RedisStore:
+    """Sessions in one server. `timeout` bounds a round trip, `rest` is the breaker's; both in seconds."""
+
+    def __init__(self, url: str, clock: Clock, timeout: float, rest: float) -> None:
+        self._connection = Connection(url, timeout, Breaker(clock, rest))
+        self._scripts = Scripts(self._connection.client)
+
+    async def find(self, lookup: Lookup) -> Found:
+        """The session, its epochs and counts: one script."""
+        async with self._connection.call():
+            fields = await self._scripts.find(
+                lookup.tag,
+                lookup.sid,
+                lane=lookup.lane,
+                seen=lookup.seen,
+                newest=lookup.newest,
+                uncounted=lookup.uncounted,
+            )
+        return Found() if fields is None else _found(fields, lookup.uncounted)
+
+    async def begin_epoch(self, key: SessionKey, epoch: Epoch, seen: int, ttl: float) -> tuple[Epoch, ...]:
+        """Append to the lane, or answer what others appended."""
+        async with self._connection.call():
+            stored = await self._scripts.begin_epoch(
+                key, epoch.lane, seen=seen, epoch=codec.encode(epoch), ttl=_milliseconds(ttl)
+            )
+        return _epochs(stored)
+
+    async def record(self, key: SessionKey, turn: Turn, ttl: float) -> None:
+        """Write a turn: messages first where they are many, the session and our answer last."""
+        *leading, final = _pieces(turn.nodes)
+        for nodes in leading:
+            await self._write(key, turn, nodes, ttl, session=False)
+        await self._write(key, turn, final, ttl, session=True)
+        with suppress(StoreUnavailable):  # the turn is kept; the listing gets the session with its next one
+            await self._list(key, turn.session.updated, ttl)
+
+    async def summaries(self, key: SessionKey, addresses: Sequence[str]) -> dict[str, str]:
+        """The ready summaries among these content addresses."""
+        if not addresses:
+            return {}
+        async with self._connection.call() as client:
+            name = keys.session(key) + keys.SUMMARIES
+            stored = cast("list[bytes | None]", await client.hmget(name, list(addresses)))
+        ready = zip(addresses, stored, strict=True)
+        return {address: codec.decode(text, str) for address, text in ready if text is not None}
+
+    async def keep_summary(self, key: SessionKey, address: str, text: str, ttl: float) -> None:
+        """Keep a summary under its content address."""
+        async with self._connection.call():
+            await self._scripts.keep_summary(key, address, codec.encode(text), ttl=_milliseconds(ttl))
+
+    async def session(self, key: SessionKey) -> Session | None:
+        """One session's own record."""
+        async with self._connection.call() as client:
+            fields = cast("Fields", await client.hmget(keys.session(key), _FIELDS))
+        return _session(fields)
+
+    async def sessions(self, limit: int) -> list[tuple[SessionKey, Session]]:
+        """The sessions used last, newest first. One that cannot be read is left out, not the others."""
+        found: list[tuple[SessionKey, Session]] = []
+        start = 0
+        while len(found) < limit and (page := await self._listed(start, limit)):
+            start += len(page) - await self._unlist([key for key, fields in page if fields[0] is None])
+            for key, fields in page:
+                with suppress(codec.UnreadableRecord):
+                    if session := _session(fields):
+                        found.append((key, session))
+        return found[:limit]
+
+    async def nodes(self, key: SessionKey) -> dict[bytes, Node]:
+        """Every message of the session by chain hash."""
+        async with self._connection.call() as client:
+            name = keys.session(key) + keys.NODES
+            stored = cast("dict[bytes, bytes]", await client.hgetall(name))
+        return {chain_hash: codec.decode(node, Node) for chain_hash, node in stored.items()}
+
+    async def epochs(self, key: SessionKey, lane: str) -> tuple[Epoch, ...]:
+        """All epochs of a lane, in the order written."""
+        async with self._connection.call() as client:
+            stored = cast("list[bytes]", await client.lrange(keys.epochs(key, lane), 0, -1))
+        return _epochs(stored)
+
+    async def ping(self) -> None:
+        """Return when the store answers."""
+        async with self._connection.call() as client:
+            await client.echo("ping")
+
+    async def aclose(self) -> None:
+        """Give connections back."""
+        await self._connection.aclose()
+
+    async def _write(
+        self, key: SessionKey, turn: Turn, nodes: Sequence[Node], ttl: float, *, session: bool
+    ) -> None:
+        fields = TurnFields(
+            record=codec.encode(turn.session) if session else b"",
+            created=turn.session.created,
+            tip=turn.session.tip if turn.advances_tip else b"",
+            headerless=turn.headerless,
+            outer_parents=_outer_parents(turn.nodes),
+            nodes=[_node_fields(node) for node in nodes],
+        )
+        async with self._connection.call():
+            await self._scripts.record(key, fields, ttl=_milliseconds(ttl))
+
+    async def _list(self, key: SessionKey, used: float, ttl: float) -> None:
+        async with self._connection.call() as client, client.pipeline(transaction=False) as pipe:
+            pipe.zadd(keys.SESSIONS, {keys.listed(key): used}, gt=True)
+            pipe.zremrangebyrank(keys.SESSIONS, 0, -keys.LISTED - 1)
+            pipe.pexpire(keys.SESSIONS, _milliseconds(ttl), nx=True)
+            pipe.pexpire(keys.SESSIONS, _milliseconds(ttl), gt=True)
+            await pipe.execute()
+
+    async def _listed(self, start: int, limit: int) -> list[tuple[SessionKey, Fields]]:
+        async with self._connection.call() as client:
+            stop = start + limit - 1
+            newest = await client.zrange(keys.SESSIONS, start, stop, desc=True)  # pyright: ignore[reportUnknownMemberType]
+            members = cast("list[bytes]", newest)
+            listed = [keys.unlisted(member.decode(errors="replace")) for member in members]
+            async with client.pipeline(transaction=False) as pipe:
+                for key in listed:
+                    pipe.hmget(keys.session(key), _FIELDS)
+                fields = cast("list[Fields]", await pipe.execute())
+        return list(zip(listed, fields, strict=True))
+
+    async def _unlist(self, gone: Sequence[SessionKey]) -> int:
+        """Drop sessions that have expired from the listing; how many were dropped."""
+        if not gone:
+            return 0
+        async with self._connection.call() as client:
+            return await client.zrem(keys.SESSIONS, *map(keys.listed, gone))
+
+
+def _found(fields: FoundFields, uncounted: Sequence[bytes]) -> Found:
+    session = _session(fields.session)
+    if session is None and not fields.epochs:
+        return Found()
+    counts = zip(uncounted, fields.counts, strict=True)
+    return Found(
+        sid=fields.sid.decode(errors="replace"),
+        session=session,
+        known=fields.known,
+        counts={chain_hash: codec.integer(count) for chain_hash, count in counts if count is not None},
+        epochs=_epochs(fields.epochs),
+    )
+
+
+def _session(fields: Fields) -> Session | None:
+    record, created, turns, tip = fields
+    if record is None:
+        return None
+    return msgspec.structs.replace(
+        codec.decode(record, Session),
+        created=codec.seconds(created or b""),
+        turns=codec.integer(turns or b""),
+        tip=tip or b"",
+    )
+
+
+def _epochs(stored: Sequence[bytes]) -> tuple[Epoch, ...]:
+    return tuple(codec.decode(epoch, Epoch) for epoch in stored)
+
+
+def _node_fields(node: Node) -> NodeFields:
+    answer = ANSWER if node.complete else PARTIAL
+    return NodeFields(node.hash, codec.encode(node), node.tokens, answer if node.answer else MESSAGE)
+
+
+def _outer_parents(nodes: Sequence[Node]) -> list[bytes]:
+    within = {node.hash for node in nodes}
+    return sorted({node.parent for node in nodes} - within)
+
+
+def _pieces(nodes: Sequence[Node]) -> Iterator[list[Node]]:
+    """The nodes in pieces, answers in the last one: it counts them. There is always a last one."""
+    piece: list[Node] = []
+    size = 0
+    for node in sorted(nodes, key=lambda node: node.answer):
+        if piece and not node.answer and (len(piece) == PIECE_NODES or size + len(node.raw) > PIECE_BYTES):
+            yield piece
+            piece, size = [], 0
+        piece.append(node)
+        size += len(node.raw)
+    yield piece
+
+
+def _milliseconds(ttl: float) -> int:
+    return max(1, round(ttl * 1000))

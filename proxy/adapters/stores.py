@@ -1,0 +1,28 @@
+"""Which store a URL names."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from proxy.adapters.memory import MemoryStore
+from proxy.adapters.redis import RedisStore
+from proxy.errors import SettingsError
+from proxy.ports import Clock, SessionStore
+
+
+def open_store(url: str, clock: Clock, timeout: float, rest: float) -> SessionStore:
+    """The store at `url`; nothing is connected yet.
+
+    `timeout` is the longest that a round trip may take, `rest` how long a store that failed is left alone, in
+    seconds. Raises SettingsError.
+    """
+    match urlsplit(url).scheme:
+        case "memory":
+            return MemoryStore(clock)
+        case "redis" | "rediss" | "unix":
+            return RedisStore(url, clock, timeout, rest)
+        case "redis+cluster":
+            raise SettingsError("A store of redis+cluster:// is not there yet; name a single server.")
+        case scheme:
+            known = "redis://, rediss://, unix:// or memory://"
+            raise SettingsError(f"A store begins with {known}, not with {scheme!r}.")

@@ -1,0 +1,259 @@
+"""Real stores for tests: servers on unix sockets, a clock to turn by hand, and a relay that loses replies."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import redis
+
+from proxy.adapters.redis.embedded import EmbeddedValkey
+from proxy.core.plan import Epoch
+from proxy.core.records import Node, Session, Turn
+from proxy.ports import Found, Lookup, SessionKey, SessionStore
+
+DAY = 86_400.0
+KEY = SessionKey("aa", "01")
+
+
+@dataclass
+class HandClock:
+    """A clock that moves when it is told to."""
+
+    time: float = 1_700_000_000.0
+
+    def now(self) -> float:
+        return self.time
+
+    def monotonic(self) -> float:
+        return self.time
+
+
+@dataclass
+class Server:
+    """A server that a test may stop, freeze, fill and start again; nothing of it is kept on disk."""
+
+    command: list[str]
+    socket: Path
+    options: list[str] = field(default_factory=list[str])
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"unix://{self.socket}"
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(
+            [*self.command, "--port", "0", "--unixsocket", str(self.socket), "--save", "", *self.options],
+            cwd=self.socket.parent,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        wait_until_it_answers(self.socket)
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def run(self, *command: str | bytes | int) -> Any:
+        """One command of the test's own."""
+        with admin(self.url) as client:
+            return cast("Any", client).execute_command(*command)
+
+
+def wait_until_it_answers(path: Path, seconds: float = 10.0) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        with socket.socket(socket.AF_UNIX) as connection, suppress(OSError):
+            connection.connect(str(path))
+            connection.sendall(b"PING\r\n")
+            if connection.recv(16).startswith(b"+PONG"):
+                return
+        time.sleep(0.01)
+    raise AssertionError(f"no server answers at {path}")
+
+
+@contextmanager
+def admin(url: str) -> Generator[redis.Redis]:
+    client = redis.Redis.from_url(url)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def valkey_command() -> list[str]:
+    from proxy.adapters.redis import embedded
+
+    return [str(embedded._binary())]
+
+
+@contextmanager
+def serving(command: list[str], *options: str) -> Generator[Server]:
+    """A server in a directory of its own, whose path is short enough for a socket."""
+    with tempfile.TemporaryDirectory(prefix="ua-") as directory:
+        server = Server(command, Path(directory) / "s", list(options))
+        server.start()
+        try:
+            yield server
+        finally:
+            server.kill()
+
+
+@contextmanager
+def embedded_valkey() -> Generator[str]:
+    with tempfile.TemporaryDirectory(prefix="ua-") as directory:
+        valkey = EmbeddedValkey(Path(directory))
+        valkey.start()
+        try:
+            yield valkey.url
+        finally:
+            valkey.stop()
+
+
+def redis_server_command() -> list[str] | None:
+    path = shutil.which("redis-server")
+    return [path] if path else None
+
+
+def keys_without_ttl(url: str) -> list[bytes]:
+    with admin(url) as client:
+        return [key for key in cast("list[bytes]", client.keys("*")) if client.ttl(key) == -1]
+
+
+@dataclass
+class Relay:
+    """Stands between a client and a server; counts round trips, and can lose or slow the server's replies."""
+
+    server: Path
+    url: str = ""
+    trips: int = 0
+    lose_replies: bool = False
+    drip: float | None = None
+    """Seconds between single bytes of a reply."""
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        upstream_reader, upstream_writer = await asyncio.open_unix_connection(self.server)
+        asked = asyncio.create_task(self._ask(reader, upstream_writer))
+        try:
+            while reply := await upstream_reader.read(65536):
+                self.waiting = False
+                if self.lose_replies:
+                    break
+                await self._reply(reply, writer)
+        except ConnectionError:
+            pass
+        finally:
+            asked.cancel()
+            upstream_writer.close()
+            writer.close()
+
+    waiting: bool = False
+
+    async def _ask(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while request := await reader.read(65536):
+            if not self.waiting:
+                self.trips += 1
+            self.waiting = True
+            writer.write(request)
+        writer.close()
+
+    async def _reply(self, reply: bytes, writer: asyncio.StreamWriter) -> None:
+        if self.drip is None:
+            writer.write(reply)
+            return
+        for byte in reply:
+            writer.write(bytes([byte]))
+            await writer.drain()
+            await asyncio.sleep(self.drip)
+
+
+@asynccontextmanager
+async def relaying(server: Path) -> AsyncGenerator[Relay]:
+    with tempfile.TemporaryDirectory(prefix="ua-") as directory:
+        relay = Relay(server, f"unix://{directory}/r")
+        listener = await asyncio.start_unix_server(relay.serve, f"{directory}/r")
+        try:
+            yield relay
+        finally:
+            listener.close()
+
+
+# --- what is written in tests ---
+
+
+def chain(*names: str) -> list[bytes]:
+    """Chain hashes that read well in a failure."""
+    return ["/".join(names[: i + 1]).encode().ljust(32, b".") for i in range(len(names))]
+
+
+def nodes(*names: str, known: int = 0, complete: bool = True) -> tuple[Node, ...]:
+    """A chain's nodes from number `known` on; a name that begins with `a` is an answer that we gave."""
+    hashes = [b"", *chain(*names)]
+    return tuple(
+        Node(
+            hash=hashes[i + 1],
+            parent=hashes[i],
+            raw=f'{{"role":"any","content":"{name}"}}'.encode(),
+            tokens=10 + i,
+            at=1_700_000_000.0 + i,
+            sequence=i,
+            answer=name.startswith("a"),
+            complete=complete or not name.startswith("a"),
+        )
+        for i, name in enumerate(names)
+        if i >= known
+    )
+
+
+def turn(
+    *names: str, known: int = 0, headerless: bool = False, complete: bool = True, **session: Any
+) -> Turn:
+    """A turn that ends a chain of these messages, the first `known` of them recorded before."""
+    members: dict[str, Any] = {"name": "chat", "tenant": "t", "created": 1.0, "updated": 2.0} | session
+    return Turn(
+        session=Session(**members, tip=chain(*names)[-1]),
+        nodes=nodes(*names, known=known, complete=complete),
+        advances_tip=complete,
+        headerless=headerless,
+    )
+
+
+def epoch(name: str, parent: str = "", lane: str = "lane") -> Epoch:
+    return Epoch(
+        id=name,
+        parent=parent,
+        number=1,
+        lane=lane,
+        reach=b"r" * 32,
+        depth=1,
+        calm_below=10,
+        at=1_700_000_000.0,
+        stage="compact",
+        reason="full",
+        original_count=9,
+        original_tokens=900,
+        final_count=3,
+        final_tokens=300,
+    )
+
+
+def lookup(*names: str, sid: str | None = KEY.sid, tag: str = KEY.tag, **members: Any) -> Lookup:
+    """Ask for a chain of these messages, by header (`sid`) or by the chain alone (`sid=None`)."""
+    newest = tuple(reversed(chain(*names)))
+    return Lookup(tag=tag, sid=sid, newest=newest, **{"uncounted": newest, "lane": "lane"} | members)
+
+
+async def found(store: SessionStore, *names: str, **members: Any) -> Found:
+    return await store.find(lookup(*names, **members))
