@@ -284,7 +284,6 @@ class Policy(Section):
 
     PENDING: ClassVar[tuple[str, ...]] = (
         "append",
-        "budget.windows",
         "compactors",
         "economy",
         "ledger",

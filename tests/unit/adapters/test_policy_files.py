@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from proxy.adapters.files.policies import PolicyLibrary, shipped_policies
 from proxy.adapters.files.toml_lines import key_lines, line_of
+from proxy.core.importance import score
 from proxy.core.policy import Policy, dotted_keys
 from proxy.errors import PolicyError
 
@@ -270,3 +272,37 @@ def test_every_key_that_tomllib_reads_has_a_line_where_it_is_written(statements:
     lines = key_lines(text)
     for key in tomllib.loads(text):
         assert text.split("\n")[lines[(key,)] - 1].startswith(key)
+
+
+# --- the page about them ---
+
+PAGE = Path(__file__).parents[3] / "docs" / "policies.md"
+
+
+def test_every_policy_on_the_page_loads(files: Files) -> None:
+    examples = re.findall(r"```toml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(examples) == 2
+    assert [files.load(example).extends for example in examples] == ["default", "default"]
+
+
+def test_the_page_tells_what_does_not_act_yet_and_nothing_more() -> None:
+    table = PAGE.read_text(encoding="utf-8").partition("## What does not act yet")[2]
+    assert set(re.findall(r"^\| `([a-z_.]+)` \|", table, re.MULTILINE)) == {*Policy.PENDING, "strategy.name"}
+
+
+def test_the_page_lists_every_preset_with_its_numbers() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    for name in PRESETS:
+        policy = PolicyLibrary().load(name)
+        stages = policy.stages
+        marks = " / ".join(f"{each * 100:.0f}" for each in (stages.warn, stages.trim, stages.compact))
+        budget = "the model's window" if policy.budget.tokens == "auto" else f"{policy.budget.tokens:,}"
+        by_stage = policy.strategy.name == "importance"
+        row = f"| `{name}` | {budget} | {marks} % | {stages.target * 100:.0f} % |"
+        assert (row if by_stage else f"| `{name}` | {budget} |") in page
+
+
+def test_the_worked_score_on_the_page_is_what_the_core_gives() -> None:
+    scored = score("tool", "Error: connection refused by host", 49, 101, Policy().importance)
+    assert round(scored.total, 6) == 0.517
+    assert "= 0.517" in PAGE.read_text(encoding="utf-8")

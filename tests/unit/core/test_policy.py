@@ -101,6 +101,13 @@ def test_no_emergency_may_begin_above_the_whole_budget() -> None:
     assert "stages.emergency" in complaint(stages={"emergency": 1.2})
 
 
+@pytest.mark.parametrize(
+    ("goal", "limit"), [("roll_to", "exchanges"), ("answer_to", "answer_max"), ("summary_to", "summary_max")]
+)
+def test_a_roll_makes_things_smaller(goal: str, limit: str) -> None:
+    assert f"`{goal}` (9) must be below `{limit}` (9)" in complaint(strategy={goal: 9, limit: 9})
+
+
 def test_results_are_served_only_where_that_is_safe() -> None:
     said = complaint(tools=[{"match": "*", "serve": True}])
     assert "`serve = true` needs `pure = true` or `invalidated_by`" in said
