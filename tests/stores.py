@@ -8,7 +8,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import redis
 
-from proxy.adapters.redis.embedded import EmbeddedValkey
+from proxy.adapters.redis.embedded import EmbeddedValkey, server_binary
 from proxy.core.plan import Epoch
 from proxy.core.records import Node, Session, Turn
 from proxy.ports import Found, Lookup, SessionKey, SessionStore
@@ -59,44 +59,44 @@ class Server:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        wait_until_it_answers(self.socket)
+        wait_until(lambda: answers(self.socket))
 
     def kill(self) -> None:
         assert self.process is not None
         self.process.kill()
         self.process.wait()
 
-    def run(self, *command: str | bytes | int) -> Any:
+    def run(self, *command: str | bytes | float) -> Any:
         """One command of the test's own."""
-        with admin(self.url) as client:
-            return cast("Any", client).execute_command(*command)
+        return run(self.url, *command)
 
 
-def wait_until_it_answers(path: Path, seconds: float = 10.0) -> None:
+def wait_until(condition: Callable[[], object], seconds: float = 15.0) -> None:
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        with socket.socket(socket.AF_UNIX) as connection, suppress(OSError):
-            connection.connect(str(path))
-            connection.sendall(b"PING\r\n")
-            if connection.recv(16).startswith(b"+PONG"):
-                return
+    while not condition():
+        assert time.monotonic() < deadline, "it never came to that"
         time.sleep(0.01)
-    raise AssertionError(f"no server answers at {path}")
 
 
-@contextmanager
-def admin(url: str) -> Generator[redis.Redis]:
-    client = redis.Redis.from_url(url)
+def answers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as connection, suppress(OSError):
+        connection.connect(str(path))
+        connection.sendall(b"PING\r\n")
+        return connection.recv(16).startswith(b"+PONG")
+    return False
+
+
+def run(url: str, *command: str | bytes | float) -> Any:
+    """One command of the test's own, as the server answers it."""
+    client = cast("Any", redis.Redis).from_url(url)
     try:
-        yield client
+        return client.execute_command(*command)
     finally:
         client.close()
 
 
 def valkey_command() -> list[str]:
-    from proxy.adapters.redis import embedded
-
-    return [str(embedded._binary())]
+    return [str(server_binary())]
 
 
 @contextmanager
@@ -128,8 +128,8 @@ def redis_server_command() -> list[str] | None:
 
 
 def keys_without_ttl(url: str) -> list[bytes]:
-    with admin(url) as client:
-        return [key for key in cast("list[bytes]", client.keys("*")) if client.ttl(key) == -1]
+    names: list[bytes] = run(url, "KEYS", "*")
+    return [name for name in names if run(url, "TTL", name) == -1]
 
 
 @dataclass
@@ -252,7 +252,8 @@ def epoch(name: str, parent: str = "", lane: str = "lane") -> Epoch:
 def lookup(*names: str, sid: str | None = KEY.sid, tag: str = KEY.tag, **members: Any) -> Lookup:
     """Ask for a chain of these messages, by header (`sid`) or by the chain alone (`sid=None`)."""
     newest = tuple(reversed(chain(*names)))
-    return Lookup(tag=tag, sid=sid, newest=newest, **{"uncounted": newest, "lane": "lane"} | members)
+    others: dict[str, Any] = {"uncounted": newest, "lane": "lane"} | members
+    return Lookup(tag=tag, sid=sid, newest=newest, **others)
 
 
 async def found(store: SessionStore, *names: str, **members: Any) -> Found:

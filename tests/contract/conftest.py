@@ -9,11 +9,13 @@ from proxy.adapters.stores import open_store
 from proxy.ports import SessionStore
 from tests.stores import (
     HandClock,
-    admin,
     embedded_valkey,
     keys_without_ttl,
     redis_server_command,
+    run,
     serving,
+    valkey_command,
+    wait_until,
 )
 
 
@@ -32,28 +34,35 @@ def redis_url() -> Generator[str]:
         yield stack.enter_context(serving(command)).url
 
 
+@pytest.fixture(scope="session")
+def cluster_url() -> Generator[str]:
+    """A cluster of one node: it refuses what a cluster refuses, a script that touches two slots above all."""
+    with serving(valkey_command(), "--cluster-enabled", "yes") as server:
+        server.run("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+        wait_until(lambda: b"cluster_state:ok" in server.run("CLUSTER", "INFO"))
+        yield server.url
+
+
 @pytest.fixture
 def clock() -> HandClock:
     return HandClock()
 
 
-@pytest.fixture(params=["valkey", "redis"])
+@pytest.fixture(params=["valkey", "redis", "cluster"])
 def server_url(request: pytest.FixtureRequest) -> Generator[str]:
     """A server without keys, which must leave none without a time to live."""
     url: str = request.getfixturevalue(f"{request.param}_url")
-    with admin(url) as client:
-        client.flushall()
+    run(url, "FLUSHALL")
     yield url
     assert keys_without_ttl(url) == []
 
 
-@pytest.fixture(params=["memory", "valkey", "redis"])
+@pytest.fixture(params=["memory", "valkey", "redis", "cluster"])
 async def store(request: pytest.FixtureRequest, clock: HandClock) -> AsyncGenerator[SessionStore]:
     """Each of the stores, empty."""
     url = "memory://" if request.param == "memory" else request.getfixturevalue(f"{request.param}_url")
     if request.param != "memory":
-        with admin(url) as client:
-            client.flushall()
+        run(url, "FLUSHALL")
     opened = open_store(url, clock, timeout=2.0, rest=1.0)
     yield opened
     await opened.aclose()

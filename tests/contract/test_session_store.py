@@ -6,13 +6,15 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from proxy.adapters.memory import MemoryStore
-from proxy.adapters.redis import RedisStore, store as redis_store
+from proxy.adapters.redis import RedisStore
+from proxy.adapters.redis import store as redis_store
 from proxy.adapters.stores import open_store
 from proxy.errors import SettingsError
 from proxy.ports import Found, SessionKey, SessionStore
-from tests.stores import DAY, KEY, HandClock, admin, chain, epoch, found, lookup, nodes, relaying, turn
+from tests.stores import DAY, KEY, HandClock, chain, epoch, found, relaying, run, turn
 
 OTHER = SessionKey(KEY.tag, "02")
 STRANGER = SessionKey("bb", KEY.sid)
@@ -161,9 +163,8 @@ class TestRecording:
         await store.record(KEY, turn("u1", "a1"), DAY)
         before = await store.nodes(KEY)
         echo = turn("u1", "a1", "u2", "a2")
-        respelt = [type(node)(**{**_members(node), "raw": b"respelt", "tokens": 99}) for node in echo.nodes]
-        later = type(echo)(session=echo.session, nodes=tuple(respelt), advances_tip=True, headerless=False)
-        await store.record(KEY, later, DAY)
+        respelt = tuple(replace(node, raw=b"respelt", tokens=99) for node in echo.nodes)
+        await store.record(KEY, replace(echo, nodes=respelt), DAY)
         after = await store.nodes(KEY)
         assert {chain_hash: after[chain_hash] for chain_hash in before} == before
         assert (await found(store, "u1", "a1")).counts == dict(zip(chain("u1", "a1"), [10, 11], strict=True))
@@ -185,9 +186,7 @@ class TestRecording:
         assert (await store.nodes(KEY))[chain("u1", "a1")[-1]].complete
 
     async def test_a_turn_without_messages_makes_the_session_known(self, store: SessionStore) -> None:
-        bare = turn("u1", "a1")
-        empty = type(bare)(session=bare.session, nodes=(), advances_tip=False, headerless=False)
-        await store.record(KEY, empty, DAY)
+        await store.record(KEY, replace(turn("u1", "a1"), nodes=(), advances_tip=False), DAY)
         session = await store.session(KEY)
         assert session is not None
         assert (session.turns, session.tip) == (0, b"")
@@ -199,7 +198,7 @@ class TestRecording:
         names = [*(f"u{i}" for i in range(10)), "a10"]
         await store.record(KEY, turn(*names), DAY)
         assert await recorded_turns(store) == 1
-        assert list(sorted(await store.nodes(KEY))) == sorted(chain(*names))
+        assert sorted(await store.nodes(KEY)) == sorted(chain(*names))
         title = [*(f"t{i}" for i in range(10)), "a11"]
         await store.record(KEY, turn(*title), DAY)
         assert await tip(store) == chain(*names)[-1]
@@ -360,9 +359,9 @@ class TestMemory:
             await store.record(KEY, turn("u1", "a1", "u2", "a2", known=2, headerless=True), ttl=20)
             clock.time += 30
             assert await store.session(KEY) is None
-        assert not store._kept
-        assert not store._tips
-        assert not store._expiries
+        assert not store._kept  # pyright: ignore[reportPrivateUsage]
+        assert not store._tips  # pyright: ignore[reportPrivateUsage]
+        assert not store._expiries  # pyright: ignore[reportPrivateUsage]
 
 
 class TestServers:
@@ -385,8 +384,7 @@ class TestServers:
         await store.keep_summary(KEY, "one", "text", DAY)
         await store.record(KEY, turn("u1", "a1", "u2", "a2", complete=False), DAY)
         await store.aclose()
-        with admin(server_url) as client:
-            names = {name.decode() for name in client.keys("*")}  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType, reportGeneralTypeIssues]
+        names = {name.decode() for name in run(server_url, "KEYS", "*")}
         parts = ["", ":counts", ":epochs:lane", ":lanes", ":nodes", ":partial", ":summaries"]
         assert names == {"u1:sessions", "u1:{aa}:tips", *(f"u1:{{aa}}:01{part}" for part in parts)}
 
@@ -398,8 +396,7 @@ class TestServers:
         for i in range(60):
             await store.record(KEY, turn("hi", f"a-{i}", headerless=True), DAY)
         await store.aclose()
-        with admin(server_url) as client:
-            assert client.hlen("u1:{aa}:tips") < 70
+        assert run(server_url, "HLEN", "u1:{aa}:tips") < 70
 
 
 def test_a_store_of_an_unknown_kind_is_refused_by_name(clock: HandClock) -> None:
@@ -409,7 +406,3 @@ def test_a_store_of_an_unknown_kind_is_refused_by_name(clock: HandClock) -> None
         open_store("redis+cluster://x", clock, 1.0, 1.0)
     with pytest.raises(SettingsError):
         open_store("redis://x?socket_timeout=soon", clock, 1.0, 1.0)
-
-
-def _members(node: object) -> dict[str, object]:
-    return {name: getattr(node, name) for name in type(node).__struct_fields__}  # type: ignore[attr-defined]

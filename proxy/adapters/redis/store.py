@@ -123,7 +123,7 @@ class RedisStore:
     async def ping(self) -> None:
         """Return when the store answers."""
         async with self._connection.call() as client:
-            await client.echo("ping")
+            await client.execute_command("PING")  # pyright: ignore[reportUnknownMemberType]
 
     async def aclose(self) -> None:
         """Give connections back."""
