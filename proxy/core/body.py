@@ -75,10 +75,13 @@ def read_body(raw: bytes, max_messages: int) -> Body:
     except msgspec.ValidationError as error:
         raise InvalidType("The request body must be a JSON object.") from error
     except msgspec.DecodeError as error:
-        return _read_with_surrogates(raw, max_messages, error)
+        if b"\\u" not in raw:
+            raise _invalid_json(raw, error) from error
     except RecursionError as error:
         raise JSONTooDeep("The request body is nested too deeply.") from error
-    return Body(raw, members, [bytes(message) for message in messages])
+    else:
+        return Body(raw, members, [bytes(message) for message in messages])
+    return _read_with_surrogates(raw, max_messages)
 
 
 def _check_encoding(raw: bytes) -> None:
@@ -112,7 +115,7 @@ def _split_messages(members: Mapping[str, msgspec.Raw], max_messages: int) -> li
     return messages
 
 
-def _read_with_surrogates(raw: bytes, max_messages: int, error: msgspec.DecodeError) -> Body:
+def _read_with_surrogates(raw: bytes, max_messages: int) -> Body:
     """Split a body that msgspec refuses for lone surrogate escapes, which the API accepts.
 
     The scan runs over a copy in which each surrogate escape is another escape of the same length, so that
@@ -123,19 +126,21 @@ def _read_with_surrogates(raw: bytes, max_messages: int, error: msgspec.DecodeEr
     try:
         members = _members.decode(text)
         messages = _split_messages(members, max_messages)
-    except msgspec.DecodeError:
+    except msgspec.DecodeError as error:
         raise _invalid_json(raw, error) from error
+    except RecursionError as error:
+        raise JSONTooDeep("The request body is nested too deeply.") from error
     spans = _member_spans(masked, members)
     if spans is None:
-        raise _invalid_json(raw, error) from error
+        raise InvalidJSON("A member name occurs twice beside a lone surrogate.", offset=0)
     originals = {name: raw[start:end] for name, (start, end) in spans.items()}
-    start, end = spans["messages"]
-    return Body(raw, originals, [raw[a:b] for a, b in _element_spans(masked, start, messages)])
+    elements = _element_spans(masked, spans["messages"][0], messages)
+    return Body(raw, originals, [raw[start:end] for start, end in elements])
 
 
 def _invalid_json(raw: bytes, error: msgspec.DecodeError) -> InvalidJSON:
     found = _OFFSET.search(str(error))
-    offset = int(found[1]) if found else len(raw)
+    offset = int(found[1]) + (len(_BOM) if raw.startswith(_BOM) else 0) if found else len(raw)
     return InvalidJSON(f"The request body is not valid JSON (byte {offset}).", offset=offset)
 
 

@@ -6,13 +6,15 @@ parse and re-print arguments, strip white space. The identity leaves out exactly
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import accumulate
 from typing import Any, cast
 
 from proxy.core.jsonvalue import dumps, loads
 from proxy.core.messages import Content, Message
 
+_DEEPEST = 64
+"""Nesting from which values compare as they are written, so that no body can exhaust the stack."""
 _UNSTABLE_PART_MEMBERS = frozenset({"cache_control", "annotations"})
 
 
@@ -49,13 +51,16 @@ def _canonical_arguments(text: str) -> object:
         return ["text", text.strip()]
 
 
-def _canonical(value: object) -> object:
-    """A JSON value without null and empty members, keys in order."""
+def _canonical(value: object, depth: int = 0) -> object:
+    """A JSON value without null and empty members, keys in order (as it is from ``_DEEPEST`` on)."""
+    if depth == _DEEPEST:
+        return value
     if isinstance(value, Mapping):
-        members = ((name, _canonical(inner)) for name, inner in cast("Mapping[str, object]", value).items())
-        return {name: inner for name, inner in sorted(members) if inner not in (None, "", [], {})}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_canonical(inner) for inner in cast("Sequence[object]", value)]
+        members = sorted(cast("Mapping[str, object]", value).items())
+        inner = {name: _canonical(member, depth + 1) for name, member in members}
+        return {name: member for name, member in inner.items() if member not in (None, "", [], {})}
+    if isinstance(value, list):
+        return [_canonical(element, depth + 1) for element in cast("list[object]", value)]
     return value
 
 

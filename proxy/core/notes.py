@@ -21,6 +21,7 @@ class _Wording:
     omitted: str
     removed: str
     above: str
+    under_way: str
     quoted: str
 
 
@@ -31,6 +32,7 @@ _WORDINGS = {
         "[{n} messages omitted]",
         "[{n} messages removed]",
         "The request above was handled in these messages.",
+        "These were earlier steps of the work on the request above.",
         "Earlier requests that were handled: {text}",
     ),
     "de": _Wording(
@@ -39,6 +41,7 @@ _WORDINGS = {
         "[{n} Nachrichten ausgelassen]",
         "[{n} Nachrichten entfernt]",
         "Die Anfrage darüber wurde in diesen Nachrichten erledigt.",
+        "Dies waren frühere Schritte der Arbeit an der Anfrage darüber.",
         "Frühere Anfragen, die erledigt wurden: {text}",
     ),
     "fr": _Wording(
@@ -47,6 +50,7 @@ _WORDINGS = {
         "[{n} messages omis]",
         "[{n} messages retirés]",
         "La demande ci-dessus a été traitée dans ces messages.",
+        "C'étaient des étapes antérieures du travail sur la demande ci-dessus.",
         "Demandes précédentes qui ont été traitées : {text}",
     ),
     "es": _Wording(
@@ -55,6 +59,7 @@ _WORDINGS = {
         "[{n} mensajes omitidos]",
         "[{n} mensajes eliminados]",
         "La petición de arriba se atendió en estos mensajes.",
+        "Eran pasos anteriores del trabajo sobre la petición de arriba.",
         "Peticiones anteriores que se atendieron: {text}",
     ),
     "ja": _Wording(
@@ -63,6 +68,7 @@ _WORDINGS = {
         "[{n}件のメッセージを省略]",
         "[{n}件のメッセージを削除]",
         "上の依頼はこれらのメッセージで対応済みです。",
+        "これらは上の依頼に関する作業の以前の手順です。",
         "対応済みの以前の依頼: {text}",
     ),
     "zh": _Wording(
@@ -71,6 +77,7 @@ _WORDINGS = {
         "[已省略{n}条消息]",
         "[已移除{n}条消息]",
         "上面的请求已在这些消息中处理。",
+        "这些是处理上面请求的较早步骤。",
         "此前已处理的请求:{text}",
     ),
 }
@@ -89,7 +96,9 @@ class Note:
     failed: bool = False
     """A summary was asked for and could not be had."""
     answers_above: bool = False
-    """The message right above is a request that these messages answered."""
+    """The message above is a request that these messages answered."""
+    under_way: bool = False
+    """It is still being worked on."""
     quotes: tuple[str, ...] = ()
 
     @property
@@ -106,7 +115,7 @@ class Note:
             said = (wording.removed if self.failed else wording.omitted).format(n=self.count)
         lines = [wording.frame, said]
         if self.answers_above:
-            lines.append(wording.above)
+            lines.append(wording.under_way if self.under_way else wording.above)
         if self.quotes:
             lines.append(wording.quoted.format(text=" · ".join(f"“{quote}”" for quote in self.quotes)))
         return lines

@@ -7,7 +7,7 @@ business of :mod:`proxy.core.planner`.
 Positions count the messages of a chain, that is of a request without its head.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -143,15 +143,20 @@ def view_tokens(plan: Plan, tokens: Sequence[int]) -> int:
     return total
 
 
-def in_force(epochs: Sequence[Epoch], chain: Sequence[bytes], counted: int) -> Epoch | None:
+def in_force(
+    epochs: Sequence[Epoch], chain: Sequence[bytes], counted: int, spares: Callable[[Plan], bool]
+) -> Epoch | None:
     """The deepest epoch that holds for this chain, of a lane's ``epochs`` in the order they were written.
 
-    Of two children of one epoch that both hold, the one written first wins on every worker. A chain of
-    fewer than ``calm_below`` counted tokens is forwarded whole (it was rolled back).
+    Of two children of one epoch that both hold, the one written first wins on every worker. ``spares`` says
+    whether a plan leaves alone what this chain needs whole: a chain that was rolled back to a message that an
+    epoch has cut falls back to the epoch before. A chain of fewer than ``calm_below`` counted tokens is
+    forwarded whole.
     """
     current: Epoch | None = None
     parent = ""
     for epoch in epochs:
-        if epoch.parent == parent and epoch.depth <= len(chain) and chain[epoch.depth - 1] == epoch.reach:
+        reaches = epoch.depth <= len(chain) and chain[epoch.depth - 1] == epoch.reach
+        if epoch.parent == parent and reaches and spares(epoch.plan):
             current, parent = epoch, epoch.id
     return None if current is not None and counted < current.calm_below else current

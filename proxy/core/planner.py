@@ -16,7 +16,7 @@ from proxy.core.budget import MESSAGE_TOKENS, Budget, Stage, stage_of
 from proxy.core.clipping import clip
 from proxy.core.jsonvalue import dumps, loads
 from proxy.core.language import language_of
-from proxy.core.messages import TOOL_ROLES, as_mapping
+from proxy.core.messages import HEAD_ROLES, TOOL_ROLES, as_mapping
 from proxy.core.notes import Note, as_message
 from proxy.core.plan import EMPTY, Gap, Plan, Replacement, view_tokens
 from proxy.core.policy import Policy
@@ -66,9 +66,8 @@ def draft(situation: Situation, stage: Stage) -> Draft | None:
         return None
     selection = Selection(situation, stage, _set_aside(situation, stage))
     selection.run(strategy)
-    is_by_count = stage in (Stage.CALM, Stage.WARN)
-    too_little = selection.freed < LEAST_FREED * budget.room
-    if stage is not Stage.EMERGENCY and not is_by_count and too_little:
+    too_little = selection.freed < LEAST_FREED * budget.room and not strategy.by_count
+    if stage is not Stage.EMERGENCY and too_little:
         return None
     if not selection.cut and stage is not Stage.EMERGENCY:
         return None
@@ -109,13 +108,15 @@ def _gap(decided: Draft, span: Span, summaries: Summaries) -> Gap:
     """A gap with a new note."""
     situation, (start, end) = decided.situation, span
     summary = summaries.get(span) or ""
+    above = _request_above(situation, start)
     note = Note(
         count=end - start,
         seal=situation.chain.hashes[end - 1],
         language=_language(situation, start, end),
         summary=summary,
         failed=span in summaries and not summary,
-        answers_above=start > 0 and situation.chain.messages[start - 1].role == "user",
+        answers_above=above is not None,
+        under_way=above is not None and above == last_user(situation.chain.messages),
         quotes=decided.quotes[span],
     ).text
     built_upon = [gap.generation for gap in situation.plan.gaps if gap.summary and start <= gap.start < end]
@@ -128,6 +129,15 @@ def _gap(decided: Draft, span: Span, summaries: Summaries) -> Gap:
         quotes=decided.quotes[span],
         generation=max(built_upon, default=-1) + 1 if summary else 0,
     )
+
+
+def _request_above(situation: Situation, start: int) -> int | None:
+    """The user message that a gap at ``start`` takes the answer from (system messages may stand between)."""
+    for place in range(start - 1, -1, -1):
+        role = situation.chain.messages[place].role
+        if role not in HEAD_ROLES:
+            return place if role == "user" else None
+    return None
 
 
 def _language(situation: Situation, start: int, end: int) -> str:
@@ -210,11 +220,12 @@ def _replace(plan: Plan, new: Replacement) -> Plan:
 def fold(chain: Chain, policy: Policy, budget: Budget, count: Count) -> tuple[Plan, int]:
     """The plan that a chain would have come to by itself, with notices only, and how many epochs it took."""
     plan, epochs, view, position = EMPTY, 0, 0, 0
-    for length in request_points(chain.messages):
+    by_count = strategy_of(policy.strategy.name).by_count
+    for length in [len(chain)] if by_count else request_points(chain.messages):
         view += sum(chain.tokens[position:length])
         position = length
         stage = stage_of(budget.usage(view), policy.stages)
-        if stage not in (Stage.COMPACT, Stage.EMERGENCY):
+        if stage not in (Stage.COMPACT, Stage.EMERGENCY) and not by_count:
             continue
         prefix = chain.prefix(length)
         decided = draft(Situation(prefix, plan, policy, budget, count), stage)

@@ -15,7 +15,7 @@ from proxy.core.importance import Score, score
 from proxy.core.messages import HEAD_ROLES, Content, Message
 from proxy.core.plan import Plan, view_tokens
 from proxy.core.policy import Policy
-from proxy.core.units import Unit, last_user, open_from, units_of
+from proxy.core.units import Unit, is_spared, last_user, open_from, units_of
 
 Count = Callable[[str], int]
 
@@ -36,6 +36,11 @@ class Chain:
 
     def __len__(self) -> int:
         return len(self.raws)
+
+    def is_spared_by(self, plan: Plan) -> bool:
+        """Whether a plan leaves whole what this chain asks of the model."""
+        clipped = [edit.position for edit in plan.replacements if edit.reason == "clipped"]
+        return is_spared(self.messages, plan.gaps[-1].end if plan.gaps else 0, clipped)
 
     def prefix(self, length: int) -> Self:
         """The chain as it was when it had ``length`` messages."""
@@ -175,9 +180,13 @@ class Situation:
         """Whether the unit is a user message."""
         return self._is_user(self.units[index])
 
-    def answer_to(self, index: int) -> range:
-        """The units that answer user unit ``index``: those up to the next user message."""
-        end = index + 1
-        while end < len(self.units) and not self.is_user(end):
-            end += 1
-        return range(index + 1, end)
+    def answer_to(self, index: int) -> list[int]:
+        """The units that answer user unit ``index``: those up to the next user message, system messages apart."""
+        answer: list[int] = []
+        for following in range(index + 1, len(self.units)):
+            role = self.chain.messages[self.units[following].start].role
+            if role == "user":
+                break
+            if role not in HEAD_ROLES:
+                answer.append(following)
+        return answer

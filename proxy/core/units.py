@@ -94,6 +94,20 @@ def last_user(messages: Sequence[Message]) -> int | None:
     return None
 
 
+def is_spared(messages: Sequence[Message], cut_until: int, clipped: Sequence[int]) -> bool:
+    """Whether edits leave whole what the model is still to answer.
+
+    ``cut_until`` is where the last gap ends, ``clipped`` the positions of clipped messages.
+    """
+    asked = last_user(messages)
+    if asked is not None and asked in clipped:
+        return False
+    if asked is not None and cut_until <= asked:
+        return True
+    units = units_of(messages)
+    return not units or cut_until <= units[open_from(messages, units)].start
+
+
 def request_points(messages: Sequence[Message]) -> list[int]:
     """Lengths of the prefixes that were requests: before each assistant message, and the whole."""
     points = [

@@ -6,11 +6,15 @@ from typing import Protocol
 from proxy.core.budget import Stage
 from proxy.core.situation import Situation
 from proxy.core.strategies.importance import ByImportance
+from proxy.core.strategies.off import Off
 from proxy.core.strategies.sliding_window import SlidingWindow
 
 
 class Strategy(Protocol):
     """A rule that chooses what goes. It sees everything, and changes nothing."""
+
+    by_count: bool
+    """Whether it acts by counting, at any usage, rather than by tokens."""
 
     def is_due(self, situation: Situation, stage: Stage) -> bool:
         """Whether an epoch should begin now."""
@@ -25,7 +29,11 @@ class Strategy(Protocol):
         ...
 
 
-STRATEGIES: Mapping[str, Strategy] = {"importance": ByImportance(), "sliding_window": SlidingWindow()}
+STRATEGIES: Mapping[str, Strategy] = {
+    "importance": ByImportance(),
+    "sliding_window": SlidingWindow(),
+    "off": Off(),
+}
 
 
 def strategy_of(name: str) -> Strategy:

@@ -11,6 +11,8 @@ _STAGES = (Stage.TRIM, Stage.COMPACT, Stage.EMERGENCY)
 class ByImportance:
     """At *trim* only what scores below ``importance.low``; from *compact* on whatever is least important."""
 
+    by_count = False
+
     def is_due(self, situation: Situation, stage: Stage) -> bool:
         """From *trim* on."""
         return stage in _STAGES

@@ -9,6 +9,8 @@ from proxy.core.situation import FIXED, Situation
 class SlidingWindow:
     """The oldest standing units go, as far as the window leaves them behind."""
 
+    by_count = True
+
     def is_due(self, situation: Situation, stage: Stage) -> bool:
         """When a unit has slid out of the window."""
         return bool(self.order(situation, stage))

@@ -1,0 +1,131 @@
+"""Where the parts meet: settings in, an ASGI application out. Nothing else builds a part."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+
+from starlette.applications import Starlette
+from starlette.types import ASGIApp
+
+from proxy.adapters import prices
+from proxy.adapters.files.policies import PolicyLibrary
+from proxy.adapters.files.secrets import kept_secret
+from proxy.adapters.httpx import HttpxUpstream
+from proxy.adapters.stores import open_store
+from proxy.adapters.tiktoken import TiktokenCounter
+from proxy.config import Settings
+from proxy.core.policy import Policy
+from proxy.engine.epochs import Epochs
+from proxy.engine.foreground import Foreground
+from proxy.engine.history import Reader
+from proxy.engine.inspection import Inspection
+from proxy.engine.models import Models
+from proxy.engine.naming import Naming
+from proxy.engine.record import Recorder
+from proxy.engine.request import Engine
+from proxy.engine.summaries import Summaries
+from proxy.errors import InvalidPolicy, PolicyError
+from proxy.http.admin import AdminAPI
+from proxy.http.front import Front, request_id
+from proxy.http.managed import Managed
+from proxy.http.probes import probe_routes
+from proxy.http.relay import Relay
+from proxy.telemetry import Metrics, set_up_logging
+
+SECRET_FILE = "secret"  # noqa: S105 - a file's name
+ADMIN_TOKEN_FILE = "admin-token"  # noqa: S105 - a file's name
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def now(self) -> float:
+        """Seconds since 1970, UTC."""
+        return time.time()
+
+    def monotonic(self) -> float:
+        """Seconds of a clock that never jumps."""
+        return time.monotonic()
+
+
+def create_app(settings: Settings) -> ASGIApp:
+    """Build the proxy. The store must be named; the embedded one is started by whoever serves.
+
+    Raises SettingsError and PolicyError.
+    """
+    set_up_logging()
+    clock, metrics = SystemClock(), Metrics()
+    store = open_store(settings.store or "memory://", clock, settings.store_timeout, settings.store_breaker)
+    upstream = HttpxUpstream(
+        settings.upstream,
+        connect_timeout=settings.upstream_connect_timeout,
+        read_timeout=settings.upstream_read_timeout,
+    )
+    counter = TiktokenCounter()
+    library = PolicyLibrary([settings.policies] if settings.policies else [])
+    policy = library.load(settings.policy)
+    policies = _named_policies(library, policy)
+    naming = Naming(_secret(settings), settings.tenant_header)
+    foreground = Foreground()
+    models = Models(upstream, prices.context_window)
+    summaries = Summaries(upstream, store, counter, foreground, metrics)
+    engine = Engine(
+        store=store,
+        upstream=upstream,
+        reader=Reader(counter),
+        models=models,
+        epochs=Epochs(store, summaries, counter, naming, clock, metrics),
+        naming=naming,
+        foreground=foreground,
+        policy=policy,
+        policies=policies,
+        clock=clock,
+        metrics=metrics,
+    )
+    relay = Relay(upstream, request_id)
+    recorder = Recorder(engine, store, counter, models, clock, metrics)
+    serving = asyncio.Event()
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncGenerator[None]:
+        await asyncio.gather(counter.ready(), asyncio.to_thread(prices.load))
+        serving.set()
+        yield
+        serving.clear()
+        await summaries.aclose()
+        await engine.drain()
+        await upstream.aclose()
+        await store.aclose()
+
+    admin = AdminAPI(Inspection(store, counter, policies), _admin_token(settings))
+    probes = probe_routes(store, metrics, serving.is_set, opens_on_fault=policy.store.on_fault == "open")
+    own = Starlette(routes=[*probes, *admin.routes()], lifespan=lifespan)
+    managed = Managed(engine, recorder, relay, request_id, clock, metrics)
+    return Front(managed, relay, own)
+
+
+def _named_policies(library: PolicyLibrary, default: Policy) -> Callable[[str], Policy]:
+    """Policies by name, each read once; InvalidPolicy where there is none of that name."""
+    read: dict[str, Policy] = {default.name: default}
+
+    def named(name: str) -> Policy:
+        if name not in read:
+            try:
+                read[name] = library.named(name)
+            except PolicyError as error:
+                raise InvalidPolicy(f"There is no policy {name!r}.") from error
+        return read[name]
+
+    return named
+
+
+def _secret(settings: Settings) -> str:
+    """The naming secret: as set, else made at the first start and kept beside the data."""
+    return settings.secrets[0] if settings.secrets else kept_secret(settings.data_dir / SECRET_FILE)
+
+
+def _admin_token(settings: Settings) -> str:
+    if settings.admin_token is not None:
+        return settings.admin_token.get_secret_value()
+    return kept_secret(settings.data_dir / ADMIN_TOKEN_FILE)

@@ -1,0 +1,164 @@
+"""From a request's bytes to its chain: who said what, where it stands, and what it costs.
+
+Keeps law 8 (O(new)): what was learned of a message's bytes is remembered in this process under a fast hash of
+them, so a turn decodes, identifies and counts only what it brings.
+"""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import xxhash
+
+from proxy.core.body import Body
+from proxy.core.budget import MESSAGE_TOKENS, REQUEST_TOKENS
+from proxy.core.identity import chain_of, read_message, root
+from proxy.core.images import image_tokens, other_part_tokens
+from proxy.core.messages import Content, Message, as_mapping, head_length, text_or_empty
+from proxy.core.situation import Chain
+from proxy.engine.lru import Lru
+from proxy.ports import TokenCounter
+
+_REMEMBERED = 200_000
+_HEAD_MEMBERS = ("tools", "functions", "response_format")
+
+
+class Known:
+    """What this process knows of one message's bytes."""
+
+    __slots__ = ("message", "other", "text")
+
+    def __init__(self, message: Message, *, has_other_parts: bool) -> None:
+        self.message = message
+        self.text: int | None = None
+        """Counted tokens of its text; None until it was counted."""
+        self.other: dict[str, int] | None = {} if has_other_parts else None
+        """Tokens of its other parts (images, files, audio) by model; None where it has none."""
+
+    def tokens(self, model: str) -> int:
+        """Counted tokens of the message, framing included; it must have been counted."""
+        other = self.other[model] if self.other else 0
+        return MESSAGE_TOKENS + (self.text or 0) + other
+
+
+@dataclass(frozen=True)
+class History:
+    """A request's messages, placed but perhaps not counted yet."""
+
+    body: Body
+    model: str
+    head: tuple[bytes, ...]
+    """The leading system and developer messages."""
+    raws: Sequence[bytes]
+    known: Sequence[Known]
+    hashes: Sequence[bytes]
+
+    @property
+    def first_user(self) -> bytes:
+        """Identity of the first user message (of the first message, where there is none)."""
+        users = (entry.message.identity for entry in self.known if entry.message.role == "user")
+        return next(users, self.known[0].message.identity if self.known else b"")
+
+    @property
+    def uncounted(self) -> list[int]:
+        """Positions of messages whose text this process has not counted."""
+        return [place for place, entry in enumerate(self.known) if entry.text is None]
+
+    def chain(self) -> Chain:
+        """The counted chain."""
+        return Chain(
+            messages=[entry.message for entry in self.known],
+            raws=self.raws,
+            tokens=[entry.tokens(self.model) for entry in self.known],
+            hashes=self.hashes,
+        )
+
+
+class Reader:
+    """Reads histories, remembering messages by their bytes."""
+
+    def __init__(self, counter: TokenCounter) -> None:
+        self._counter = counter
+        self._known: Lru[bytes, Known] = Lru(_REMEMBERED)
+        self._texts: Lru[bytes, int] = Lru(_REMEMBERED)
+        self._seed = secrets.randbits(64)
+        # The seed keeps a client from preparing two messages that this process takes for one.
+
+    def read(self, body: Body, *, by_header: bool) -> History:
+        """Place a request's messages; nothing is counted yet."""
+        known = [self._know(raw) for raw in body.messages]
+        head = head_length([entry.message.role for entry in known])
+        start = root("" if by_header else _person(body))
+        return History(
+            body=body,
+            model=text_or_empty(body.get("model")),
+            head=tuple(body.messages[:head]),
+            raws=body.messages[head:],
+            known=known[head:],
+            hashes=chain_of((entry.message.identity for entry in known[head:]), start),
+        )
+
+    def _know(self, raw: bytes) -> Known:
+        digest = self._digest(raw)
+        found = self._known.get(digest)
+        if found is None:
+            content = Content.of(raw)
+            has_other_parts = any("text" not in part for part in content.parts())
+            found = Known(read_message(content), has_other_parts=has_other_parts)
+            self._known.put(digest, found)
+        return found
+
+    def _digest(self, raw: bytes) -> bytes:
+        return xxhash.xxh3_128_digest(raw, self._seed)
+
+    async def count(self, history: History) -> None:
+        """Count what is not counted yet, off the loop where it is much."""
+        places = history.uncounted
+        if places:
+            texts = [Content.of(history.raws[place]).countable() for place in places]
+            for place, tokens in zip(places, await self._counter.count_all(texts), strict=True):
+                history.known[place].text = tokens
+        for place, entry in enumerate(history.known):
+            if entry.other is not None and history.model not in entry.other:
+                entry.other[history.model] = _other_tokens(history.raws[place], history.model)
+
+    async def head_tokens(self, history: History) -> int:
+        """Counted tokens of the head as it is now."""
+        texts = [Content.of(raw).countable() for raw in history.head]
+        members = (history.body.slice(name) for name in _HEAD_MEMBERS)
+        texts += [member.decode(errors="replace") for member in members if member]
+        sizes = [await self._count_text(text) for text in texts]
+        return REQUEST_TOKENS + len(history.head) * MESSAGE_TOKENS + sum(sizes)
+
+    async def _count_text(self, text: str) -> int:
+        digest = self._digest(text.encode(errors="surrogatepass"))
+        tokens = self._texts.get(digest)
+        if tokens is None:
+            (tokens,) = await self._counter.count_all([text])
+            self._texts.put(digest, tokens)
+        return tokens
+
+    def take_counts(self, history: History, tokens: dict[bytes, int]) -> None:
+        """Take over counts that the store holds, by chain hash (framing included)."""
+        for place in history.uncounted:
+            counted = tokens.get(history.hashes[place])
+            if counted is not None and history.known[place].other is None:
+                history.known[place].text = max(counted - MESSAGE_TOKENS, 0)
+
+
+def _person(body: Body) -> str:
+    """Who is talking, where the client says so: part of a chain's root, never a session's name."""
+    return text_or_empty(body.get("safety_identifier")) or text_or_empty(body.get("user"))
+
+
+def _other_tokens(raw: bytes, model: str) -> int:
+    total = 0
+    for part in Content.of(raw).parts():
+        image = part.get("image_url")
+        if part.get("type") == "image_url" or image is not None:
+            named = as_mapping(image)
+            url = text_or_empty(named.get("url")) or text_or_empty(image)
+            total += image_tokens(url, text_or_empty(named.get("detail")) or None, model)
+        elif "text" not in part:
+            total += other_part_tokens(part)
+    return total

@@ -1,0 +1,134 @@
+"""Looking into sessions: transcripts, views and why they are as they are. Read-only; serves the admin API."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from proxy.core.budget import Budget, stage_of
+from proxy.core.identity import read_message
+from proxy.core.messages import Content
+from proxy.core.plan import EMPTY, Epoch, apply, in_force
+from proxy.core.policy import Policy
+from proxy.core.records import Node, Session
+from proxy.core.situation import Chain, Situation
+from proxy.errors import NotFound
+from proxy.ports import SessionKey, SessionStore, TokenCounter
+
+_SEARCHED = 10_000
+"""Sessions, the newest first, among which one is looked for by its name."""
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """The newest exchange of a session."""
+
+    user_question: str
+    agent_messages: int
+    final_answer: str | None
+
+
+@dataclass(frozen=True)
+class Inspected:
+    """A session with its epochs."""
+
+    id: str
+    key: SessionKey
+    session: Session
+    epochs: tuple[Epoch, ...]
+
+
+class Inspection:
+    """Reads sessions for people."""
+
+    def __init__(self, store: SessionStore, counter: TokenCounter, policies: Callable[[str], Policy]) -> None:
+        self._store = store
+        self._counter = counter
+        self._policies = policies
+
+    async def newest(self, limit: int) -> list[Inspected]:
+        """The sessions used last."""
+        found = await self._store.sessions(limit)
+        return [await self._inspected(key, session) for key, session in found]
+
+    async def find(self, name: str) -> Inspected:
+        """A session by its id, or by its name where only one has it. Raises NotFound."""
+        parts = name.split(".")
+        if len(parts) == 3:  # noqa: PLR2004 - tenant, tag, sid
+            key = SessionKey(parts[1], parts[2])
+            session = await self._store.session(key)
+            if session is not None and session.tenant == parts[0]:
+                return await self._inspected(key, session)
+        named = [found for found in await self._store.sessions(_SEARCHED) if found[1].name == name]
+        if len(named) != 1:
+            raise NotFound("More than one session has that name." if named else "There is no such session.")
+        return await self._inspected(*named[0])
+
+    async def _inspected(self, key: SessionKey, session: Session) -> Inspected:
+        epochs = await self._store.epochs(key, session.lane)
+        return Inspected(f"{session.tenant}.{key.tag}.{key.sid}", key, session, epochs)
+
+    async def branch(self, found: Inspected, tip: str | None = None) -> list[Node]:
+        """The messages from the root to a tip (hex; the session's own by default). Raises NotFound."""
+        nodes = await self._store.nodes(found.key)
+        wanted = bytes.fromhex(tip) if tip else found.session.tip
+        if not wanted and nodes:
+            wanted = max(nodes.values(), key=lambda node: (node.at, node.sequence)).hash
+        if tip and wanted not in nodes:
+            raise NotFound("There is no such tip.")
+        return list(_walk(nodes, wanted))[::-1]
+
+    async def transcript(self, found: Inspected, tip: str | None = None) -> list[Node]:
+        """A branch with the answers that were cut off on its way, each after what it answered."""
+        nodes = await self._store.nodes(found.key)
+        branch = await self.branch(found, tip)
+        cut_off: dict[bytes, list[Node]] = {}
+        for node in nodes.values():
+            if not node.complete:
+                cut_off.setdefault(node.parent, []).append(node)
+        return [each for node in branch for each in (node, *cut_off.get(node.hash, ())) if node.complete]
+
+    def situation(self, found: Inspected, branch: Sequence[Node]) -> tuple[Situation, Epoch | None]:
+        """A branch under the plan in force for it."""
+        session = found.session
+        chain = _chain(branch)
+        budget = Budget(max(session.budget, 1), session.ratio, session.head_tokens)
+        counted = budget.head + sum(chain.tokens)
+        epoch = in_force(found.epochs, chain.hashes, counted, chain.is_spared_by)
+        policy = self._policies(session.policy)
+        return Situation(chain, epoch.plan if epoch else EMPTY, policy, budget, self._counter.count), epoch
+
+    @staticmethod
+    def view(found: Inspected, situation: Situation) -> list[bytes]:
+        """What is forwarded of a branch: the head, then the chain as its plan leaves it."""
+        return [*found.session.head, *apply(situation.plan, situation.chain.raws)]
+
+    @staticmethod
+    def stage(situation: Situation) -> str:
+        """The stage of the view."""
+        return stage_of(situation.budget.usage(situation.view), situation.policy.stages).value
+
+    @staticmethod
+    def cycle(branch: Sequence[Node]) -> Cycle | None:
+        """The newest exchange of a branch; None where nobody has asked anything."""
+        contents = [Content.of(node.raw) for node in branch]
+        asked = [place for place, content in enumerate(contents) if content.role == "user"]
+        if not asked:
+            return None
+        after = contents[asked[-1] + 1 :]
+        is_answered = bool(after) and after[-1].role == "assistant" and not any(after[-1].tool_calls())
+        return Cycle(contents[asked[-1]].text, len(after), after[-1].text if is_answered else None)
+
+
+def _walk(nodes: dict[bytes, Node], tip: bytes) -> Iterator[Node]:
+    node = nodes.get(tip)
+    while node is not None:
+        yield node
+        node = nodes.get(node.parent)
+
+
+def _chain(branch: Sequence[Node]) -> Chain:
+    return Chain(
+        messages=[read_message(Content.of(node.raw)) for node in branch],
+        raws=[node.raw for node in branch],
+        tokens=[node.tokens for node in branch],
+        hashes=[node.hash for node in branch],
+    )

@@ -1,0 +1,110 @@
+"""Names: whose request it is, which session it belongs to, and under which key that is kept.
+
+Keeps law 6 (isolated): every name is an HMAC of the caller's credential, so two callers can never meet in one
+key, and an id that we issued works only for the caller to whom we gave it.
+"""
+
+import hashlib
+import hmac
+import re
+from collections.abc import Iterable, Mapping
+
+from proxy.errors import InvalidSessionId
+from proxy.ports import SessionKey
+
+Headers = Mapping[bytes, bytes]
+"""Request headers by lower-case name; of a repeated one the values are joined by a comma."""
+
+SESSION_HEADER = b"x-unabridged-session"
+NAMED = "named"
+"""The sid of a session that a header names: it is alone under its tag."""
+
+_CREDENTIALS = (b"authorization", b"api-key", b"x-api-key", b"x-goog-api-key")
+_DUMMIES = frozenset(
+    b" none null dummy empty no-key nokey not-needed sk-no-key-required unused x ollama lm-studio".split(b" ")
+)
+_AGENT_HEADERS = (
+    b"x-session-id",
+    b"x-litellm-session-id",
+    b"x-openwebui-chat-id",
+    b"helicone-session-id",
+    b"x-sm-conversation-id",
+    b"x-claude-code-session-id",
+    b"x-conversation-id",
+    b"session-id",
+    b"session_id",
+    b"thread-id",
+)
+_VENDOR_HEADER = re.compile(rb"x-[a-z0-9]+(?:-[a-z0-9]+)*-session-id")
+_PLAUSIBLE = re.compile(rb"[\x21-\x7e]{1,256}")
+_LONGEST = 256
+_ISSUED = re.compile(r"ub-([0-9a-f]{24})-([0-9a-f]{16})-([0-9a-f]{12})")
+
+
+def session_header(headers: Headers) -> str | None:
+    """The name that a header gives the session: ours first, then those that agents send by themselves.
+
+    Raises InvalidSessionId for a name in our own header that is too long or not printable; foreign headers
+    that look like no id are passed over.
+    """
+    own = headers.get(SESSION_HEADER, b"").strip()
+    if own:
+        if len(own) > _LONGEST or any(byte < 0x20 or byte == 0x7F for byte in own):
+            raise InvalidSessionId("A session id has 1 to 256 printable characters.")
+        return own.decode("latin-1")
+    found = (headers.get(name, b"").strip() for name in _agent_headers(headers))
+    return next((value.decode() for value in found if _PLAUSIBLE.fullmatch(value)), None)
+
+
+def _agent_headers(headers: Headers) -> Iterable[bytes]:
+    yield from _AGENT_HEADERS
+    yield from (name for name in headers if _VENDOR_HEADER.fullmatch(name))
+
+
+class Naming:
+    """Derives names from a secret (any string); the same secret gives the same names on every machine."""
+
+    def __init__(self, secret: str, tenant_header: str | None = None) -> None:
+        self._key = hmac.digest(secret.encode(), b"unabridged naming 1", "sha256")
+        self._tenant_header = tenant_header.encode() if tenant_header else None
+
+    def tenant(self, headers: Headers) -> str:
+        """Whose request this is (hex); callers without a credential, or with a dummy, are one: anonymous."""
+        if self._tenant_header:
+            gateway = headers.get(self._tenant_header, b"")
+            return self._mac(b"gateway", gateway, 32) if gateway else self._mac(b"anonymous", b"", 32)
+        credentials = [(name, headers[name]) for name in _CREDENTIALS if name in headers]
+        if all(_is_dummy(value) for _, value in credentials):
+            return self._mac(b"anonymous", b"", 32)
+        return self._mac(b"tenant", b"\0".join(part for pair in credentials for part in pair), 32)
+
+    def named(self, tenant: str, name: str) -> SessionKey:
+        """The session that a header names: by an id of ours, or by a name of the client's."""
+        found = _ISSUED.fullmatch(name)
+        if found and hmac.compare_digest(found[3], self._seal(tenant, found[1], found[2])):
+            return SessionKey(found[1], found[2])
+        return SessionKey(self._mac(b"named", f"{tenant}\0{name}".encode(), 24), NAMED)
+
+    def bucket(self, tenant: str, first_user: bytes) -> str:
+        """The tag of sessions without a header: by the identity of their first user message."""
+        return self._mac(b"bucket", tenant.encode() + first_user, 24)
+
+    def issue(self, tenant: str, key: SessionKey) -> str:
+        """The id under which a session without a header is shown, and by which it can be named."""
+        return f"ub-{key.tag}-{key.sid}-{self._seal(tenant, key.tag, key.sid)}"
+
+    def address(self, tenant: str, *parts: bytes) -> str:
+        """A content address within a tenant."""
+        digest = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()
+        return self._mac(b"address", tenant.encode() + digest, 40)
+
+    def _seal(self, tenant: str, tag: str, sid: str) -> str:
+        return self._mac(b"issued", f"{tenant}\0{tag}\0{sid}".encode(), 12)
+
+    def _mac(self, purpose: bytes, data: bytes, digits: int) -> str:
+        return hmac.digest(self._key, purpose + b"\0" + data, "sha256").hex()[:digits]
+
+
+def _is_dummy(value: bytes) -> bool:
+    word = value.strip().lower().removeprefix(b"bearer").strip()
+    return word in _DUMMIES

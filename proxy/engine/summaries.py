@@ -1,0 +1,175 @@
+"""Summaries from the upstream model: written in the background, found by what they cover, never in the way.
+
+Each piece of a source is one call and is remembered under its content address, so a summary that was
+interrupted goes on where it stopped, and the same cut is never paid for twice. A call carries the auth
+headers of the request that caused it, in memory only, and nothing else of the client's.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from proxy.core.completion import Answer, read_completion
+from proxy.core.policy import Summary
+from proxy.core.summary import Refused, Source, judge, request_body
+from proxy.engine.foreground import Foreground
+from proxy.engine.lru import Lru
+from proxy.errors import StoreUnavailable, UnabridgedError
+from proxy.ports import SessionKey, SessionStore, TokenCounter, Upstream
+from proxy.telemetry import Metrics
+
+_REMEMBERED = 4_096
+_WRITING = 64
+"""Summaries that may be on their way at once; beyond, gaps get notices."""
+_ATTEMPTS = 20
+"""How often a call may be cut off by users before it is given up."""
+_ANSWER_BYTES = 2**20
+_REFUSED_PARAMETERS = (400, 422)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One summary to be written."""
+
+    address: str
+    source: Source
+    model: str
+    rules: Summary
+    max_tokens: int
+    headers: Sequence[tuple[bytes, bytes]]
+    """Of the call: the caller's credentials."""
+    key: SessionKey
+    ttl: float
+
+
+class Summaries:
+    """Writes summaries, at most one at a time for each address."""
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        store: SessionStore,
+        counter: TokenCounter,
+        foreground: Foreground,
+        metrics: Metrics,
+    ) -> None:
+        self._upstream = upstream
+        self._store = store
+        self._counter = counter
+        self._foreground = foreground
+        self._metrics = metrics
+        self._texts: Lru[str, str] = Lru(_REMEMBERED)
+        self._failed: Lru[str, str] = Lru(_REMEMBERED)
+        self._writing: dict[str, asyncio.Task[None]] = {}
+        self._plain: set[str] = set()
+        """Models that refused schema or temperature."""
+        self.written = 0
+
+    def ready(self, address: str) -> str | None:
+        """A summary that this process holds."""
+        return self._texts.get(address)
+
+    def has_failed(self, address: str) -> bool:
+        """Whether it was tried and could not be had."""
+        return self._failed.get(address) is not None
+
+    async def recall(self, key: SessionKey, addresses: Sequence[str]) -> None:
+        """Fetch what other workers, or an earlier life of this one, have written."""
+        missing = [address for address in addresses if self._texts.get(address) is None]
+        if not missing:
+            return
+        try:
+            for address, text in (await self._store.summaries(key, missing)).items():
+                self._texts.put(address, text)
+        except StoreUnavailable:
+            return  # then they are written anew, or the gap gets its notice
+
+    def start(self, job: Job) -> None:
+        """Begin to write in the background, unless it is done, being done, or has failed."""
+        known = self.ready(job.address) is not None or self.has_failed(job.address)
+        if known or job.address in self._writing or len(self._writing) >= _WRITING:
+            return
+        task = asyncio.create_task(self._write(job), name="summary")
+        self._writing[job.address] = task
+        task.add_done_callback(lambda _: self._writing.pop(job.address, None))
+
+    async def wait(self, addresses: Iterable[str], seconds: float) -> None:
+        """Wait until these are written, or have failed, or the time is over; writing goes on after that."""
+        tasks = [task for address in addresses if (task := self._writing.get(address)) is not None]
+        if tasks and seconds > 0:
+            await asyncio.wait(tasks, timeout=seconds)
+
+    async def aclose(self) -> None:
+        """Stop writing."""
+        tasks = list(self._writing.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _write(self, job: Job) -> None:
+        try:
+            texts = [await self._piece(job, number) for number in range(len(job.source.pieces))]
+        except Refused as refusal:
+            self._fail(job, str(refusal))
+            return
+        except (UnabridgedError, TimeoutError):
+            self._fail(job, "unreachable")
+            return
+        text = "\n".join(texts)
+        self._texts.put(job.address, text)
+        self.written += 1
+        self._metrics.summaries.labels(result="written").inc()
+        try:
+            await self._store.keep_summary(job.key, job.address, text, job.ttl)
+        except StoreUnavailable:
+            return  # it is in this process, and in the note once an epoch begins
+
+    def _fail(self, job: Job, reason: str) -> None:
+        self._failed.put(job.address, reason)
+        self._metrics.summaries.labels(result=reason).inc()
+
+    async def _piece(self, job: Job, number: int) -> str:
+        address = f"{job.address}/{number}"
+        found = self._texts.get(address)
+        if found is None:
+            answer = await self._foreground.when_idle(self._call_of(job, number), _ATTEMPTS)
+            if answer is None:
+                raise Refused("interrupted")
+            tokens = job.source.tokens // len(job.source.pieces)
+            found = judge(answer, tokens, self._counter.count)
+            self._texts.put(address, found)
+        return found
+
+    def _call_of(self, job: Job, number: int) -> Callable[[], Coroutine[Any, Any, Answer]]:
+        async def call() -> Answer:
+            async with asyncio.timeout(job.rules.timeout):
+                return await self._ask(job, job.source.pieces[number])
+
+        return call
+
+    async def _ask(self, job: Job, piece: str) -> Answer:
+        """One call, made once more in plain words where the model refuses a parameter."""
+        plain = job.model in self._plain
+        limit = max(job.max_tokens // len(job.source.pieces), 1)
+        body = request_body(piece, job.model, limit, job.rules.temperature, job.rules.prompt, plain=plain)
+        status, content = await self._post(job, body)
+        if status in _REFUSED_PARAMETERS and not plain:
+            self._plain.add(job.model)
+            return await self._ask(job, piece)
+        if status != 200:  # noqa: PLR2004 - HTTP's own number
+            raise Refused("refused")
+        return read_completion(content)
+
+    async def _post(self, job: Job, body: bytes) -> tuple[int, bytes]:
+        headers = [*job.headers, (b"content-type", b"application/json")]
+        response = await self._upstream.send("POST", "/chat/completions", headers, body)
+        content = bytearray()
+        try:
+            async for chunk in response.chunks():
+                content += chunk
+                if len(content) > _ANSWER_BYTES:
+                    raise Refused("too_long")
+        finally:
+            await response.aclose()
+        return response.status, bytes(content)

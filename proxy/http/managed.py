@@ -1,0 +1,191 @@
+"""``POST /v1/chat/completions``: the one route whose requests are managed. Raw ASGI, because it is hot.
+
+This module moves bytes and answers errors; what a request becomes is :mod:`proxy.engine.request`'s business,
+and what its turn leaves behind :mod:`proxy.engine.record`'s.
+"""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import ExitStack, aclosing
+from dataclasses import dataclass, field
+
+import msgspec
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from proxy.core.completion import TRUNCATED_EVENT
+from proxy.core.policy import Policy
+from proxy.engine.record import Collector, Recorder
+from proxy.engine.request import Engine, Incoming, Prepared, Sent
+from proxy.errors import InvalidHeader, NotBuilt, UnabridgedError, UpstreamError
+from proxy.http.asgi import (
+    ClientDisconnected,
+    Request,
+    WhilePresent,
+    decode_body,
+    read_body,
+    require_json,
+    send_error,
+)
+from proxy.http.headers import Header, check_credentials, content_length, to_client, to_upstream, value
+from proxy.http.relay import pump
+from proxy.ports import Clock
+from proxy.telemetry import Metrics, log_fault, log_request
+
+MODE_HEADER = b"x-unabridged-mode"
+_ROUTE = "chat"
+
+
+@dataclass
+class _Passage:
+    """What is told of a request once it is over."""
+
+    began: float
+    status: int = 0
+    has_begun: bool = False
+    """Whether the client has the head of its answer."""
+    fields: dict[str, object] = field(default_factory=dict[str, object])
+
+
+class Managed:
+    """The managed route; ``relay`` serves what a client or policy asks not to be managed."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        recorder: Recorder,
+        relay: ASGIApp,
+        request_id: Callable[[Scope], str],
+        clock: Clock,
+        metrics: Metrics,
+    ) -> None:
+        self._engine = engine
+        self._recorder = recorder
+        self._relay = relay
+        self._request_id = request_id
+        self._clock = clock
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        passage = _Passage(self._clock.monotonic())
+        request_id = self._request_id(scope)
+        try:
+            policy = self._engine.policy_of(_by_name(scope["headers"]))
+            if self._is_off(scope["headers"], policy):
+                await self._relay(scope, receive, send)
+                return
+            with self._metrics.streams.track_inprogress():
+                await self._answer(scope, receive, send, policy, passage)
+        except ClientDisconnected:
+            passage.status = passage.status or 499
+        except UnabridgedError as error:
+            passage.fields["code"] = error.code
+            await self._refuse(error, passage, send, request_id)
+        except Exception as error:  # noqa: BLE001 - the edge: whatever is wrong inside, the client hears of it
+            log_fault("a managed request failed", error)
+            await self._refuse(UnabridgedError(), passage, send, request_id)
+        self._tell(passage, request_id)
+
+    async def _refuse(self, error: UnabridgedError, passage: _Passage, send: Send, request_id: str) -> None:
+        """Answer with an error; an answer that has begun stays incomplete, which cuts the connection."""
+        if not passage.has_begun:
+            passage.status = error.status
+            await send_error(send, error, request_id)
+
+    def _is_off(self, headers: Sequence[Header], policy: Policy) -> bool:
+        mode = (value(headers, MODE_HEADER) or b"full").lower()
+        if mode == b"append":
+            raise NotBuilt("Append mode is not available; send the whole history.")
+        if mode not in (b"full", b"off"):
+            raise InvalidHeader("X-Unabridged-Mode is full, append or off.")
+        return mode == b"off" or policy.strategy.name == "off"
+
+    async def _answer(
+        self, scope: Scope, receive: Receive, send: Send, policy: Policy, passage: _Passage
+    ) -> None:
+        incoming = await _read(scope, receive, policy)
+        async with WhilePresent(Request(receive, has_body=False)):
+            prepared = await self._engine.prepare(incoming, policy)
+            self._note(prepared, passage)
+            with ExitStack() as in_flight:
+                forwarded = self._clock.monotonic()
+                sent = await self._engine.send(prepared, incoming, in_flight)
+                async with aclosing(sent.response):
+                    passage.status = sent.response.status
+                    collector = Collector(sent.response)
+                    try:
+                        passage.has_begun = True
+                        await self._relay_answer(prepared, sent, collector, send, forwarded)
+                    finally:
+                        if sent.response.status == 200:  # noqa: PLR2004 - HTTP's own number
+                            self._recorder.begin(prepared, collector)
+
+    async def _relay_answer(
+        self, prepared: Prepared, sent: Sent, collector: Collector, send: Send, forwarded: float
+    ) -> None:
+        headers = to_client(sent.response.headers, same_body=not collector.is_stream)
+        headers += prepared.response_headers()
+        await send({"type": "http.response.start", "status": sent.response.status, "headers": headers})
+        self._metrics.first_chunk.observe(self._clock.monotonic() - forwarded)
+
+        def ending(fault: UpstreamError | None) -> bytes:
+            if fault is not None and not collector.is_stream:
+                raise fault
+            if fault is None and not collector.is_truncated:
+                return b""
+            return TRUNCATED_EVENT if fault is None else b"data: %b\n\n" % msgspec.json.encode(fault.body())
+
+        is_whole = sent.is_over
+        await pump(_rest(sent), send, tee=collector.feed, ending=None if is_whole else ending)
+
+    def _note(self, prepared: Prepared, passage: _Passage) -> None:
+        stage = prepared.verdict.stage.value
+        self._metrics.stages.labels(stage=stage).inc()
+        self._metrics.degraded.set("store" in prepared.degraded)
+        self._metrics.overhead.observe(self._clock.monotonic() - prepared.arrived)
+        real = prepared.budget.real
+        passage.fields |= {
+            "session": prepared.place.key.tag[:8],
+            "model": prepared.case.model,
+            "stage": stage,
+            "epoch": prepared.verdict.number,
+            "sent": real(prepared.sent_tokens),
+            "full": real(prepared.case.counted),
+            "budget": prepared.budget.tokens,
+        }
+
+    def _tell(self, passage: _Passage, request_id: str) -> None:
+        seconds = round(self._clock.monotonic() - passage.began, 4)
+        self._metrics.requests.labels(route=_ROUTE, status=str(passage.status)).inc()
+        log_request(route=_ROUTE, status=passage.status, seconds=seconds, id=request_id, **passage.fields)
+
+
+async def _read(scope: Scope, receive: Receive, policy: Policy) -> Incoming:
+    """The request, whole and decoded."""
+    headers: Sequence[Header] = scope["headers"]
+    check_credentials(headers)
+    require_json(value(headers, b"content-type"))
+    body = await read_body(receive, policy.limits.body, content_length(headers))
+    encoding = value(headers, b"content-encoding")
+    decoded = await decode_body(body, encoding, policy.limits.body)
+    forwarded = to_upstream(
+        headers,
+        accept_encoding=b"identity",
+        without=(b"content-length", b"content-encoding", b"expect"),
+    )
+    return Incoming(_by_name(headers), decoded, forwarded)
+
+
+def _by_name(headers: Sequence[Header]) -> dict[bytes, bytes]:
+    """Headers by lower-case name; of a repeated one the values are joined by a comma."""
+    named: dict[bytes, bytes] = {}
+    for name, content in headers:
+        lower = name.lower()
+        named[lower] = named[lower] + b"," + content if lower in named else content
+    return named
+
+
+async def _rest(sent: Sent) -> AsyncIterator[bytes]:
+    if sent.begun:
+        yield sent.begun
+    if not sent.is_over:
+        async for chunk in sent.response.chunks():
+            yield chunk

@@ -1,0 +1,38 @@
+"""``/healthz``, ``/readyz`` and ``/metrics``: what orchestrators and Prometheus ask."""
+
+from collections.abc import Callable
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from proxy.errors import StoreUnavailable
+from proxy.ports import SessionStore
+from proxy.telemetry import Metrics
+
+_EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def probe_routes(
+    store: SessionStore, metrics: Metrics, is_serving: Callable[[], bool], *, opens_on_fault: bool
+) -> list[Route]:
+    """The routes; ``opens_on_fault`` says whether chats are answered while the store is down."""
+
+    async def healthz(_: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def readyz(_: Request) -> Response:
+        if not is_serving():
+            return JSONResponse({"status": "starting or draining"}, 503)
+        try:
+            await store.ping()
+        except StoreUnavailable:
+            metrics.degraded.set(1)
+            return JSONResponse({"status": "degraded"}, 200 if opens_on_fault else 503)
+        metrics.degraded.set(0)
+        return JSONResponse({"status": "ready"})
+
+    async def exposition(_: Request) -> Response:
+        return Response(metrics.exposition(), media_type=_EXPOSITION)
+
+    return [Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", exposition)]

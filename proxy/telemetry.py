@@ -1,0 +1,113 @@
+"""Every metric, and the one log line of a request. Nothing else declares a metric.
+
+No session, key or content in a label or in the log.
+"""
+
+import json
+import logging
+import sys
+from collections.abc import Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+_QUICK = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+_PATIENT = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+
+
+class Metrics:
+    """All metrics, in a registry of their own so that two apps in one process do not mix."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        self.requests = Counter(
+            "unabridged_requests", "Requests answered.", ["route", "status"], registry=registry
+        )
+        self.overhead = Histogram(
+            "unabridged_overhead_seconds",
+            "From a request's last byte to its forwarding: what the proxy itself takes.",
+            buckets=_QUICK,
+            registry=registry,
+        )
+        self.first_chunk = Histogram(
+            "unabridged_time_to_first_chunk_seconds",
+            "From forwarding to the first byte of the answer's body.",
+            buckets=_PATIENT,
+            registry=registry,
+        )
+        self.streams = Gauge("unabridged_streams_active", "Answers on their way.", registry=registry)
+        self.stages = Counter("unabridged_stage", "Managed requests by stage.", ["stage"], registry=registry)
+        self.tokens = Counter(
+            "unabridged_tokens", "Prompt tokens received and sent.", ["kind"], registry=registry
+        )
+        self.cached_tokens = Counter(
+            "unabridged_cached_tokens",
+            "Prompt tokens that the upstream served from its cache.",
+            registry=registry,
+        )
+        self.epochs = Counter("unabridged_epochs", "Epochs begun, by stage.", ["stage"], registry=registry)
+        self.cut_messages = Counter(
+            "unabridged_cut_messages", "Messages newly cut, by reason.", ["reason"], registry=registry
+        )
+        self.summaries = Counter(
+            "unabridged_summaries",
+            "Summaries written, and why others were not.",
+            ["result"],
+            registry=registry,
+        )
+        self.store = Histogram(
+            "unabridged_store_seconds", "Time of store calls.", ["op"], buckets=_QUICK, registry=registry
+        )
+        self.degraded = Gauge("unabridged_degraded", "1 while the store cannot be used.", registry=registry)
+        self.lost_turns = Counter(
+            "unabridged_lost_turns",
+            "Turns whose writing failed (the next body heals them).",
+            registry=registry,
+        )
+
+    def exposition(self) -> bytes:
+        """The metrics in Prometheus' text format."""
+        return generate_latest(self.registry)
+
+
+_log = logging.getLogger("unabridged")
+
+
+class JSONLines(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {
+            "at": self.formatTime(record, "%Y-%m-%dT%H:%M:%S"),
+            "level": record.levelname.lower(),
+            "message": record.getMessage(),
+        }
+        fields: object = getattr(record, "fields", None)
+        if isinstance(fields, Mapping):
+            line.update(fields)  # pyright: ignore[reportUnknownArgumentType]
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False, default=str)
+
+
+def set_up_logging(level: int = logging.INFO) -> None:
+    """Send our log lines, and no others, to standard error."""
+    out = logging.StreamHandler(sys.stderr)
+    out.setFormatter(JSONLines())
+    _log.handlers = [out]
+    _log.setLevel(level)
+    _log.propagate = False
+
+
+def log_request(**fields: object) -> None:
+    """The one line of a request: ids, numbers and outcomes."""
+    _log.info("request", extra={"fields": fields})
+
+
+def log_fault(what: str, error: BaseException) -> None:
+    """A fault of our own, told by the error's class and never by a request's content."""
+    _log.error(what, extra={"fields": {"error": type(error).__name__}}, exc_info=error)
+
+
+def log_warning(what: str, **fields: object) -> None:
+    """Something that an operator should look at."""
+    _log.warning(what, extra={"fields": fields})
