@@ -1,0 +1,213 @@
+"""Small pieces of raw ASGI: is the client there, what did it send, and how it hears of an error of ours.
+
+Raw, because a framework's Request and Response cost more than everything else on the way (PERFORMANCE), and
+because a relay must not touch bytes. Bodies are read under a limit (FAULTS, malformed 5 to 7).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import zlib
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from types import TracebackType
+from typing import Self, cast
+
+import msgspec
+from starlette.types import Receive, Send
+
+from proxy.errors import InvalidEncoding, RequestTooLarge, UnabridgedError, UnsupportedMediaType
+from proxy.http.headers import Header
+
+LINGER = 1.0
+"""Seconds for which an unread body is thrown away, so that its sender comes to read the answer."""
+
+OFF_LOOP = 16 * 1024
+"""Bytes of compressed body from which decoding leaves the event loop: it may take long."""
+
+_WBITS = {b"gzip": (31,), b"x-gzip": (31,), b"deflate": (15, -15)}
+"""How zlib is told the format. `deflate` is zlib's (RFC 9110 8.4.1.2); some senders leave out its frame."""
+
+
+class ClientDisconnected(Exception):  # noqa: N818 - an event, not an error: nobody is left to be answered
+    """The client has left."""
+
+
+class Request:
+    """A request's body as a stream, and after it the client's presence: the two things `receive` tells.
+
+    `has_body` is False where there is none, or it was read before.
+    """
+
+    def __init__(self, receive: Receive, *, has_body: bool) -> None:
+        self._receive = receive
+        self._done = asyncio.Event()
+        self.unread = has_body
+        """Whether some of the body may still come."""
+        if not has_body:
+            self._done.set()
+
+    async def body(self) -> AsyncGenerator[bytes]:
+        """The body as it arrives; what nobody asks for stays with the sender (raises ClientDisconnected)."""
+        try:
+            async for part in _parts(self._receive):
+                yield part
+            self.unread = False
+        finally:
+            self._done.set()
+
+    async def gone(self) -> None:
+        """Return when the client leaves; waits for the body to be read, or given up, first."""
+        await self._done.wait()
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+
+class WhilePresent:
+    """`async with WhilePresent(request):` gives up what it encloses once the client leaves.
+
+    Raises ClientDisconnected in place of the cancellation that it makes, as `asyncio.timeout` raises its
+    TimeoutError. Nothing may be awaited within after the answer's last message: a server says "disconnected"
+    of a complete answer too.
+    """
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._gone = False
+
+    async def __aenter__(self) -> Self:
+        self._task = cast("asyncio.Task[object]", asyncio.current_task())
+        self._cancelling = self._task.cancelling()
+        self._watch = asyncio.create_task(self._cancel_when_gone())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._watch.cancel()
+        ours = self._gone and self._task.uncancel() <= self._cancelling
+        if ours and kind is not None and issubclass(kind, asyncio.CancelledError):
+            raise ClientDisconnected from error
+
+    async def _cancel_when_gone(self) -> None:
+        await self._request.gone()
+        self._gone = True
+        self._task.cancel()
+
+
+async def read_body(receive: Receive, limit: int, content_length: int | None = None) -> bytes:
+    """A whole body of at most `limit` bytes.
+
+    Raises RequestTooLarge (by `content_length` before anything is read) and ClientDisconnected.
+    """
+    if content_length is not None and content_length > limit:
+        raise RequestTooLarge
+    parts: list[bytes] = []
+    size = 0
+    async for part in _parts(receive):
+        size += len(part)
+        if size > limit:
+            raise RequestTooLarge
+        parts.append(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+async def _parts(receive: Receive) -> AsyncIterator[bytes]:
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnected
+        if part := message.get("body", b""):
+            yield part
+        more = message.get("more_body", False)
+
+
+async def decode_body(body: bytes, content_encoding: bytes | None, limit: int) -> bytes:
+    """A body without its Content-Encoding (gzip, deflate), at most `limit` bytes of it.
+
+    Raises RequestTooLarge for one that unpacks to more, InvalidEncoding for one that does not unpack, and
+    UnsupportedMediaType for other encodings (RFC 9110 15.5.16).
+    """
+    coding = (content_encoding or b"").strip().lower()
+    if coding in {b"", b"identity"}:
+        return body
+    if coding not in _WBITS:
+        raise UnsupportedMediaType("This Content-Encoding is not understood; gzip and deflate are.")
+    if len(body) < OFF_LOOP:
+        return _inflate(body, coding, limit)
+    return await asyncio.to_thread(_inflate, body, coding, limit)
+
+
+def _inflate(body: bytes, coding: bytes, limit: int) -> bytes:
+    for wbits in _WBITS[coding]:
+        with contextlib.suppress(zlib.error):
+            return _inflate_members(body, wbits, limit)
+    raise InvalidEncoding(f"The body is not valid {coding.decode()}.")
+
+
+def _inflate_members(body: bytes, wbits: int, limit: int) -> bytes:
+    """Unpack one stream after another: a gzip file may have several members (RFC 1952 2.2)."""
+    parts: list[bytes] = []
+    room = limit
+    while body:
+        stream = zlib.decompressobj(wbits)
+        # One byte beyond the room tells "too large" from "exactly full".
+        part = stream.decompress(body, room + 1)
+        if len(part) > room:
+            raise RequestTooLarge
+        if not stream.eof:
+            raise zlib.error
+        parts.append(part)
+        room -= len(part)
+        body = stream.unused_data
+    return b"".join(parts)
+
+
+def require_json(content_type: bytes | None) -> None:
+    """Refuse what says that it is something else than JSON; absent counts as JSON (UnsupportedMediaType)."""
+    media_type = (content_type or b"").split(b";", 1)[0].strip().lower()
+    named_json = media_type == b"application/json" or (
+        media_type.startswith(b"application/") and media_type.endswith(b"+json")
+    )
+    if media_type and not named_json:
+        raise UnsupportedMediaType
+
+
+async def send_error(
+    send: Send,
+    error: UnabridgedError,
+    request_id: str,
+    headers: Sequence[Header] = (),
+    *,
+    unread: Receive | None = None,
+) -> None:
+    """Answer with an error of ours, in OpenAI's shape, and further `headers`.
+
+    `unread` is where the rest of a body stands that was not read: the connection is closed after the answer,
+    and until then (`LINGER`) the rest is thrown away, since closing on unread bytes would reset the answer.
+    """
+    body = msgspec.json.encode(error.body())
+    fields = [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(body)),
+        (b"x-request-id", request_id.encode("latin-1")),
+        *headers,
+    ]
+    if error.retry_after is not None:
+        fields.append((b"retry-after", b"%d" % error.retry_after))
+    if unread is not None:
+        fields.append((b"connection", b"close"))
+    await send({"type": "http.response.start", "status": error.status, "headers": fields})
+    if unread is not None:
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+        body = b""
+        await _linger(unread)
+    await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+async def _linger(receive: Receive) -> None:
+    with contextlib.suppress(TimeoutError, ClientDisconnected):
+        async with asyncio.timeout(LINGER):
+            async for _ in _parts(receive):
+                pass

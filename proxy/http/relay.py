@@ -1,0 +1,112 @@
+"""Bytes between client and upstream, as they are: every `/v1/…` that nobody manages (laws 1 and 7).
+
+Bodies stream both ways with one chunk in hand at a time; each side's pace is the other's. A client that
+leaves takes its upstream connection with it. Once an answer has begun its status cannot be taken back, so a
+fault after that ends the connection: the client sees a truncation, never a short answer that looks whole.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterable, Callable
+
+from starlette.types import Message, Receive, Scope, Send
+
+from proxy.errors import NotBuilt, UnabridgedError, UpstreamError
+from proxy.http.asgi import ClientDisconnected, Request, WhilePresent, send_error
+from proxy.http.headers import announces_body, check_credentials, to_client, to_upstream, value
+from proxy.http.paths import upstream_target
+from proxy.ports import Upstream, UpstreamResponse
+
+NO_LENGTH = 304
+"""A status whose Content-Length speaks of a body that it does not carry (RFC 9110 15.4.5)."""
+
+NO_WEBSOCKETS = "WebSockets are not relayed."
+
+logger = logging.getLogger(__name__)
+
+
+async def pump(
+    chunks: AsyncIterable[bytes],
+    send: Send,
+    *,
+    tee: Callable[[bytes], None] | None = None,
+    ending: Callable[[UpstreamError | None], bytes] | None = None,
+) -> None:
+    """Send an answer's body on, each chunk untouched and at once, and complete the answer.
+
+    `tee` sees each chunk after it was sent; it must not raise. `ending` gives the last bytes, told of the
+    fault that ended the body, if any; without it that fault is raised and the answer stays incomplete.
+    """
+    fault: UpstreamError | None = None
+    try:
+        async for chunk in chunks:
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            if tee is not None:
+                tee(chunk)
+    except UpstreamError as error:
+        if ending is None:
+            raise
+        fault = error
+    last = b"" if ending is None else ending(fault)
+    await send({"type": "http.response.body", "body": last, "more_body": False})
+
+
+class Relay:
+    """An ASGI application that relays to `upstream`; `request_id` names a request for errors of our own."""
+
+    def __init__(self, upstream: Upstream, request_id: Callable[[Scope], str]) -> None:
+        self._upstream = upstream
+        self._request_id = request_id
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await _refuse_websocket(scope, receive, send, self._request_id(scope))
+            return
+        request = Request(receive, has_body=announces_body(scope["headers"]))
+        try:
+            await self._relay(scope, request, send)
+        except ClientDisconnected:
+            return
+        except UnabridgedError as error:
+            unread = receive if request.unread else None
+            await send_error(send, error, self._request_id(scope), unread=unread)
+
+    async def _relay(self, scope: Scope, request: Request, send: Send) -> None:
+        target = upstream_target(scope["raw_path"], scope["query_string"])
+        headers = scope["headers"]
+        check_credentials(headers)
+        if (value(headers, b"upgrade") or b"").lower() == b"websocket":
+            raise NotBuilt(NO_WEBSOCKETS)
+        body = request.body() if request.unread else None
+        response: UpstreamResponse | None = None
+        try:
+            async with WhilePresent(request):
+                response = await self._upstream.send(scope["method"], target, to_upstream(headers), body)
+                await _answer(response, send)
+        finally:
+            if response is not None:
+                await response.aclose()
+
+
+async def _answer(response: UpstreamResponse, send: Send) -> None:
+    headers = to_client(response.headers, same_body=response.status != NO_LENGTH)
+    await send({"type": "http.response.start", "status": response.status, "headers": headers})
+    try:
+        await pump(response.chunks(), send)
+    except UpstreamError as error:
+        # The answer stays incomplete; the server then cuts it off, which is the client's sign of truncation.
+        logger.warning("the upstream broke off in mid-answer: %s", error.code)
+
+
+async def _refuse_websocket(scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+    """Say 501 where the server lets a handshake be answered so; else close, which becomes its 403."""
+    await receive()
+    if "websocket.http.response" not in scope.get("extensions", {}):
+        await send({"type": "websocket.close", "code": 1011, "reason": NO_WEBSOCKETS})
+        return
+
+    async def denied(message: Message) -> None:
+        await send({**message, "type": f"websocket.{message['type']}"})
+
+    await send_error(denied, NotBuilt(NO_WEBSOCKETS), request_id)

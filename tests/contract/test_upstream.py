@@ -1,0 +1,403 @@
+"""What every Upstream keeps: bytes as they are, faults in our own words, connections that neither leak nor
+mix up answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from proxy.adapters.httpx import HttpxUpstream
+from proxy.errors import (
+    InvalidHeader,
+    SettingsError,
+    UnabridgedError,
+    UpstreamInvalidResponse,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+)
+from proxy.ports import Upstream, UpstreamResponse
+from tests.servers import PATIENCE, Exchange, FakeUpstream, Script, eventually
+
+UPSTREAMS: list[Callable[..., Upstream]] = [HttpxUpstream]
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[FakeUpstream]:
+    async with FakeUpstream().serve() as serving:
+        yield serving
+
+
+@pytest.fixture(params=UPSTREAMS)
+async def upstream(request: Any, server: FakeUpstream) -> AsyncIterator[Upstream]:
+    async with aclosing(
+        request.param(server.url + "/base/v1", connect_timeout=1.0, read_timeout=0.3)
+    ) as made:
+        yield made
+
+
+async def whole(response: UpstreamResponse) -> bytes:
+    async with aclosing(response):
+        return b"".join([chunk async for chunk in response.chunks()])
+
+
+async def get(upstream: Upstream) -> bytes:
+    return await whole(await upstream.send("GET", "/models", [], None))
+
+
+async def pieces(*parts: bytes) -> AsyncIterator[bytes]:
+    for part in parts:
+        yield part
+
+
+# --- the request ---
+
+
+async def test_the_base_url_stands_for_the_clients_v1(server: FakeUpstream, upstream: Upstream) -> None:
+    await whole(await upstream.send("GET", "/files/a%2Bb%20c/../%7e?x=1&y=%41&z", [], None))
+    assert server.requests[0].target == "/base/v1/files/a%2Bb%20c/../%7e?x=1&y=%41&z"
+
+
+async def test_host_is_the_upstreams_and_nothing_else_is_added(
+    server: FakeUpstream, upstream: Upstream
+) -> None:
+    await whole(await upstream.send("GET", "/models", [(b"host", b"elsewhere"), (b"x-a", b"1")], None))
+    assert server.requests[0].headers == [(b"host", b"127.0.0.1:%d" % server.port), (b"x-a", b"1")]
+
+
+async def test_repeated_headers_keep_their_order_their_case_and_their_bytes(
+    server: FakeUpstream, upstream: Upstream
+) -> None:
+    headers = [(b"X-B", b"1"), (b"x-a", b"caf\xe9"), (b"X-B", b"2"), (b"cookie", b"a=1"), (b"cookie", b"b=2")]
+    await whole(await upstream.send("GET", "/models", headers, None))
+    assert server.requests[0].headers[1:] == headers
+
+
+async def test_a_body_of_bytes_has_its_own_length_whatever_the_headers_say(
+    server: FakeUpstream, upstream: Upstream
+) -> None:
+    headers = [(b"content-length", b"999"), (b"transfer-encoding", b"chunked")]
+    await whole(await upstream.send("POST", "/x", headers, b'{"a": "\xc3\xa9"}'))
+    request = server.requests[0]
+    assert request.values("content-length") == [b"11"]
+    assert request.values("transfer-encoding") == []
+    assert bytes(request.raw_body) == b'{"a": "\xc3\xa9"}'
+
+
+async def test_a_stream_without_a_length_is_chunked(server: FakeUpstream, upstream: Upstream) -> None:
+    await whole(await upstream.send("POST", "/x", [], pieces(b"one", b"two")))
+    assert server.requests[0].values("transfer-encoding") == [b"chunked"]
+    assert bytes(server.requests[0].body) == b"onetwo"
+
+
+async def test_a_stream_of_known_length_keeps_it(server: FakeUpstream, upstream: Upstream) -> None:
+    await whole(await upstream.send("POST", "/x", [(b"content-length", b"6")], pieces(b"one", b"two")))
+    assert server.requests[0].values("transfer-encoding") == []
+    assert bytes(server.requests[0].raw_body) == b"onetwo"
+
+
+async def test_an_empty_body_stays_announced(server: FakeUpstream, upstream: Upstream) -> None:
+    await whole(await upstream.send("POST", "/x", [(b"content-length", b"0")], None))
+    assert server.requests[0].values("content-length") == [b"0"]
+
+
+async def test_a_header_that_cannot_be_sent_is_the_requests_fault(upstream: Upstream) -> None:
+    with pytest.raises(InvalidHeader):
+        await upstream.send("GET", "/models", [(b"x-a", b"1\r\nx-b: 2")], None)
+
+
+async def test_an_exception_of_the_body_comes_out_as_it_is(server: FakeUpstream, upstream: Upstream) -> None:
+    async def broken() -> AsyncIterator[bytes]:
+        yield b"half"
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        await upstream.send("POST", "/x", [], broken())
+    await eventually(lambda: server.open_connections == 0)
+
+
+# --- the answer ---
+
+
+async def test_an_answer_is_given_as_it_is(server: FakeUpstream, upstream: Upstream) -> None:
+    headers = [
+        (b"Set-Cookie", b"a=1"),
+        (b"X-Odd", b"\xe9"),
+        (b"Set-Cookie", b"b=2"),
+        (b"Content-Encoding", b"gzip"),
+    ]
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.answer(429, headers, b"\x1f\x8bnot really")
+
+    server.script = script
+    response = await upstream.send("GET", "/models", [], None)
+    assert response.status == 429
+    assert list(response.headers)[:-1] == headers
+    assert await whole(response) == b"\x1f\x8bnot really"
+
+
+async def test_redirects_are_not_followed(server: FakeUpstream, upstream: Upstream) -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.answer(307, [(b"Location", b"/elsewhere")])
+
+    server.script = script
+    response = await upstream.send("POST", "/x", [(b"authorization", b"Bearer key")], b"{}")
+    await whole(response)
+    assert response.status == 307
+    assert len(server.requests) == 1
+
+
+async def test_a_chunk_is_there_before_the_next_is_sent(server: FakeUpstream, upstream: Upstream) -> None:
+    seen = asyncio.Event()
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.start()
+        await exchange.chunk(b"first")
+        await seen.wait()
+        await exchange.chunk(b"second")
+        await exchange.end()
+
+    server.script = script
+    response = await upstream.send("GET", "/x", [], None)
+    chunks = response.chunks()
+    assert await anext(chunks) == b"first"
+    seen.set()
+    assert await anext(chunks) == b"second"
+    assert await whole(response) == b""
+
+
+async def test_a_body_without_length_ends_with_its_connection(
+    server: FakeUpstream, upstream: Upstream
+) -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.raw(b"HTTP/1.1 200 OK\r\n\r\nall of it")
+        exchange.close()
+
+    server.script = script
+    assert await get(upstream) == b"all of it"
+
+
+# --- connections ---
+
+
+async def test_a_connection_serves_one_request_after_another(
+    server: FakeUpstream, upstream: Upstream
+) -> None:
+    for _ in range(3):
+        await get(upstream)
+    assert (len(server.requests), server.connections) == (3, 1)
+
+
+async def test_a_connection_that_the_upstream_closed_meanwhile_fails_no_request(
+    server: FakeUpstream, upstream: Upstream
+) -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.answer(200)
+        exchange.close()
+
+    server.script = script
+    for sent in range(3):
+        await whole(await upstream.send("POST", "/x", [], b"{}"))
+        await eventually(lambda: server.open_connections == 0)
+        assert len(server.requests) == sent + 1
+
+
+async def test_a_connection_that_the_upstream_reset_meanwhile_fails_no_request(
+    server: FakeUpstream, upstream: Upstream
+) -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.answer(200)
+        await asyncio.sleep(0.02)
+        exchange.reset()
+
+    server.script = script
+    for sent in range(3):
+        await whole(await upstream.send("POST", "/x", [], b"{}"))
+        await eventually(lambda: server.open_connections == 0)
+        assert len(server.requests) == sent + 1
+
+
+async def test_a_request_that_the_upstream_may_have_acted_on_is_not_sent_again(
+    server: FakeUpstream, upstream: Upstream
+) -> None:
+    await get(upstream)
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.body()
+        exchange.close()
+
+    server.script = script
+    with pytest.raises(UpstreamInvalidResponse):
+        await upstream.send("POST", "/x", [], b"{}")
+    assert len(server.requests) == 2
+
+
+async def test_an_unfinished_answer_takes_its_connection_with_it(
+    server: FakeUpstream, upstream: Upstream
+) -> None:
+    gone = asyncio.Event()
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.start()
+        await exchange.chunk(b"first")
+        await exchange.gone()
+        gone.set()
+
+    server.script = script
+    response = await upstream.send("GET", "/x", [], None)
+    assert await anext(response.chunks()) == b"first"
+    await response.aclose()
+    await asyncio.wait_for(gone.wait(), PATIENCE)
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["before the answer", "in the answer"])
+async def test_a_cancelled_request_closes_its_connection(
+    server: FakeUpstream, upstream: Upstream, begun: bool
+) -> None:
+    waiting, gone = asyncio.Event(), asyncio.Event()
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.body()
+        if begun:
+            await exchange.start()
+        waiting.set()
+        await exchange.gone()
+        gone.set()
+
+    server.script = script
+    task = asyncio.create_task(get(upstream))
+    await waiting.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await asyncio.wait_for(gone.wait(), PATIENCE)
+
+
+async def test_what_follows_an_answer_unasked_is_no_answer_to_the_next_request(
+    server: FakeUpstream, upstream: Upstream
+) -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.answer(200, body=b"right")
+        await exchange.raw(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwrong")
+
+    server.script = script
+    for _ in range(3):
+        assert await get(upstream) == b"right"
+
+
+async def test_a_body_sent_to_head_is_no_answer_to_the_next_request(
+    server: FakeUpstream, upstream: Upstream
+) -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.answer(200, body=b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwrong")
+
+    server.script = script
+    response = await upstream.send("HEAD", "/x", [], None)
+    assert await whole(response) == b""
+    assert await get(upstream) == b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwrong"
+
+
+async def test_closing_the_upstream_closes_its_idle_connections(
+    server: FakeUpstream, upstream: Upstream
+) -> None:
+    await get(upstream)
+    assert server.open_connections == 1
+    await upstream.aclose()
+    await eventually(lambda: server.open_connections == 0)
+
+
+# --- faults ---
+
+
+def raw(data: bytes, *, reset: bool = False) -> Script:
+    async def script(exchange: Exchange) -> None:
+        await exchange.body()
+        await exchange.raw(data)
+        if reset:
+            await asyncio.sleep(0.02)
+            exchange.reset()
+        else:
+            exchange.close()
+
+    return script
+
+
+async def hang(exchange: Exchange) -> None:
+    await exchange.gone()
+
+
+async def hang_in_the_answer(exchange: Exchange) -> None:
+    await exchange.start()
+    await exchange.chunk(b"first")
+    await exchange.gone()
+
+
+FAULTS: dict[str, tuple[Script, type[UnabridgedError]]] = {
+    "garbage": (raw(b"\x00\xff garbage\r\n\r\n"), UpstreamInvalidResponse),
+    "html without http": (raw(b"<html>502 Bad Gateway</html>\r\n\r\n"), UpstreamInvalidResponse),
+    "nothing": (raw(b""), UpstreamInvalidResponse),
+    "half a head": (raw(b"HTTP/1.1 200 OK\r\nContent-"), UpstreamInvalidResponse),
+    "no final status": (raw(b"HTTP/1.1 999 What\r\nContent-Length: 0\r\n\r\n"), UpstreamInvalidResponse),
+    "controls in a header": (raw(b"HTTP/1.1 200 OK\r\nX-A: \x01\r\n\r\n"), UpstreamInvalidResponse),
+    "two lengths": (
+        raw(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n"),
+        UpstreamInvalidResponse,
+    ),
+    "too short": (raw(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nfour"), UpstreamInvalidResponse),
+    "broken chunk": (
+        raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"),
+        UpstreamInvalidResponse,
+    ),
+    "cut off between chunks": (
+        raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n"),
+        UpstreamInvalidResponse,
+    ),
+    "reset": (raw(b"", reset=True), UpstreamUnreachable),
+    "reset in the answer": (
+        raw(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nfour", reset=True),
+        UpstreamUnreachable,
+    ),
+    "hang": (hang, UpstreamTimeout),
+    "hang in the answer": (hang_in_the_answer, UpstreamTimeout),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_fault_is_told_in_our_words_and_its_connection_is_gone(
+    server: FakeUpstream, upstream: Upstream, fault: str
+) -> None:
+    server.script, expected = FAULTS[fault]
+    with pytest.raises(expected) as raised:
+        await whole(await upstream.send("POST", "/x", [(b"authorization", b"Bearer secret-key")], b"{}"))
+    assert type(raised.value) is expected
+    assert "127.0.0.1" not in raised.value.message
+    assert "secret-key" not in raised.value.message
+    await eventually(lambda: server.open_connections == 0)
+
+
+async def test_an_upstream_that_does_not_listen_is_unreachable(server: FakeUpstream) -> None:
+    async with aclosing(HttpxUpstream("http://127.0.0.1:1/v1")) as nobody:
+        with pytest.raises(UpstreamUnreachable) as raised:
+            await nobody.send("GET", "/models", [], None)
+    assert "127.0.0.1" not in raised.value.message
+
+
+async def test_an_upstream_whose_name_is_unknown_is_unreachable() -> None:
+    async with aclosing(HttpxUpstream("https://nowhere.invalid/v1")) as nobody:
+        with pytest.raises(UpstreamUnreachable) as raised:
+            await nobody.send("GET", "/models", [], None)
+    assert "nowhere" not in raised.value.message
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "api.example.com/v1", "ftp://example.com", "http://", "http://u:p@example.com", "http://a/?b=c"],
+)
+def test_a_url_that_cannot_be_an_upstreams_is_refused_at_the_start(url: str) -> None:
+    with pytest.raises(SettingsError):
+        HttpxUpstream(url)

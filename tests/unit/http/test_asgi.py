@@ -1,0 +1,262 @@
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import zlib
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+
+import pytest
+from starlette.types import Message, Receive
+
+from proxy.errors import InvalidEncoding, Overloaded, RequestTooLarge, UnsupportedMediaType
+from proxy.http.asgi import (
+    OFF_LOOP,
+    ClientDisconnected,
+    Request,
+    WhilePresent,
+    decode_body,
+    read_body,
+    require_json,
+    send_error,
+)
+
+GONE: Message = {"type": "http.disconnect"}
+
+
+def part(body: bytes, *, more: bool = True) -> Message:
+    return {"type": "http.request", "body": body, "more_body": more}
+
+
+def receiving(*messages: Message) -> Receive:
+    """The messages in turn, then none for ever."""
+    left = list(messages)
+
+    async def receive() -> Message:
+        if not left:
+            await asyncio.Event().wait()
+        return left.pop(0)
+
+    return receive
+
+
+class Sent:
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.said_all = asyncio.Event()
+
+    async def __call__(self, message: Message) -> None:
+        self.messages.append(message)
+        if len(self.messages) == 2:
+            self.said_all.set()
+
+    @property
+    def headers(self) -> dict[bytes, bytes]:
+        return dict(self.messages[0]["headers"])
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(message["body"] for message in self.messages[1:])
+
+
+# --- bodies under a limit ---
+
+
+@pytest.mark.parametrize("parts", [(b"whole",), (b"wh", b"ole"), (b"", b"whole", b"")])
+async def test_a_body_is_the_sum_of_its_parts(parts: Sequence[bytes]) -> None:
+    messages = [part(data, more=n < len(parts) - 1) for n, data in enumerate(parts)]
+    assert await read_body(receiving(*messages), 5) == b"whole"
+
+
+async def test_a_body_announced_too_large_is_refused_before_it_is_read() -> None:
+    async def receive() -> Message:
+        raise AssertionError
+
+    with pytest.raises(RequestTooLarge):
+        await read_body(receive, 5, content_length=6)
+
+
+async def test_a_body_that_becomes_too_large_is_refused_at_that_point() -> None:
+    with pytest.raises(RequestTooLarge):
+        await read_body(receiving(part(b"abc"), part(b"def")), 5)
+
+
+async def test_a_body_that_its_client_abandons_is_no_body() -> None:
+    with pytest.raises(ClientDisconnected):
+        await read_body(receiving(part(b"abc"), GONE), 5)
+
+
+# --- encodings ---
+
+
+def raw_deflate(data: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=-15)
+    return packer.compress(data) + packer.flush()
+
+
+@pytest.mark.parametrize("size", [0, 1, OFF_LOOP * 4])
+@pytest.mark.parametrize(
+    ("coding", "pack"),
+    [
+        (b"gzip", gzip.compress),
+        (b"X-GZIP", gzip.compress),
+        (b"deflate", zlib.compress),
+        (b"deflate", raw_deflate),
+        (b"identity", bytes),
+        (None, bytes),
+    ],
+)
+async def test_an_encoded_body_is_unpacked(coding: bytes | None, pack: type[bytes], size: int) -> None:
+    body = bytes(n * n % 251 for n in range(size))
+    assert await decode_body(pack(body), coding, size) == body
+
+
+async def test_a_gzip_body_may_have_several_members() -> None:
+    assert await decode_body(gzip.compress(b"one") + gzip.compress(b"two"), b"gzip", 6) == b"onetwo"
+
+
+@pytest.mark.parametrize("coding", [b"gzip", b"deflate"])
+async def test_a_body_that_unpacks_to_more_than_the_limit_is_too_large(coding: bytes) -> None:
+    pack = gzip.compress if coding == b"gzip" else zlib.compress
+    with pytest.raises(RequestTooLarge):
+        await decode_body(pack(bytes(100_000_000)), coding, 1_000_000)
+    with pytest.raises(RequestTooLarge):
+        await decode_body(pack(b"123456"), coding, 5)
+
+
+@pytest.mark.parametrize("coding", [b"gzip", b"deflate"])
+@pytest.mark.parametrize(
+    "body", [b"{}", b"\x1f\x8b", gzip.compress(b"abc")[:-4], gzip.compress(b"a") + b"junk"]
+)
+async def test_a_body_that_does_not_unpack_is_refused(coding: bytes, body: bytes) -> None:
+    with pytest.raises(InvalidEncoding):
+        await decode_body(body, coding, 1000)
+
+
+@pytest.mark.parametrize("coding", [b"br", b"zstd", b"gzip, gzip"])
+async def test_other_encodings_are_not_understood(coding: bytes) -> None:
+    with pytest.raises(UnsupportedMediaType):
+        await decode_body(b"x", coding, 1000)
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [None, b"", b"application/json", b"Application/JSON; charset=utf-8", b"application/vnd.api+json"],
+)
+def test_json_by_any_of_its_names_is_welcome(content_type: bytes | None) -> None:
+    require_json(content_type)
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [b"text/plain", b"application/x-www-form-urlencoded", b"multipart/form-data; boundary=x", b"text/x+json"],
+)
+def test_other_media_types_are_refused(content_type: bytes) -> None:
+    with pytest.raises(UnsupportedMediaType):
+        require_json(content_type)
+
+
+# --- errors ---
+
+
+async def test_an_error_has_openais_shape_and_names_the_request() -> None:
+    sent = Sent()
+    await send_error(sent, Overloaded(retry_after=3), "req_1", [(b"x-unabridged-stage", b"calm")])
+    assert sent.messages[0]["status"] == 503
+    assert sent.headers == {
+        b"content-type": b"application/json",
+        b"content-length": b"%d" % len(sent.body),
+        b"x-request-id": b"req_1",
+        b"x-unabridged-stage": b"calm",
+        b"retry-after": b"3",
+    }
+    assert json.loads(sent.body) == Overloaded().body()
+    assert sent.messages[-1]["more_body"] is False
+
+
+async def test_the_connection_of_an_unread_body_is_closed_once_its_sender_could_read_the_answer() -> None:
+    sent = Sent()
+    arrived = asyncio.Event()
+    later = [part(b"b"), part(b"c", more=False)]
+
+    async def receive() -> Message:
+        await arrived.wait()
+        return later.pop(0)
+
+    answering = asyncio.create_task(send_error(sent, RequestTooLarge(), "req_1", unread=receive))
+    await sent.said_all.wait()
+    assert sent.headers[b"connection"] == b"close"
+    assert len(sent.body) == int(sent.headers[b"content-length"])
+    assert not answering.done()
+    arrived.set()
+    await answering
+    assert later == []
+    assert sent.messages[-1] == {"type": "http.response.body", "body": b"", "more_body": False}
+
+
+# --- presence ---
+
+
+async def in_presence(request: Request, work: Callable[[], Awaitable[None]]) -> None:
+    async with WhilePresent(request):
+        await work()
+        await asyncio.Event().wait()
+
+
+async def test_a_client_that_leaves_ends_what_was_being_done_for_it() -> None:
+    ended = asyncio.Event()
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    with pytest.raises(ClientDisconnected):
+        await in_presence(Request(receiving(GONE), has_body=False), work)
+    assert ended.is_set()
+    await asyncio.sleep(0)  # The task goes on living: its cancellation was taken back.
+
+
+async def test_what_a_present_client_waits_for_is_done() -> None:
+    async with WhilePresent(Request(receiving(), has_body=False)):
+        await asyncio.sleep(0)
+
+
+async def test_a_cancellation_from_elsewhere_stays_a_cancellation() -> None:
+    async def work() -> None:
+        async with WhilePresent(Request(receiving(), has_body=False)):
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(work())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_presence_is_watched_only_after_the_body_since_both_come_one_way() -> None:
+    request = Request(receiving(part(b"a"), part(b"b", more=False), GONE), has_body=True)
+    read: list[bytes] = []
+
+    async def work() -> None:
+        await asyncio.sleep(0.01)
+        read.extend([data async for data in request.body()])
+
+    with pytest.raises(ClientDisconnected):
+        await in_presence(request, work)
+    assert read == [b"a", b"b"]
+    assert not request.unread
+
+
+async def test_a_body_given_up_half_way_is_thrown_away_while_the_client_is_watched() -> None:
+    request = Request(receiving(part(b"a"), part(b"b"), part(b"c", more=False), GONE), has_body=True)
+
+    async def work() -> None:
+        async with aclosing(request.body()) as body:
+            assert await anext(body) == b"a"
+
+    with pytest.raises(ClientDisconnected):
+        await in_presence(request, work)
+    assert request.unread
