@@ -139,9 +139,13 @@ class Relay:
     server: Path
     url: str = ""
     trips: int = 0
+    waiting: bool = False
+    """A request went in whose reply has not begun."""
     lose_replies: bool = False
     drip: float | None = None
     """Seconds between single bytes of a reply."""
+    lag: float = 0.0
+    """Seconds before a reply."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         upstream_reader, upstream_writer = await asyncio.open_unix_connection(self.server)
@@ -159,8 +163,6 @@ class Relay:
             upstream_writer.close()
             writer.close()
 
-    waiting: bool = False
-
     async def _ask(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while request := await reader.read(65536):
             if not self.waiting:
@@ -170,6 +172,7 @@ class Relay:
         writer.close()
 
     async def _reply(self, reply: bytes, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(self.lag)
         if self.drip is None:
             writer.write(reply)
             return

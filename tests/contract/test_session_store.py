@@ -17,6 +17,7 @@ from proxy.ports import Found, SessionKey, SessionStore
 from tests.stores import DAY, KEY, HandClock, chain, epoch, found, relaying, run, turn
 
 OTHER = SessionKey(KEY.tag, "02")
+THIRD = SessionKey(KEY.tag, "03")
 STRANGER = SessionKey("bb", KEY.sid)
 
 
@@ -191,13 +192,13 @@ class TestRecording:
         assert session is not None
         assert (session.turns, session.tip) == (0, b"")
 
-    async def test_a_turn_of_many_pieces_is_one_turn(
+    async def test_a_turn_of_many_pieces_is_counted_by_its_answers(
         self, store: SessionStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(redis_store, "PIECE_NODES", 3)
-        names = [*(f"u{i}" for i in range(10)), "a10"]
+        names = [*(f"u{i}" for i in range(5)), "a5", *(f"u{i}" for i in range(6, 10)), "a10"]
         await store.record(KEY, turn(*names), DAY)
-        assert await recorded_turns(store) == 1
+        assert await recorded_turns(store) == 2
         assert sorted(await store.nodes(KEY)) == sorted(chain(*names))
         title = [*(f"t{i}" for i in range(10)), "a11"]
         await store.record(KEY, turn(*title), DAY)
@@ -228,6 +229,16 @@ class TestTheTip:
         for _ in range(2):
             await store.record(KEY, turn("write a title", "a title"), DAY)
         assert await tip(store) == chain("u1", "a1")[-1]
+
+    async def test_is_not_moved_back_by_a_turn_written_again(self, store: SessionStore) -> None:
+        turns = [
+            turn("u1", "a1"),
+            turn("u1", "a1", "u2", "a2", known=2),
+            turn("u1", "a1", "u2", "a2", "u3", "a3", known=4),
+        ]
+        for each in (*turns, turns[1]):
+            await store.record(KEY, each, DAY)
+        assert await tip(store) == turns[2].session.tip
 
     async def test_a_lost_turn_comes_with_the_next_body_and_the_tip_follows(
         self, store: SessionStore
@@ -326,10 +337,27 @@ class TestLifetime:
     async def test_an_answer_of_a_session_that_ended_finds_the_new_one(
         self, store: SessionStore, clock: HandClock
     ) -> None:
+        await store.record(THIRD, turn("u1", "a3", headerless=True), DAY)  # keeps the index alive
         await store.record(KEY, turn("u1", "a1", headerless=True), ttl=0.05)
         await pass_time(clock, 0.1)
         await store.record(OTHER, turn("u1", "a1", headerless=True), DAY)
         assert (await found(store, "u1", "a1", "u2", sid=None)).sid == OTHER.sid
+
+    async def test_of_two_sessions_on_a_chain_the_one_that_lives_is_found(
+        self, store: SessionStore, clock: HandClock
+    ) -> None:
+        await store.record(KEY, turn("hi", "a1", headerless=True), DAY)
+        await store.record(OTHER, turn("hi", "a1", "u2", "a2", headerless=True), ttl=0.05)
+        await pass_time(clock, 0.1)
+        assert (await found(store, "hi", "a1", "u2", "a2", "u3", sid=None)).sid == KEY.sid
+
+    async def test_a_short_lived_session_does_not_make_another_one_unknown(
+        self, store: SessionStore, clock: HandClock
+    ) -> None:
+        await store.record(KEY, turn("hi", "a1", headerless=True), DAY)
+        await store.record(OTHER, turn("hi", "a2", headerless=True), ttl=0.05)
+        await pass_time(clock, 0.1)
+        assert (await found(store, "hi", "a1", "u2", sid=None)).sid == KEY.sid
 
     async def test_one_session_does_not_prolong_another(self, store: SessionStore, clock: HandClock) -> None:
         await store.record(KEY, turn("hi", "a1", headerless=True), ttl=0.05)
@@ -390,13 +418,14 @@ class TestServers:
 
     async def test_tips_of_sessions_that_ended_are_swept(self, server_url: str, clock: HandClock) -> None:
         store = RedisStore(server_url, clock, 2.0, 1.0)
+        await store.record(KEY, turn("hi", "a", headerless=True), DAY)
         for i in range(40):
             await store.record(SessionKey("aa", f"{i:02}"), turn("hi", f"a{i}", headerless=True), ttl=0.01)
         await asyncio.sleep(0.05)
         for i in range(60):
             await store.record(KEY, turn("hi", f"a-{i}", headerless=True), DAY)
         await store.aclose()
-        assert run(server_url, "HLEN", "u1:{aa}:tips") < 70
+        assert run(server_url, "HLEN", "u1:{aa}:tips") < 61 + 20
 
 
 def test_a_store_of_an_unknown_kind_is_refused_by_name(clock: HandClock) -> None:

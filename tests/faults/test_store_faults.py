@@ -161,6 +161,17 @@ class TestAServerThatHangs:
                 await asyncio.wait_for(store.nodes(KEY), BOUND)
             await store.aclose()
 
+    async def test_round_trips_that_are_each_in_time_must_be_so_together(
+        self, valkey: Server, clock: HandClock
+    ) -> None:
+        async with relaying(valkey.socket) as relay:
+            store = RedisStore(relay.url, clock, TIMEOUT, rest=1.0)
+            await store.ping()
+            relay.lag = 0.75 * TIMEOUT  # and the script has to be loaded first
+            with pytest.raises(StoreUnavailable):
+                await found(store, "u1")
+            await store.aclose()
+
 
 class TestCancelledCalls:
     async def test_a_later_call_gets_its_own_reply(self, store: RedisStore) -> None:
@@ -316,6 +327,15 @@ class TestValuesThatAreNotOurs:
                 name == "summaries" and junk == b"\x01\xa3abc"
             )
         await store.ping()
+
+    async def test_a_value_of_another_version_is_not_read_as_ours(
+        self, store: RedisStore, valkey: Server
+    ) -> None:
+        await store.keep_summary(KEY, "one", "text", DAY)
+        stored: bytes = valkey.run("HGET", PLANTED["summaries"], "one")
+        valkey.run("HSET", PLANTED["summaries"], "one", b"\x02" + stored[1:])
+        with pytest.raises(StoreUnavailable):
+            await store.summaries(KEY, ["one"])
 
     async def test_one_damaged_session_does_not_hide_the_others(
         self, store: RedisStore, valkey: Server
