@@ -209,6 +209,26 @@ async def _read_head(reader: asyncio.StreamReader) -> Received:
     return Received(line, headers, head)
 
 
+class _Server(uvicorn.Server):
+    """Uvicorn, stopped by an event: its own loop looks for its end ten times a second."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._up = threading.Event()
+        self._stopped = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def main_loop(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._up.set()
+        await self._stopped.wait()
+
+    def stop(self) -> None:
+        assert self._up.wait(PATIENCE), "the server did not start"
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._stopped.set)
+
+
 def _closed_by(app: ASGIApp, shutdown: Callable[[], Awaitable[None]]) -> ASGIApp:
     async def closing(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "lifespan":
@@ -237,13 +257,13 @@ def serve(app: ASGIApp, shutdown: Callable[[], Awaitable[None]] | None = None) -
         date_header=False,
         timeout_graceful_shutdown=1,
     )
-    server = uvicorn.Server(config)
+    server = _Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     try:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
-        server.should_exit = True
+        server.stop()
         thread.join(PATIENCE)
         listener.close()
 
