@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.core.jsonvalue import loads
+from proxy.core.jsonvalue import dumps, loads
 from proxy.errors import (
     EmptyArray,
     InvalidEncoding,
@@ -132,10 +132,19 @@ def _read_with_surrogates(raw: bytes, max_messages: int) -> Body:
         raise JSONTooDeep("The request body is nested too deeply.") from error
     spans = _member_spans(masked, members)
     if spans is None:
-        raise InvalidJSON("A member name occurs twice beside a lone surrogate.", offset=0)
+        return _reprinted(raw)
     originals = {name: raw[start:end] for name, (start, end) in spans.items()}
     elements = _element_spans(masked, spans["messages"][0], messages)
     return Body(raw, originals, [raw[start:end] for start, end in elements])
+
+
+def _reprinted(raw: bytes) -> Body:
+    """A body with lone surrogates and a name written twice: read by the standard library, the last value counts."""
+    members: dict[str, Any] = dict(loads(raw.removeprefix(_BOM)))
+    messages: list[Any] = members["messages"]
+    return Body(
+        raw, {name: dumps(value) for name, value in members.items()}, [dumps(each) for each in messages]
+    )
 
 
 def _invalid_json(raw: bytes, error: msgspec.DecodeError) -> InvalidJSON:

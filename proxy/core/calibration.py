@@ -8,6 +8,7 @@ counting too much only prunes early: so the ratio rises at once and falls one st
 
 from __future__ import annotations
 
+import math
 import re
 from statistics import median
 
@@ -26,8 +27,10 @@ WINDOW = 7
 """Samples whose median is the estimate: three strange ones in a row do not move it."""
 TRUSTED = 3
 """Samples from which the median outvotes a strange one."""
-HYSTERESIS = 0.75
-"""Steps between estimate and ratio before the ratio moves; half a step would rock at a midpoint."""
+HYSTERESIS = 0.25
+"""Steps that the estimate must lie below a lower ratio before that is taken; without it, it would rock there."""
+TOLERANCE = 0.02
+"""Steps by which the ratio may stay below the estimate: a thousandth."""
 
 _O200K = re.compile(r"(?:ft:)?(?:gpt-(?:4o|4\.1|4\.5|5|oss)|chatgpt-|o[134](?:-|$))")
 
@@ -82,11 +85,12 @@ class Ratio(msgspec.Struct):
         return True
 
     def _follow(self, estimate: float) -> None:
-        distance = estimate - self.steps
-        if distance <= -HYSTERESIS:
+        """Move towards the lowest ratio that covers the estimate."""
+        covering = math.ceil(estimate - TOLERANCE)
+        if covering > self.steps:
+            self._move(covering if len(self.recent) >= TRUSTED else self.steps + 1)
+        elif estimate <= self.steps - 1 - HYSTERESIS:
             self._move(self.steps - 1)
-        elif distance >= HYSTERESIS:
-            self._move(self.steps + (round(distance) if len(self.recent) >= TRUSTED else 1))
 
     def _move(self, steps: int) -> None:
         self.steps = min(max(steps, LOWEST), HIGHEST)

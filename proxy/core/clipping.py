@@ -4,8 +4,8 @@ Only tool results and user messages are clipped, never an assistant message (law
 bytes in the plan, cut between code points.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 from proxy.core.budget import MESSAGE_TOKENS
 from proxy.core.jsonvalue import dumps, loads
@@ -37,9 +37,8 @@ def _longest_text(members: dict[str, Any]) -> tuple[str, Callable[[str], None]]:
     content = members.get("content")
     if isinstance(content, str):
         return content, lambda text: members.update(content=text)
-    parts: list[Mapping[str, Any]] = (
-        [as_mapping(part) for part in content] if isinstance(content, list) else []
-    )
+    listed = cast("list[object]", content) if isinstance(content, list) else []
+    parts = [as_mapping(part) for part in listed]
     lengths = [len(part["text"]) if isinstance(part.get("text"), str) else 0 for part in parts]
     if not any(lengths):
         return "", lambda text: None

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Self
 
 from proxy.core.budget import Budget
@@ -40,7 +41,7 @@ class Chain:
     def is_spared_by(self, plan: Plan) -> bool:
         """Whether a plan leaves whole what this chain asks of the model."""
         clipped = [edit.position for edit in plan.replacements if edit.reason == "clipped"]
-        return is_spared(self.messages, plan.gaps[-1].end if plan.gaps else 0, clipped)
+        return is_spared(self.messages, [(gap.start, gap.end) for gap in plan.gaps], clipped)
 
     def prefix(self, length: int) -> Self:
         """The chain as it was when it had ``length`` messages."""
@@ -128,7 +129,8 @@ class Situation:
     def _first_user(self) -> list[int]:
         if not self.policy.keep.first_user:
             return []
-        return next(([i] for i, unit in enumerate(self.units) if self._is_user(unit)), [])
+        users = (index for index, unit in enumerate(self.units) if self._is_user(unit))
+        return list(islice(users, 1))
 
     def _is_user(self, unit: Unit) -> bool:
         return self.chain.messages[unit.start].role == "user"

@@ -12,15 +12,12 @@ from dataclasses import dataclass
 from proxy.core.completion import Answer
 from proxy.core.jsonvalue import dumps, loads
 from proxy.core.messages import Content, as_mapping, text_or_empty
-from proxy.core.plan import Gap
 from proxy.core.planner import Draft, Span
 
 PIECE_TOKENS = 12_000
 """Counted tokens of source that one call is asked to summarise (models keep about 90 % of 10,000)."""
 STRUCTURED_FROM = 600
 """Tokens of summary from which headings are worth their room."""
-REBUILT_AFTER = 4
-"""Summaries built upon summaries before the originals are read again."""
 _MESSAGE_CHARACTERS = 4_000
 _SHORTEST_LIMIT = 100
 _SLACK = 60
@@ -75,7 +72,7 @@ def source_of(decided: Draft, span: Span) -> Source:
 
 def _blocks(decided: Draft, start: int, end: int) -> Iterable[str]:
     situation = decided.situation
-    anchors = {gap.start: gap for gap in situation.plan.gaps if _may_anchor(gap) and start <= gap.start < end}
+    anchors = {gap.start: gap for gap in situation.plan.gaps if gap.summary and start <= gap.start < end}
     position = start
     while position < end:
         anchor = anchors.get(position)
@@ -85,10 +82,6 @@ def _blocks(decided: Draft, start: int, end: int) -> Iterable[str]:
         else:
             yield _told(situation.content(position))
             position += 1
-
-
-def _may_anchor(gap: Gap) -> bool:
-    return bool(gap.summary) and gap.generation + 1 < REBUILT_AFTER
 
 
 def _told(content: Content) -> str:

@@ -94,14 +94,12 @@ def last_user(messages: Sequence[Message]) -> int | None:
     return None
 
 
-def is_spared(messages: Sequence[Message], cut_until: int, clipped: Sequence[int]) -> bool:
-    """Whether edits leave whole what the model is still to answer.
-
-    ``cut_until`` is where the last gap ends, ``clipped`` the positions of clipped messages.
-    """
+def is_spared(messages: Sequence[Message], gaps: Sequence[tuple[int, int]], clipped: Sequence[int]) -> bool:
+    """Whether edits leave whole what the model is still to answer: the last user message and the open unit."""
     asked = last_user(messages)
-    if asked is not None and asked in clipped:
+    if asked is not None and (asked in clipped or any(start <= asked < end for start, end in gaps)):
         return False
+    cut_until = gaps[-1][1] if gaps else 0
     if asked is not None and cut_until <= asked:
         return True
     units = units_of(messages)

@@ -5,8 +5,8 @@ user. So a background call starts when no foreground request is in flight and is
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine, Generator
-from contextlib import contextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -17,14 +17,16 @@ class Foreground:
 
     def __init__(self) -> None:
         self._in_flight = 0
+        self._arrivals = 0
         self._idle = asyncio.Event()
         self._idle.set()
         self._background: set[asyncio.Task[Any]] = set()
 
-    @contextmanager
+    @contextlib.contextmanager
     def request(self) -> Generator[None]:
         """A foreground request is in flight; whatever runs in the background is cancelled."""
         self._in_flight += 1
+        self._arrivals += 1
         self._idle.clear()
         for task in self._background:
             task.cancel()
@@ -35,10 +37,26 @@ class Foreground:
             if not self._in_flight:
                 self._idle.set()
 
-    async def when_idle(self, call: Callable[[], Coroutine[Any, Any, T]], attempts: int) -> T | None:
-        """Run ``call`` once nobody is waiting, again if somebody came; None after so many attempts."""
-        for _ in range(attempts):
+    async def _quiet_for(self, seconds: float, hurry: asyncio.Event) -> None:
+        """A call that is begun in every short pause is paid for each time and never finished."""
+        while True:
             await self._idle.wait()
+            arrivals = self._arrivals
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await hurry.wait()
+            if self._idle.is_set() and arrivals == self._arrivals:
+                return
+
+    async def when_idle(
+        self, call: Callable[[], Coroutine[Any, Any, T]], attempts: int, quiet: float, hurry: asyncio.Event
+    ) -> T | None:
+        """Run ``call`` once nobody has been waiting for ``quiet`` seconds (at once when ``hurry`` is set).
+
+        It runs again if it was cancelled for somebody; None after so many attempts.
+        """
+        for _ in range(attempts):
+            await self._quiet_for(quiet, hurry)
             task = asyncio.create_task(call())
             self._background.add(task)
             try:

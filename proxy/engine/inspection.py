@@ -52,7 +52,7 @@ class Inspection:
     async def find(self, name: str) -> Inspected:
         """A session by its id, or by its name where only one has it. Raises NotFound."""
         parts = name.split(".")
-        if len(parts) == 3:  # noqa: PLR2004 - tenant, tag, sid
+        if len(parts) == 3:
             key = SessionKey(parts[1], parts[2])
             session = await self._store.session(key)
             if session is not None and session.tenant == parts[0]:

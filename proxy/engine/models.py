@@ -7,6 +7,7 @@ and live in this process; a plan records what it was made with.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import msgspec
 
@@ -85,7 +86,7 @@ class Models:
                 return await self._listing(headers)
 
         try:
-            body = await foreground.when_idle(ask, attempts=3)
+            body = await foreground.when_idle(ask, attempts=3, quiet=0, hurry=asyncio.Event())
             self._listed.update(_windows(loads(body or b"{}")))
         except (UnabridgedError, TimeoutError, ValueError, msgspec.MsgspecError):
             return  # a server without a list is as good as one without windows in it
@@ -100,14 +101,14 @@ class Models:
                     return b"{}"
         finally:
             await response.aclose()
-        return bytes(body) if response.status == 200 else b"{}"  # noqa: PLR2004 - HTTP's own number
+        return bytes(body) if response.status == 200 else b"{}"
 
 
 def _windows(listing: object) -> dict[str, int]:
     """Windows by model id in a model list, in the words of vLLM, OpenRouter and llama.cpp."""
     windows: dict[str, int] = {}
     data = as_mapping(listing).get("data")
-    for entry in data if isinstance(data, list) else ():  # pyright: ignore[reportUnknownVariableType]
+    for entry in cast("list[object]", data) if isinstance(data, list) else ():
         model = as_mapping(entry)
         stated = (
             model.get("context_length"),

@@ -8,7 +8,7 @@ after the last byte of the answer, write down. Whoever moves the bytes calls :me
 import asyncio
 import hashlib
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
@@ -260,9 +260,9 @@ class Engine:
         if self._models.needs_listing(case.model):
             self.in_background(self._models.read_listing(case.credentials, self._foreground))
 
-    def in_background(self, work: Callable[[], None] | object) -> None:
+    def in_background(self, work: Coroutine[None, None, None]) -> None:
         """Run a coroutine beside the requests, to its end."""
-        task = asyncio.ensure_future(work)  # type: ignore[arg-type]
+        task = asyncio.create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
@@ -326,7 +326,7 @@ def _forwarded(history: History, verdict: Verdict) -> bytes:
 
 async def _begin(response: UpstreamResponse) -> Sent:
     """Read as much as tells a refusal from an answer: all of an error, the first bytes of a stream."""
-    if response.status == 200 and not _is_stream(response):  # noqa: PLR2004 - HTTP's own number
+    if response.status == 200 and not _is_stream(response):
         return Sent(response, b"", is_over=False)
     begun = bytearray()
     async for chunk in response.chunks():
@@ -345,7 +345,7 @@ def _is_stream(response: UpstreamResponse) -> bool:
 
 def _first_event(sent: Sent) -> bytes:
     """The body of an error, or the data of a stream's first event where that may be one."""
-    if sent.response.status != 200:  # noqa: PLR2004 - HTTP's own number
+    if sent.response.status != 200:
         return sent.begun
     head, _, _ = sent.begun.partition(b"\n\n")
     return head.removeprefix(b"data:").strip() if b'"error"' in head else b""
@@ -366,7 +366,7 @@ def _explicit_budget(headers: Mapping[bytes, bytes]) -> int | None:
     text = headers.get(BUDGET_HEADER, b"").decode("latin-1").strip()
     if not text:
         return None
-    if not (text.isascii() and text.isdigit()) or len(text) > 12 or int(text) == 0:  # noqa: PLR2004
+    if not (text.isascii() and text.isdigit()) or len(text) > 12 or int(text) == 0:
         raise InvalidPolicy("X-Unabridged-Budget must be a positive number of tokens.")
     return int(text)
 

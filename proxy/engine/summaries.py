@@ -22,8 +22,10 @@ from proxy.telemetry import Metrics
 _REMEMBERED = 4_096
 _WRITING = 64
 """Summaries that may be on their way at once; beyond, gaps get notices."""
-_ATTEMPTS = 20
-"""How often a call may be cut off by users before it is given up."""
+_ATTEMPTS = 3
+"""How often a call may be cut off by users before it is left until the summary is needed again."""
+QUIET = 1.0
+"""Seconds without a user's request after which a summary that nobody waits for is begun."""
 _ANSWER_BYTES = 2**20
 _REFUSED_PARAMETERS = (400, 422)
 
@@ -43,6 +45,10 @@ class Job:
     ttl: float
 
 
+class _Interrupted(Exception):  # noqa: N818 - no error: users came first, and it may be tried again
+    """A call was cut off too often."""
+
+
 class Summaries:
     """Writes summaries, at most one at a time for each address."""
 
@@ -53,8 +59,10 @@ class Summaries:
         counter: TokenCounter,
         foreground: Foreground,
         metrics: Metrics,
+        quiet: float = QUIET,
     ) -> None:
         self._upstream = upstream
+        self._quiet = quiet
         self._store = store
         self._counter = counter
         self._foreground = foreground
@@ -62,6 +70,7 @@ class Summaries:
         self._texts: Lru[str, str] = Lru(_REMEMBERED)
         self._failed: Lru[str, str] = Lru(_REMEMBERED)
         self._writing: dict[str, asyncio.Task[None]] = {}
+        self._hurry: dict[str, asyncio.Event] = {}
         self._plain: set[str] = set()
         """Models that refused schema or temperature."""
         self.written = 0
@@ -92,11 +101,19 @@ class Summaries:
             return
         task = asyncio.create_task(self._write(job), name="summary")
         self._writing[job.address] = task
-        task.add_done_callback(lambda _: self._writing.pop(job.address, None))
+        self._hurry[job.address] = asyncio.Event()
+        task.add_done_callback(lambda _: self._done(job.address))
+
+    def _done(self, address: str) -> None:
+        self._writing.pop(address, None)
+        self._hurry.pop(address, None)
 
     async def wait(self, addresses: Iterable[str], seconds: float) -> None:
         """Wait until these are written, or have failed, or the time is over; writing goes on after that."""
-        tasks = [task for address in addresses if (task := self._writing.get(address)) is not None]
+        writing = [address for address in addresses if address in self._writing]
+        for address in writing:
+            self._hurry[address].set()
+        tasks = [self._writing[address] for address in writing]
         if tasks and seconds > 0:
             await asyncio.wait(tasks, timeout=seconds)
 
@@ -110,6 +127,9 @@ class Summaries:
     async def _write(self, job: Job) -> None:
         try:
             texts = [await self._piece(job, number) for number in range(len(job.source.pieces))]
+        except _Interrupted:
+            self._metrics.summaries.labels(result="interrupted").inc()
+            return
         except Refused as refusal:
             self._fail(job, str(refusal))
             return
@@ -133,9 +153,11 @@ class Summaries:
         address = f"{job.address}/{number}"
         found = self._texts.get(address)
         if found is None:
-            answer = await self._foreground.when_idle(self._call_of(job, number), _ATTEMPTS)
+            hurry = self._hurry[job.address]
+            call = self._call_of(job, number)
+            answer = await self._foreground.when_idle(call, _ATTEMPTS, self._quiet, hurry)
             if answer is None:
-                raise Refused("interrupted")
+                raise _Interrupted
             tokens = job.source.tokens // len(job.source.pieces)
             found = judge(answer, tokens, self._counter.count)
             self._texts.put(address, found)
@@ -157,7 +179,7 @@ class Summaries:
         if status in _REFUSED_PARAMETERS and not plain:
             self._plain.add(job.model)
             return await self._ask(job, piece)
-        if status != 200:  # noqa: PLR2004 - HTTP's own number
+        if status != 200:
             raise Refused("refused")
         return read_completion(content)
 

@@ -17,7 +17,7 @@ from proxy.core.jsonvalue import dumps, loads
 from proxy.core.plan import Epoch
 from proxy.core.records import Node
 from proxy.engine.inspection import Inspected, Inspection
-from proxy.errors import Forbidden, InvalidType, Unauthorized, UnabridgedError
+from proxy.errors import Forbidden, InvalidType, UnabridgedError, Unauthorized
 from proxy.http.front import request_id
 
 PREFIX = "/unabridged/v1"

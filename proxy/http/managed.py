@@ -115,7 +115,7 @@ class Managed:
                         passage.has_begun = True
                         await self._relay_answer(prepared, sent, collector, send, forwarded)
                     finally:
-                        if sent.response.status == 200:  # noqa: PLR2004 - HTTP's own number
+                        if sent.response.status == 200:
                             self._recorder.begin(prepared, collector)
 
     async def _relay_answer(

@@ -12,8 +12,8 @@ class SlidingWindow:
     by_count = True
 
     def is_due(self, situation: Situation, stage: Stage) -> bool:
-        """When a unit has slid out of the window."""
-        return bool(self.order(situation, stage))
+        """When a unit has slid out of the window, and always where the budget is passed."""
+        return stage is Stage.EMERGENCY or bool(self.order(situation, stage))
 
     def order(self, situation: Situation, stage: Stage) -> Sequence[int]:
         """Standing units that do not fit among the newest ``last`` messages, oldest first."""
