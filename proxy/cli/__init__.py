@@ -1,0 +1,95 @@
+"""The command line, `unabridged` (DESIGN 7): one module a command, loaded when it is named.
+
+Exit codes: 0 done, 1 failed, 2 used wrongly. What a person asked for goes to stdout, as JSON with `--json`;
+everything else, and every error, as one line, goes to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module, metadata
+from typing import Protocol, cast
+
+from proxy.errors import OperatorError
+
+FAILED = 1
+_INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+
+_COMMANDS = {
+    "serve": ("proxy.cli.serve", "run the proxy"),
+    "check": ("proxy.cli.check", "check a policy file and say what it decides"),
+    "schema": ("proxy.cli.schema", "print the JSON Schema of policy files"),
+    "replay": ("proxy.cli.replay", "show what policies would send for recorded sessions"),
+    "explain": ("proxy.cli.explain", "show what became of each message of a session, and why"),
+    "sessions": ("proxy.cli.sessions", "look at sessions of a running proxy"),
+    "demo": ("proxy.cli.demo", "watch a conversation outgrow a real model's window"),
+}
+
+
+class Command(Protocol):
+    """What the module of a command has."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare what the command takes."""
+        ...
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Do it, and answer the exit code. Raises OperatorError with a line for the person who typed it."""
+        ...
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and answer its exit code; argparse itself exits with 2 on wrong usage."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    name = next((word for word in words if not word.startswith("-")), "")
+    command = cast("Command", import_module(_COMMANDS[name][0])) if name in _COMMANDS else None
+    args = _parser(name, command).parse_args(words)
+    if command is None:
+        raise AssertionError("argparse lets no unknown command through")
+    return _run(command, args)
+
+
+def _run(command: Command, args: argparse.Namespace) -> int:
+    try:
+        code = command.run(args)
+        sys.stdout.flush()
+    except OperatorError as error:
+        sys.stderr.write(f"unabridged: {error}\n")
+        return FAILED
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    return code
+
+
+def _parser(name: str, command: Command | None) -> argparse.ArgumentParser:
+    """The whole program, but only the named command in detail: the others are not loaded."""
+    parser = argparse.ArgumentParser(
+        prog="unabridged",
+        description="An OpenAI-compatible proxy that keeps the whole conversation and sends what fits.",
+        epilog="`unabridged COMMAND --help` says what a command takes.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=_version())
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for each, (_, purpose) in _COMMANDS.items():
+        added = commands.add_parser(each, help=purpose, description=_sentence(purpose), allow_abbrev=False)
+        if command is not None and each == name:
+            command.add_arguments(added)
+    return parser
+
+
+def _sentence(purpose: str) -> str:
+    return f"{purpose[:1].upper()}{purpose[1:]}."
+
+
+def _version() -> str:
+    try:
+        return f"unabridged {metadata.version('unabridged')}"
+    except metadata.PackageNotFoundError:
+        return "unabridged (not installed)"

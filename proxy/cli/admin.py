@@ -1,0 +1,94 @@
+"""The admin API of a running proxy, as the session verbs use it (DESIGN 7)."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import quote
+
+import httpx2
+
+from proxy.cli.terminal import CommandError, add_json_option
+from proxy.config import PREFIX, default_data_dir
+
+DEFAULT_SERVER = "http://127.0.0.1:8080"
+TOKEN_FILE = "admin-token"  # noqa: S105 - a file's name
+_TIMEOUT = 30.0  # seconds
+_UNAUTHORIZED = (401, 403)
+
+Json = dict[str, Any]
+
+
+def add_server_option(parser: argparse.ArgumentParser) -> None:
+    """`--server` and `--json`, which all commands have that ask a running proxy."""
+    parser.add_argument(
+        "--server",
+        metavar="URL",
+        default=os.environ.get(f"{PREFIX}SERVER") or DEFAULT_SERVER,
+        help=f"the proxy's address ({PREFIX}SERVER, else {DEFAULT_SERVER})",
+    )
+    add_json_option(parser)
+
+
+class AdminApi:
+    """Asks one server, with the admin token. Every method raises CommandError in plain words."""
+
+    def __init__(self, server: str, token: str) -> None:
+        self._server = server.rstrip("/").removesuffix("/v1")
+        self._headers = {"Authorization": f"Bearer {token}"}
+
+    @classmethod
+    def of(cls, args: argparse.Namespace) -> AdminApi:
+        """The server that a command names, with the token of the environment or of the data directory."""
+        return cls(args.server, admin_token(os.environ))
+
+    def sessions(self, limit: int) -> list[Json]:
+        """The sessions used last, newest first."""
+        return cast("list[Json]", self._get("/sessions", {"limit": str(limit)})["sessions"])
+
+    def session(self, name: str, part: str = "") -> Json:
+        """A session by id or name, or a `part` of it: transcript, view, explain."""
+        return self._get(f"/sessions/{quote(name, safe='')}{'/' if part else ''}{part}", {})
+
+    def _get(self, path: str, query: Mapping[str, str]) -> Json:
+        url = f"{self._server}/unabridged/v1{path}"
+        try:
+            response = httpx2.get(url, params=query, headers=self._headers, timeout=_TIMEOUT)
+            answer: Any = response.json() if response.content else None
+        except httpx2.HTTPError as error:
+            raise CommandError(
+                f"no proxy answers at {self._server} ({error}); name it with --server"
+            ) from error
+        except (ValueError, httpx2.InvalidURL) as error:
+            raise CommandError(f"{self._server} is not the address of a proxy") from error
+        if response.is_error:
+            raise CommandError(self._complaint(response.status_code, answer))
+        return cast("Json", answer)
+
+    def _complaint(self, status: int, answer: Any) -> str:
+        error = answer.get("error") if isinstance(answer, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        said = error.get("message") if isinstance(error, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        hint = f" Set {PREFIX}ADMIN_TOKEN to the server's." if status in _UNAUTHORIZED else ""
+        return f"{self._server} answers {status}: {said or 'no reason given.'}{hint}"
+
+
+def admin_token(environment: Mapping[str, str]) -> str:
+    """The admin token: from the environment, else as the server keeps it for this user.
+
+    Raises CommandError where there is none.
+    """
+    given = environment.get(f"{PREFIX}ADMIN_TOKEN")
+    if given:
+        return given
+    named = environment.get(f"{PREFIX}ADMIN_TOKEN_FILE")
+    data_dir = Path(environment.get(f"{PREFIX}DATA_DIR") or default_data_dir())
+    file = Path(named) if named else data_dir / TOKEN_FILE
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise CommandError(
+            f"no admin token: {file} cannot be read ({error.strerror}); set {PREFIX}ADMIN_TOKEN"
+        ) from error

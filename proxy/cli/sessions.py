@@ -1,0 +1,131 @@
+"""`unabridged sessions list|show|transcript|view`: sessions of a running proxy."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from proxy.cli.admin import AdminApi, Json, add_server_option
+from proxy.cli.terminal import facts, one_line, percent, print_json, show, stage_text, table, words
+from proxy.core.messages import Content
+
+_LIMIT = 50
+_FACTS = (
+    *("id", "name", "model", "policy", "stage", "tokens", "budget", "full_tokens", "turns", "exchanges"),
+    *("prune_count", "llm_compressions", "summary_bytes", "blocked", "created", "updated"),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """One verb, and the session that it is about."""
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    listing = verbs.add_parser("list", help="the sessions used last")
+    listing.add_argument("--limit", metavar="N", type=int, default=_LIMIT, help=f"how many ({_LIMIT})")
+    add_server_option(listing)
+    for verb, purpose in (
+        ("show", "one session and its epochs"),
+        ("transcript", "all of its messages, as they came"),
+        ("view", "what the model gets"),
+    ):
+        one = verbs.add_parser(verb, help=purpose)
+        one.add_argument("session", metavar="SESSION", help="id or name")
+        add_server_option(one)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Ask, and show the answer. Raises CommandError."""
+    api = AdminApi.of(args)
+    answer: Any
+    if args.verb == "list":
+        answer, telling = api.sessions(args.limit), _listing
+    else:
+        part = "" if args.verb == "show" else args.verb
+        answer, telling = api.session(args.session, part), _TELLINGS[args.verb]
+    if args.json:
+        print_json({"sessions": answer} if args.verb == "list" else answer)
+    else:
+        show(*telling(answer))
+    return 0
+
+
+def _listing(sessions: list[Json]) -> Iterator[RenderableType]:
+    columns = ("id", "name", "model", "stage", ">tokens", ">budget", ">full", ">turns", ">epochs", "updated")
+    yield table(columns, [_session_row(session) for session in sessions])
+
+
+def _session_row(session: Json) -> tuple[object, ...]:
+    sizes = (session["tokens"], session["budget"], session["full_tokens"], session["turns"])
+    name = "" if session["name"] == session["id"] else one_line(str(session["name"]), 40)
+    stage = stage_text(session["stage"])
+    return (session["id"], name, session["model"], stage, *sizes, session["prune_count"], session["updated"])
+
+
+def _session(session: Json) -> Iterator[RenderableType]:
+    yield facts((name, words(session.get(name))) for name in _FACTS)
+    cycle = session.get("current_cycle")
+    if cycle:
+        yield ""
+        yield facts([("question", _said(cycle["user_question"])), ("answer", _said(cycle["final_answer"]))])
+    if session["epochs"]:
+        yield ""
+        yield epochs_table(session["epochs"])
+
+
+def _said(message: object) -> str:
+    """A message of the cycle, whether it came as text or whole."""
+    text = Content(message).text if isinstance(message, dict) else str(message or "")  # pyright: ignore[reportUnknownArgumentType]
+    return one_line(text, 100)
+
+
+def epochs_table(epochs: list[Json]) -> RenderableType:
+    """What each epoch did to the view."""
+    rows = [
+        (
+            epoch["number"],
+            epoch["at"],
+            stage_text(epoch["stage"]),
+            f"{words(epoch['original_count'])} → {words(epoch['final_count'])}",
+            f"{words(epoch['original_tokens'])} → {words(epoch['final_tokens'])}",
+            percent(epoch["removed_tokens"] / max(epoch["original_tokens"], 1)),
+            epoch["reason"],
+        )
+        for epoch in epochs
+    ]
+    return table((">epoch", "at", "stage", ">messages", ">tokens", ">freed", "reason"), rows)
+
+
+def _transcript(transcript: Json) -> Iterator[RenderableType]:
+    for number, entry in enumerate(transcript["messages"]):
+        marks = [str(entry["at"])]
+        marks += [f"{words(entry['tokens'])} tokens counted"] if "tokens" in entry else []
+        marks += ["our answer"] if entry.get("answer") else []
+        marks += [] if entry.get("complete", True) else ["cut off"]
+        yield from message_lines(number, entry["message"], " · ".join(marks))
+
+
+def _view(view: Json) -> Iterator[RenderableType]:
+    yield f"{words(view['tokens'])} of {words(view['budget'])} tokens, epoch {view['epoch'] or 'none'}"
+    for number, message in enumerate(view["messages"]):
+        yield from message_lines(number, message, "")
+
+
+def message_lines(number: int, message: Json, remark: str) -> Iterator[Text]:
+    """A whole message: content is a client's, so its control characters do not reach the terminal."""
+    content = Content(message)
+    yield Text(f"\n[{number}] {content.role or '?'}  ", style="bold").append(remark, style="not bold dim")
+    if content.text:
+        yield Text("\n".join(printable(line) for line in content.text.splitlines()))
+    for call_id, name, arguments in content.tool_calls():
+        yield Text(printable(f"→ {name}({arguments})  {call_id}"), style="cyan")
+
+
+def printable(line: str) -> str:
+    """A line without what a terminal would obey."""
+    return "".join(each if each.isprintable() or each == "\t" else "·" for each in line)
+
+
+_TELLINGS = {"show": _session, "transcript": _transcript, "view": _view}

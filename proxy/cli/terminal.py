@@ -1,0 +1,130 @@
+"""Terminal output that the commands share: tables for people, JSON for programs, one bar for both stages."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from proxy.errors import OperatorError
+
+STAGE_STYLES = {
+    "calm": "green",
+    "warn": "yellow",
+    "trim": "dark_orange",
+    "compact": "red",
+    "emergency": "bold red",
+}
+_WIDE = 200  # columns where nobody watches: a pipe should not wrap what `grep` looks for
+
+
+class CommandError(OperatorError):
+    """A command cannot do what it was asked to; the message says why, in one line."""
+
+
+def add_json_option(parser: argparse.ArgumentParser) -> None:
+    """`--json`, which every command has."""
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def print_json(value: object) -> None:
+    """One JSON document on stdout."""
+    json.dump(value, sys.stdout, indent=2, ensure_ascii=False)
+    sys.stdout.write("\n")
+
+
+def show(*things: RenderableType) -> None:
+    """Print for people, on stdout."""
+    console = _console(stderr=False)
+    for thing in things:
+        console.print(thing)
+
+
+def notes() -> Console:
+    """Where everything goes that nobody asked for: stderr."""
+    return _console(stderr=True)
+
+
+def _console(*, stderr: bool) -> Console:
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(
+        stderr=stderr, width=None if stream.isatty() else _WIDE, highlight=False, emoji=False, markup=False
+    )
+
+
+def table(columns: Iterable[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> Table:
+    """A table without more lines than it needs; columns whose name begins with `>` are numbers."""
+    made = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        is_number = column.startswith(">")
+        made.add_column(column.lstrip(">"), justify="right" if is_number else "left", overflow="fold")
+    for row in rows:
+        made.add_row(*(cell if isinstance(cell, Text) else Text(words(cell)) for cell in row))
+    return made
+
+
+def facts(pairs: Iterable[tuple[str, object]]) -> Table:
+    """Names and what they are, without a header."""
+    made = table(("name", "value"), pairs)
+    made.show_header = False
+    return made
+
+
+def words(value: object) -> str:
+    """A cell: whole numbers in groups of three, nothing for what is not there."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case float():
+            return f"{value:.2f}"
+        case _:
+            return str(value)
+
+
+def stage_text(stage: str) -> Text:
+    """A stage's name in its colour."""
+    return Text(stage, style=STAGE_STYLES.get(stage, ""))
+
+
+def stage_marks(stages: Mapping[str, float]) -> dict[str, float]:
+    """Where each stage begins, as shares of the budget, out of a policy's `[stages]`."""
+    return {stage: stages[stage] for stage in STAGE_STYLES if stage in stages}
+
+
+def bar(usage: float, marks: Mapping[str, float], width: int = 40) -> Text:
+    """Usage of a budget as a bar whose end is 100 %, with a mark where each stage begins.
+
+    `marks` is the share of the budget by stage. What is over 100 % is a `▶` at the end.
+    """
+    filled = round(min(usage, 1.0) * width)
+    cells = ["█" if place < filled else "░" for place in range(width)]
+    for share in marks.values():
+        place = min(round(share * width), width) - 1
+        if 0 <= place < width:
+            cells[place] = "┃" if place < filled else "│"
+    reached = [stage for stage, share in marks.items() if usage >= share]
+    style = STAGE_STYLES.get(reached[-1] if reached else "calm", "")
+    return Text("".join(cells) + ("▶" if usage > 1 else " "), style=style)
+
+
+def percent(share: float) -> str:
+    """A share of one as people read it."""
+    return f"{share:.0%}"
+
+
+def one_line(text: str, length: int = 60) -> str:
+    """The beginning of a text, as one line of printable characters.
+
+    Content comes from clients: control characters would reach the terminal.
+    """
+    line = "".join(character if character.isprintable() else " " for character in " ".join(text.split()))
+    return line if len(line) <= length else line[: length - 1] + "…"

@@ -1,0 +1,75 @@
+"""Why a view looks as it does: every unit of a chain, what became of it, and what it is worth now.
+
+A read-only look at a situation, for the admin API and the command line; it decides nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from proxy.core.importance import Score
+from proxy.core.situation import CRITICAL, FIRST_USER, FIXED, FREE, RECENT, Situation
+
+State = Literal["kept", "cut", "clipped", "merged"]
+Protection = Literal["free", "recent", "first_user", "critical", "fixed"]
+
+_PROTECTIONS: Mapping[int, Protection] = {
+    FREE: "free",
+    RECENT: "recent",
+    FIRST_USER: "first_user",
+    CRITICAL: "critical",
+    FIXED: "fixed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One unit of the chain: messages ``start`` up to and without ``end``."""
+
+    start: int
+    end: int
+    roles: tuple[str, ...]
+    tokens: int
+    """Counted tokens: in the view, or before it was cut."""
+    score: Score | None
+    """What the unit would be worth if an epoch began now; None where it is cut."""
+    state: State
+    protection: Protection | None
+    """How firmly it is kept; None where it is cut."""
+    gap: int | None
+    """Index in the plan of the gap that a cut unit lies in."""
+
+
+def explain(situation: Situation) -> list[Row]:
+    """One row for each unit of the whole chain, in order."""
+    return [_row(situation, index) for index in range(len(situation.units))]
+
+
+def _row(situation: Situation, index: int) -> Row:
+    unit = situation.units[index]
+    gap = _gap_of(situation, unit.start)
+    is_cut = gap is not None
+    sizes = situation.chain.tokens if is_cut else situation.tokens
+    return Row(
+        start=unit.start,
+        end=unit.end,
+        roles=tuple(message.role for message in situation.chain.messages[unit.start : unit.end]),
+        tokens=sum(sizes[unit.start : unit.end]),
+        score=None if is_cut else situation.score(index),
+        state="cut" if is_cut else _state(situation, unit.start, unit.end),
+        protection=None if is_cut else _PROTECTIONS[situation.protection[index]],
+        gap=gap,
+    )
+
+
+def _gap_of(situation: Situation, position: int) -> int | None:
+    gaps = enumerate(situation.plan.gaps)
+    return next((number for number, gap in gaps if gap.start <= position < gap.end), None)
+
+
+def _state(situation: Situation, start: int, end: int) -> State:
+    """A clip weighs more than a note that was merged into the same unit: it is a loss."""
+    reasons = {kept.reason for kept in situation.plan.replacements if start <= kept.position < end}
+    if "clipped" in reasons:
+        return "clipped"
+    return "merged" if "merged" in reasons else "kept"
