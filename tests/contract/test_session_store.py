@@ -325,11 +325,11 @@ class TestLifetime:
         assert await store.sessions(10) == []
 
     async def test_any_write_renews_all_of_a_session(self, store: SessionStore, clock: HandClock) -> None:
-        await store.record(KEY, turn("u1", "a1", headerless=True), ttl=0.05)
-        await store.begin_epoch(KEY, epoch("e1"), 0, ttl=0.05)
-        await store.keep_summary(KEY, "one", "text", ttl=0.05)
+        await store.record(KEY, turn("u1", "a1", headerless=True), ttl=0.4)
+        await store.begin_epoch(KEY, epoch("e1"), 0, ttl=0.4)
+        await store.keep_summary(KEY, "one", "text", ttl=0.4)
         await store.record(KEY, turn("u1", "a1", "u2", "a2", known=2, headerless=True), DAY)
-        await pass_time(clock, 0.1)
+        await pass_time(clock, 0.5)
         assert (await found(store, "u1", "a1", "u2", sid=None)).epochs == (epoch("e1"),)
         assert len(await store.nodes(KEY)) == 4
         assert await store.summaries(KEY, ["one"]) == {"one": "text"}

@@ -13,6 +13,7 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 
 import pytest
 import redis
@@ -115,6 +116,27 @@ class TestItsData:
             assert not runs(int(pid))
             assert holds(successor.url, "one")
         finally:
+            successor.stop()
+
+    @linux
+    def test_is_not_touched_by_a_successor_before_the_old_server_is_gone(self, directory: Path) -> None:
+        owner = subprocess.Popen(
+            [sys.executable, "-c", OWNER, str(directory)], stdout=subprocess.PIPE, text=True
+        )
+        assert owner.stdout is not None
+        pid = int(owner.stdout.readline().split()[0])
+        os.kill(pid, signal.SIGSTOP)
+        owner.kill()
+        owner.communicate()
+        successor = EmbeddedValkey(directory)
+        starting = Thread(target=successor.start)
+        starting.start()
+        try:
+            time.sleep(0.3)
+            assert successor.pid is None
+        finally:
+            os.kill(pid, signal.SIGCONT)
+            starting.join()
             successor.stop()
 
     def test_of_a_file_with_half_a_command_at_its_end_is_read_up_to_there(self, directory: Path) -> None:
