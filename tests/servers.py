@@ -12,7 +12,7 @@ import socket
 import struct
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 
 import uvicorn
@@ -189,7 +189,7 @@ class FakeUpstream:
         self.connections += 1
         self.open_connections += 1
         try:
-            while True:
+            while not writer.is_closing():
                 request = await _read_head(reader)
                 self.requests.append(request)
                 await self.script(Exchange(request, reader, writer))
@@ -198,8 +198,10 @@ class FakeUpstream:
         except Exception as error:  # noqa: BLE001 - kept for the test, which raises it
             self._failures.append(error)
         finally:
-            self.open_connections -= 1
             writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+            self.open_connections -= 1
 
 
 async def _read_head(reader: asyncio.StreamReader) -> Received:

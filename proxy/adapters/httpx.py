@@ -7,6 +7,9 @@ the library is translated here, to words without a key or an internal URL.
 Nothing is sent twice. Before a pooled connection is used it is asked whether the upstream has closed it, and
 if so a new one is made; a connection that breaks after the first byte of a request was written is an error,
 since the upstream may have acted on it. Failed connects are not retried either: clients do that, with pauses.
+
+A limit of the library: it reads no answer while it writes a request. An upstream that refuses an upload half
+way and closes at once is therefore unreachable to us; one that leaves the connection open is heard.
 """
 
 from __future__ import annotations

@@ -182,6 +182,15 @@ async def test_a_body_without_length_ends_with_its_connection(
     assert await get(upstream) == b"all of it"
 
 
+async def test_informational_answers_are_not_the_answer(server: FakeUpstream, upstream: Upstream) -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.raw(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")
+        await exchange.answer(200, body=b"final")
+
+    server.script = script
+    assert await get(upstream) == b"final"
+
+
 # --- connections ---
 
 

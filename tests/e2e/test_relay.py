@@ -191,6 +191,25 @@ async def test_an_upload_goes_no_faster_than_the_upstream_reads(stage: Stage, ra
     assert len(stage.upstream.requests[0].body) == size
 
 
+async def test_a_client_that_asks_before_it_uploads_is_told_to_go_on(stage: Stage, raw: RawClient) -> None:
+    await raw.send(head("POST /v1/files HTTP/1.1", "Content-Length: 5", "Expect: 100-continue"))
+    assert (await raw.until(b"\r\n\r\n")).startswith(b"HTTP/1.1 100")
+    await raw.send(b"audio")
+    assert (await raw.until(b"}")).startswith(b"HTTP/1.1 200")
+    assert stage.upstream.requests[0].body == b"audio"
+
+
+async def test_an_upload_that_the_upstream_refuses_half_way_is_refused(stage: Stage) -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.part()
+        await exchange.raw(b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno")
+        await exchange.gone()
+
+    stage.upstream.script = script
+    response = await stage.client.post("/v1/files", content=b"a" * 20 * MIB)
+    assert (response.status_code, response.text) == (413, "no")
+
+
 # --- answers ---
 
 
