@@ -78,6 +78,12 @@ def wait_until(condition: Callable[[], object], seconds: float = 15.0) -> None:
         time.sleep(0.01)
 
 
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 def answers(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX) as connection, suppress(OSError):
         connection.connect(str(path))
@@ -104,8 +110,8 @@ def serving(command: list[str], *options: str) -> Generator[Server]:
     """A server in a directory of its own, whose path is short enough for a socket."""
     with tempfile.TemporaryDirectory(prefix="ua-") as directory:
         server = Server(command, Path(directory) / "s", list(options))
-        server.start()
         try:
+            server.start()
             yield server
         finally:
             server.kill()

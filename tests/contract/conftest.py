@@ -10,6 +10,7 @@ from proxy.ports import SessionStore
 from tests.stores import (
     HandClock,
     embedded_valkey,
+    free_port,
     keys_without_ttl,
     redis_server_command,
     run,
@@ -37,7 +38,8 @@ def redis_url() -> Generator[str]:
 @pytest.fixture(scope="session")
 def cluster_url() -> Generator[str]:
     """A cluster of one node: it refuses what a cluster refuses, a script that touches two slots above all."""
-    with serving(valkey_command(), "--cluster-enabled", "yes") as server:
+    bus = ["--bind", "127.0.0.1", "--cluster-port", str(free_port())]
+    with serving(valkey_command(), "--cluster-enabled", "yes", *bus) as server:
         server.run("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
         wait_until(lambda: b"cluster_state:ok" in server.run("CLUSTER", "INFO"))
         yield server.url
