@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.servers import PATIENCE
+from tests.upstreams import Chat, Model, proxying, running, write_policy
+
+NAME = "small"
+SMALL = """
+extends = "balanced"
+[budget]
+tokens = {tokens}
+[summary]
+wait = "{wait}"
+enabled = {enabled}
+"""
+
+
+@pytest.fixture
+async def model() -> AsyncGenerator[Model]:
+    """A scripted model that takes requests of any length."""
+    async with running(Model()) as served:
+        yield served
+
+
+@pytest.fixture
+async def url(model: Model) -> AsyncIterator[str]:
+    """The proxy before it, with the default policy and a store in memory."""
+    async with proxying(model.url) as served:
+        yield served
+
+
+@pytest.fixture
+async def client(url: str) -> AsyncIterator[httpx2.AsyncClient]:
+    headers = {"Authorization": "Bearer sk-test"}
+    async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE, headers=headers) as opened:
+        yield opened
+
+
+Small = Callable[..., Awaitable[str]]
+
+
+@pytest.fixture
+async def small(model: Model, tmp_path: Path) -> AsyncIterator[Small]:
+    """Starts a proxy whose budget is small: `await small(tokens=800, wait="200ms", summaries=True)`."""
+    async with AsyncExitStack() as servers:
+
+        async def start(
+            tokens: int = 800, *, wait: str = "2s", summaries: bool = True, extra: str = "", **settings: object
+        ) -> str:
+            text = SMALL.format(tokens=tokens, wait=wait, enabled=str(summaries).lower()) + extra
+            path = write_policy(tmp_path, NAME, text)
+            return await servers.enter_async_context(proxying(model.url, policy=str(path), **settings))
+
+        yield start
+
+
+@pytest.fixture
+async def chats() -> AsyncIterator[Callable[[str], Chat]]:
+    """Makes clients, which are closed at the end."""
+    made: list[Chat] = []
+
+    def chat(url: str, **headers: str) -> Chat:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        made.append(Chat(url))
+        made[-1].headers |= named
+        return made[-1]
+
+    yield chat
+    for each in made:
+        await each.client.aclose()
