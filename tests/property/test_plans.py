@@ -1,0 +1,433 @@
+"""Plans over any conversation: bounded, valid, stable, and nothing kept is touched (laws 2, 3, 4 and 7)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from proxy.core.budget import Budget, Stage
+from proxy.core.messages import TOOL_ROLES, Content
+from proxy.core.plan import EMPTY, Epoch, Plan, apply, in_force, view_tokens
+from proxy.core.planner import LEAST_FREED, draft, finish, fold
+from proxy.core.policy import Importance, Keep, Policy, Stages, Strategy, Summary
+from proxy.core.situation import CRITICAL, FIXED, FREE, Chain, Situation
+from proxy.core.units import is_spared, last_user, open_from, request_points, units_of
+from tests.property.conversations import (
+    Sent,
+    Turn,
+    budgets,
+    chain_from,
+    conversations,
+    count,
+    counted,
+    oddities,
+    prose,
+    session,
+    stage_at,
+    turn,
+    valid_conversations,
+)
+
+DEFAULT = Policy()
+BALANCED = Policy(stages=Stages(target=0.7), summary=Summary(max_tokens=150))
+PINNED = Policy(keep=Keep(pins=("stone",)))
+BARE = Policy(keep=Keep(recent=0.0, first_user=False), importance=Importance(low=1.0))
+WINDOW = Policy(strategy=Strategy(name="sliding_window", last=6), summary=Summary(enabled=False))
+policies = st.sampled_from([DEFAULT, BALANCED, PINNED, BARE, WINDOW])
+by_importance = st.sampled_from([DEFAULT, BALANCED, PINNED, BARE])
+summaries = st.sampled_from([None, None, "", "Built a bridge of stone."])
+
+MARK = 40
+"""Counted tokens of a tool result of which only the mark of a clip is left, id and all."""
+
+
+class Session:
+    """A conversation of which every request was answered under one policy and budget."""
+
+    def __init__(self, chain: Chain, policy: Policy, budget: Budget, turns: list[Turn]) -> None:
+        self.chain = chain
+        self.policy = policy
+        self.budget = budget
+        self.turns = turns
+
+    def __repr__(self) -> str:
+        said = [
+            f"{message.role}:{size}"
+            for message, size in zip(self.chain.messages, self.chain.tokens, strict=True)
+        ]
+        edits = [
+            (len(done.chain), done.stage.value, [(gap.start, gap.end) for gap in done.plan.gaps])
+            for done in self.turns
+            if done.begun is not None
+        ]
+        return f"{' '.join(said)} | {self.policy.strategy.name} {self.policy.keep} {self.budget} | {edits}"
+
+
+@st.composite
+def sessions(
+    draw: st.DrawFn,
+    messages: st.SearchStrategy[list[Sent]] = conversations,
+    policies: st.SearchStrategy[Policy] = policies,
+) -> Session:
+    chain = chain_from(draw(messages))
+    assume(len(chain) > 0)
+    policy, budget = draw(policies), draw(budgets(chain))
+    return Session(chain, policy, budget, list(session(chain, policy, budget, draw(summaries))))
+
+
+def is_reduced(chain: Chain, plan: Plan, policy: Policy, budget: Budget) -> bool:
+    """Whether only what is incompressible is left in the view, and notes."""
+    situation = Situation(chain, plan, policy, budget, count)
+    if any(level != FIXED for level in situation.protection.values()):
+        return False
+    asked = last_user(chain.messages)
+    for place, message in enumerate(chain.messages):
+        if plan.covers(place) or place == asked or message.role not in TOOL_ROLES:
+            continue
+        if situation.tokens[place] > MARK:
+            return False
+    return True
+
+
+def fits(chain: Chain, plan: Plan, budget: Budget) -> bool:
+    return budget.head + view_tokens(plan, chain.tokens) <= budget.limit
+
+
+# --- bounded
+
+
+@given(sessions())
+def test_a_view_fits_the_budget_or_only_what_is_incompressible_is_left(drawn: Session):
+    policy, budget = drawn.policy, drawn.budget
+    for done in drawn.turns:
+        assert fits(done.chain, done.plan, budget) or is_reduced(done.chain, done.plan, policy, budget)
+
+
+@given(conversations, st.data(), policies)
+def test_a_folded_view_fits_the_budget_or_only_what_is_incompressible_is_left(
+    messages: list[Sent], data: st.DataObject, policy: Policy
+):
+    chain = chain_from(messages)
+    budget = data.draw(budgets(chain))
+    plan, _ = fold(chain, policy, budget, count)
+    assert fits(chain, plan, budget) or is_reduced(chain, plan, policy, budget)
+
+
+@given(sessions(policies=by_importance))
+def test_summaries_within_their_limit_do_not_take_a_view_over_the_budget(drawn: Session):
+    policy, budget = drawn.policy, drawn.budget
+    for done in drawn.turns:
+        if done.begun is None:
+            continue
+        tokens = policy.summary_tokens(budget.limit) // max(len(done.begun.wanted), 1)
+        text = prose("en", tokens * 4)[: tokens * 4 - 8]
+        plan = finish(done.begun, dict.fromkeys(done.begun.wanted, text))
+        assert fits(done.chain, plan, budget) or is_reduced(done.chain, plan, policy, budget)
+
+
+@given(sessions())
+def test_the_size_of_a_view_is_the_sum_of_its_messages(drawn: Session):
+    for done in drawn.turns:
+        assert done.tokens == sum(map(counted, done.view))
+
+
+@given(sessions(policies=by_importance))
+def test_below_100_percent_an_epoch_frees_a_tenth_of_the_room_or_is_not_begun(drawn: Session):
+    budget = drawn.budget
+    for done in drawn.turns:
+        if done.begun is not None and done.stage is not Stage.EMERGENCY:
+            notices_only = finish(done.begun, {})
+            freed = view_tokens(done.before, done.chain.tokens) - view_tokens(notices_only, done.chain.tokens)
+            assert freed >= LEAST_FREED * budget.room
+
+
+@given(sessions())
+def test_directly_after_an_epoch_nothing_more_is_done(drawn: Session):
+    policy, budget = drawn.policy, drawn.budget
+    for done in drawn.turns:
+        if done.begun is not None:
+            again = turn(done.chain, done.plan, policy, budget)
+            assert again.plan == done.plan
+            assert again.begun is None or not fits(done.chain, done.plan, budget)
+
+
+# --- valid
+
+
+@given(sessions(valid_conversations()))
+def test_a_valid_history_has_only_valid_views(drawn: Session):
+    for done in drawn.turns:
+        assert not oddities(done.view)
+
+
+@given(sessions())
+def test_a_view_has_no_oddity_that_its_history_has_not(drawn: Session):
+    for done in drawn.turns:
+        replaced = {edit.raw: done.chain.raws[edit.position] for edit in done.plan.replacements}
+        original = [replaced.get(raw, raw) for raw in done.view]
+        assert oddities(original) <= oddities(done.chain.raws)
+
+
+@given(sessions())
+def test_units_are_kept_or_cut_whole(drawn: Session):
+    for done in drawn.turns:
+        for unit in units_of(done.chain.messages):
+            assert len({done.plan.covers(place) for place in range(unit.start, unit.end)}) == 1
+
+
+@given(sessions())
+def test_what_is_kept_keeps_its_order_and_its_bytes(drawn: Session):
+    for done in drawn.turns:
+        notes = {gap.start: gap.note for gap in done.plan.gaps}
+        edits = {edit.position: edit.raw for edit in done.plan.replacements}
+        expected: list[bytes] = []
+        for place, raw in enumerate(done.chain.raws):
+            if place in notes:
+                expected.append(notes[place])
+            if not done.plan.covers(place):
+                expected.append(edits.get(place, raw))
+        assert done.view == expected
+
+
+@given(sessions())
+def test_gaps_are_in_order_apart_and_hold_no_replacement(drawn: Session):
+    for done in drawn.turns:
+        gaps = done.plan.gaps
+        assert all(gap.start < gap.end <= len(done.chain) for gap in gaps)
+        assert all(one.end < other.start for one, other in pairwise(gaps))
+        assert not any(done.plan.covers(edit.position) for edit in done.plan.replacements)
+
+
+@given(sessions())
+def test_the_last_user_message_stands_byte_for_byte(drawn: Session):
+    for done in drawn.turns:
+        asked = last_user(done.chain.messages)
+        if asked is not None:
+            assert not done.plan.covers(asked)
+            assert asked not in {edit.position for edit in done.plan.replacements}
+
+
+@given(sessions())
+def test_what_the_model_is_to_answer_is_never_cut(drawn: Session):
+    for done in drawn.turns:
+        units = units_of(done.chain.messages)
+        for unit in units[open_from(done.chain.messages, units) :]:
+            assert not done.plan.covers(unit.start)
+
+
+@given(sessions())
+def test_only_tool_results_and_user_messages_are_clipped(drawn: Session):
+    for done in drawn.turns:
+        for edit in done.plan.replacements:
+            assert done.chain.messages[edit.position].role in {"tool", "function", "user"}
+
+
+@given(sessions())
+def test_a_note_is_never_last_and_never_before_a_tool_message(drawn: Session):
+    for done in drawn.turns:
+        for gap in done.plan.gaps:
+            assert gap.end < len(done.chain)
+            assert done.chain.messages[gap.end].role not in TOOL_ROLES
+
+
+@given(sessions(policies=st.just(PINNED)))
+def test_pins_are_kept_while_anything_less_protected_is_left(drawn: Session):
+    policy, budget = drawn.policy, drawn.budget
+    for done in drawn.turns:
+        if done.begun is None:
+            continue
+        before = Situation(done.chain, done.before, policy, budget, count).protection
+        after = Situation(done.chain, done.plan, policy, budget, count).standing
+        if {i for i, level in before.items() if level == CRITICAL} - set(after):
+            assert all(before[index] >= CRITICAL for index in after)
+
+
+ABOVE = (
+    "request above",
+    "Anfrage darüber",
+    "demande ci-dessus",
+    "petición de arriba",
+    "上の依頼",
+    "上面请求",
+    "上面的请求",
+)
+"""How a note speaks of the request right above it, in any of its languages."""
+
+
+@given(sessions(valid_conversations(), by_importance))
+def test_a_request_does_not_stand_without_its_answer_or_a_word_about_it(drawn: Session):
+    for done in drawn.turns:
+        situation = Situation(done.chain, done.plan, drawn.policy, drawn.budget, count)
+        for index in filter(situation.is_user, situation.standing):
+            place = situation.units[index].end
+            while place < len(done.chain) and done.chain.messages[place].role == "system":
+                place += 1
+            answer = situation.answer_to(index)
+            if not answer or set(answer) & set(situation.standing):
+                continue
+            (note,) = [gap.note for gap in done.plan.gaps if gap.start <= place < gap.end]
+            assert any(words in note.decode() for words in ABOVE)
+
+
+# --- stable
+
+
+@given(sessions())
+def test_between_epochs_each_view_begins_with_the_one_before(drawn: Session):
+    for one, other in pairwise(drawn.turns):
+        if other.begun is None:
+            assert other.view[: len(one.view)] == one.view
+
+
+@given(sessions())
+def test_what_is_cut_stays_cut(drawn: Session):
+    for one, other in pairwise(drawn.turns):
+        for gap in one.plan.gaps:
+            assert all(other.plan.covers(place) for place in range(gap.start, gap.end))
+
+
+@given(sessions())
+def test_a_summary_stays_until_its_gap_grows(drawn: Session):
+    for one, other in pairwise(drawn.turns):
+        later = {(gap.start, gap.end): gap for gap in other.plan.gaps}
+        for gap in one.plan.gaps:
+            if gap.summary and (gap.start, gap.end) in later:
+                assert later[gap.start, gap.end] == gap
+
+
+@given(sessions())
+def test_the_same_situation_gives_the_same_plan(drawn: Session):
+    chain, policy, budget = drawn.chain, drawn.policy, drawn.budget
+    for done in drawn.turns:
+        if done.begun is not None:
+            other = Chain(list(chain.messages), list(chain.raws), list(chain.tokens), list(chain.hashes))
+            situation = Situation(other.prefix(len(done.chain)), done.before, policy, budget, count)
+            again = draft(situation, done.stage)
+            assert again is not None
+            assert finish(again, {}) == finish(done.begun, {})
+
+
+@given(conversations, st.data(), by_importance)
+def test_the_fold_of_a_chain_is_what_each_of_its_requests_folded_to(
+    messages: list[Sent], data: st.DataObject, policy: Policy
+):
+    chain = chain_from(messages)
+    assume(len(chain) > 0)
+    budget = data.draw(budgets(chain))
+    folded = [
+        (epochs, apply(plan, prefix.raws))
+        for prefix in map(chain.prefix, request_points(chain.messages))
+        for plan, epochs in [fold(prefix, policy, budget, count)]
+    ]
+    for (earlier, one), (later, other) in pairwise(folded):
+        assert later - earlier in (0, 1)
+        if later == earlier:
+            assert other[: len(one)] == one
+
+
+@given(conversations, st.data(), policies)
+def test_a_fold_hangs_on_nothing_but_the_chain(messages: list[Sent], data: st.DataObject, policy: Policy):
+    budget = data.draw(budgets(chain_from(messages)))
+    assert fold(chain_from(messages), policy, budget, count) == fold(
+        chain_from(messages), policy, budget, count
+    )
+
+
+@given(sessions(policies=by_importance), st.data())
+def test_a_rolled_back_chain_keeps_what_it_asks(drawn: Session, data: st.DataObject):
+    """Regenerating an answer: the chain ends earlier, and the epochs that still hold are applied to it."""
+    chain = drawn.chain
+    epochs: list[Epoch] = []
+    for done in drawn.turns:
+        if done.plan != done.before and done.plan.depth:
+            epochs.append(epoch_of(done, number=len(epochs) + 1))
+    assume(epochs)
+    length = data.draw(st.sampled_from(request_points(chain.messages)))
+    assume(length > 0)
+    rolled = chain.prefix(length)
+    asked = last_user(rolled.messages)
+
+    def spares(plan: Plan) -> bool:
+        spans = [(gap.start, gap.end) for gap in plan.gaps]
+        return is_spared(rolled.messages, spans, [edit.position for edit in plan.replacements])
+
+    held = in_force(epochs, rolled.hashes, sum(rolled.tokens), spares)
+    if held is None or asked is None:
+        return
+    view = apply(held.plan, rolled.raws)
+    assert rolled.raws[asked] in view
+    assert view[-1] == rolled.raws[-1] or length - 1 in {edit.position for edit in held.plan.replacements}
+
+
+def epoch_of(done: Turn, number: int) -> Epoch:
+    return Epoch(
+        id=str(number),
+        parent=str(number - 1) if number > 1 else "",
+        number=number,
+        lane="lane",
+        reach=done.chain.hashes[done.plan.depth - 1],
+        depth=done.plan.depth,
+        calm_below=0,
+        at=0.0,
+        stage=done.stage,
+        reason="usage",
+        original_count=len(done.chain),
+        original_tokens=view_tokens(done.before, done.chain.tokens),
+        final_count=len(done.view),
+        final_tokens=done.tokens,
+        plan=done.plan,
+    )
+
+
+# --- gaps and their notes
+
+
+@given(sessions(policies=by_importance))
+def test_large_gaps_want_a_summary_and_small_ones_do_not(drawn: Session):
+    policy = drawn.policy
+    for done in drawn.turns:
+        if done.begun is None:
+            continue
+        settled = {(gap.start, gap.end) for gap in done.before.gaps if gap.summary}
+        large = {span for span in done.begun.spans if span[1] - span[0] >= policy.summary.min_gap}
+        assert set(done.begun.wanted) == large - settled
+
+
+@given(sessions())
+def test_each_gap_has_one_note_that_says_how_many_messages_are_gone(drawn: Session):
+    for done in drawn.turns:
+        for gap in done.plan.gaps:
+            text = Content.of(gap.note).text
+            assert json.loads(gap.note).keys() == {"role", "content"}
+            assert str(gap.count) in text
+            assert text.startswith("<note ")
+            assert text.endswith("</note " + text[6:18] + ">")
+
+
+@given(sessions(policies=by_importance))
+def test_without_summaries_no_gap_wants_one(drawn: Session):
+    policy, budget = drawn.policy, drawn.budget
+    silent = policy.model_copy(update={"summary": Summary(enabled=False)})
+    for done in drawn.turns:
+        if done.begun is not None:
+            situation = replace(done.begun.situation, policy=silent)
+            assert replace(done.begun, situation=situation).wanted == ()
+    assert stage_at(drawn.turns[0].chain, EMPTY, silent, budget) == drawn.turns[0].stage
+
+
+@given(sessions(policies=by_importance))
+def test_unprotected_units_go_before_protected_ones(drawn: Session):
+    policy, budget = drawn.policy, drawn.budget
+    for done in drawn.turns:
+        if done.begun is None:
+            continue
+        before = Situation(done.chain, done.before, policy, budget, count).protection
+        standing = set(Situation(done.chain, done.plan, policy, budget, count).standing)
+        lost = {level for index, level in before.items() if index not in standing}
+        if lost - {FREE}:
+            assert done.begun.stage is Stage.EMERGENCY
+            assert all(before[index] >= max(lost) for index in standing)

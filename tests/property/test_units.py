@@ -1,0 +1,84 @@
+"""Units of any history, however odd."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.core.messages import TOOL_ROLES, Message
+from proxy.core.units import open_from, request_points, units_of
+
+_ids = st.sampled_from(["a", "b", "c"])
+
+
+def _plain(role: str) -> Message:
+    return Message(role, b"")
+
+
+def _calling(ids: list[str]) -> Message:
+    return Message("assistant", b"", calls=tuple(ids))
+
+
+def _answering(role: str, call: str | None) -> Message:
+    return Message(role, b"", answers=call)
+
+
+_messages = st.one_of(
+    st.builds(_plain, st.sampled_from(["user", "assistant", "system", "odd"])),
+    st.builds(_calling, st.lists(_ids, max_size=3)),
+    st.builds(_answering, st.sampled_from(["tool", "function"]), st.one_of(_ids, st.none())),
+)
+histories = st.lists(_messages, max_size=25)
+
+
+@given(histories)
+def test_units_cover_the_chain_once_and_in_order(messages: list[Message]):
+    covered = [place for unit in units_of(messages) for place in range(unit.start, unit.end)]
+    assert covered == list(range(len(messages)))
+
+
+@given(histories)
+def test_a_result_is_in_the_unit_of_the_nearest_caller_before_it(messages: list[Message]):
+    home = {place: unit for unit in units_of(messages) for place in range(unit.start, unit.end)}
+    for place, message in enumerate(messages):
+        if message.role in TOOL_ROLES:
+            callers = [before for before in range(place) if message.answers in messages[before].calls]
+            if callers:
+                assert home[place] == home[callers[-1]]
+
+
+@given(histories)
+def test_no_unit_but_the_first_begins_with_a_result(messages: list[Message]):
+    for unit in units_of(messages)[1:]:
+        assert messages[unit.start].role not in TOOL_ROLES
+
+
+@given(histories)
+def test_an_unanswered_call_stands_in_one_unit_with_all_up_to_the_next_user_message(messages: list[Message]):
+    home = {place: unit for unit in units_of(messages) for place in range(unit.start, unit.end)}
+    answered: set[tuple[int, str]] = set()
+    callers: dict[str, int] = {}
+    for place, message in enumerate(messages):
+        callers |= dict.fromkeys(message.calls, place)
+        if message.role in TOOL_ROLES and message.answers in callers:
+            answered.add((callers[message.answers], message.answers))
+    for place, message in enumerate(messages):
+        if any((place, call) not in answered for call in message.calls):
+            following = place + 1
+            while following < len(messages) and messages[following].role != "user":
+                assert home[following] == home[place]
+                following += 1
+
+
+@given(histories)
+def test_the_open_unit_is_a_unit_and_nothing_stands_after_it_but_a_prefill(messages: list[Message]):
+    units = units_of(messages)
+    if units:
+        assert len(units) - open_from(messages, units) in (1, 2)
+
+
+@given(histories)
+def test_requests_only_grow_and_end_with_the_whole(messages: list[Message]):
+    points = request_points(messages)
+    assert points == sorted(set(points))
+    assert points[-1] == len(messages)

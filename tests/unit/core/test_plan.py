@@ -1,0 +1,142 @@
+"""Plans: what they do to a request, and which one is in force."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from proxy.core.plan import EMPTY, Epoch, Gap, Plan, Replacement, apply, in_force, view_tokens
+
+MESSAGES = [f"m{number}".encode() for number in range(6)]
+
+
+def test_an_empty_plan_changes_nothing():
+    assert apply(EMPTY, MESSAGES) == MESSAGES
+    assert (EMPTY.depth, EMPTY.cut) == (0, 0)
+
+
+def test_a_note_stands_where_messages_were_cut():
+    plan = Plan((Gap(1, 3, b"note"), Gap(4, 5, b"other")))
+    assert apply(plan, MESSAGES) == [b"m0", b"note", b"m3", b"other", b"m5"]
+
+
+def test_a_gap_without_a_note_leaves_nothing():
+    assert apply(Plan((Gap(0, 4),)), MESSAGES) == [b"m4", b"m5"]
+
+
+def test_a_replacement_stands_in_its_messages_place():
+    plan = Plan((Gap(0, 1, b"note"),), (Replacement(2, b"short", 1, "clipped"),))
+    assert apply(plan, MESSAGES) == [b"note", b"m1", b"short", b"m3", b"m4", b"m5"]
+
+
+def test_a_plan_applies_to_every_continuation_alike():
+    plan = Plan((Gap(1, 3, b"note"),), (Replacement(3, b"short", 1, "clipped"),))
+    one, other = apply(plan, MESSAGES[:4]), apply(plan, MESSAGES)
+    assert other[: len(one)] == one
+
+
+def test_the_size_of_a_view_is_reckoned_from_the_edits():
+    plan = Plan((Gap(1, 3, b"note", tokens=7),), (Replacement(3, b"short", 2, "clipped"),))
+    assert view_tokens(plan, [10, 20, 30, 40, 50]) == 10 + 7 + 2 + 50
+
+
+def test_depth_and_cut_say_how_far_a_plan_reaches():
+    plan = Plan((Gap(1, 3), Gap(4, 5)), (Replacement(7, b"", 0, "clipped"),))
+    assert (plan.depth, plan.cut) == (8, 3)
+    assert Plan((Gap(1, 3),)).depth == 3
+    assert [place for place in range(6) if plan.covers(place)] == [1, 2, 4]
+
+
+def test_a_plan_survives_being_stored():
+    plan = Plan((Gap(1, 3, b"\xff note", 7, "summary", ("q",), 2),), (Replacement(3, b"x", 2, "merged"),))
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(plan), type=Plan) == plan
+
+
+# --- in force
+
+
+def epoch(name: str, parent: str, depth: int, reach: bytes, calm_below: int = 0) -> Epoch:
+    return Epoch(
+        id=name,
+        parent=parent,
+        number=1,
+        lane="lane",
+        reach=reach,
+        depth=depth,
+        calm_below=calm_below,
+        at=0.0,
+        stage="compact",
+        reason="usage",
+        original_count=10,
+        original_tokens=1000,
+        final_count=4,
+        final_tokens=300,
+        plan=Plan((Gap(0, depth),)),
+    )
+
+
+CHAIN = [b"a", b"b", b"c", b"d", b"e"]
+FIRST = epoch("first", "", 2, b"b")
+SECOND = epoch("second", "first", 4, b"d")
+
+
+def held(epochs: list[Epoch], chain: list[bytes], counted: int = 10_000, cannot: str = "") -> str | None:
+    """The id of the epoch in force; the plan of epoch ``cannot`` touches what this chain needs whole."""
+    refused = [each.plan for each in epochs if each.id == cannot]
+    found = in_force(epochs, chain, counted, lambda plan: plan not in refused)
+    return found.id if found else None
+
+
+def test_without_epochs_none_is_in_force():
+    assert held([], CHAIN) is None
+
+
+def test_the_deepest_epoch_that_the_chain_contains_is_in_force():
+    assert held([FIRST, SECOND], CHAIN) == "second"
+
+
+def test_a_fork_before_an_epochs_reach_falls_back_to_the_one_before():
+    assert held([FIRST, SECOND], [b"a", b"b", b"c", b"x", b"y"]) == "first"
+    assert held([FIRST, SECOND], [b"a", b"x", b"y", b"z", b"w"]) is None
+
+
+def test_a_chain_that_ends_before_an_epochs_reach_falls_back():
+    assert held([FIRST, SECOND], CHAIN[:3]) == "first"
+    assert held([FIRST, SECOND], CHAIN[:1]) is None
+    assert held([FIRST, SECOND], []) is None
+
+
+def test_an_epoch_without_its_parent_is_not_in_force():
+    assert held([SECOND], CHAIN) is None
+
+
+def test_of_two_children_the_one_written_first_wins():
+    rival = epoch("rival", "first", 3, b"c")
+    assert held([FIRST, SECOND, rival], CHAIN) == "second"
+    assert held([FIRST, rival, SECOND], CHAIN) == "rival"
+
+
+def test_of_two_first_epochs_the_one_written_first_wins():
+    rival = epoch("rival", "", 3, b"c")
+    assert held([rival, FIRST, SECOND], CHAIN) == "rival"
+    assert held([FIRST, rival, SECOND], CHAIN) == "second"
+
+
+def test_a_child_of_another_branch_is_not_in_force():
+    other = epoch("other", "first", 4, b"x")
+    assert held([FIRST, other, SECOND], CHAIN) == "second"
+    assert held([FIRST, other, SECOND], [b"a", b"b", b"c", b"x"]) == "other"
+
+
+@pytest.mark.parametrize(("counted", "expected"), [(499, None), (500, "first"), (501, "first")])
+def test_a_chain_rolled_back_to_where_it_is_calm_is_forwarded_whole(counted: int, expected: str | None):
+    assert held([epoch("first", "", 2, b"b", calm_below=500)], CHAIN, counted) == expected
+
+
+def test_an_epoch_that_cut_what_a_chain_asks_now_is_not_in_force_for_it():
+    assert held([FIRST, SECOND], CHAIN, cannot="second") == "first"
+    assert held([FIRST, SECOND], CHAIN, cannot="first") is None
+
+
+def test_an_epoch_says_what_it_took_out():
+    assert (FIRST.removed_count, FIRST.removed_tokens) == (6, 700)

@@ -1,0 +1,125 @@
+"""Units: a tool call and its results stay together, whatever a client sends."""
+
+from __future__ import annotations
+
+from proxy.core.messages import Message
+from proxy.core.units import Unit, is_spared, last_user, open_from, request_points, units_of
+
+U, A, S = (Message(role, b"") for role in ("user", "assistant", "system"))
+
+
+def calls(*ids: str) -> Message:
+    return Message("assistant", b"", calls=ids)
+
+
+def result(call: str | None) -> Message:
+    return Message("tool", b"", answers=call)
+
+
+def spans(*messages: Message) -> list[tuple[int, int]]:
+    return [(unit.start, unit.end) for unit in units_of(messages)]
+
+
+def test_nothing_has_no_units():
+    assert spans() == []
+
+
+def test_a_plain_message_is_a_unit():
+    assert spans(U, A, U, S) == [(0, 1), (1, 2), (2, 3), (3, 4)]
+
+
+def test_a_call_and_all_of_its_results_are_one_unit():
+    assert spans(U, calls("a", "b"), result("b"), result("a"), A) == [(0, 1), (1, 4), (4, 5)]
+
+
+def test_each_round_is_a_unit():
+    assert spans(U, calls("a"), result("a"), calls("b"), result("b"), A) == [(0, 1), (1, 3), (3, 5), (5, 6)]
+
+
+def test_a_repeated_id_belongs_to_the_nearest_caller_before():
+    assert spans(U, calls("a"), result("a"), calls("a"), result("a")) == [(0, 1), (1, 3), (3, 5)]
+
+
+def test_a_late_result_joins_its_caller_and_all_between():
+    assert spans(U, calls("a"), U, result("a"), A) == [(0, 1), (1, 4), (4, 5)]
+
+
+def test_interleaved_calls_are_one_unit():
+    assert spans(U, calls("a"), calls("b"), result("a"), result("b"), U) == [(0, 1), (1, 5), (5, 6)]
+
+
+def test_a_result_without_a_call_is_one_unit_with_its_neighbours_up_to_the_next_user_message():
+    assert spans(U, A, result("lost"), A, U) == [(0, 1), (1, 4), (4, 5)]
+
+
+def test_a_result_that_names_no_call_has_none():
+    assert spans(U, result(None), A, U) == [(0, 3), (3, 4)]
+
+
+def test_a_chain_may_begin_with_a_result():
+    assert spans(result("lost"), A, U) == [(0, 2), (2, 3)]
+
+
+def test_a_call_without_its_result_is_one_unit_up_to_the_next_user_message():
+    assert spans(U, calls("a", "b"), result("a"), A, U, A) == [(0, 1), (1, 4), (4, 5), (5, 6)]
+
+
+def test_a_unit_counts_its_messages():
+    assert Unit(2, 5).count == 3
+
+
+# --- what is open
+
+
+def open_unit(*messages: Message) -> int:
+    return open_from(messages, units_of(messages))
+
+
+def test_the_last_unit_is_open():
+    assert open_unit(U, A, U) == 2
+    assert open_unit(U, calls("a"), result("a")) == 1
+    assert open_unit() == 0
+
+
+def test_a_trailing_prefill_keeps_open_what_it_hangs_on():
+    assert open_unit(U, A, U, A) == 2
+    assert open_unit(U, calls("a"), result("a"), A) == 1
+    assert open_unit(A) == 0
+
+
+def test_the_last_user_message_is_found_behind_tool_rounds():
+    assert last_user([U, A, U, calls("a"), result("a")]) == 2
+    assert last_user([S, A]) is None
+
+
+def test_requests_were_made_before_each_assistant_message_and_now():
+    assert request_points([U, A, U, calls("a"), result("a"), A, U]) == [1, 3, 5, 7]
+    assert request_points([A, U]) == [2]
+
+
+# --- what edits must spare
+
+
+def test_edits_spare_a_request_that_stands_after_them():
+    assert is_spared([U, A, U], [(0, 2)], [])
+
+
+def test_edits_do_not_spare_a_last_user_message_that_they_cut_or_clip():
+    assert not is_spared([U, A, U], [(0, 3)], [])
+    assert not is_spared([U, A, U], [], [2])
+
+
+def test_edits_do_not_spare_a_last_user_message_that_they_cut_even_where_rounds_stand_after_it():
+    rounds = [U, calls("a"), result("a"), calls("b"), result("b")]
+    assert not is_spared(rounds, [(0, 3)], [])
+
+
+def test_edits_spare_the_open_round_of_an_agent():
+    rounds = [U, calls("a"), result("a"), calls("b"), result("b")]
+    assert is_spared(rounds, [(1, 3)], [])
+    assert not is_spared(rounds, [(1, 5)], [])
+
+
+def test_no_edits_spare_everything():
+    assert is_spared([U], [], [])
+    assert is_spared([], [], [])
