@@ -41,7 +41,7 @@ LLAMA = "llama.cpp"
 
 
 def count_tokens(body: Mapping[str, Any]) -> int:
-    """Prompt tokens, in the way of OpenAI's cookbook: the texts, four for each message, three besides."""
+    """Prompt tokens: those of the texts, four for each message and three besides, as OpenAI counts them."""
     texts = [_text(message) for message in body["messages"]]
     if body.get("tools"):
         texts.append(json.dumps(body["tools"]))
@@ -204,17 +204,19 @@ class Model:
     """Summary calls that hang now."""
     invalid: list[str] = field(default_factory=list[str])
     listing: Message = field(default_factory=lambda: {"object": "list", "data": []})
+    counts: bool = True
+    """Whether its usage is true; odd bodies cannot be counted."""
     url: str = ""
 
     def bodies(self) -> list[Message]:
-        return [json.loads(chat.body) for chat in self.chats]
+        return [_read(chat.body) for chat in self.chats]
 
     def views(self) -> list[list[Message]]:
         """The messages of each request that was forwarded."""
         return [body["messages"] for body in self.bodies()]
 
     async def serve_one(self, exchange: Exchange) -> None:
-        body = json.loads(await exchange.body() or b"{}")
+        body = _read(await exchange.body())
         if not exchange.request.target.endswith("/chat/completions"):
             self.others.append(exchange.request)
             await exchange.answer_json(self.listing)
@@ -245,8 +247,8 @@ class Model:
         if callable(reply):
             await reply(exchange)
             return
-        prompt = count_tokens(body)
-        if body.get("stream"):
+        prompt = count_tokens(body) if self.counts else 10
+        if body.get("stream") is True:
             asked: Message = body.get("stream_options") or {}
             await exchange.stream_events(events(reply, prompt, with_usage=asked.get("include_usage", False)))
         else:
@@ -259,6 +261,11 @@ class Model:
             await exchange.gone()
         finally:
             self.hanging -= 1
+
+
+def _read(body: bytes) -> Message:
+    """A body's members; numbers of any length, since nothing is calculated with them."""
+    return json.loads(body.removeprefix(b"\xef\xbb\xbf") or b"{}", parse_int=lambda digits: int(digits[:9]))
 
 
 def is_summary(body: Message) -> bool:
