@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
@@ -16,18 +16,21 @@ from proxy.adapters.stores import open_store
 from proxy.adapters.tiktoken import TiktokenCounter
 from proxy.config import Settings
 from proxy.core.policy import Policy
+from proxy.engine.background import Background
 from proxy.engine.epochs import Epochs
 from proxy.engine.foreground import Foreground
 from proxy.engine.history import Reader
 from proxy.engine.inspection import Inspection
 from proxy.engine.models import Models
 from proxy.engine.naming import Naming
+from proxy.engine.recognition import Recognition
 from proxy.engine.record import Recorder
 from proxy.engine.request import Engine
 from proxy.engine.summaries import Summaries
+from proxy.engine.summarising import Summarising
 from proxy.errors import InvalidPolicy, PolicyError
 from proxy.http.admin import AdminAPI
-from proxy.http.front import Front, request_id
+from proxy.http.front import Front, refusals, request_id
 from proxy.http.managed import Managed
 from proxy.http.probes import probe_routes
 from proxy.http.relay import Relay
@@ -70,22 +73,45 @@ def create_app(settings: Settings) -> ASGIApp:
     foreground = Foreground()
     models = Models(upstream, prices.context_window)
     summaries = Summaries(upstream, store, counter, foreground, metrics)
+    recognition, background = Recognition(store, naming), Background()
     engine = Engine(
-        store=store,
         upstream=upstream,
         reader=Reader(counter),
         models=models,
-        epochs=Epochs(store, summaries, counter, naming, clock, metrics),
+        recognition=recognition,
+        epochs=Epochs(store, Summarising(summaries, naming), counter, clock, metrics),
         naming=naming,
         foreground=foreground,
+        background=background,
         policy=policy,
         policies=policies,
         clock=clock,
-        metrics=metrics,
     )
     relay = Relay(upstream, request_id)
-    recorder = Recorder(engine, store, counter, models, clock, metrics)
+    recorder = Recorder(recognition, background, store, counter, models, clock, metrics)
     serving = asyncio.Event()
+
+    async def stop() -> None:
+        await summaries.aclose()
+        await background.drain()
+        await upstream.aclose()
+        await store.aclose()
+
+    admin = AdminAPI(Inspection(store, counter, policies), _admin_token(settings))
+    probes = probe_routes(store, metrics, serving.is_set, opens_on_fault=policy.store.on_fault == "open")
+    own = Starlette(
+        routes=[*probes, *admin.routes()],
+        lifespan=_lifespan(counter, serving, stop),
+        exception_handlers=refusals(),
+    )
+    managed = Managed(engine, recorder, relay, request_id, clock, metrics)
+    return Front(managed, relay, own)
+
+
+def _lifespan(
+    counter: TiktokenCounter, serving: asyncio.Event, stop: Callable[[], Awaitable[None]]
+) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
+    """Load what is slow before the first request; end in order after the last."""
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
@@ -93,16 +119,9 @@ def create_app(settings: Settings) -> ASGIApp:
         serving.set()
         yield
         serving.clear()
-        await summaries.aclose()
-        await engine.drain()
-        await upstream.aclose()
-        await store.aclose()
+        await stop()
 
-    admin = AdminAPI(Inspection(store, counter, policies), _admin_token(settings))
-    probes = probe_routes(store, metrics, serving.is_set, opens_on_fault=policy.store.on_fault == "open")
-    own = Starlette(routes=[*probes, *admin.routes()], lifespan=lifespan)
-    managed = Managed(engine, recorder, relay, request_id, clock, metrics)
-    return Front(managed, relay, own)
+    return lifespan
 
 
 def _named_policies(library: PolicyLibrary, default: Policy) -> Callable[[str], Policy]:

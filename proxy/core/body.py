@@ -139,7 +139,7 @@ def _read_with_surrogates(raw: bytes, max_messages: int) -> Body:
 
 
 def _reprinted(raw: bytes) -> Body:
-    """A body with lone surrogates and a name written twice: read by the standard library, the last value counts."""
+    """A body with lone surrogates and a name written twice: read by value, of which the last counts."""
     members: dict[str, Any] = dict(loads(raw.removeprefix(_BOM)))
     messages: list[Any] = members["messages"]
     return Body(

@@ -27,10 +27,8 @@ WINDOW = 7
 """Samples whose median is the estimate: three strange ones in a row do not move it."""
 TRUSTED = 3
 """Samples from which the median outvotes a strange one."""
-HYSTERESIS = 0.25
-"""Steps that the estimate must lie below a lower ratio before that is taken; without it, it would rock there."""
-TOLERANCE = 0.02
-"""Steps by which the ratio may stay below the estimate: a thousandth."""
+TOLERANCE = 0.05
+"""Steps by which the estimate may pass the ratio: a quarter of a percent, so that it does not rock there."""
 
 _O200K = re.compile(r"(?:ft:)?(?:gpt-(?:4o|4\.1|4\.5|5|oss)|chatgpt-|o[134](?:-|$))")
 
@@ -89,7 +87,7 @@ class Ratio(msgspec.Struct):
         covering = math.ceil(estimate - TOLERANCE)
         if covering > self.steps:
             self._move(covering if len(self.recent) >= TRUSTED else self.steps + 1)
-        elif estimate <= self.steps - 1 - HYSTERESIS:
+        elif estimate <= self.steps - 1:
             self._move(self.steps - 1)
 
     def _move(self, steps: int) -> None:

@@ -5,55 +5,54 @@ bytes in the plan, cut between code points.
 """
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import cast
 
 from proxy.core.budget import MESSAGE_TOKENS
 from proxy.core.jsonvalue import dumps, loads
-from proxy.core.messages import as_mapping
+from proxy.core.messages import as_mapping, text_or_empty
 
 _MARK = "\n[… {n} characters left out …]\n"
 _HEAD_SHARE = 0.6
 _ROUNDS = 12
 
+Count = Callable[[str], int]
 
-def clip(raw: bytes, tokens: int, allowed: int, count: Callable[[str], int]) -> tuple[bytes, int] | None:
-    """The message with its longest text clipped to about ``allowed`` of its ``tokens`` (counted).
+
+def clip(raw: bytes, tokens: int, allowed: int, count: Count) -> tuple[bytes, int] | None:
+    """The message with its texts clipped, the longest first, to about ``allowed`` of its ``tokens``.
 
     Answers the new bytes and their counted tokens; None where there is no text to clip.
     """
     members = dict(as_mapping(loads(raw)))
-    text, put_back = _longest_text(members)
-    if not text:
-        return None
-    whole = count(text)
-    beside = max(tokens - whole, MESSAGE_TOKENS)
-    clipped, size = _shorten(text, whole, max(allowed - beside, 1), count)
-    put_back(clipped)
-    return dumps(members), beside + size
-
-
-def _longest_text(members: dict[str, Any]) -> tuple[str, Callable[[str], None]]:
-    """The longest text of a message, and how to put another in its place."""
     content = members.get("content")
-    if isinstance(content, str):
-        return content, lambda text: members.update(content=text)
-    listed = cast("list[object]", content) if isinstance(content, list) else []
-    parts = [as_mapping(part) for part in listed]
-    lengths = [len(part["text"]) if isinstance(part.get("text"), str) else 0 for part in parts]
-    if not any(lengths):
-        return "", lambda text: None
-    longest = lengths.index(max(lengths))
+    parts = cast("list[object]", content) if isinstance(content, list) else [content]
+    texts = {place: text for place, part in enumerate(parts) if (text := _text_of(part))}
+    if not texts:
+        return None
+    sizes = {place: count(text) for place, text in texts.items()}
+    beside = max(tokens - sum(sizes.values()), MESSAGE_TOKENS)
+    for place in sorted(texts, key=lambda place: -sizes[place]):
+        excess = beside + sum(sizes.values()) - allowed
+        if excess <= 0:
+            break
+        left = max(sizes[place] - excess, 1)
+        texts[place], sizes[place] = _shorten(texts[place], sizes[place], left, count)
+    clipped = [_with_text(part, texts[place]) if place in texts else part for place, part in enumerate(parts)]
+    members["content"] = clipped if isinstance(content, list) else clipped[0]
+    return dumps(members), beside + sum(sizes.values())
 
-    def put_back(text: str) -> None:
-        members["content"] = [
-            {**part, "text": text} if i == longest else part for i, part in enumerate(parts)
-        ]
 
-    return parts[longest]["text"], put_back
+def _text_of(part: object) -> str:
+    """The text of a content part, or of a content that is a string."""
+    return text_or_empty(part) or text_or_empty(as_mapping(part).get("text"))
 
 
-def _shorten(text: str, whole: int, allowed: int, count: Callable[[str], int]) -> tuple[str, int]:
-    """Head and tail of ``text`` within ``allowed`` tokens, or its mark alone where even that is too little."""
+def _with_text(part: object, text: str) -> object:
+    return text if isinstance(part, str) else {**as_mapping(part), "text": text}
+
+
+def _shorten(text: str, whole: int, allowed: int, count: Count) -> tuple[str, int]:
+    """Head and tail of ``text`` within ``allowed`` tokens, or the mark alone where that is too little."""
     keep = int(len(text) * min(allowed / max(whole, 1), 1.0))
     for _ in range(_ROUNDS):
         head = int(keep * _HEAD_SHARE)

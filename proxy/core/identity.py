@@ -15,6 +15,8 @@ from proxy.core.messages import Content, Message
 
 _DEEPEST = 64
 """Nesting from which values compare as they are written, so that no body can exhaust the stack."""
+_EXACT = 2**53
+"""Up to here JavaScript prints 20.0 as 20 and loses nothing."""
 _UNSTABLE_PART_MEMBERS = frozenset({"cache_control", "annotations"})
 
 
@@ -31,8 +33,8 @@ def read_message(content: Content) -> Message:
 def identity_of(content: Content) -> bytes:
     """SHA-256 of what a message says: role, name, parts, calls and what it answers."""
     calls = [(call_id, name, _canonical_arguments(text)) for call_id, name, text in content.tool_calls()]
-    parts = [part for part in map(_canonical_part, content.parts()) if part]
-    said = [content.role, content.name, parts, calls, content.answers]
+    parts: list[object] = [part for part in map(_canonical_part, content.parts()) if part]
+    said = [content.role, content.name, parts, calls, content.answers or None]
     return hashlib.sha256(dumps(said)).digest()
 
 
@@ -46,8 +48,8 @@ def _canonical_part(part: Mapping[str, Any]) -> object:
 def _canonical_arguments(text: str) -> object:
     """Arguments compare as JSON where they are JSON; a string that only looks like it stays a string."""
     try:
-        return ["json", _canonical(loads(text))]
-    except (ValueError, RecursionError):
+        return ["json", _canonical(loads(text.strip() or "{}"))]
+    except ValueError:
         return ["text", text.strip()]
 
 
@@ -61,6 +63,8 @@ def _canonical(value: object, depth: int = 0) -> object:
         return {name: member for name, member in inner.items() if member not in (None, "", [], {})}
     if isinstance(value, list):
         return [_canonical(element, depth + 1) for element in cast("list[object]", value)]
+    if isinstance(value, float) and value.is_integer() and abs(value) <= _EXACT:
+        return int(value)
     return value
 
 

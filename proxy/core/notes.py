@@ -92,7 +92,8 @@ class Note:
     seal: bytes
     """Chain hash of the last of them."""
     language: str = "en"
-    summary: str = ""
+    summaries: tuple[tuple[int, str], ...] = ()
+    """Each with the number of messages that it is about."""
     failed: bool = False
     """A summary was asked for and could not be had."""
     answers_above: bool = False
@@ -109,11 +110,11 @@ class Note:
         return "\n".join(lines)
 
     def _lines(self, wording: _Wording) -> list[str]:
-        if self.summary:
-            said = wording.summary.format(n=self.count, text=self.summary)
-        else:
-            said = (wording.removed if self.failed else wording.omitted).format(n=self.count)
-        lines = [wording.frame, said]
+        lines = [wording.frame]
+        lines += [wording.summary.format(n=count, text=text) for count, text in self.summaries]
+        untold = self.count - sum(count for count, _ in self.summaries)
+        if untold:
+            lines.append((wording.removed if self.failed else wording.omitted).format(n=untold))
         if self.answers_above:
             lines.append(wording.under_way if self.under_way else wording.above)
         if self.quotes:

@@ -12,26 +12,47 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 
-class Gap(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+class Anchor(msgspec.Struct, frozen=True, array_like=True):
+    """A summary of messages ``start`` up to and without ``end``; the next summary is anchored to it."""
+
+    start: int
+    end: int
+    text: str
+
+    @property
+    def count(self) -> int:
+        """The number of messages that it is about."""
+        return self.end - self.start
+
+
+class Gap(msgspec.Struct, frozen=True, array_like=True):
     """A run of cut messages, ``start`` up to and without ``end``, and the note that stands in its place."""
 
     start: int
     end: int
     note: bytes = b""
-    """The note as a whole JSON message; empty where it is merged into a neighbour (a replacement)."""
+    """The note as a whole JSON message."""
     tokens: int = 0
     """Counted tokens of the note."""
-    summary: str = ""
-    """The summary in the note, kept so that the next one can be anchored to it."""
+    anchors: tuple[Anchor, ...] = ()
+    """The summaries in the note, in order and apart from each other."""
     quotes: tuple[str, ...] = ()
     """Handled requests that the note quotes."""
-    generation: int = 0
-    """How many summaries this one was built upon; 0 when it was written from originals."""
+    is_merged: bool = False
+    """Whether the note goes out within a neighbouring message (a replacement) and not by itself."""
+
+    @property
+    def is_summarised(self) -> bool:
+        """Whether one summary is about the whole gap."""
+        return [(anchor.start, anchor.end) for anchor in self.anchors] == [(self.start, self.end)]
 
     @property
     def count(self) -> int:
         """The number of messages that are absent."""
         return self.end - self.start
+
+
+CLIPPED, MERGED = "clipped", "merged"
 
 
 class Replacement(msgspec.Struct, frozen=True, array_like=True):
@@ -42,7 +63,7 @@ class Replacement(msgspec.Struct, frozen=True, array_like=True):
     tokens: int
     """Counted tokens of the new bytes."""
     reason: str
-    """``clipped`` or ``merged``."""
+    """``CLIPPED``, or ``MERGED`` with the notes of neighbouring gaps."""
 
 
 class Plan(msgspec.Struct, frozen=True, array_like=True):
@@ -120,7 +141,7 @@ def apply(plan: Plan, messages: Sequence[bytes]) -> list[bytes]:
     position = 0
     for gap in plan.gaps:
         view.extend(_kept(messages, position, gap.start, replaced))
-        if gap.note:
+        if not gap.is_merged:
             view.append(gap.note)
         position = gap.end
     view.extend(_kept(messages, position, len(messages), replaced))
@@ -137,7 +158,7 @@ def view_tokens(plan: Plan, tokens: Sequence[int]) -> int:
     """Counted tokens of ``apply(plan, …)`` for messages of these sizes."""
     total = sum(tokens)
     for gap in plan.gaps:
-        total += gap.tokens - sum(tokens[gap.start : gap.end])
+        total += (0 if gap.is_merged else gap.tokens) - sum(tokens[gap.start : gap.end])
     for replacement in plan.replacements:
         total += replacement.tokens - tokens[replacement.position]
     return total

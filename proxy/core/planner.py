@@ -1,7 +1,7 @@
 """What gets cut: from a situation to the plan of the next epoch.
 
-``draft`` chooses the gaps and says which of them deserve a summary; whoever asked may then fetch summaries, or
-not; ``finish`` writes the notes and answers the plan. Both are pure, so the same situation and the same
+``draft`` chooses the gaps and says which of them deserve a summary; whoever asked may then fetch summaries,
+or not; ``finish`` writes the notes and answers the plan. Both are pure, so the same situation and the same
 summaries give the same plan on every worker (law 3), and the finished view fits the budget unless what must
 stay alone does not (law 4).
 
@@ -14,15 +14,15 @@ from dataclasses import dataclass
 
 from proxy.core.budget import MESSAGE_TOKENS, Budget, Stage, stage_of
 from proxy.core.clipping import clip
-from proxy.core.jsonvalue import dumps, loads
 from proxy.core.language import language_of
-from proxy.core.messages import HEAD_ROLES, TOOL_ROLES, as_mapping
+from proxy.core.merging import merge_notes
+from proxy.core.messages import HEAD_ROLES, TOOL_ROLES
 from proxy.core.notes import Note, as_message
-from proxy.core.plan import EMPTY, Gap, Plan, Replacement, view_tokens
+from proxy.core.plan import CLIPPED, EMPTY, MERGED, Anchor, Gap, Plan, Replacement, view_tokens
 from proxy.core.policy import Policy
 from proxy.core.selection import NOTICE_TOKENS, Selection
 from proxy.core.situation import FREE, Chain, Count, Situation
-from proxy.core.strategies import strategy_of
+from proxy.core.strategies import Strategy, strategy_of
 from proxy.core.units import last_user, request_points
 
 LEAST_FREED = 0.1
@@ -52,7 +52,7 @@ class Draft:
         rules = self.situation.policy.summary
         if not rules.enabled:
             return ()
-        summarised = {(gap.start, gap.end) for gap in self.situation.plan.gaps if gap.summary}
+        summarised = {(gap.start, gap.end) for gap in self.situation.plan.gaps if gap.is_summarised}
         return tuple(
             span for span in self.spans if span[1] - span[0] >= rules.min_gap and span not in summarised
         )
@@ -60,20 +60,35 @@ class Draft:
 
 def draft(situation: Situation, stage: Stage) -> Draft | None:
     """Decide on an epoch; None where none is due, or where it would free too little to be worth it."""
-    policy, budget = situation.policy, situation.budget
-    strategy = strategy_of(policy.strategy.name)
+    strategy = strategy_of(situation.policy.strategy.name)
     if not strategy.is_due(situation, stage):
         return None
-    selection = Selection(situation, stage, _set_aside(situation, stage))
-    selection.run(strategy)
-    too_little = selection.freed < LEAST_FREED * budget.room and not strategy.by_count
-    if stage is not Stage.EMERGENCY and too_little:
+    selection, decided, freed = _select(situation, stage, strategy)
+    if stage is Stage.EMERGENCY:
+        return decided
+    if not selection.cut:
         return None
-    if not selection.cut and stage is not Stage.EMERGENCY:
-        return None
-    spans = tuple(selection.spans())
-    quotes = {span: selection.quotes_within(*span) for span in spans}
-    return Draft(situation, stage, spans, quotes, selection.yielded)
+    least = LEAST_FREED * situation.budget.room
+    return decided if strategy.by_count or min(selection.freed, freed) >= least else None
+
+
+def _select(situation: Situation, stage: Stage, strategy: Strategy) -> tuple[Selection, Draft, int]:
+    """Choose, again with more set aside while the notes alone bring the view over the budget.
+
+    Answers also the counted tokens that the epoch frees with notices for notes.
+    """
+    set_aside = _set_aside(situation, stage)
+    while True:
+        selection = Selection(situation, stage, set_aside)
+        selection.run(strategy)
+        spans = tuple(selection.spans())
+        quotes = {span: selection.quotes_within(*span) for span in spans}
+        decided = Draft(situation, stage, spans, quotes, selection.yielded)
+        view = view_tokens(_noted(decided, {}), situation.chain.tokens)
+        over = view - situation.budget.share(1)
+        if stage is not Stage.EMERGENCY or over <= 0 or selection.is_exhausted:
+            return selection, decided, situation.view - view
+        set_aside += over
 
 
 def _set_aside(situation: Situation, stage: Stage) -> int:
@@ -86,48 +101,52 @@ def _set_aside(situation: Situation, stage: Stage) -> int:
 
 def finish(decided: Draft, summaries: Summaries) -> Plan:
     """Write the notes of a draft and, if the view is still too large, clip."""
+    plan = _noted(decided, summaries)
+    return _clipped(decided.situation, plan) if decided.stage is Stage.EMERGENCY else plan
+
+
+def _noted(decided: Draft, summaries: Summaries) -> Plan:
+    """A draft with its notes written."""
     situation = decided.situation
     standing = {(gap.start, gap.end): gap for gap in situation.plan.gaps}
     gaps: list[Gap] = []
     for span in decided.spans:
         old = standing.get(span)
-        is_settled = old is not None and (bool(old.summary) or not summaries.get(span))
+        is_settled = old is not None and (old.is_summarised or not summaries.get(span))
         gaps.append(old if old is not None and is_settled else _gap(decided, span, summaries))
-    replacements = tuple(
+    clipped = tuple(
         kept
         for kept in situation.plan.replacements
-        if not any(start <= kept.position < end for start, end in decided.spans)
+        if kept.reason == CLIPPED and not any(start <= kept.position < end for start, end in decided.spans)
     )
-    plan = Plan(tuple(gaps), replacements)
-    if situation.policy.summary.alternate is True:
-        plan = _merge_notes(situation, plan)
-    return _clipped(situation, plan) if decided.stage is Stage.EMERGENCY else plan
+    plan = Plan(tuple(gaps), clipped)
+    return merge_notes(plan, situation.chain) if situation.policy.summary.alternate is True else plan
 
 
 def _gap(decided: Draft, span: Span, summaries: Summaries) -> Gap:
-    """A gap with a new note."""
+    """A gap with a new note: a summary of all of it, or what earlier summaries say of parts of it."""
     situation, (start, end) = decided.situation, span
-    summary = summaries.get(span) or ""
+    text = summaries.get(span)
+    earlier = (anchor for gap in situation.plan.gaps if start <= gap.start < end for anchor in gap.anchors)
+    anchors = (Anchor(start, end, text),) if text else tuple(earlier)
     above = _request_above(situation, start)
     note = Note(
         count=end - start,
         seal=situation.chain.hashes[end - 1],
         language=_language(situation, start, end),
-        summary=summary,
-        failed=span in summaries and not summary,
+        summaries=tuple((anchor.count, anchor.text) for anchor in anchors),
+        failed=span in summaries and not text,
         answers_above=above is not None,
         under_way=above is not None and above == last_user(situation.chain.messages),
         quotes=decided.quotes[span],
     ).text
-    built_upon = [gap.generation for gap in situation.plan.gaps if gap.summary and start <= gap.start < end]
     return Gap(
         start=start,
         end=end,
         note=as_message(note, situation.policy.summary.role),
         tokens=MESSAGE_TOKENS + situation.count(note),
-        summary=summary,
+        anchors=anchors,
         quotes=decided.quotes[span],
-        generation=max(built_upon, default=-1) + 1 if summary else 0,
     )
 
 
@@ -147,69 +166,33 @@ def _language(situation: Situation, start: int, end: int) -> str:
     return language_of(" ".join(situation.content(place).text for place in said[-8:]))
 
 
-def _merge_notes(situation: Situation, plan: Plan) -> Plan:
-    """For models that insist on alternating roles: each note becomes part of a neighbouring user message."""
-    replacements = {kept.position: kept for kept in plan.replacements}
-    gaps = list(plan.gaps)
-    for index, gap in enumerate(gaps):
-        place = _neighbour(situation, gap)
-        if not gap.note or place is None:
-            continue
-        text = as_mapping(loads(gap.note))["content"]
-        raw = _with_part(situation.chain.raws[place], text, before=place >= gap.end)
-        tokens = situation.chain.tokens[place] + gap.tokens
-        replacements[place] = Replacement(place, raw, tokens, "merged")
-        gaps[index] = Gap(gap.start, gap.end, b"", 0, gap.summary, gap.quotes, gap.generation)
-    return Plan(tuple(gaps), tuple(replacements[place] for place in sorted(replacements)))
-
-
-def _neighbour(situation: Situation, gap: Gap) -> int | None:
-    """The user message that takes a note in: the one before, unless it is the last one, else the one after."""
-    messages = situation.chain.messages
-    before, after = gap.start - 1, gap.end
-    if before >= 0 and messages[before].role == "user" and before != last_user(messages):
-        return before
-    return after if after < len(messages) and messages[after].role == "user" else None
-
-
-def _with_part(raw: bytes, text: str, *, before: bool) -> bytes:
-    """A message with one more text part, its own content untouched."""
-    members = dict(as_mapping(loads(raw)))
-    content = members.get("content")
-    own = list(content) if isinstance(content, list) else [{"type": "text", "text": content or ""}]  # pyright: ignore
-    part = {"type": "text", "text": text}
-    members["content"] = [part, *own] if before else [*own, part]
-    return dumps(members)
-
-
 def _clipped(situation: Situation, plan: Plan) -> Plan:
     """Clip what may be clipped, the largest first, until the view fits or nothing is left to clip."""
     budget, chain = situation.budget, situation.chain
     enough = budget.share(situation.policy.stages.trim)
     if view_tokens(plan, chain.tokens) <= budget.share(1):
         return plan
-    for place in _clippable(situation, plan):
+    sizes = {place: chain.tokens[place] for place in range(len(chain)) if not plan.covers(place)}
+    sizes |= {edit.position: edit.tokens for edit in plan.replacements}
+    for place in _clippable(situation, plan, sizes):
         excess = view_tokens(plan, chain.tokens) - enough
         if excess <= 0:
             break
-        size = situation.tokens[place]
-        found = clip(chain.raws[place], chain.tokens[place], size - excess, situation.count)
-        if found is not None and found[1] < size:
-            plan = _replace(plan, Replacement(place, found[0], found[1], "clipped"))
+        found = clip(chain.raws[place], chain.tokens[place], sizes[place] - excess, situation.count)
+        if found is not None and found[1] < sizes[place]:
+            plan = _replace(plan, Replacement(place, found[0], found[1], CLIPPED))
     return plan
 
 
-def _clippable(situation: Situation, plan: Plan) -> Sequence[int]:
+def _clippable(situation: Situation, plan: Plan, sizes: Mapping[int, int]) -> Sequence[int]:
     """Tool results of the view, the largest first; then user messages but the last."""
     messages = situation.chain.messages
     asked = last_user(messages)
-    places = [place for place in range(len(messages)) if not plan.covers(place)]
-    results = [place for place in places if messages[place].role in TOOL_ROLES]
-    asks = [place for place in places if messages[place].role == "user" and place != asked]
-    return [
-        *sorted(results, key=lambda place: -situation.tokens[place]),
-        *sorted(asks, key=lambda place: -situation.tokens[place]),
-    ]
+    merged = {edit.position for edit in plan.replacements if edit.reason == MERGED}
+    largest_first = sorted(sizes.keys() - merged, key=lambda place: (-sizes[place], place))
+    results = [place for place in largest_first if messages[place].role in TOOL_ROLES]
+    asks = [place for place in largest_first if messages[place].role == "user" and place != asked]
+    return [*results, *asks]
 
 
 def _replace(plan: Plan, new: Replacement) -> Plan:

@@ -61,8 +61,8 @@ def replay(chain: Chain, policy: Policy, budget: Budget, count: Count) -> Iterat
 def _requests(chain: Chain) -> list[int]:
     """Lengths of the histories that were sent; an answer at the very end has not been sent yet."""
     points = request_points(chain.messages)
-    ends_with_answer = bool(chain.messages) and chain.messages[-1].role == "assistant"
-    return points[:-1] if ends_with_answer else points
+    asks = bool(chain.messages) and chain.messages[-1].role != "assistant"
+    return points if asks else points[:-1]
 
 
 def _next_plan(situation: Situation, stage: Stage, *, is_first: bool) -> tuple[Plan | None, int]:

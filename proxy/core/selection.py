@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from proxy.core.budget import Stage
 from proxy.core.notes import quote
-from proxy.core.situation import CRITICAL, FIRST_USER, FREE, RECENT, Situation
+from proxy.core.situation import CRITICAL, FIRST_USER, FIXED, FREE, RECENT, Situation
 from proxy.core.strategies import Strategy
 
 ISLAND = 2
@@ -42,6 +42,12 @@ class Selection:
     def freed(self) -> int:
         """Counted tokens that the epoch frees, net of what is set aside for notes."""
         return self._situation.view - self.view
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether everything that can be cut is cut."""
+        protection = self._situation.protection
+        return all(index in self.cut or protection[index] == FIXED for index in self._situation.standing)
 
     def run(self, strategy: Strategy) -> None:
         """Choose."""
@@ -131,7 +137,7 @@ class Selection:
         return spans
 
     def quotes_within(self, start: int, end: int) -> tuple[str, ...]:
-        """Quotes for the note of a gap: what earlier notes of it quoted, then what went now; the newest fit."""
+        """Quotes for a gap's note: what earlier notes quoted, then what went now; the newest fit."""
         situation = self._situation
         quotes = [text for gap in situation.plan.gaps if start <= gap.start < end for text in gap.quotes]
         for index in sorted(self.quoted):

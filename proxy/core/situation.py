@@ -14,7 +14,7 @@ from typing import Self
 from proxy.core.budget import Budget
 from proxy.core.importance import Score, score
 from proxy.core.messages import HEAD_ROLES, Content, Message
-from proxy.core.plan import Plan, view_tokens
+from proxy.core.plan import CLIPPED, Plan, view_tokens
 from proxy.core.policy import Policy
 from proxy.core.units import Unit, is_spared, last_user, open_from, units_of
 
@@ -40,7 +40,7 @@ class Chain:
 
     def is_spared_by(self, plan: Plan) -> bool:
         """Whether a plan leaves whole what this chain asks of the model."""
-        clipped = [edit.position for edit in plan.replacements if edit.reason == "clipped"]
+        clipped = [edit.position for edit in plan.replacements if edit.reason == CLIPPED]
         return is_spared(self.messages, [(gap.start, gap.end) for gap in plan.gaps], clipped)
 
     def prefix(self, length: int) -> Self:
@@ -183,7 +183,7 @@ class Situation:
         return self._is_user(self.units[index])
 
     def answer_to(self, index: int) -> list[int]:
-        """The units that answer user unit ``index``: those up to the next user message, system messages apart."""
+        """The units that answer user unit ``index``: up to the next user message, system ones apart."""
         answer: list[int] = []
         for following in range(index + 1, len(self.units)):
             role = self.chain.messages[self.units[following].start].role

@@ -77,7 +77,7 @@ def _next_users(messages: Sequence[Message]) -> list[int]:
 
 
 def open_from(messages: Sequence[Message], units: Sequence[Unit]) -> int:
-    """The first unit that the model is still to answer: the last one, and what a trailing prefill hangs on."""
+    """The first unit that the model is still to answer: the last, and what a trailing prefill hangs on."""
     if not units:
         return 0
     last = len(units) - 1
@@ -95,7 +95,7 @@ def last_user(messages: Sequence[Message]) -> int | None:
 
 
 def is_spared(messages: Sequence[Message], gaps: Sequence[tuple[int, int]], clipped: Sequence[int]) -> bool:
-    """Whether edits leave whole what the model is still to answer: the last user message and the open unit."""
+    """Whether edits leave whole what is still to be answered: the last user message, the open unit."""
     asked = last_user(messages)
     if asked is not None and (asked in clipped or any(start <= asked < end for start, end in gaps)):
         return False

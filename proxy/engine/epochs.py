@@ -7,21 +7,19 @@ forwarded, so that two workers which reach it together send the same bytes (law 
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import msgspec
 
-from proxy.core.budget import Budget, Stage, stage_of
+from proxy.core.budget import Stage, stage_of
 from proxy.core.plan import EMPTY, Epoch, Plan, in_force, view_tokens
-from proxy.core.planner import Draft, Span, draft, finish, fold, yielded_protection
-from proxy.core.policy import Policy
-from proxy.core.situation import Chain, Situation
-from proxy.core.summary import Source, source_of
+from proxy.core.planner import Draft, draft, finish, fold, yielded_protection
+from proxy.core.situation import Situation
+from proxy.engine.case import Case
 from proxy.engine.lru import Lru
-from proxy.engine.naming import Naming
-from proxy.engine.summaries import Job, Summaries
+from proxy.engine.summarising import Summarising
 from proxy.errors import StoreUnavailable
 from proxy.ports import Clock, SessionKey, SessionStore, TokenCounter
 from proxy.telemetry import Metrics
@@ -33,31 +31,6 @@ _RACES = 4
 _LONG = 20_000
 """Counted tokens of a chain from which planning happens off the event loop."""
 _FEW_MESSAGES = 200
-
-
-@dataclass(frozen=True)
-class Case:
-    """One request to be decided on."""
-
-    tenant: str
-    key: SessionKey
-    lane: str
-    model: str
-    chain: Chain
-    head_count: int
-    """Messages of the head."""
-    policy: Policy
-    budget: Budget
-    epochs: tuple[Epoch, ...] | None
-    """The lane's epochs; None where the store cannot say and this process does not know."""
-    credentials: Sequence[tuple[bytes, bytes]]
-    deadline: float
-    """Monotonic seconds by which all waiting is over."""
-
-    @property
-    def counted(self) -> int:
-        """Counted tokens of the whole request."""
-        return self.budget.head + sum(self.chain.tokens)
 
 
 @dataclass(frozen=True)
@@ -97,16 +70,14 @@ class Epochs:
     def __init__(
         self,
         store: SessionStore,
-        summaries: Summaries,
+        summarising: Summarising,
         counter: TokenCounter,
-        naming: Naming,
         clock: Clock,
         metrics: Metrics,
     ) -> None:
         self._store = store
-        self._summaries = summaries
+        self._summarising = summarising
         self._counter = counter
-        self._naming = naming
         self._clock = clock
         self._metrics = metrics
         self._prepared: Lru[tuple[SessionKey, str], _Prepared] = Lru(_PREPARED)
@@ -125,7 +96,7 @@ class Epochs:
             epochs=case.epochs,
             epoch=epoch,
             number=epoch.number if epoch else 0,
-            summary="ready" if any(gap.summary for gap in situation.plan.gaps) else "none",
+            summary="ready" if any(gap.anchors for gap in situation.plan.gaps) else "none",
         )
         if epoch is None and stage is Stage.EMERGENCY:
             plan, _ = await self._off_loop(case, lambda: self._fold(case))
@@ -161,7 +132,8 @@ class Epochs:
         return await asyncio.to_thread(work)
 
     async def _intend(self, case: Case, situation: Situation, stage: Stage, parent: str) -> Draft | None:
-        """The draft to begin an epoch with now; None where none begins (it may be prepared in the background)."""
+        """The draft to begin an epoch with now; None where none begins (one may be prepared meanwhile)."""
+        situation = replace(situation, plan=self._summarising.anchored(case, situation.plan))
         prepared = self._still_good(case, situation, stage, parent)
         decided = prepared or await self._off_loop(case, lambda: draft(situation, stage))
         if stage is not Stage.TRIM:
@@ -170,9 +142,8 @@ class Epochs:
             decided = await self._off_loop(case, lambda: draft(situation, Stage.COMPACT))
         if decided is None:
             return None
-        await self._recall(case, decided)
-        missing = self._write_missing(case, decided)
-        if missing or decided.stage is not Stage.TRIM:
+        wanted = await self._summarising.wanted(case, decided)
+        if wanted.start_missing() or decided.stage is not Stage.TRIM:
             self._prepared.put((case.key, case.lane), self._keep(case, decided, parent))
             return None
         return decided
@@ -194,58 +165,20 @@ class Epochs:
 
     async def _finish(self, case: Case, decided: Draft) -> tuple[Plan, str]:
         """Fetch what summaries may be had in time, and write the notes."""
-        await self._recall(case, decided)
-        missing = self._write_missing(case, decided)
+        wanted = await self._summarising.wanted(case, decided)
+        missing = wanted.start_missing()
         if missing and decided.stage is Stage.COMPACT:
             left = case.deadline - self._clock.monotonic()
-            await self._summaries.wait(missing, min(case.policy.summary.wait, left))
-        jobs = self._jobs(case, decided)
-        summaries: dict[Span, str | None] = {}
-        for span, job in jobs.items():
-            text = self._summaries.ready(job.address)
-            if text is not None or self._summaries.has_failed(job.address):
-                summaries[span] = text
+            await wanted.wait(missing, min(case.policy.summary.wait, left))
+        summaries = wanted.texts()
         plan = await self._off_loop(case, lambda: finish(decided, summaries))
-        return plan, _told(jobs, summaries, waited=bool(missing))
-
-    async def _recall(self, case: Case, decided: Draft) -> None:
-        jobs = self._jobs(case, decided)
-        if jobs:
-            await self._summaries.recall(case.key, [job.address for job in jobs.values()])
-
-    def _write_missing(self, case: Case, decided: Draft) -> list[str]:
-        """Begin to write the summaries that a draft wants and that are not there; answers their addresses."""
-        missing: list[str] = []
-        for job in self._jobs(case, decided).values():
-            if self._summaries.ready(job.address) is None and not self._summaries.has_failed(job.address):
-                self._summaries.start(job)
-                missing.append(job.address)
-        return missing
-
-    def _jobs(self, case: Case, decided: Draft) -> dict[Span, Job]:
-        return {span: self._job(case, source_of(decided, span)) for span in decided.wanted}
-
-    def _job(self, case: Case, source: Source) -> Job:
-        rules = case.policy.summary
-        model = rules.model or case.model
-        tokens = case.policy.summary_tokens(case.budget.limit)
-        terms = f"{model}\0{tokens}\0{rules.prompt}".encode()
-        return Job(
-            address=self._naming.address(case.tenant, source.seal, terms),
-            source=source,
-            model=model,
-            rules=rules,
-            max_tokens=tokens,
-            headers=case.credentials,
-            key=case.key,
-            ttl=case.policy.store.ttl,
-        )
+        return plan, wanted.outcome(waited=bool(missing))
 
     async def _begin(
         self, case: Case, situation: Situation, verdict: Verdict, plan: Plan, races: int
     ) -> Verdict:
         """Write an epoch, or take over the one that another worker wrote first."""
-        assert case.epochs is not None
+        known = case.epochs or ()
         epoch = self._epoch(case, situation, verdict, plan)
         changed = replace(
             verdict,
@@ -253,22 +186,21 @@ class Epochs:
             view=view_tokens(plan, case.chain.tokens),
             epoch=epoch,
             number=epoch.number,
-            epochs=(*case.epochs, epoch),
+            epochs=(*known, epoch),
         )
-        seen = len(case.epochs)
         try:
-            written = await self._store.begin_epoch(case.key, epoch, seen, case.policy.store.ttl)
+            written = await self._store.begin_epoch(case.key, epoch, len(known), case.policy.store.ttl)
         except StoreUnavailable:
             return replace(changed, degraded=(*verdict.degraded, "epoch-not-saved"))
         if any(other.id == epoch.id for other in written):
             self._prepared.drop((case.key, case.lane))
             self._count(verdict.stage, situation.plan, plan)
-            return replace(changed, epochs=(*case.epochs, *written))
+            return replace(changed, epochs=(*known, *written))
         if races <= 0:
             return replace(changed, degraded=(*verdict.degraded, "epoch-not-saved"))
-        known = (*case.epochs, *written) if written else ()
         # Nothing written and nothing there: the store lost what this process remembers, and starts anew.
-        return await self.decide(replace(case, epochs=known), races - 1)
+        told = (*known, *written) if written else ()
+        return await self.decide(replace(case, epochs=told), races - 1)
 
     def _epoch(self, case: Case, situation: Situation, verdict: Verdict, plan: Plan) -> Epoch:
         budget, parent = case.budget, verdict.epoch
@@ -300,15 +232,6 @@ class Epochs:
     def _count(self, stage: Stage, before: Plan, after: Plan) -> None:
         self._metrics.epochs.labels(stage=stage.value).inc()
         self._metrics.cut_messages.labels(reason=stage.value).inc(max(after.cut - before.cut, 0))
-
-
-def _told(jobs: Mapping[Span, Job], summaries: Mapping[Span, str | None], *, waited: bool) -> str:
-    """The word for the summary header."""
-    if not jobs:
-        return "none"
-    if any(summaries.get(span) is None for span in jobs):
-        return "failed"
-    return "waited" if waited else "ready"
 
 
 def _length(plan: Plan, messages: int) -> int:

@@ -69,7 +69,7 @@ class Inspection:
     async def branch(self, found: Inspected, tip: str | None = None) -> list[Node]:
         """The messages from the root to a tip (hex; the session's own by default). Raises NotFound."""
         nodes = await self._store.nodes(found.key)
-        wanted = bytes.fromhex(tip) if tip else found.session.tip
+        wanted = _unhex(tip) if tip else found.session.tip
         if not wanted and nodes:
             wanted = max(nodes.values(), key=lambda node: (node.at, node.sequence)).hash
         if tip and wanted not in nodes:
@@ -116,6 +116,13 @@ class Inspection:
         after = contents[asked[-1] + 1 :]
         is_answered = bool(after) and after[-1].role == "assistant" and not any(after[-1].tool_calls())
         return Cycle(contents[asked[-1]].text, len(after), after[-1].text if is_answered else None)
+
+
+def _unhex(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        return b""
 
 
 def _walk(nodes: dict[bytes, Node], tip: bytes) -> Iterator[Node]:

@@ -1,17 +1,21 @@
 """After the answer: what the turn leaves in the store, and what it teaches about the model.
 
-Keeps law 5 (nothing is lost): the client's new messages and our collected answer become nodes of the session's
-tree, named by their chain hashes, so that writing a turn twice writes it once. The write comes after the
-client has its answer and is not stopped by its leaving; a write that fails is healed by the next body.
+Keeps law 5 (nothing is lost): the client's new messages and our collected answer become nodes of the
+session's tree, named by their chain hashes, so that writing a turn twice writes it once. The write comes
+after the client has its answer and is not stopped by its leaving; one that fails is healed by the next body.
 """
+
+from msgspec.structs import replace
 
 from proxy.core.completion import Answer, StreamCollector, read_completion
 from proxy.core.identity import extend, read_message, root
 from proxy.core.messages import Content
 from proxy.core.plan import Plan
 from proxy.core.records import Node, Session, Turn
+from proxy.engine.background import Background
+from proxy.engine.exchange import Prepared
 from proxy.engine.models import Models
-from proxy.engine.request import Engine, Prepared
+from proxy.engine.recognition import Recognition
 from proxy.errors import StoreUnavailable
 from proxy.ports import Clock, SessionStore, TokenCounter, UpstreamResponse
 from proxy.telemetry import Metrics, log_warning
@@ -56,14 +60,16 @@ class Recorder:
 
     def __init__(
         self,
-        engine: Engine,
+        recognition: Recognition,
+        background: Background,
         store: SessionStore,
         counter: TokenCounter,
         models: Models,
         clock: Clock,
         metrics: Metrics,
     ) -> None:
-        self._engine = engine
+        self._recognition = recognition
+        self._background = background
         self._store = store
         self._counter = counter
         self._models = models
@@ -72,28 +78,28 @@ class Recorder:
 
     def begin(self, prepared: Prepared, collector: Collector) -> None:
         """Record a turn whose answer is over, or was cut off, without keeping anybody waiting."""
-        self._engine.in_background(self._record(prepared, collector))
+        self._background.run(self._record(prepared, collector))
 
     async def _record(self, prepared: Prepared, collector: Collector) -> None:
         answer = collector.answer()
         if answer.complete and answer.choices == 1:
             self._models.learn_usage(prepared.case.model, prepared.sent_tokens, answer.usage)
         self._count(prepared, answer)
-        key = prepared.place.key
+        key = prepared.recognised.key
         try:
             turn = await self._turn(prepared, answer)
             await self._store.record(key, turn, self._ttl(prepared))
         except StoreUnavailable as error:
-            self._engine.mark_lost(key)
+            self._recognition.mark_lost(key)
             self._metrics.lost_turns.inc()
             log_warning("a turn could not be written", code=error.code)
         else:
-            self._engine.mark_saved(key)
+            self._recognition.mark_saved(key)
 
     def _ttl(self, prepared: Prepared) -> float:
         """A session without a header that was seen for one turn lives a day."""
         ttl = prepared.policy.store.ttl
-        is_first = prepared.place.headerless and prepared.found.session is None
+        is_first = prepared.recognised.is_headerless and prepared.recognised.found.session is None
         return min(ttl, _DAY) if is_first else ttl
 
     def _count(self, prepared: Prepared, answer: Answer) -> None:
@@ -108,16 +114,18 @@ class Recorder:
         last = await self._answer_node(prepared, answer)
         if last is not None:
             nodes.append(last)
+            if prepared.recognised.is_headerless:
+                self._recognition.answered(prepared.recognised.key, last.hash)
         return Turn(
             session=self._session(prepared, last),
             nodes=tuple(nodes),
             advances_tip=last is not None and last.complete,
-            headerless=prepared.place.headerless,
+            headerless=prepared.recognised.is_headerless,
         )
 
     def _new_nodes(self, prepared: Prepared) -> list[Node]:
         """The messages after the deepest one that the store knows."""
-        chain, known = prepared.case.chain, prepared.found.known
+        chain, known = prepared.case.chain, prepared.recognised.found.known
         first = chain.hashes.index(known) + 1 if known is not None else 0
         now = self._clock.now()
         return [
@@ -133,7 +141,7 @@ class Recorder:
         ]
 
     async def _answer_node(self, prepared: Prepared, answer: Answer) -> Node | None:
-        """Our answer as a node; None where there is nothing to keep, or more than one answer to choose from."""
+        """Our answer as a node; None where there is nothing to keep, or several answers to choose from."""
         if answer.message is None or answer.choices != 1:
             return None
         content, chain = Content.of(answer.message), prepared.case.chain
@@ -152,10 +160,13 @@ class Recorder:
 
     def _session(self, prepared: Prepared, last: Node | None) -> Session:
         now, verdict, budget, case = self._clock.now(), prepared.verdict, prepared.budget, prepared.case
-        before = prepared.found.session
+        recognised = prepared.recognised
+        before = recognised.found.session
+        if before is not None and recognised.found.known is None:
+            return replace(before, updated=now)  # a line of its own, such as a request for a title
         return Session(
-            name=prepared.place.name,
-            tenant=prepared.place.tenant,
+            name=recognised.name,
+            tenant=recognised.tenant,
             created=before.created if before else now,
             updated=now,
             tip=last.hash if last is not None else b"",
@@ -185,4 +196,4 @@ def _is_final(node: Node | None) -> bool:
 
 
 def _summaries(plan: Plan) -> int:
-    return sum(bool(gap.summary) for gap in plan.gaps)
+    return sum(len(gap.anchors) for gap in plan.gaps)

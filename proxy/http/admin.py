@@ -137,7 +137,7 @@ def _limit(request: Request) -> int:
 
 def _summary(found: Inspected) -> dict[str, Any]:
     session = found.session
-    texts = {gap.summary for epoch in found.epochs for gap in epoch.plan.gaps if gap.summary}
+    texts = {anchor.text for epoch in found.epochs for gap in epoch.plan.gaps for anchor in gap.anchors}
     standing = found.epochs[-1].plan.gaps if found.epochs else ()
     return {
         "id": found.id,
@@ -152,7 +152,9 @@ def _summary(found: Inspected) -> dict[str, Any]:
         "turns": session.turns,
         "exchanges": session.exchanges,
         "prune_count": len(found.epochs),
-        "summary_bytes": sum(len(gap.summary.encode(errors="replace")) for gap in standing),
+        "summary_bytes": sum(
+            len(anchor.text.encode(errors="replace")) for gap in standing for anchor in gap.anchors
+        ),
         "llm_compressions": len(texts),
         "current_cycle": None,
         "epochs": _epochs(found.epochs),

@@ -1,11 +1,15 @@
 """The front door: which part of the house serves a path. Raw ASGI, because every request passes here."""
 
 import secrets
+from collections.abc import Callable
 from itertools import count
+from typing import Any
 
+from starlette.requests import Request
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from proxy.errors import UnabridgedError
+from proxy.errors import MethodNotAllowed, NotFound, UnabridgedError
 from proxy.http.asgi import send_error
 from proxy.http.paths import check_path
 
@@ -22,6 +26,17 @@ def request_id(scope: Scope) -> str:
     if found is None:
         found = scope[_ID] = f"req-{_prefix}-{next(_numbers)}"
     return found
+
+
+def refusals() -> dict[Any, Callable[[Request, Exception], JSONResponse]]:
+    """Answers in our errors' shape for paths and methods that are not ours, by Starlette's status."""
+
+    def handler(error: UnabridgedError) -> Callable[[Request, Exception], JSONResponse]:
+        return lambda request, _: JSONResponse(
+            error.body(), error.status, {"X-Request-Id": request_id(request.scope)}
+        )
+
+    return {404: handler(NotFound()), 405: handler(MethodNotAllowed())}
 
 
 class Front:

@@ -13,8 +13,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from proxy.core.completion import TRUNCATED_EVENT
 from proxy.core.policy import Policy
+from proxy.engine.exchange import Incoming, Prepared, Sent
 from proxy.engine.record import Collector, Recorder
-from proxy.engine.request import Engine, Incoming, Prepared, Sent
+from proxy.engine.request import Engine
 from proxy.errors import InvalidHeader, NotBuilt, UnabridgedError, UpstreamError
 from proxy.http.asgi import (
     ClientDisconnected,
@@ -26,6 +27,7 @@ from proxy.http.asgi import (
     send_error,
 )
 from proxy.http.headers import Header, check_credentials, content_length, to_client, to_upstream, value
+from proxy.http.paths import upstream_target
 from proxy.http.relay import pump
 from proxy.ports import Clock
 from proxy.telemetry import Metrics, log_fault, log_request
@@ -40,6 +42,8 @@ class _Passage:
 
     began: float
     status: int = 0
+    is_read: bool = False
+    """Whether the request's body has been read."""
     has_begun: bool = False
     """Whether the client has the head of its answer."""
     fields: dict[str, object] = field(default_factory=dict[str, object])
@@ -78,17 +82,25 @@ class Managed:
             passage.status = passage.status or 499
         except UnabridgedError as error:
             passage.fields["code"] = error.code
-            await self._refuse(error, passage, send, request_id)
+            unread = None if passage.is_read else receive
+            await self._refuse(error, passage, send, request_id, unread)
         except Exception as error:  # noqa: BLE001 - the edge: whatever is wrong inside, the client hears of it
             log_fault("a managed request failed", error)
             await self._refuse(UnabridgedError(), passage, send, request_id)
         self._tell(passage, request_id)
 
-    async def _refuse(self, error: UnabridgedError, passage: _Passage, send: Send, request_id: str) -> None:
+    async def _refuse(
+        self,
+        error: UnabridgedError,
+        passage: _Passage,
+        send: Send,
+        request_id: str,
+        unread: Receive | None = None,
+    ) -> None:
         """Answer with an error; an answer that has begun stays incomplete, which cuts the connection."""
         if not passage.has_begun:
             passage.status = error.status
-            await send_error(send, error, request_id)
+            await send_error(send, error, request_id, unread=unread)
 
     def _is_off(self, headers: Sequence[Header], policy: Policy) -> bool:
         mode = (value(headers, MODE_HEADER) or b"full").lower()
@@ -101,7 +113,7 @@ class Managed:
     async def _answer(
         self, scope: Scope, receive: Receive, send: Send, policy: Policy, passage: _Passage
     ) -> None:
-        incoming = await _read(scope, receive, policy)
+        incoming = await _read(scope, receive, policy, passage)
         async with WhilePresent(Request(receive, has_body=False)):
             prepared = await self._engine.prepare(incoming, policy)
             self._note(prepared, passage)
@@ -143,7 +155,7 @@ class Managed:
         self._metrics.overhead.observe(self._clock.monotonic() - prepared.arrived)
         real = prepared.budget.real
         passage.fields |= {
-            "session": prepared.place.key.tag[:8],
+            "session": prepared.recognised.key.tag[:8],
             "model": prepared.case.model,
             "stage": stage,
             "epoch": prepared.verdict.number,
@@ -158,12 +170,13 @@ class Managed:
         log_request(route=_ROUTE, status=passage.status, seconds=seconds, id=request_id, **passage.fields)
 
 
-async def _read(scope: Scope, receive: Receive, policy: Policy) -> Incoming:
+async def _read(scope: Scope, receive: Receive, policy: Policy, passage: _Passage) -> Incoming:
     """The request, whole and decoded."""
     headers: Sequence[Header] = scope["headers"]
     check_credentials(headers)
     require_json(value(headers, b"content-type"))
     body = await read_body(receive, policy.limits.body, content_length(headers))
+    passage.is_read = True
     encoding = value(headers, b"content-encoding")
     decoded = await decode_body(body, encoding, policy.limits.body)
     forwarded = to_upstream(
@@ -171,7 +184,8 @@ async def _read(scope: Scope, receive: Receive, policy: Policy) -> Incoming:
         accept_encoding=b"identity",
         without=(b"content-length", b"content-encoding", b"expect"),
     )
-    return Incoming(_by_name(headers), decoded, forwarded)
+    target = upstream_target(scope["raw_path"], scope["query_string"])
+    return Incoming(target, _by_name(headers), decoded, forwarded)
 
 
 def _by_name(headers: Sequence[Header]) -> dict[bytes, bytes]:

@@ -1,0 +1,35 @@
+"""One request to be decided on: what it is, what it may cost, and what is known of its lane."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from proxy.core.budget import Budget
+from proxy.core.plan import Epoch
+from proxy.core.policy import Policy
+from proxy.core.situation import Chain
+from proxy.ports import SessionKey
+
+
+@dataclass(frozen=True)
+class Case:
+    """One request to be decided on."""
+
+    tenant: str
+    key: SessionKey
+    lane: str
+    model: str
+    chain: Chain
+    head_count: int
+    """Messages of the head."""
+    policy: Policy
+    budget: Budget
+    epochs: tuple[Epoch, ...] | None
+    """The lane's epochs; None where the store cannot say and this process does not know."""
+    credentials: Sequence[tuple[bytes, bytes]]
+    deadline: float
+    """Monotonic seconds by which all waiting is over."""
+
+    @property
+    def counted(self) -> int:
+        """Counted tokens of the whole request."""
+        return self.budget.head + sum(self.chain.tokens)

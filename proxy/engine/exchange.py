@@ -1,0 +1,84 @@
+"""A managed request on its way: as it came in, where it belongs, what is forwarded, what came back."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from proxy.core.budget import Budget
+from proxy.core.plan import apply
+from proxy.core.policy import Policy
+from proxy.engine.case import Case
+from proxy.engine.epochs import Verdict
+from proxy.engine.history import History
+from proxy.engine.naming import Headers
+from proxy.engine.recognition import Recognised
+from proxy.ports import UpstreamResponse
+
+
+@dataclass(frozen=True)
+class Incoming:
+    """A request as it came in, its body decoded."""
+
+    target: str
+    """Path and query after ``/v1``."""
+
+    headers: Headers
+    body: bytes
+    forwarded: Sequence[tuple[bytes, bytes]]
+    """The headers that go to the upstream."""
+
+
+@dataclass
+class Prepared:
+    """A request that is ready to be sent, and what must be known to record its turn."""
+
+    policy: Policy
+    history: History
+    recognised: Recognised
+    budget: Budget
+    case: Case
+    verdict: Verdict
+    body: bytes
+    arrived: float
+    """Monotonic seconds."""
+    degraded: list[str] = field(default_factory=list[str])
+
+    @property
+    def sent_tokens(self) -> int:
+        """Counted tokens of what is forwarded."""
+        return self.budget.head + self.verdict.view
+
+    def response_headers(self) -> list[tuple[bytes, bytes]]:
+        """The contract's headers: what was known before the first byte (DESIGN 7)."""
+        real, verdict = self.budget.real, self.verdict
+        tokens = f"sent={real(self.sent_tokens)};full={real(self.case.counted)};budget={self.budget.tokens}"
+        pairs = [
+            (b"x-unabridged-session", self.recognised.name),
+            (b"x-unabridged-stage", verdict.stage.value),
+            (b"x-unabridged-epoch", str(verdict.number)),
+            (b"x-unabridged-tokens", tokens),
+            (b"x-unabridged-cut", str(verdict.plan.cut)),
+            (b"x-unabridged-summary", verdict.summary),
+            (b"x-unabridged-tool-cache", "hits=0"),
+        ]
+        reasons = [*self.degraded, *verdict.degraded]
+        if reasons:
+            pairs.append((b"x-unabridged-degraded", ", ".join(reasons)))
+        return [(name, value.encode("latin-1", errors="replace")) for name, value in pairs]
+
+
+@dataclass(frozen=True)
+class Sent:
+    """An upstream's answer to a managed request, its body still to come."""
+
+    response: UpstreamResponse
+    begun: bytes
+    """What was read of the body already."""
+    is_over: bool
+    """Whether ``begun`` is all of it."""
+
+
+def forwarded_body(history: History, verdict: Verdict) -> bytes:
+    """The body that goes out: the client's own bytes unless a plan is in force (law 1)."""
+    if not verdict.plan.gaps and not verdict.plan.replacements:
+        return history.body.raw
+    return history.body.with_messages([*history.head, *apply(verdict.plan, history.raws)])

@@ -1,0 +1,125 @@
+"""Which session a request continues, and what is known of it: one trip to the store at most.
+
+A header names a session; without one it is recognised by its chain, but only below an answer that we gave.
+What this process has read of a lane's epochs it keeps, so that a turn asks for later ones alone, and so that
+a store that is away for a moment takes no plan with it.
+"""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from proxy.core.plan import Epoch
+from proxy.core.policy import Policy
+from proxy.engine.history import History
+from proxy.engine.lru import Lru
+from proxy.engine.naming import Naming
+from proxy.errors import StoreUnavailable
+from proxy.ports import Found, Lookup, SessionKey, SessionStore
+
+_ASKED = 64
+"""Chain hashes, newest first, by which a session is recognised."""
+_REMEMBERED = 20_000
+
+
+@dataclass(frozen=True)
+class Recognised:
+    """A request's session."""
+
+    tenant: str
+    key: SessionKey
+    name: str
+    """As the client named it, or as we do."""
+    is_headerless: bool
+    found: Found
+    epochs: tuple[Epoch, ...] | None
+    """The lane's epochs; None where neither the store nor this process can say."""
+    degraded: tuple[str, ...]
+
+
+class Recognition:
+    """Recognises sessions, and remembers what was learned of them in this process."""
+
+    def __init__(self, store: SessionStore, naming: Naming) -> None:
+        self._store = store
+        self._naming = naming
+        self._held: Lru[tuple[SessionKey, str], tuple[Epoch, ...]] = Lru(_REMEMBERED)
+        self._lost: Lru[SessionKey, bool] = Lru(_REMEMBERED)
+        self._answered: Lru[tuple[str, bytes], str] = Lru(_REMEMBERED)
+        """Sessions without a header by tag and chain hash of an answer, for while the store is away."""
+
+    async def recognise(
+        self, tenant: str, name: str | None, history: History, lane: str, policy: Policy
+    ) -> Recognised:
+        """Find the session of a request. Raises StoreUnavailable where the policy is closed on faults."""
+        named = None if name is None else self._naming.named(tenant, name)
+        tag = named.tag if named else self._naming.bucket(tenant, history.first_user)
+        found = await self._find(self._lookup(tag, named, history, lane), policy)
+        sid = found.sid if found else self._remembered(tag, history)
+        key = named or SessionKey(tag, sid or secrets.token_hex(8))
+        degraded = [] if found else ["store"]
+        if self._lost.get(key):
+            degraded.append("previous-turn")
+        return Recognised(
+            tenant=tenant,
+            key=key,
+            name=name if name is not None else self._naming.issue(tenant, key),
+            is_headerless=named is None,
+            found=found or Found(),
+            epochs=self._epochs(key, lane, found),
+            degraded=tuple(degraded),
+        )
+
+    def _lookup(self, tag: str, named: SessionKey | None, history: History, lane: str) -> Lookup:
+        held = self._held.get((named, lane)) if named else None
+        return Lookup(
+            tag=tag,
+            sid=named.sid if named else None,
+            newest=tuple(reversed(history.hashes[-_ASKED:])),
+            uncounted=tuple(history.hashes[place] for place in history.uncounted),
+            lane=lane,
+            seen=(named.sid, len(held or ())) if named else ("", 0),
+        )
+
+    async def _find(self, lookup: Lookup, policy: Policy) -> Found | None:
+        """The store's answer; None while it cannot be used and the policy goes on without."""
+        try:
+            return await self._store.find(lookup)
+        except StoreUnavailable:
+            if policy.store.on_fault == "closed":
+                raise
+            return None
+
+    def _epochs(self, key: SessionKey, lane: str, found: Found | None) -> tuple[Epoch, ...] | None:
+        held = self._held.get((key, lane))
+        if found is None:
+            return held
+        if held and found.sid == key.sid:
+            known = {epoch.id for epoch in held}
+            epochs = (*held, *(epoch for epoch in found.epochs if epoch.id not in known))
+        else:
+            epochs = found.epochs
+        self.hold(key, lane, epochs)
+        return epochs
+
+    def _remembered(self, tag: str, history: History) -> str | None:
+        """The session that this process gave the newest answer of a chain in."""
+        newest = reversed(history.hashes[-_ASKED:])
+        found = (self._answered.get((tag, chain_hash)) for chain_hash in newest)
+        return next((sid for sid in found if sid is not None), None)
+
+    def answered(self, key: SessionKey, answer: bytes) -> None:
+        """An answer was given in a session without a header."""
+        self._answered.put((key.tag, answer), key.sid)
+
+    def hold(self, key: SessionKey, lane: str, epochs: Sequence[Epoch]) -> None:
+        """Remember a lane's epochs."""
+        self._held.put((key, lane), tuple(epochs))
+
+    def mark_lost(self, key: SessionKey) -> None:
+        """A turn could not be written: the session's next answers say so until one can."""
+        self._lost.put(key, value=True)
+
+    def mark_saved(self, key: SessionKey) -> None:
+        """A turn was written, and with it whatever was lost before."""
+        self._lost.drop(key)
