@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, Phase, settings
 
 settings.register_profile(
     "unabridged",
-    max_examples=40,
+    max_examples=25,
     phases=(Phase.explicit, Phase.generate),  # shrinking a conversation takes minutes: explore does it
     deadline=None,  # outcomes are asserted, never wall time
     derandomize=True,  # the same examples on every machine; explore with --hypothesis-profile=explore

@@ -81,7 +81,8 @@ def _sent_back(data: st.DataObject, message: Sent) -> Sent:
             again["content"] = [
                 {"type": "text", "text": again["content"], "cache_control": {"type": "ephemeral"}}
             ]
-    for call in again.get("tool_calls") or []:
+    calls: list[Sent] = again.get("tool_calls") or []
+    for call in calls:
         values = json.loads(call["function"]["arguments"])
         call["function"] = dict(call["function"])
         call["function"]["arguments"] = json.dumps(
@@ -108,23 +109,17 @@ def test_what_sdks_do_to_an_answer_leaves_its_identity(message: Sent, data: st.D
 @given(answers(), st.data())
 def test_what_a_person_changes_in_an_answer_changes_its_identity(message: Sent, data: st.DataObject):
     before = identity_of(Content.of(encode(message)))
-    calls = message["tool_calls"] or []
+    calls: list[Sent] = message["tool_calls"] or []
     added = {"id": "new", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    changed = data.draw(
-        st.sampled_from(
-            [
-                message | {"role": "user"},
-                message | {"content": [*_as_parts(message["content"]), {"type": "text", "text": "!"}]},
-                message | {"tool_calls": [*calls, added]},
-                message | {"tool_call_id": "call_9"},
-                *(
-                    [message | {"tool_calls": calls[1:]}, message | {"tool_calls": calls[::-1]}]
-                    if len(calls) == 2
-                    else []
-                ),
-            ]
-        )
-    )
+    changes: list[Sent] = [
+        {"role": "user"},
+        {"content": [*_as_parts(message["content"]), {"type": "text", "text": "!"}]},
+        {"tool_calls": [*calls, added]},
+        {"tool_call_id": "call_9"},
+    ]
+    if len(calls) == 2:
+        changes += [{"tool_calls": calls[1:]}, {"tool_calls": calls[::-1]}]
+    changed = message | data.draw(st.sampled_from(changes))
     assert identity_of(Content.of(encode(changed))) != before
 
 

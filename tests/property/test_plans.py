@@ -295,7 +295,7 @@ def test_a_summary_stays_until_its_gap_grows(drawn: Session):
     for one, other in pairwise(drawn.turns):
         later = {(gap.start, gap.end): gap for gap in other.plan.gaps}
         for gap in one.plan.gaps:
-            if gap.summary and (gap.start, gap.end) in later:
+            if gap.is_summarised and (gap.start, gap.end) in later:
                 assert later[gap.start, gap.end] == gap
 
 
@@ -392,7 +392,7 @@ def test_large_gaps_want_a_summary_and_small_ones_do_not(drawn: Session):
     for done in drawn.turns:
         if done.begun is None:
             continue
-        settled = {(gap.start, gap.end) for gap in done.before.gaps if gap.summary}
+        settled = {(gap.start, gap.end) for gap in done.before.gaps if gap.is_summarised}
         large = {span for span in done.begun.spans if span[1] - span[0] >= policy.summary.min_gap}
         assert set(done.begun.wanted) == large - settled
 
@@ -403,7 +403,9 @@ def test_each_gap_has_one_note_that_says_how_many_messages_are_gone(drawn: Sessi
         for gap in done.plan.gaps:
             text = Content.of(gap.note).text
             assert json.loads(gap.note).keys() == {"role", "content"}
-            assert str(gap.count) in text
+            untold = gap.count - sum(anchor.count for anchor in gap.anchors)
+            for number in (untold, *(anchor.count for anchor in gap.anchors)):
+                assert not number or str(number) in text
             assert text.startswith("<note ")
             assert text.endswith("</note " + text[6:18] + ">")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from proxy.core.plan import EMPTY, Epoch, Gap, Plan, Replacement, apply, in_force, view_tokens
+from proxy.core.plan import EMPTY, Anchor, Epoch, Gap, Plan, Replacement, apply, in_force, view_tokens
 
 MESSAGES = [f"m{number}".encode() for number in range(6)]
 
@@ -16,21 +16,24 @@ def test_an_empty_plan_changes_nothing():
 
 
 def test_a_note_stands_where_messages_were_cut():
-    plan = Plan((Gap(1, 3, b"note"), Gap(4, 5, b"other")))
+    plan = Plan((Gap(1, 3, b"note", 1), Gap(4, 5, b"other", 1)))
     assert apply(plan, MESSAGES) == [b"m0", b"note", b"m3", b"other", b"m5"]
 
 
-def test_a_gap_without_a_note_leaves_nothing():
-    assert apply(Plan((Gap(0, 4),)), MESSAGES) == [b"m4", b"m5"]
+def test_a_merged_note_stands_in_its_neighbour_alone():
+    gap = Gap(0, 4, b"note", 7, is_merged=True)
+    plan = Plan((gap,), (Replacement(4, b"m4 with note", 17, "merged"),))
+    assert apply(plan, MESSAGES) == [b"m4 with note", b"m5"]
+    assert view_tokens(plan, [10] * 6) == 17 + 10
 
 
 def test_a_replacement_stands_in_its_messages_place():
-    plan = Plan((Gap(0, 1, b"note"),), (Replacement(2, b"short", 1, "clipped"),))
+    plan = Plan((Gap(0, 1, b"note", 1),), (Replacement(2, b"short", 1, "clipped"),))
     assert apply(plan, MESSAGES) == [b"note", b"m1", b"short", b"m3", b"m4", b"m5"]
 
 
 def test_a_plan_applies_to_every_continuation_alike():
-    plan = Plan((Gap(1, 3, b"note"),), (Replacement(3, b"short", 1, "clipped"),))
+    plan = Plan((Gap(1, 3, b"note", 1),), (Replacement(3, b"short", 1, "clipped"),))
     one, other = apply(plan, MESSAGES[:4]), apply(plan, MESSAGES)
     assert other[: len(one)] == one
 
@@ -41,15 +44,27 @@ def test_the_size_of_a_view_is_reckoned_from_the_edits():
 
 
 def test_depth_and_cut_say_how_far_a_plan_reaches():
-    plan = Plan((Gap(1, 3), Gap(4, 5)), (Replacement(7, b"", 0, "clipped"),))
+    plan = Plan((Gap(1, 3, b"", 0), Gap(4, 5, b"", 0)), (Replacement(7, b"", 0, "clipped"),))
     assert (plan.depth, plan.cut) == (8, 3)
-    assert Plan((Gap(1, 3),)).depth == 3
+    assert Plan((Gap(1, 3, b"", 0),)).depth == 3
     assert [place for place in range(6) if plan.covers(place)] == [1, 2, 4]
 
 
 def test_a_plan_survives_being_stored():
-    plan = Plan((Gap(1, 3, b"\xff note", 7, "summary", ("q",), 2),), (Replacement(3, b"x", 2, "merged"),))
+    plan = Plan(
+        (Gap(1, 3, b"\xff note", 7, (Anchor(1, 3, "s"),), ("q",), is_merged=True),),
+        (Replacement(3, b"x", 2, "merged"),),
+    )
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(plan), type=Plan) == plan
+
+
+def test_a_gap_is_summarised_where_one_summary_is_about_all_of_it():
+    whole, part = Anchor(1, 9, "whole"), Anchor(1, 5, "part")
+    assert Gap(1, 9, b"", 0, (whole,)).is_summarised
+    assert not Gap(1, 9, b"", 0, (part,)).is_summarised
+    assert not Gap(1, 9, b"", 0, (part, Anchor(5, 9, "rest"))).is_summarised
+    assert not Gap(1, 9, b"", 0).is_summarised
+    assert (whole.count, part.count) == (8, 4)
 
 
 # --- in force
@@ -71,7 +86,7 @@ def epoch(name: str, parent: str, depth: int, reach: bytes, calm_below: int = 0)
         original_tokens=1000,
         final_count=4,
         final_tokens=300,
-        plan=Plan((Gap(0, depth),)),
+        plan=Plan((Gap(0, depth, b"", 0),)),
     )
 
 

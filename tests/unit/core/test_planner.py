@@ -58,7 +58,7 @@ def at(usage: float, messages: list[Sent], policy: Policy = BALANCED, summary: s
 
 
 def notes(plan: Plan) -> list[str]:
-    return [Content.of(gap.note).text for gap in plan.gaps if gap.note]
+    return [Content.of(gap.note).text for gap in plan.gaps]
 
 
 # --- stages
@@ -230,14 +230,29 @@ def test_a_notes_role_is_the_policys():
     assert {json.loads(gap.note)["role"] for gap in done.plan.gaps} == {"system"}
 
 
-def test_a_summary_stays_in_its_note_and_counts_its_generations():
+def test_a_summary_stays_in_its_note():
     chain, budget = chain_from(talk(80)), Budget(2500, 1.0, 0)
     done = [each for each in session(chain, BALANCED, budget, "They built a bridge.") if each.begun]
-    generations = [max(gap.generation for gap in each.plan.gaps) for each in done]
-    assert generations[0] == 0
-    assert generations == sorted(generations)
-    assert generations[-1] >= 1
+    assert len(done) >= 2
     assert all("They built a bridge." in notes(each.plan)[0] for each in done)
+
+
+def test_a_gap_that_grows_without_a_new_summary_keeps_what_the_old_one_said():
+    chain, budget = chain_from(talk(80)), Budget(2500, 1.0, 0)
+    plan, notes_seen = EMPTY, list[str]()
+    for length in range(1, len(chain) + 1, 2):
+        done = turn(
+            chain.prefix(length), plan, BALANCED, budget, None if notes_seen else "They built a bridge."
+        )
+        plan = done.plan
+        if done.begun is not None:
+            notes_seen += [note for note in notes(plan) if "They built a bridge." in note]
+    first, *later = notes_seen
+    assert later
+    counted = int(first.split("Summary of ")[1].split()[0])
+    for note in later:
+        assert f"Summary of {counted} earlier messages: They built a bridge." in note
+    assert "messages omitted]" in later[-1]
 
 
 # --- protections
@@ -332,7 +347,7 @@ def roles(view: list[bytes]) -> list[str]:
 def test_a_note_becomes_part_of_the_request_before_it():
     done = at(0.95, talk(12), ALTERNATE)
     assert done.plan.gaps
-    assert all(gap.note == b"" for gap in done.plan.gaps)
+    assert all(gap.is_merged for gap in done.plan.gaps)
     for one, other in zip(roles(done.view), roles(done.view)[1:], strict=False):
         assert not (one == other == "assistant")
     merged = [edit for edit in done.plan.replacements if edit.reason == "merged"]
@@ -367,7 +382,7 @@ def test_two_notes_that_share_a_neighbour_are_both_said():
     ]
     done = merging(messages, "^pinned")
     assert [(gap.start, gap.end) for gap in done.plan.gaps] == [(1, 4), (5, 8)]
-    said = sum(merged_counts(done.plan)) + sum(gap.count for gap in done.plan.gaps if gap.note)
+    said = sum(merged_counts(done.plan)) + sum(gap.count for gap in done.plan.gaps if not gap.is_merged)
     assert said == done.plan.cut
 
 
@@ -407,7 +422,7 @@ def test_a_merged_note_survives_clipping():
         assistant("x"),
     ]
     done = merging([*messages, user("last")], "^(first|9 |x)", usage=4.0)
-    said = sum(merged_counts(done.plan)) + sum(gap.count for gap in done.plan.gaps if gap.note)
+    said = sum(merged_counts(done.plan)) + sum(gap.count for gap in done.plan.gaps if not gap.is_merged)
     assert said == done.plan.cut
 
 
