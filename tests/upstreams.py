@@ -346,7 +346,7 @@ class Chat:
         response = await self.send()
         if response.status_code == 200:
             self.messages.append(answer_in(response))
-            self.stages.append(told(response, "stage"))
+            self.stages.append(response.headers.get("x-unabridged-stage", ""))
         return response
 
     async def ask(self, text: str) -> httpx2.Response:
