@@ -21,11 +21,14 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 from pydantic import SecretStr
+from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
+from proxy.adapters.files.policies import PolicyLibrary
 from proxy.adapters.files.secrets import kept_secret
 from proxy.adapters.redis.embedded import EmbeddedValkey
 from proxy.app import ADMIN_TOKEN_FILE, SECRET_FILE, create_app
+from proxy.cli.interruption import sigterm_interrupts
 from proxy.cli.terminal import CommandError, add_json_option, facts, notes
 from proxy.config import PREFIX, Settings
 
@@ -71,9 +74,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until SIGINT or SIGTERM. Raises SettingsError, EmbeddedStoreError, CommandError."""
+    """Serve until SIGINT or SIGTERM. Raises OperatorError."""
     settings = Settings.load(**{name: getattr(args, name) for name in _FLAGS})
-    with _interruptible(), _listening(settings) as listener:
+    # The app reads it again; here a mistake is said once, before anything starts.
+    PolicyLibrary([settings.policies] if settings.policies else []).load(settings.policy)
+    with sigterm_interrupts(), _listening(settings) as listener:
         try:
             with _store(settings) as url:
                 complete = _complete(settings, url, listener.getsockname()[1])
@@ -81,16 +86,6 @@ def run(args: argparse.Namespace) -> int:
                 return _serve(complete, listener)
         except KeyboardInterrupt:
             return 0  # how this command is meant to end
-
-
-@contextmanager
-def _interruptible() -> Generator[None]:
-    """SIGTERM interrupts like Ctrl-C: uvicorn raises again what it caught, and the store ends after it."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager
@@ -177,8 +172,9 @@ def _serve(settings: Settings, listener: socket.socket) -> int:
     _export(settings, os.environ)
     config = _config(settings, f"{__name__}:app_from_environment", factory=True)
     listener.listen(_BACKLOG)
-    Multiprocess(config, sockets=[listener]).run()
-    return 0
+    supervisor = Multiprocess(config, sockets=[listener])
+    supervisor.run()
+    return 1 if any(process.exitcode == STARTUP_FAILURE for process in supervisor.processes) else 0
 
 
 def _config(settings: Settings, app: ASGIApp | str, *, factory: bool = False) -> uvicorn.Config:

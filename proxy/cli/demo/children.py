@@ -26,18 +26,30 @@ START = 90.0
 """Seconds that the model may take to load on a busy machine."""
 _STOP = 15.0
 _GLANCE = 0.1
-_INHERITED = ("HOME", "LANG", "PATH", "PYTHONPATH", "TMPDIR", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
+_OK = 200
+_INHERITED = (
+    "HOME",
+    "LANG",
+    "PATH",
+    "PYTHONPATH",
+    "TMPDIR",
+    "COVERAGE_PROCESS_START",
+    "COVERAGE_PROCESS_CONFIG",
+)
 
-POLICY = """\
+POLICY = '''\
 # The demo's policy: the default one, for a window of a thousand tokens.
 extends = "default"
 
 [importance]
-low = 0.0          # trim finds nothing unimportant enough: it only has the summary prepared, for compact to use
+low = 0.0          # at trim nothing is cut yet: it only has the summary written that compact will use
 
 [summary]
 max_tokens = 80
-"""
+temperature = 0.7  # so small a model repeats itself below
+prompt = """Summarise the conversation in two sentences. Name the people, places, dates and prices that the \
+user mentions."""
+'''
 
 
 @dataclass(frozen=True)
@@ -121,7 +133,7 @@ def _wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
 
 def _is_ok(url: str) -> bool:
     try:
-        return httpx2.get(url, timeout=2).status_code == httpx2.codes.OK
+        return httpx2.get(url, timeout=2).status_code == _OK
     except httpx2.HTTPError:
         return False
 

@@ -17,6 +17,8 @@ from proxy.cli.demo.script import SYSTEM
 
 ANSWER_TOKENS = 40
 _TIMEOUT = 120.0  # seconds
+_REFUSED = 400
+_OURS = "x-unabridged-"
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class Conversation:
         try:
             return self._stream(question, on_text)
         except APIStatusError as error:
-            if error.status_code != httpx2.codes.BAD_REQUEST:
+            if error.status_code != _REFUSED:
                 raise
             return Refusal(self.turns, question, error.message)
 
@@ -85,10 +87,9 @@ class Conversation:
             model=MODEL,
             messages=self._messages,
             max_tokens=ANSWER_TOKENS,
-            temperature=0.7,
-            frequency_penalty=0.5,
-            presence_penalty=0.5,
-            seed=7,
+            temperature=0.8,
+            frequency_penalty=1.2,  # so small a model repeats itself otherwise
+            seed=self.turns,
             stream=True,
             stream_options={"include_usage": True},
         )
@@ -115,11 +116,11 @@ class Conversation:
 
 
 def _ours(headers: Mapping[str, str]) -> dict[str, str]:
-    prefix = "x-unabridged-"
-    return {name.lower()[len(prefix) :]: value for name, value in headers.items() if name.lower().startswith(prefix)}
+    lower = ((name.lower(), value) for name, value in headers.items())
+    return {name.removeprefix(_OURS): value for name, value in lower if name.startswith(_OURS)}
 
 
-class Observer:
+class Onlooker:
     """Looks into the proxy from beside: its admin API and its metrics."""
 
     def __init__(self, proxy: Proxy) -> None:
@@ -137,14 +138,15 @@ class Observer:
         counted = (line for line in lines if line.startswith("unabridged_summaries_total{"))
         return sum(int(float(line.rpartition(" ")[2])) for line in counted)
 
-    def note(self) -> str:
-        """The newest summary in the session's view; empty where there is none."""
+    def summary(self) -> str:
+        """What the view of the newest session has in place of messages; empty where there is no summary."""
         sessions: list[dict[str, Any]] = self._get("/sessions?limit=1")["sessions"]
         if not sessions:
             return ""
         view = self._get(f"/sessions/{quote(sessions[0]['id'], safe='')}/view")
         texts = (str(message.get("content")) for message in view["messages"])
-        return next((text for text in texts if "Summary of" in text), "")
+        lines = (line for text in texts for line in text.splitlines() if line.startswith("Summary of"))
+        return "\n".join(lines)
 
     def _get(self, path: str) -> Any:
         return self._client.get(f"/unabridged/v1{path}").raise_for_status().json()

@@ -1,0 +1,31 @@
+"""Where the session verbs find the admin token."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from proxy.app import ADMIN_TOKEN_FILE
+from proxy.cli.admin import TOKEN_FILE, admin_token
+from proxy.cli.terminal import CommandError
+
+
+def test_the_command_line_reads_the_file_that_the_server_keeps() -> None:
+    assert TOKEN_FILE == ADMIN_TOKEN_FILE
+
+
+def test_the_environment_comes_first_then_its_file_then_the_data_directory(tmp_path: Path) -> None:
+    (tmp_path / TOKEN_FILE).write_text("kept\n")
+    (tmp_path / "other").write_text("in a file\n")
+    environment = {"UNABRIDGED_DATA_DIR": str(tmp_path)}
+    assert admin_token(environment) == "kept"
+    environment["UNABRIDGED_ADMIN_TOKEN_FILE"] = str(tmp_path / "other")
+    assert admin_token(environment) == "in a file"
+    environment["UNABRIDGED_ADMIN_TOKEN"] = "given"
+    assert admin_token(environment) == "given"
+
+
+def test_without_a_token_the_complaint_says_what_to_set(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="set UNABRIDGED_ADMIN_TOKEN"):
+        admin_token({"UNABRIDGED_DATA_DIR": str(tmp_path)})

@@ -1,0 +1,76 @@
+"""The command line's frame: what it loads, how it fails, what it answers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from proxy.cli import main
+
+GROUPS = ["serve", "check", "schema", "replay", "explain", "sessions", "demo"]
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_help_loads_no_command_and_nothing_heavy() -> None:
+    program = (
+        "import sys; from proxy.cli import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "print(sorted({name.partition('.')[0] for name in sys.modules} & "
+        "{'pydantic', 'rich', 'uvicorn', 'tiktoken', 'httpx2', 'redis', 'starlette'}), file=sys.stderr)"
+    )
+    done = run("-c", program)
+    assert done.stderr.strip() == "[]"
+    assert all(f"\n    {name} " in done.stdout for name in GROUPS)
+
+
+def test_python_m_proxy_is_the_same_command() -> None:
+    done = run("-m", "proxy", "check", "no-such-policy")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "unabridged: no-such-policy: there is no such policy\n"
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["nonsense"], ["check"], ["sessions"], ["replay", "x", "--budget", "0"]]
+)
+def test_wrong_usage_is_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    assert "usage: unabridged" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_every_command_explains_itself_and_offers_json(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [name, "show", "--help"] if name == "sessions" else [name, "--help"]
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 0
+    assert "--json" in capsys.readouterr().out
+
+
+def test_a_secret_is_never_a_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["serve", "--help"])
+    flags = {word for word in capsys.readouterr().out.split() if word.startswith("--")}
+    assert not {flag for flag in flags if "secret" in flag or "token" in flag or "key" in flag}
+
+
+def test_a_reader_that_has_seen_enough_is_no_crash(tmp_path: Path) -> None:
+    closed_early = f"{sys.executable} -m proxy schema | true"
+    done = subprocess.run(["sh", "-c", closed_early], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr == ""
+
+
+def test_the_schema_is_json_and_knows_the_sections(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schema"]) == 0
+    properties = json.loads(capsys.readouterr().out)["properties"]
+    assert {"budget", "stages", "summary", "retention"} <= properties.keys()
+    assert "name" not in properties

@@ -1,0 +1,140 @@
+"""`unabridged replay`: files of sessions in, what would have been sent out."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.cli import main
+
+Session = dict[str, Any]
+
+
+def session(name: str | None = "first", exchanges: int = 40) -> Session:
+    messages: list[dict[str, str]] = [{"role": "system", "content": "Be brief."}]
+    for place in range(exchanges):
+        messages.append({"role": "user", "content": f"Question {place}: " + "why is that so? " * 10})
+        messages.append(
+            {"role": "assistant", "content": f"Answer {place}: " + "because it was so before. " * 10}
+        )
+    return {"messages": messages} if name is None else {"id": name, "messages": messages}
+
+
+def written(path: Path, *sessions: Session) -> str:
+    path.write_text("".join(json.dumps(each) + "\n" for each in sessions))
+    return str(path)
+
+
+def replayed(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
+    assert main(["replay", *words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)["policies"]
+
+
+def test_policies_stand_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = written(tmp_path / "a.jsonl", session("first"), session("second", 3))
+    balanced, off = replayed(capsys, file, "--policy", "balanced", "--policy", "off", "--budget", "2000")
+    assert [each["id"] for each in balanced["sessions"]] == ["first", "second"]
+    assert balanced["totals"]["full_tokens"] == off["totals"]["full_tokens"] == off["totals"]["sent_tokens"]
+    assert balanced["totals"]["sent_tokens"] < off["totals"]["sent_tokens"]
+    assert (balanced["totals"]["over_budget"], off["totals"]["epochs"]) == (0, 0)
+    assert off["totals"]["over_budget"] > 0
+
+
+def test_a_budget_lowers_a_policy_and_never_raises_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = written(tmp_path / "a.jsonl", session())
+    (low,) = replayed(capsys, file, "--policy", "balanced", "--budget", "2000")
+    (high,) = replayed(capsys, file, "--policy", "balanced", "--budget", "20000")
+    assert (low["sessions"][0]["budget"], high["sessions"][0]["budget"]) == (2_000, 8_000)
+
+
+def test_a_model_brings_its_window_and_its_ratio(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = written(tmp_path / "a.jsonl", session(exchanges=2))
+    (plain,) = replayed(capsys, file)
+    (known,) = replayed(capsys, file, "--model", "gpt-4o")
+    (unknown,) = replayed(capsys, file, "--model", "somebody-s-model")
+    assert plain["sessions"][0]["budget"] == unknown["sessions"][0]["budget"] == 7_000
+    assert known["sessions"][0]["budget"] == 112_000
+    assert known["totals"]["full_tokens"] == plain["totals"]["full_tokens"] < unknown["totals"]["full_tokens"]
+
+
+def test_turns_are_told_when_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = written(tmp_path / "a.jsonl", session())
+    (told,) = replayed(capsys, file, "--policy", "balanced", "--budget", "2000", "--turns")
+    turns = told["sessions"][0]["turns"]
+    assert [turn["number"] for turn in turns] == list(range(1, 41))
+    assert turns[-1]["epoch"] == sum(turn["began"] for turn in turns) == told["totals"]["epochs"] > 0
+
+
+def test_tools_count_as_part_of_the_head(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tools = [{"type": "function", "function": {"name": "look", "description": "Looks. " * 100}}]
+    plain, armed = session("plain", 2), {**session("armed", 2), "tools": tools}
+    (told,) = replayed(capsys, written(tmp_path / "a.jsonl", plain, armed), "--turns")
+    first = [each["turns"][0]["full_tokens"] for each in told["sessions"]]
+    assert first[1] - first[0] > 100
+
+
+def test_a_session_without_an_id_is_named_after_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text("\n" + json.dumps(session(None, 1)) + "\n")
+    (told,) = replayed(capsys, str(file))
+    assert [each["id"] for each in told["sessions"]] == ["2"]
+
+
+def test_compressed_files_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "a.jsonl.gz"
+    file.write_bytes(gzip.compress(json.dumps(session()).encode()))
+    assert replayed(capsys, str(file))[0]["totals"]["turns"] == 40
+
+
+def test_a_dash_is_stdin(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(json.dumps(session()).encode())))
+    assert replayed(capsys, "-")[0]["totals"]["turns"] == 40
+
+
+def test_people_get_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = written(tmp_path / "a.jsonl", session())
+    assert main(["replay", file, "--policy", "balanced", "--budget", "2000", "--turns"]) == 0
+    out = capsys.readouterr().out
+    assert "first · balanced" in out
+    assert "all sessions" in out
+    assert "begins" in out
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b'{"id": "x", "messages": [', "not valid JSON"),
+        (b'{"id": "x"}', "messages"),
+        (b'{"id": "x", "messages": ["hello"]}', "messages[0]"),
+        (b"[]", "must be a JSON object"),
+        (b"\xff\xfe", "not UTF-8"),
+    ],
+)
+def test_a_line_that_is_no_session_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], line: bytes, reason: str
+) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_bytes(json.dumps(session()).encode() + b"\n" + line + b"\n")
+    assert main(["replay", str(file)]) == 1
+    said = capsys.readouterr()
+    assert said.err.startswith(f"unabridged: {file}:2: not a session: ")
+    assert reason in said.err
+    assert said.out == ""
+
+
+@pytest.mark.parametrize("name", ["missing.jsonl", "broken.jsonl.gz"])
+def test_a_file_that_cannot_be_read_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    (tmp_path / "broken.jsonl.gz").write_bytes(b"not compressed")
+    assert main(["replay", str(tmp_path / name)]) == 1
+    assert f"{name} cannot be read" in capsys.readouterr().err

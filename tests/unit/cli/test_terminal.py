@@ -1,0 +1,49 @@
+"""What goes to a terminal."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.cli.sessions import printable
+from proxy.cli.terminal import bar, one_line, stage_marks, words
+from proxy.core.policy import Stages
+
+MARKS = stage_marks(Stages().model_dump())
+
+
+def test_the_marks_are_where_stages_begin() -> None:
+    assert MARKS == {"warn": 0.6, "trim": 0.8, "compact": 0.9, "emergency": 1.0}
+    assert bar(0, MARKS, 10).plain == "░░░░░│░│││ "
+
+
+def test_a_bar_fills_up_to_the_usage_and_keeps_its_marks() -> None:
+    assert bar(0.7, MARKS, 10).plain == "█████┃█│││ "
+
+
+def test_what_is_over_the_budget_is_seen() -> None:
+    assert bar(1.3, MARKS, 10).plain == "█████┃█┃┃┃▶"
+
+
+@given(st.floats(0, 5), st.integers(1, 60))
+def test_a_bar_has_its_width_whatever_the_usage(usage: float, width: int) -> None:
+    assert len(bar(usage, MARKS, width).plain) == width + 1
+
+
+@pytest.mark.parametrize(
+    ("usage", "style"), [(0.1, "green"), (0.6, "yellow"), (0.85, "dark_orange"), (1.2, "bold red")]
+)
+def test_a_bar_has_the_colour_of_its_stage(usage: float, style: str) -> None:
+    assert bar(usage, MARKS).style == style
+
+
+@given(st.text())
+def test_no_text_of_a_client_commands_the_terminal(text: str) -> None:
+    assert one_line(text, 40).isprintable()
+    assert len(one_line(text, 40)) <= 40
+    assert printable(text).replace("\t", "").isprintable()
+
+
+def test_cells_read_as_people_write() -> None:
+    assert [words(cell) for cell in (None, 1234, 0.5, True, "x")] == ["", "1,234", "0.50", "yes", "x"]
