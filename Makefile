@@ -8,7 +8,7 @@ LOCK := $(BIN)/uv pip compile --quiet --no-config --universal --python-version 3
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo run test check format lint types imports deployment coverage lock clean
+.PHONY: help install demo run test bench check format lint types imports deployment coverage lock clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ run: .venv/.run ## Serve on 127.0.0.1:8080 (ARGS="--upstream URL …").
 
 test: .venv/.dev ## Run every test (ARGS="tests/unit -k name …").
 	$(BIN)/python -m pytest $(ARGS)
+
+bench: .venv/.dev ## Play recorded sessions beside the baselines (PLAYER=session_bench.py DATA="*.jsonl.gz").
+	$(BIN)/python tests/bench/sessions.py --player $(PLAYER) --data $(DATA) $(ARGS)
 
 check: lint types imports deployment coverage ## What CI runs: linters, types, architecture, tests, coverage.
 

@@ -27,6 +27,8 @@ def clip(raw: bytes, tokens: int, allowed: int, count: Count) -> tuple[bytes, in
     content = members.get("content")
     parts = cast("list[object]", content) if isinstance(content, list) else [content]
     texts = {place: text for place, part in enumerate(parts) if (text := _text_of(part))}
+    if isinstance(content, str):
+        texts = {0: content}
     if not texts:
         return None
     sizes = {place: count(text) for place, text in texts.items()}
@@ -43,8 +45,7 @@ def clip(raw: bytes, tokens: int, allowed: int, count: Count) -> tuple[bytes, in
 
 
 def _text_of(part: object) -> str:
-    """The text of a content part, or of a content that is a string."""
-    return text_or_empty(part) or text_or_empty(as_mapping(part).get("text"))
+    return text_or_empty(as_mapping(part).get("text"))
 
 
 def _with_text(part: object, text: str) -> object:

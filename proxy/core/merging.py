@@ -1,7 +1,7 @@
 """For models that insist on alternating roles: notes become parts of a neighbouring user message.
 
-The message's own content stays untouched beside them. All merging is made anew from the notes whenever a plan
-changes, so that a note is said once however gaps grow together.
+The message's own content stays untouched beside them, so a clipped message takes none in. All merging is made
+anew from the notes whenever a plan changes, so that a note is said once however gaps grow together.
 """
 
 from collections.abc import Sequence
@@ -18,27 +18,28 @@ from proxy.core.units import last_user
 
 def merge_notes(plan: Plan, chain: Chain) -> Plan:
     """The plan with each note inside a user message next to it, where there is one."""
-    places = [_neighbour(chain.messages, gap) for gap in plan.gaps]
-    bases = {edit.position: (edit.raw, edit.tokens) for edit in plan.replacements}
-    merged = dict.fromkeys(place for place in places if place is not None)
     edits = {edit.position: edit for edit in plan.replacements}
+    clipped = frozenset(edits)
+    places = [_neighbour(chain.messages, gap, clipped) for gap in plan.gaps]
+    merged = dict.fromkeys(place for place in places if place is not None)
     for place in merged:
         gaps = [gap for gap, home in zip(plan.gaps, places, strict=True) if home == place]
-        raw, tokens = bases.get(place, (chain.raws[place], chain.tokens[place]))
-        tokens += sum(gap.tokens for gap in gaps)
-        edits[place] = Replacement(place, _with_notes(raw, place, gaps), tokens, MERGED)
+        tokens = chain.tokens[place] + sum(gap.tokens for gap in gaps)
+        edits[place] = Replacement(place, _with_notes(chain.raws[place], place, gaps), tokens, MERGED)
     gaps = tuple(
         replace(gap, is_merged=home is not None) for gap, home in zip(plan.gaps, places, strict=True)
     )
     return Plan(gaps, tuple(edits[place] for place in sorted(edits)))
 
 
-def _neighbour(messages: Sequence[Message], gap: Gap) -> int | None:
+def _neighbour(messages: Sequence[Message], gap: Gap, clipped: frozenset[int]) -> int | None:
     """The user message that takes a note in: the one before unless it is the last, else the one after."""
-    before, after = gap.start - 1, gap.end
-    if before >= 0 and messages[before].role == "user" and before != last_user(messages):
-        return before
-    return after if after < len(messages) and messages[after].role == "user" else None
+    asked = last_user(messages)
+    for place in (gap.start - 1, gap.end):
+        is_there = 0 <= place < len(messages) and messages[place].role == "user" and place not in clipped
+        if is_there and not (place == asked and place < gap.start):
+            return place
+    return None
 
 
 def _with_notes(raw: bytes, place: int, gaps: Sequence[Gap]) -> bytes:

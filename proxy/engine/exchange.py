@@ -75,6 +75,8 @@ class Sent:
     """What was read of the body already."""
     is_over: bool
     """Whether ``begun`` is all of it."""
+    told: bytes = b""
+    """What may be a refusal: the body of an error, the data of a stream's first event."""
 
 
 def forwarded_body(history: History, verdict: Verdict) -> bytes:

@@ -51,6 +51,8 @@ class History:
     """The leading system and developer messages."""
     raws: Sequence[bytes]
     known: Sequence[Known]
+    root: bytes
+    """h₀ of the chain."""
     hashes: Sequence[bytes]
 
     @property
@@ -95,6 +97,7 @@ class Reader:
             head=tuple(body.messages[:head]),
             raws=body.messages[head:],
             known=known[head:],
+            root=start,
             hashes=chain_of((entry.message.identity for entry in known[head:]), start),
         )
 

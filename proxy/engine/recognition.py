@@ -7,13 +7,13 @@ a store that is away for a moment takes no plan with it.
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proxy.core.plan import Epoch
 from proxy.core.policy import Policy
 from proxy.engine.history import History
 from proxy.engine.lru import Lru
-from proxy.engine.naming import Naming
+from proxy.engine.naming import NAMED, Naming
 from proxy.errors import StoreUnavailable
 from proxy.ports import Found, Lookup, SessionKey, SessionStore
 
@@ -31,6 +31,7 @@ class Recognised:
     name: str
     """As the client named it, or as we do."""
     is_headerless: bool
+    """Found by its chain, or by an id that we issued for it."""
     found: Found
     epochs: tuple[Epoch, ...] | None
     """The lane's epochs; None where neither the store nor this process can say."""
@@ -46,7 +47,7 @@ class Recognition:
         self._held: Lru[tuple[SessionKey, str], tuple[Epoch, ...]] = Lru(_REMEMBERED)
         self._lost: Lru[SessionKey, bool] = Lru(_REMEMBERED)
         self._answered: Lru[tuple[str, bytes], str] = Lru(_REMEMBERED)
-        """Sessions without a header by tag and chain hash of an answer, for while the store is away."""
+        """Sessions without a header by tag and chain hash of an answer."""
 
     async def recognise(
         self, tenant: str, name: str | None, history: History, lane: str, policy: Policy
@@ -54,9 +55,9 @@ class Recognition:
         """Find the session of a request. Raises StoreUnavailable where the policy is closed on faults."""
         named = None if name is None else self._naming.named(tenant, name)
         tag = named.tag if named else self._naming.bucket(tenant, history.first_user)
-        found = await self._find(self._lookup(tag, named, history, lane), policy)
-        sid = found.sid if found else self._remembered(tag, history)
-        key = named or SessionKey(tag, sid or secrets.token_hex(8))
+        key = named or self._answered_here(tag, history)
+        found = await self._find(self._lookup(tag, key, history, lane), history, policy)
+        key = key or SessionKey(tag, (found and found.sid) or secrets.token_hex(8))
         degraded = [] if found else ["store"]
         if self._lost.get(key):
             degraded.append("previous-turn")
@@ -64,31 +65,38 @@ class Recognition:
             tenant=tenant,
             key=key,
             name=name if name is not None else self._naming.issue(tenant, key),
-            is_headerless=named is None,
+            is_headerless=key.sid != NAMED,
             found=found or Found(),
             epochs=self._epochs(key, lane, found),
             degraded=tuple(degraded),
         )
 
-    def _lookup(self, tag: str, named: SessionKey | None, history: History, lane: str) -> Lookup:
-        held = self._held.get((named, lane)) if named else None
+    def _lookup(self, tag: str, key: SessionKey | None, history: History, lane: str) -> Lookup:
+        held = self._held.get((key, lane)) if key else None
         return Lookup(
             tag=tag,
-            sid=named.sid if named else None,
+            sid=key.sid if key else None,
             newest=tuple(reversed(history.hashes[-_ASKED:])),
             uncounted=tuple(history.hashes[place] for place in history.uncounted),
             lane=lane,
-            seen=(named.sid, len(held or ())) if named else ("", 0),
+            seen=(key.sid, len(held or ())) if key else ("", 0),
         )
 
-    async def _find(self, lookup: Lookup, policy: Policy) -> Found | None:
-        """The store's answer; None while it cannot be used and the policy goes on without."""
+    async def _find(self, lookup: Lookup, history: History, policy: Policy) -> Found | None:
+        """The store's answer; None while it cannot be used and the policy goes on without.
+
+        Only a turn of more new messages than were asked about takes a second trip.
+        """
         try:
-            return await self._store.find(lookup)
+            found = await self._store.find(lookup)
+            if found.known is None and len(history.hashes) > _ASKED:
+                older = tuple(reversed(history.hashes[:-_ASKED]))
+                found = await self._store.find(replace(lookup, newest=older))
         except StoreUnavailable:
             if policy.store.on_fault == "closed":
                 raise
             return None
+        return found
 
     def _epochs(self, key: SessionKey, lane: str, found: Found | None) -> tuple[Epoch, ...] | None:
         held = self._held.get((key, lane))
@@ -102,14 +110,17 @@ class Recognition:
         self.hold(key, lane, epochs)
         return epochs
 
-    def _remembered(self, tag: str, history: History) -> str | None:
-        """The session that this process gave the newest answer of a chain in."""
+    def _answered_here(self, tag: str, history: History) -> SessionKey | None:
+        """The session without a header in which this process gave the newest answer of a chain.
+
+        A client may send an answer back before its turn is in the store, or while the store is away.
+        """
         newest = reversed(history.hashes[-_ASKED:])
         found = (self._answered.get((tag, chain_hash)) for chain_hash in newest)
-        return next((sid for sid in found if sid is not None), None)
+        return next((SessionKey(tag, sid) for sid in found if sid is not None), None)
 
     def answered(self, key: SessionKey, answer: bytes) -> None:
-        """An answer was given in a session without a header."""
+        """An answer with this chain hash was given in a session without a header."""
         self._answered.put((key.tag, answer), key.sid)
 
     def hold(self, key: SessionKey, lane: str, epochs: Sequence[Epoch]) -> None:

@@ -5,10 +5,13 @@ session's tree, named by their chain hashes, so that writing a turn twice writes
 after the client has its answer and is not stopped by its leaving; one that fails is healed by the next body.
 """
 
+from dataclasses import dataclass
+
 from msgspec.structs import replace
 
+from proxy.core.budget import MESSAGE_TOKENS
 from proxy.core.completion import Answer, StreamCollector, read_completion
-from proxy.core.identity import extend, read_message, root
+from proxy.core.identity import extend, read_message
 from proxy.core.messages import Content
 from proxy.core.plan import Plan
 from proxy.core.records import Node, Session, Turn
@@ -55,6 +58,17 @@ class Collector:
         return self._stream.answer() if self.is_stream else read_completion(bytes(self._body))
 
 
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """Our answer at its place in the chain."""
+
+    hash: bytes
+    parent: bytes
+    raw: bytes
+    content: Content
+    is_complete: bool
+
+
 class Recorder:
     """Writes turns down."""
 
@@ -77,17 +91,23 @@ class Recorder:
         self._metrics = metrics
 
     def begin(self, prepared: Prepared, collector: Collector) -> None:
-        """Record a turn whose answer is over, or was cut off, without keeping anybody waiting."""
-        self._background.run(self._record(prepared, collector))
+        """Record a turn whose answer is over, or was cut off, without keeping anybody waiting.
 
-    async def _record(self, prepared: Prepared, collector: Collector) -> None:
+        The answer's place is known at once: a quick client sends it back before the store has it.
+        """
         answer = collector.answer()
+        placed = _placed(prepared, answer)
+        if placed is not None and prepared.recognised.is_headerless:
+            self._recognition.answered(prepared.recognised.key, placed.hash)
+        self._background.run(self._record(prepared, answer, placed))
+
+    async def _record(self, prepared: Prepared, answer: Answer, placed: _Placed | None) -> None:
         if answer.complete and answer.choices == 1:
             self._models.learn_usage(prepared.case.model, prepared.sent_tokens, answer.usage)
         self._count(prepared, answer)
         key = prepared.recognised.key
         try:
-            turn = await self._turn(prepared, answer)
+            turn = await self._turn(prepared, placed)
             await self._store.record(key, turn, self._ttl(prepared))
         except StoreUnavailable as error:
             self._recognition.mark_lost(key)
@@ -109,13 +129,11 @@ class Recorder:
         if answer.usage is not None and answer.usage.cached_tokens:
             self._metrics.cached_tokens.inc(answer.usage.cached_tokens)
 
-    async def _turn(self, prepared: Prepared, answer: Answer) -> Turn:
+    async def _turn(self, prepared: Prepared, placed: _Placed | None) -> Turn:
         nodes = self._new_nodes(prepared)
-        last = await self._answer_node(prepared, answer)
+        last = await self._answer_node(prepared, placed) if placed else None
         if last is not None:
             nodes.append(last)
-            if prepared.recognised.is_headerless:
-                self._recognition.answered(prepared.recognised.key, last.hash)
         return Turn(
             session=self._session(prepared, last),
             nodes=tuple(nodes),
@@ -131,7 +149,7 @@ class Recorder:
         return [
             Node(
                 hash=chain.hashes[place],
-                parent=chain.hashes[place - 1] if place else root(),
+                parent=chain.hashes[place - 1] if place else prepared.history.root,
                 raw=chain.raws[place],
                 tokens=chain.tokens[place],
                 at=now,
@@ -140,22 +158,17 @@ class Recorder:
             for place in range(first, len(chain))
         ]
 
-    async def _answer_node(self, prepared: Prepared, answer: Answer) -> Node | None:
-        """Our answer as a node; None where there is nothing to keep, or several answers to choose from."""
-        if answer.message is None or answer.choices != 1:
-            return None
-        content, chain = Content.of(answer.message), prepared.case.chain
-        parent = chain.hashes[-1] if chain.hashes else root()
-        (tokens,) = await self._counter.count_all([content.countable()])
+    async def _answer_node(self, prepared: Prepared, placed: _Placed) -> Node:
+        (tokens,) = await self._counter.count_all([placed.content.countable()])
         return Node(
-            hash=extend(parent, read_message(content).identity),
-            parent=parent,
-            raw=answer.message,
-            tokens=tokens,
+            hash=placed.hash,
+            parent=placed.parent,
+            raw=placed.raw,
+            tokens=MESSAGE_TOKENS + tokens,
             at=self._clock.now(),
-            sequence=len(chain),
+            sequence=len(prepared.case.chain),
             answer=True,
-            complete=answer.complete,
+            complete=placed.is_complete,
         )
 
     def _session(self, prepared: Prepared, last: Node | None) -> Session:
@@ -184,6 +197,16 @@ class Recorder:
             exchanges=_exchanges(prepared) + _is_final(last),
             summaries=_summaries(verdict.plan),
         )
+
+
+def _placed(prepared: Prepared, answer: Answer) -> _Placed | None:
+    """Place an answer; None where there is nothing to keep, or there are several to choose from."""
+    if answer.message is None or answer.choices != 1:
+        return None
+    content, hashes = Content.of(answer.message), prepared.case.chain.hashes
+    parent = hashes[-1] if hashes else prepared.history.root
+    place = extend(parent, read_message(content).identity)
+    return _Placed(place, parent, answer.message, content, answer.complete)
 
 
 def _exchanges(prepared: Prepared) -> int:

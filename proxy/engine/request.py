@@ -14,6 +14,7 @@ from proxy.core.body import read_body
 from proxy.core.budget import UNKNOWN_WINDOW, Budget, budget_tokens
 from proxy.core.overflow import is_overflow_error
 from proxy.core.policy import Policy
+from proxy.core.sse import Decoder
 from proxy.engine.background import Background
 from proxy.engine.case import Case
 from proxy.engine.epochs import Epochs, Verdict
@@ -31,7 +32,7 @@ BUDGET_HEADER = b"x-unabridged-budget"
 _DEADLINE = 3.0
 """Seconds that a request may wait for everything of ours together."""
 _DIGITS = 12
-_REFUSAL_BYTES = 2**20
+_BEGUN_BYTES = 2**20
 _REFUSALS = frozenset({400, 413, 422, 500})
 _CREDENTIALS = (b"authorization", b"api-key", b"x-api-key", b"openai-organization", b"openai-project")
 
@@ -65,9 +66,9 @@ class Engine:
         body = read_body(incoming.body, policy.limits.messages)
         name = session_header(incoming.headers)
         explicit = _explicit_budget(incoming.headers)
-        history = self.reader.read(body, by_header=name is not None)
-        lane = _lane(history.model, policy.name, explicit)
         tenant = self.naming.tenant(incoming.headers)
+        history = self.reader.read(body, by_header=self.naming.names_by_header(tenant, name))
+        lane = _lane(history.model, policy.name, explicit)
         recognised = await self.recognition.recognise(tenant, name, history, lane, policy)
         self.reader.take_counts(history, recognised.found.counts)
         await self.reader.count(history)
@@ -138,11 +139,16 @@ class Engine:
         """
         in_flight.enter_context(self.foreground.request())
         sent = await self._send(prepared, incoming)
-        refusal = is_overflow_error(sent.response.status, _first_event(sent))
+        refusal = is_overflow_error(sent.response.status, sent.told)
         if refusal is None:
             return sent
         self.models.learn_refusal(prepared.case.model, prepared.sent_tokens, refusal)
-        if not await self._prune_harder(prepared, incoming):
+        try:
+            is_smaller = await self._prune_harder(prepared, incoming)
+        except BaseException:
+            await sent.response.aclose()
+            raise
+        if not is_smaller:
             return sent
         await sent.response.aclose()
         return await self._send(prepared, incoming)
@@ -172,15 +178,32 @@ class Engine:
 
 
 async def _begin(response: UpstreamResponse) -> Sent:
-    """Read as much as tells a refusal from an answer: all of an error, the first bytes of a stream."""
-    if response.status == 200 and not _is_stream(response):
-        return Sent(response, b"", is_over=False)
+    """Read as much as tells a refusal from an answer: all of an error, the first event of a stream."""
+    if response.status == 200:
+        return await _begin_stream(response) if _is_stream(response) else Sent(response, b"", is_over=False)
     begun = bytearray()
     async for chunk in response.chunks():
         begun += chunk
-        if response.status not in _REFUSALS or len(begun) > _REFUSAL_BYTES:
+        if response.status not in _REFUSALS or len(begun) > _BEGUN_BYTES:
+            return Sent(response, bytes(begun), is_over=False)
+    return Sent(response, bytes(begun), is_over=True, told=bytes(begun))
+
+
+async def _begin_stream(response: UpstreamResponse) -> Sent:
+    """Read the first event; comments (keep-alives) are not held back for it."""
+    decoder, begun = Decoder(), bytearray()
+    async for chunk in response.chunks():
+        begun += chunk
+        events = decoder.feed(chunk)
+        if events:
+            return Sent(response, bytes(begun), is_over=False, told=events[0].data)
+        if len(begun) > _BEGUN_BYTES or not _has_begun_an_event(bytes(begun)):
             return Sent(response, bytes(begun), is_over=False)
     return Sent(response, bytes(begun), is_over=True)
+
+
+def _has_begun_an_event(text: bytes) -> bool:
+    return any(line and not line.startswith(b":") for line in text.splitlines())
 
 
 def _is_stream(response: UpstreamResponse) -> bool:
@@ -188,14 +211,6 @@ def _is_stream(response: UpstreamResponse) -> bool:
         name.lower() == b"content-type" and value.lower().startswith(b"text/event-stream")
         for name, value in response.headers
     )
-
-
-def _first_event(sent: Sent) -> bytes:
-    """The body of an error, or the data of a stream's first event where that may be one."""
-    if sent.response.status != 200:
-        return sent.begun
-    head, _, _ = sent.begun.partition(b"\n\n")
-    return head.removeprefix(b"data:").strip() if b'"error"' in head else b""
 
 
 def _lane(model: str, policy: str, budget: int | None) -> str:

@@ -29,14 +29,15 @@ def request_id(scope: Scope) -> str:
 
 
 def refusals() -> dict[Any, Callable[[Request, Exception], JSONResponse]]:
-    """Answers in our errors' shape for paths and methods that are not ours, by Starlette's status."""
+    """Answers in our errors' shape by Starlette's status: for paths and methods that are not ours, and faults."""
 
     def handler(error: UnabridgedError) -> Callable[[Request, Exception], JSONResponse]:
         return lambda request, _: JSONResponse(
             error.body(), error.status, {"X-Request-Id": request_id(request.scope)}
         )
 
-    return {404: handler(NotFound()), 405: handler(MethodNotAllowed())}
+    mistakes = {404: NotFound(), 405: MethodNotAllowed(), 500: UnabridgedError()}
+    return {status: handler(error) for status, error in mistakes.items()}
 
 
 class Front:

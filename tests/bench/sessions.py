@@ -1,0 +1,118 @@
+"""Play recorded sessions through a running proxy beside the baselines, and print the table of the docs.
+
+    python tests/bench/sessions.py --player ../shared/bench/session_bench.py --data ../shared/data/*.jsonl.gz
+
+The player (it brings a recording upstream of its own) and the data stay outside the project. The proxy is the
+real thing: ``unabridged serve`` with its embedded store, in a data directory of its own, started anew for
+each row so that no row profits from another.
+"""
+
+import argparse
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+UPSTREAM_PORT = 9100
+_COLUMNS = (
+    "requests",
+    "failed",
+    "invalid",
+    "over_budget",
+    "sent_over_raw",
+    "cost_over_raw",
+    "summary_calls",
+    "hard_probes_kept",
+)
+
+
+def main() -> None:
+    """Run every row and print it as it is measured."""
+    arguments = _arguments()
+    print("| file | budget | way | " + " | ".join(name.replace("_", " ") for name in _COLUMNS) + " |")
+    print("|---" * (len(_COLUMNS) + 3) + "|")
+    for path in arguments.data:
+        for budget in arguments.budget:
+            for way in arguments.way:
+                figures = _measure(arguments, path, budget, way)
+                cells = " | ".join(str(figures[name]) for name in _COLUMNS)
+                print(f"| {Path(path).name.split('.')[0]} | {budget} | {way} | {cells} |", flush=True)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--player", required=True, help="session_bench.py")
+    parser.add_argument("--data", nargs="+", required=True)
+    parser.add_argument("--budget", nargs="+", type=int, default=[4000, 8000])
+    parser.add_argument("--way", nargs="+", default=["fifo", "naive", "plain", "stream"])
+    parser.add_argument("--limit", type=int, help="sessions of each file")
+    return parser.parse_args()
+
+
+def _measure(arguments: argparse.Namespace, path: str, budget: int, way: str) -> dict[str, object]:
+    command = [sys.executable, arguments.player, "--data", path, "--budget", str(budget)]
+    if arguments.limit:
+        command += ["--limit", str(arguments.limit)]
+    if way not in ("plain", "stream"):
+        return _play([*command, "--local", way])
+    with _proxy() as url:
+        command += ["--proxy", url, "--upstream-port", str(UPSTREAM_PORT)]
+        command += ["--header", f"X-Unabridged-Budget={budget}"]
+        return _play([*command, "--stream"] if way == "stream" else command)
+
+
+def _play(command: Sequence[str]) -> dict[str, object]:
+    # What the player says on its standard error is the noise of calls that were cancelled on purpose.
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    return json.loads(done.stdout)
+
+
+@contextmanager
+def _proxy() -> Generator[str]:
+    port = _free_port()
+    with tempfile.TemporaryDirectory() as home:
+        server = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "proxy", "serve"),
+                *(f"--port={port}", f"--upstream=http://127.0.0.1:{UPSTREAM_PORT}/v1"),
+            ],
+            env=os.environ | {"XDG_DATA_HOME": home},
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            _wait_until_ready(f"http://127.0.0.1:{port}/readyz")
+            yield f"http://127.0.0.1:{port}/v1"
+        finally:
+            server.terminate()
+            server.wait(30)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_until_ready(url: str) -> None:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        try:
+            with urllib.request.urlopen(url, timeout=1):
+                return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.1)
+    raise SystemExit("the proxy did not start")
+
+
+if __name__ == "__main__":
+    main()
