@@ -19,6 +19,7 @@ from tests.property.conversations import (
     prose,
     result,
     stage_at,
+    system,
     turn,
     user,
 )
@@ -120,6 +121,14 @@ def test_a_window_slides_with_each_turn():
 def test_a_window_over_the_budget_is_pruned_all_the_same():
     messages = [user(prose("en", 600)), assistant(prose("en", 600)), user("and now?")]
     assert kept(messages, WINDOW, tokens=700) == [2]
+
+
+def test_a_window_whose_note_is_larger_than_what_it_cuts_does_not_leave_the_budget():
+    policy = Policy(strategy=Strategy(name="sliding_window", last=2))
+    messages = [user(TEXT), system("Be brief."), calling("a"), result("a", TEXT)]
+    chain = chain_from(messages)
+    budget = Budget(sum(chain.tokens) + 3, 1.0, 0)
+    assert turn(chain, EMPTY, policy, budget).tokens <= budget.limit
 
 
 # --- off, and what is not built
