@@ -87,8 +87,8 @@ class Conversation:
             model=MODEL,
             messages=self._messages,
             max_tokens=ANSWER_TOKENS,
-            temperature=0.8,
-            frequency_penalty=1.2,  # so small a model repeats itself otherwise
+            temperature=0.4,
+            frequency_penalty=1.5,  # so small a model repeats itself otherwise
             seed=self.turns,
             stream=True,
             stream_options={"include_usage": True},

@@ -92,11 +92,11 @@ class Screen(Picture):
     """A table that grows, the answer as it is written below it, and the newest summary."""
 
     def __init__(self, console: Console) -> None:
-        self._live = Live(console=console, get_renderable=self._render, refresh_per_second=8)
         self._height = console.height
         self._title, self._remark, self._summary = "", "", ""
         self._turns: list[TurnSeen] = []
         self._refusal: Refusal | None = None
+        self._live = Live(console=console, get_renderable=self._render, refresh_per_second=8)
 
     def __enter__(self) -> Self:
         self._live.start()

@@ -91,6 +91,8 @@ def converse(
     """
     turns: list[TurnSeen] = []
     summaries: list[str] = []
+    settled = 0
+    """Summaries written, or given up, when the newest epoch began."""
     with ExitStack() as stack:
         conversation = stack.enter_context(closing(Conversation(proxy.base_url)))
         onlooker = stack.enter_context(closing(Onlooker(proxy)))
@@ -99,14 +101,13 @@ def converse(
             if isinstance(seen, Refusal):
                 picture.refused(seen)
                 raise CommandError(f"turn {seen.number} was refused through the proxy: {seen.message}")
-            begins = bool(turns) and seen.epoch != turns[-1].epoch
+            if turns and seen.epoch != turns[-1].epoch:
+                settled = onlooker.summaries()
+                _show_summary(onlooker, picture, summaries)
             turns.append(seen)
             picture.answered(seen)
-            if begins and (summary := onlooker.summary()) and summary not in summaries:
-                summaries.append(summary)
-                picture.summary(summary)
             if seen.stage == Stage.TRIM:
-                _read_answer(onlooker, picture, reading)
+                _read_answer(onlooker, picture, settled, reading)
     return turns, summaries
 
 
@@ -117,11 +118,18 @@ def _ask(conversation: Conversation, question: str, picture: Picture) -> TurnSee
         raise CommandError(f"turn {conversation.turns} failed: {error}") from error
 
 
-def _read_answer(onlooker: Onlooker, picture: Picture, reading: float) -> None:
+def _show_summary(onlooker: Onlooker, picture: Picture, shown: list[str]) -> None:
+    summary = onlooker.summary()
+    if summary and summary not in shown:
+        shown.append(summary)
+        picture.summary(summary)
+
+
+def _read_answer(onlooker: Onlooker, picture: Picture, settled: int, reading: float) -> None:
     """Take a moment, as a reader does before the next message: the proxy has its summary written then."""
     picture.remark("reading the answer … meanwhile the model summarises what will be cut next")
-    before, deadline = onlooker.summaries(), time.monotonic() + reading
-    while onlooker.summaries() == before and time.monotonic() < deadline:
+    deadline = time.monotonic() + reading
+    while onlooker.summaries() == settled and time.monotonic() < deadline:
         time.sleep(_GLANCE)
 
 
