@@ -98,16 +98,18 @@ def refusal(words: str, prompt: int, window: int) -> Message:
 # --- what the model answers ---
 
 
-def completion(message: Message, prompt: int = 10, finish: str | None = None) -> Message:
+def completion(message: Message, prompt: int | None = 10, finish: str | None = None) -> Message:
     usual = "tool_calls" if message.get("tool_calls") else "stop"
-    return {
+    answer: Message = {
         "id": "chatcmpl-1",
         "object": "chat.completion",
         "created": 1_700_000_000,
         "model": "gpt-test",
         "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": finish or usual}],
-        "usage": {"prompt_tokens": prompt, "completion_tokens": 5, "total_tokens": prompt + 5},
     }
+    if prompt is not None:
+        answer["usage"] = {"prompt_tokens": prompt, "completion_tokens": 5, "total_tokens": prompt + 5}
+    return answer
 
 
 def said(text: str) -> Message:
@@ -123,7 +125,7 @@ def calling(*calls: tuple[str, str, str]) -> Message:
     return {"role": "assistant", "content": None, "tool_calls": made, "refusal": None, "annotations": []}
 
 
-def events(message: Message, prompt: int = 10, *, with_usage: bool = False) -> list[Message]:
+def events(message: Message, prompt: int | None = None) -> list[Message]:
     """The same answer as chunks of a stream."""
     deltas: list[Message] = [{"role": "assistant", "content": ""}]
     text: str = message.get("content") or ""
@@ -139,7 +141,7 @@ def events(message: Message, prompt: int = 10, *, with_usage: bool = False) -> l
     finish = "tool_calls" if message.get("tool_calls") else "stop"
     chunks = [_chunk([{"index": 0, "delta": delta, "finish_reason": None}]) for delta in deltas]
     chunks.append(_chunk([{"index": 0, "delta": {}, "finish_reason": finish}]))
-    if with_usage:
+    if prompt is not None:
         usage = {"prompt_tokens": prompt, "completion_tokens": 5, "total_tokens": prompt + 5}
         chunks.append({**_chunk([]), "usage": usage})
     return chunks
@@ -204,8 +206,8 @@ class Model:
     """Summary calls that hang now."""
     invalid: list[str] = field(default_factory=list[str])
     listing: Message = field(default_factory=lambda: {"object": "list", "data": []})
-    counts: bool = True
-    """Whether its usage is true; odd bodies cannot be counted."""
+    tells_usage: bool = True
+    """Whether answers have `usage`, from which the proxy learns how the model counts."""
     url: str = ""
 
     def bodies(self) -> list[Message]:
@@ -247,10 +249,10 @@ class Model:
         if callable(reply):
             await reply(exchange)
             return
-        prompt = count_tokens(body) if self.counts else 10
+        prompt = count_tokens(body) if self.tells_usage else None
         if body.get("stream") is True:
             asked: Message = body.get("stream_options") or {}
-            await exchange.stream_events(events(reply, prompt, with_usage=asked.get("include_usage", False)))
+            await exchange.stream_events(events(reply, prompt if asked.get("include_usage") else None))
         else:
             await exchange.answer_json(completion(reply, prompt))
 

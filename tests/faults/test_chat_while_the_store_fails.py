@@ -1,0 +1,324 @@
+"""A store that dies, hangs or refuses costs nobody an answer: law 7, for clients that send their history."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Generator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.stores import Server, relaying, serving, valkey_command
+from tests.upstreams import (
+    Chat,
+    Model,
+    admin,
+    count_tokens,
+    fault_in,
+    only_session,
+    proxying,
+    running,
+    told,
+    write_policy,
+)
+
+BUDGET = 800
+Chats = Callable[..., Chat]
+
+
+@pytest.fixture
+def durable() -> Generator[Server]:
+    """A Valkey that keeps what it was told when it is killed."""
+    with serving(valkey_command(), "--appendonly", "yes", "--appendfsync", "always") as server:
+        yield server
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[Model]:
+    # Without usage nothing is learned of how the model counts, so that only faults move a plan.
+    async with running(Model(tells_usage=False)) as served:
+        yield served
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> str:
+    text = f'extends = "balanced"\n[budget]\ntokens = {BUDGET}\n[summary]\nwait = "200ms"\n'
+    return str(write_policy(tmp_path, "small", text))
+
+
+@pytest.fixture
+async def chats(model: Model, policy: str) -> AsyncIterator[Callable[..., Any]]:
+    """Starts a proxy on a store, and a client of it."""
+    async with AsyncExitStack() as stack:
+
+        async def chat(store: str, **headers: str) -> Chat:
+            url = await stack.enter_async_context(proxying(model.url, policy=policy, store=store))
+            made = Chat(url)
+            made.headers |= {name.replace("_", "-"): value for name, value in headers.items()}
+            await stack.enter_async_context(made.client)
+            return made
+
+        yield chat
+
+
+def question(number: int) -> str:
+    return f"Question {number}: what became of item {number * 37}? " + "Tell me all of it, please. " * 6
+
+
+async def talk(chat: Chat, turns: range) -> list[httpx2.Response]:
+    responses = [await chat.ask(question(number)) for number in turns]
+    assert [response.status_code for response in responses] == [200] * len(turns)
+    return responses
+
+
+def reasons(response: httpx2.Response) -> list[str]:
+    return [reason for reason in response.headers.get("x-unabridged-degraded", "").split(", ") if reason]
+
+
+def check_views(model: Model) -> None:
+    for body in model.bodies():
+        assert fault_in(body["messages"]) is None
+        assert count_tokens(body) <= BUDGET
+
+
+def check_sticky(model: Model, responses: list[httpx2.Response], first: int = 0) -> None:
+    """From turn `first` on a request begins with the one before, but where more was cut."""
+    views = [[json.dumps(message) for message in view] for view in model.views()]
+    cut = [told(response, "cut") for response in responses]
+    for turn in range(first + 1, len(responses)):
+        if cut[turn] == cut[turn - 1]:
+            assert views[turn][: len(views[turn - 1])] == views[turn - 1], turn
+
+
+async def check_transcript(chat: Chat) -> None:
+    """The transcript is the conversation: nothing lost, nothing twice."""
+    session = await only_session(chat.url)
+    transcript = await admin(chat.url, f"sessions/{session['id']}/transcript")
+    assert [each["message"] for each in transcript["messages"]] == chat.messages
+    assert session["exchanges"] == len(chat.messages) // 2
+
+
+NAMES = pytest.mark.parametrize("header", [{"X_Unabridged_Session": "s"}, {}], ids=["named", "by chain"])
+
+
+@NAMES
+async def test_a_long_conversation_without_a_store_stays_within_the_budget_and_stable(
+    model: Model, chats: Any, tmp_path: Path, header: dict[str, str]
+) -> None:
+    chat = await chats(f"unix://{tmp_path}/none", **header)
+    responses = await talk(chat, range(25))
+    assert all("store" in reasons(response) for response in responses)
+    check_views(model)
+    check_sticky(model, responses)
+    assert int(told(responses[-1], "epoch")) >= 2
+
+
+async def test_two_proxies_without_a_store_send_the_same_bytes(
+    model: Model, chats: Any, tmp_path: Path
+) -> None:
+    chat, other = [await chats(f"unix://{tmp_path}/none") for _ in range(2)]
+    for number in range(15):
+        await chat.ask(question(number))
+        other.messages = chat.messages[:-1]
+        await other.send()
+        assert bytes(model.chats[-1].body) == bytes(model.chats[-2].body)
+
+
+@NAMES
+async def test_a_store_killed_in_mid_conversation_is_missed_by_nobody(
+    model: Model, chats: Any, durable: Server, header: dict[str, str]
+) -> None:
+    chat = await chats(durable.url, **header)
+    before = await talk(chat, range(12))
+    durable.kill()
+    during = await talk(chat, range(12, 24))
+    durable.start()
+    await recovered(chat)
+    after = await talk(chat, range(24, 30))
+    assert not any(reasons(response) for response in before)
+    assert all("store" in reasons(response) for response in during)
+    assert "previous-turn" in reasons(after[0])
+    assert not reasons(after[-1])
+    assert len({told(response, "session") for response in [*before, *after]}) == 1
+    check_views(model)
+    check_sticky(model, [*before, *during, *after], first=13)
+    await check_transcript(chat)
+
+
+async def recovered(chat: Chat) -> None:
+    """Wait until the proxy says that it has its store again."""
+
+    async def is_ready() -> bool:
+        return (await chat.client.get(f"{chat.url}/readyz")).json() == {"status": "ready"}
+
+    for _ in range(500):
+        if await is_ready():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it never recovered")
+
+
+async def test_readiness_says_that_the_store_is_missing_and_keeps_serving(
+    chats: Any, durable: Server
+) -> None:
+    chat = await chats(durable.url)
+    durable.kill()
+    response = await chat.client.get(f"{chat.url}/readyz")
+    assert (response.status_code, response.json()) == (200, {"status": "degraded"})
+    await chat.ask("Hello")
+    assert "unabridged_degraded 1.0" in (await chat.client.get(f"{chat.url}/metrics")).text
+
+
+async def test_a_store_that_is_down_at_the_start_is_used_once_it_is_there(
+    model: Model, chats: Any, durable: Server
+) -> None:
+    durable.kill()
+    chat = await chats(durable.url, X_Unabridged_Session="s")
+    assert "store" in reasons(await chat.ask(question(0)))
+    durable.start()
+    await recovered(chat)
+    responses = await talk(chat, range(1, 4))
+    assert reasons(responses[0]) == ["previous-turn"]
+    assert not reasons(responses[-1])
+    await check_transcript(chat)
+
+
+async def test_a_paused_store_keeps_nobody_waiting_and_no_turn_is_there_twice(
+    model: Model, chats: Any, durable: Server
+) -> None:
+    assert durable.process is not None
+    chat = await chats(durable.url, X_Unabridged_Session="s")
+    before = await talk(chat, range(10))
+    os.kill(durable.process.pid, signal.SIGSTOP)
+    try:
+        during = await talk(chat, range(10, 20))
+    finally:
+        os.kill(durable.process.pid, signal.SIGCONT)
+    await recovered(chat)
+    after = await talk(chat, range(20, 25))
+    assert "store" in reasons(during[-1])
+    assert not reasons(after[-1])
+    check_views(model)
+    check_sticky(model, [*before, *during, *after], first=11)
+    await check_transcript(chat)
+
+
+REFUSING = {
+    "read-only": (("REPLICAOF", "127.0.0.1", 1), ("REPLICAOF", "NO", "ONE")),
+    "full": (("CONFIG", "SET", "maxmemory", 1), ("CONFIG", "SET", "maxmemory", 0)),
+    "without its replicas": (
+        ("CONFIG", "SET", "min-replicas-to-write", 1),
+        ("CONFIG", "SET", "min-replicas-to-write", 0),
+    ),
+}
+
+
+@NAMES
+@pytest.mark.parametrize("how", REFUSING)
+async def test_a_store_that_takes_no_writes_is_missed_by_nobody(
+    model: Model, chats: Any, durable: Server, how: str, header: dict[str, str]
+) -> None:
+    breaks, mends = REFUSING[how]
+    chat = await chats(durable.url, **header)
+    before = await talk(chat, range(8))
+    durable.run(*breaks)
+    during = await talk(chat, range(8, 22))
+    durable.run(*mends)
+    await recovered(chat)
+    after = await talk(chat, range(22, 28))
+    assert not any(reasons(response) for response in before)
+    assert all(reasons(response) for response in during[1:])
+    assert "previous-turn" in reasons(after[0])
+    assert not reasons(after[-1])
+    check_views(model)
+    check_sticky(model, [*before, *during, *after], first=9)
+    await check_transcript(chat)
+
+
+async def test_an_epoch_that_could_not_be_written_is_written_later(
+    model: Model, chats: Any, durable: Server
+) -> None:
+    chat = await chats(durable.url, X_Unabridged_Session="s")
+    responses = await talk(chat, range(8))
+    durable.run("CONFIG", "SET", "maxmemory", 1)
+    responses += await talk(chat, range(8, 18))
+    durable.run("CONFIG", "SET", "maxmemory", 0)
+    await recovered(chat)
+    responses += await talk(chat, range(18, 26))
+    epochs = [int(told(response, "epoch")) for response in responses]
+    assert any("epoch-not-saved" in reasons(response) for response in responses)
+    assert epochs == sorted(epochs)
+    for turn in range(1, len(epochs)):
+        more = told(responses[turn], "cut") != told(responses[turn - 1], "cut")
+        assert more == (epochs[turn] > epochs[turn - 1])
+    session = await only_session(chat.url)
+    assert session["prune_count"] == epochs[-1]
+
+
+async def test_a_reply_that_is_lost_after_the_write_makes_no_turn_twice(
+    model: Model, chats: Any, durable: Server
+) -> None:
+    async with relaying(durable.socket) as relay:
+        chat = await chats(relay.url, X_Unabridged_Session="s")
+        await talk(chat, range(2))
+        relay.lose_replies = True
+        await talk(chat, range(2, 4))
+        relay.lose_replies = False
+        await recovered(chat)
+        await talk(chat, range(4, 6))
+        await check_transcript(chat)
+
+
+async def test_a_store_that_lost_its_data_begins_anew(model: Model, chats: Any, durable: Server) -> None:
+    chat = await chats(durable.url, X_Unabridged_Session="s")
+    before = await talk(chat, range(15))
+    durable.run("FLUSHALL")
+    after = await talk(chat, range(15, 25))
+    check_views(model)
+    check_sticky(model, [*before, *after])
+    await check_transcript(chat)
+
+
+async def test_a_closed_policy_answers_nobody_without_the_store(
+    model: Model, tmp_path: Path
+) -> None:
+    text = 'extends = "default"\n[store]\non_fault = "closed"\n'
+    path = write_policy(tmp_path, "closed", text)
+    async with (
+        proxying(model.url, policy=str(path), store=f"unix://{tmp_path}/none") as url,
+        httpx2.AsyncClient(base_url=url) as client,
+    ):
+        assert (await client.get("/readyz")).status_code == 503
+        body = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
+        response = await client.post("/v1/chat/completions", json=body)
+    assert (response.status_code, response.json()["error"]["code"]) == (503, "store_unavailable")
+    assert response.headers["retry-after"]
+    assert not model.chats
+
+
+@pytest.mark.parametrize("harm", ["garbage", "another type"])
+async def test_a_record_that_cannot_be_read_is_no_failed_chat(
+    model: Model, chats: Any, durable: Server, harm: str
+) -> None:
+    chat = await chats(durable.url, X_Unabridged_Session="s")
+    await talk(chat, range(12))
+    for key in durable.run("KEYS", "*"):
+        if harm == "another type":
+            kind = durable.run("TYPE", key)
+            durable.run("DEL", key)
+            durable.run("RPUSH", key, "x") if kind != b"list" else durable.run("SET", key, "x")
+        elif durable.run("TYPE", key) == b"hash":
+            for name in durable.run("HKEYS", key):
+                durable.run("HSET", key, name, b"\xff\x00garbage")
+        elif durable.run("TYPE", key) == b"list":
+            for place in range(durable.run("LLEN", key)):
+                durable.run("LSET", key, place, b"\xff\x00garbage")
+    responses = await talk(chat, range(12, 20))
+    check_views(model)
+    assert all(reasons(response) for response in responses)
