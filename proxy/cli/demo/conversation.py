@@ -87,7 +87,8 @@ class Conversation:
             model=MODEL,
             messages=self._messages,
             max_tokens=ANSWER_TOKENS,
-            temperature=0.4,
+            temperature=0.6,
+            top_p=0.9,
             frequency_penalty=1.5,  # so small a model repeats itself otherwise
             seed=self.turns,
             stream=True,

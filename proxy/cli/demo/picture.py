@@ -48,7 +48,7 @@ class Picture(AbstractContextManager["Picture"], Protocol):
         ...
 
     def summary(self, text: str) -> None:
-        """A summary stands in the view."""
+        """What stands in the view for what was cut, since this epoch; empty where there is no summary."""
         ...
 
 
@@ -77,7 +77,8 @@ class Lines(Picture):
         """Lines tell of whole turns."""
 
     def summary(self, text: str) -> None:
-        self._console.print(text)
+        if text:
+            self._console.print(text)
 
 
 def _told(turn: TurnSeen) -> list[Text]:

@@ -122,7 +122,7 @@ def _show_summary(onlooker: Onlooker, picture: Picture, shown: list[str]) -> Non
     summary = onlooker.summary()
     if summary and summary not in shown:
         shown.append(summary)
-        picture.summary(summary)
+    picture.summary(summary)
 
 
 def _read_answer(onlooker: Onlooker, picture: Picture, settled: int, reading: float) -> None:
@@ -140,7 +140,8 @@ def _conclusion(outcome: Outcome) -> list[str]:
     refused = f"refused turn {outcome.refusal.number}" if outcome.refusal else "refused no turn"
     answered = f"With it, all {len(turns)} turns were answered"
     size = f"{outcome.tokens:,} tokens, {outcome.tokens / outcome.window:.1f} times the window"
-    epochs = f"in {turns[-1].epoch} epochs, with {len(outcome.summaries)} summaries"
+    count = len(outcome.summaries)
+    epochs = f"in {turns[-1].epoch} epochs, with {count} {'summary' if count == 1 else 'summaries'}"
     return [
         f"Without the proxy the model {refused}. {answered}: {size}.",
         f"Sent were {percent(sent / max(full, 1))} of all tokens, {epochs}.",
