@@ -87,7 +87,7 @@ def create_app(settings: Settings) -> ASGIApp:
         policies=policies,
         clock=clock,
     )
-    relay = Relay(upstream, request_id)
+    relay = Relay(upstream, request_id, metrics.relayed)
     recorder = Recorder(recognition, background, store, counter, models, clock, metrics)
     serving = asyncio.Event()
 

@@ -64,6 +64,10 @@ class Metrics:
             registry=registry,
         )
 
+    def relayed(self, status: int) -> None:
+        """Count a request that was relayed without being managed."""
+        self.requests.labels(route="relay", status=str(status)).inc()
+
     def exposition(self) -> bytes:
         """The metrics in Prometheus' text format."""
         return generate_latest(self.registry)

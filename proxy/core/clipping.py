@@ -27,7 +27,7 @@ def clip(raw: bytes, tokens: int, allowed: int, count: Count) -> tuple[bytes, in
     content = members.get("content")
     parts = cast("list[object]", content) if isinstance(content, list) else [content]
     texts = {place: text for place, part in enumerate(parts) if (text := _text_of(part))}
-    if isinstance(content, str):
+    if isinstance(content, str) and content:
         texts = {0: content}
     if not texts:
         return None

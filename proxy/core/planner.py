@@ -9,16 +9,16 @@ stay alone does not (law 4).
 worker without a store cuts today what it would have cut yesterday (law 7).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from proxy.core.budget import MESSAGE_TOKENS, Budget, Stage, stage_of
-from proxy.core.clipping import clip
+from proxy.core.clipped import clip_view
 from proxy.core.language import language_of
 from proxy.core.merging import merge_notes
-from proxy.core.messages import HEAD_ROLES, TOOL_ROLES
+from proxy.core.messages import HEAD_ROLES
 from proxy.core.notes import Note, as_message
-from proxy.core.plan import CLIPPED, EMPTY, MERGED, Anchor, Gap, Plan, Replacement, view_tokens
+from proxy.core.plan import CLIPPED, EMPTY, Anchor, Gap, Plan, view_tokens
 from proxy.core.policy import Policy
 from proxy.core.selection import NOTICE_TOKENS, Selection
 from proxy.core.situation import FREE, Chain, Count, Situation
@@ -68,8 +68,10 @@ def draft(situation: Situation, stage: Stage) -> Draft | None:
         return decided
     if not selection.cut:
         return None
+    if strategy.by_count:
+        return decided if situation.view - freed <= situation.budget.share(1) else None
     least = LEAST_FREED * situation.budget.room
-    return decided if strategy.by_count or min(selection.freed, freed) >= least else None
+    return decided if min(selection.freed, freed) >= least else None
 
 
 def _select(situation: Situation, stage: Stage, strategy: Strategy) -> tuple[Selection, Draft, int]:
@@ -102,7 +104,7 @@ def _set_aside(situation: Situation, stage: Stage) -> int:
 def finish(decided: Draft, summaries: Summaries) -> Plan:
     """Write the notes of a draft and, if the view is still too large, clip."""
     plan = _noted(decided, summaries)
-    return _clipped(decided.situation, plan) if decided.stage is Stage.EMERGENCY else plan
+    return clip_view(decided.situation, plan, decided.yielded) if decided.stage is Stage.EMERGENCY else plan
 
 
 def _noted(decided: Draft, summaries: Summaries) -> Plan:
@@ -164,40 +166,6 @@ def _language(situation: Situation, start: int, end: int) -> str:
     roles = situation.chain.messages
     said = [place for place in range(max(start - 1, 0), end) if roles[place].role == "user"]
     return language_of(" ".join(situation.content(place).text for place in said[-8:]))
-
-
-def _clipped(situation: Situation, plan: Plan) -> Plan:
-    """Clip what may be clipped, the largest first, until the view fits or nothing is left to clip."""
-    budget, chain = situation.budget, situation.chain
-    enough = budget.share(situation.policy.stages.trim)
-    if view_tokens(plan, chain.tokens) <= budget.share(1):
-        return plan
-    sizes = {place: chain.tokens[place] for place in range(len(chain)) if not plan.covers(place)}
-    sizes |= {edit.position: edit.tokens for edit in plan.replacements}
-    for place in _clippable(situation, plan, sizes):
-        excess = view_tokens(plan, chain.tokens) - enough
-        if excess <= 0:
-            break
-        found = clip(chain.raws[place], chain.tokens[place], sizes[place] - excess, situation.count)
-        if found is not None and found[1] < sizes[place]:
-            plan = _replace(plan, Replacement(place, found[0], found[1], CLIPPED))
-    return plan
-
-
-def _clippable(situation: Situation, plan: Plan, sizes: Mapping[int, int]) -> Sequence[int]:
-    """Tool results of the view, the largest first; then user messages but the last."""
-    messages = situation.chain.messages
-    asked = last_user(messages)
-    merged = {edit.position for edit in plan.replacements if edit.reason == MERGED}
-    largest_first = sorted(sizes.keys() - merged, key=lambda place: (-sizes[place], place))
-    results = [place for place in largest_first if messages[place].role in TOOL_ROLES]
-    asks = [place for place in largest_first if messages[place].role == "user" and place != asked]
-    return [*results, *asks]
-
-
-def _replace(plan: Plan, new: Replacement) -> Plan:
-    others = [kept for kept in plan.replacements if kept.position != new.position]
-    return Plan(plan.gaps, tuple(sorted([*others, new], key=lambda kept: kept.position)))
 
 
 def fold(chain: Chain, policy: Policy, budget: Budget, count: Count) -> tuple[Plan, int]:

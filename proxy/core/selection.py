@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from proxy.core.budget import Stage
 from proxy.core.notes import quote
-from proxy.core.situation import CRITICAL, FIRST_USER, FIXED, FREE, RECENT, Situation
+from proxy.core.situation import CRITICAL, FIRST_USER, FIRST_USER_LEAST, FIXED, FREE, RECENT, Situation
 from proxy.core.strategies import Strategy
 
 ISLAND = 2
@@ -109,15 +109,19 @@ class Selection:
     def _yield_protections(self) -> None:
         """Give up protections, oldest unit first, while the view is over the budget."""
         situation = self._situation
-        if self.view <= situation.budget.share(1):
+        most = situation.budget.share(1)
+        if self.view <= most:
             return
         enough = situation.budget.share(situation.policy.stages.trim)
         for level in (FREE, RECENT, FIRST_USER, CRITICAL):
             for index in self._at(level):
                 if self.view <= enough:
                     return
-                self._take(index)
                 self.yielded = max(self.yielded, level)
+                spared = min(situation.size(index), FIRST_USER_LEAST) if level == FIRST_USER else 0
+                if spared and self.view - situation.size(index) + spared <= most:
+                    return  # clipping it will do (proxy.core.clipped)
+                self._take(index)
 
     def _at(self, level: int) -> Iterable[int]:
         protection = self._situation.protection

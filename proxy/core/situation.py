@@ -24,6 +24,10 @@ FREE, RECENT, FIRST_USER, CRITICAL, FIXED = range(5)
 """How firmly a unit is protected, in the order in which protections yield; a fixed one never does."""
 
 
+FIRST_USER_LEAST = 100
+"""Counted tokens that the first user message keeps when it is clipped."""
+
+
 @dataclass(frozen=True)
 class Chain:
     """A request without its head."""

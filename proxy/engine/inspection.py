@@ -1,6 +1,6 @@
 """Looking into sessions: transcripts, views and why they are as they are. Read-only; serves the admin API."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from proxy.core.budget import Budget, stage_of
@@ -68,23 +68,21 @@ class Inspection:
 
     async def branch(self, found: Inspected, tip: str | None = None) -> list[Node]:
         """The messages from the root to a tip (hex; the session's own by default). Raises NotFound."""
-        nodes = await self._store.nodes(found.key)
-        wanted = _unhex(tip) if tip else found.session.tip
-        if not wanted and nodes:
-            wanted = max(nodes.values(), key=lambda node: (node.at, node.sequence)).hash
-        if tip and wanted not in nodes:
-            raise NotFound("There is no such tip.")
-        return list(_walk(nodes, wanted))[::-1]
+        return _branch(await self._store.nodes(found.key), found.session, tip)
 
     async def transcript(self, found: Inspected, tip: str | None = None) -> list[Node]:
-        """A branch with the answers that were cut off on its way, each after what it answered."""
+        """A branch with its answers that were cut off, each after what it answered.
+
+        Below the tip it goes on with the newest turn that was cut off, if there is one.
+        """
         nodes = await self._store.nodes(found.key)
-        branch = await self.branch(found, tip)
-        cut_off: dict[bytes, list[Node]] = {}
-        for node in nodes.values():
-            if not node.complete:
-                cut_off.setdefault(node.parent, []).append(node)
-        return [each for node in branch for each in (node, *cut_off.get(node.hash, ())) if node.complete]
+        branch = _branch(nodes, found.session, tip)
+        cut_off = [node for node in nodes.values() if not node.complete]
+        told: list[Node] = []
+        for node in branch:
+            is_tip = node is branch[-1]
+            told += [node, *(other for other in cut_off if other.parent == node.hash and not is_tip)]
+        return told + _cut_off_below(nodes, branch, cut_off)
 
     def situation(self, found: Inspected, branch: Sequence[Node]) -> tuple[Situation, Epoch | None]:
         """A branch under the plan in force for it."""
@@ -118,6 +116,28 @@ class Inspection:
         return Cycle(contents[asked[-1]].text, len(after), after[-1].text if is_answered else None)
 
 
+def _branch(nodes: Mapping[bytes, Node], session: Session, tip: str | None) -> list[Node]:
+    if tip:
+        wanted = nodes.get(_unhex(tip))
+        if wanted is None:
+            raise NotFound("There is no such tip.")
+    else:
+        newest = max(nodes.values(), key=lambda node: (node.at, node.sequence), default=None)
+        wanted = nodes.get(session.tip, newest)
+    return list(_walk(nodes, wanted))[::-1]
+
+
+def _cut_off_below(
+    nodes: Mapping[bytes, Node], branch: Sequence[Node], cut_off: Sequence[Node]
+) -> list[Node]:
+    """The newest turn that hangs below the tip and was cut off in mid-answer."""
+    for node in sorted(cut_off, key=lambda node: -node.at):
+        path = list(_walk(nodes, node, until=branch[-1].hash))
+        if path and path[-1].parent == branch[-1].hash:
+            return path[::-1]
+    return []
+
+
 def _unhex(text: str) -> bytes:
     try:
         return bytes.fromhex(text)
@@ -125,9 +145,9 @@ def _unhex(text: str) -> bytes:
         return b""
 
 
-def _walk(nodes: dict[bytes, Node], tip: bytes) -> Iterator[Node]:
-    node = nodes.get(tip)
-    while node is not None:
+def _walk(nodes: Mapping[bytes, Node], node: Node | None, until: bytes = b"") -> Iterator[Node]:
+    """From a node towards the root, up to and without the node of hash ``until``."""
+    while node is not None and node.hash != until:
         yield node
         node = nodes.get(node.parent)
 

@@ -11,13 +11,12 @@ from typing import cast
 
 import msgspec
 
-from proxy.core.calibration import Ratio
+from proxy.core.calibration import STEPS, Ratio
 from proxy.core.completion import Usage
 from proxy.core.jsonvalue import loads
 from proxy.core.messages import as_mapping
 from proxy.core.overflow import Overflow
 from proxy.core.policy import Policy
-from proxy.engine.foreground import Foreground
 from proxy.errors import UnabridgedError
 from proxy.ports import Upstream
 
@@ -54,6 +53,12 @@ class Models:
     def _ratio(self, model: str) -> Ratio:
         return self._ratios.setdefault(model, Ratio.of(model))
 
+    def remember_ratio(self, model: str, ratio: float) -> None:
+        """Start from what a session's last turn was calibrated with, where nothing was learned here yet."""
+        known = self._ratio(model)
+        if not known.samples:
+            known.steps = round(ratio * STEPS)
+
     def learn_usage(self, model: str, counted: int, usage: Usage | None) -> None:
         """Compare what we counted with what the upstream did."""
         if usage is not None and usage.prompt_tokens:
@@ -78,16 +83,11 @@ class Models:
         self._asked.add(model)
         return True
 
-    async def read_listing(self, headers: Sequence[tuple[bytes, bytes]], foreground: Foreground) -> None:
+    async def read_listing(self, headers: Sequence[tuple[bytes, bytes]]) -> None:
         """Ask ``/v1/models`` for windows; many servers state them. Nothing is learned where it fails."""
-
-        async def ask() -> bytes:
-            async with asyncio.timeout(_LISTING_SECONDS):
-                return await self._listing(headers)
-
         try:
-            body = await foreground.when_idle(ask, attempts=3, quiet=0, hurry=asyncio.Event())
-            self._listed.update(_windows(loads(body or b"{}")))
+            async with asyncio.timeout(_LISTING_SECONDS):
+                self._listed.update(_windows(loads(await self._listing(headers))))
         except (UnabridgedError, TimeoutError, ValueError, msgspec.MsgspecError):
             return  # a server without a list is as good as one without windows in it
 

@@ -61,6 +61,7 @@ class Recognition:
         degraded = [] if found else ["store"]
         if self._lost.get(key):
             degraded.append("previous-turn")
+            self._lost.drop(key)
         return Recognised(
             tenant=tenant,
             key=key,
@@ -128,9 +129,5 @@ class Recognition:
         self._held.put((key, lane), tuple(epochs))
 
     def mark_lost(self, key: SessionKey) -> None:
-        """A turn could not be written: the session's next answers say so until one can."""
+        """A turn could not be written: the session's next answer says so, and its body heals it."""
         self._lost.put(key, value=True)
-
-    def mark_saved(self, key: SessionKey) -> None:
-        """A turn was written, and with it whatever was lost before."""
-        self._lost.drop(key)

@@ -113,8 +113,6 @@ class Recorder:
             self._recognition.mark_lost(key)
             self._metrics.lost_turns.inc()
             log_warning("a turn could not be written", code=error.code)
-        else:
-            self._recognition.mark_saved(key)
 
     def _ttl(self, prepared: Prepared) -> float:
         """A session without a header that was seen for one turn lives a day."""

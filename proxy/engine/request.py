@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from proxy.core.body import read_body
-from proxy.core.budget import UNKNOWN_WINDOW, Budget, budget_tokens
+from proxy.core.budget import Budget, budget_tokens
 from proxy.core.overflow import is_overflow_error
 from proxy.core.policy import Policy
 from proxy.core.sse import Decoder
@@ -72,11 +72,14 @@ class Engine:
         recognised = await self.recognition.recognise(tenant, name, history, lane, policy)
         self.reader.take_counts(history, recognised.found.counts)
         await self.reader.count(history)
+        last = recognised.found.session
+        if last is not None and last.model == history.model:
+            self.models.remember_ratio(history.model, last.ratio)
         budget = await self._budget(history, policy, explicit)
         credentials = [pair for pair in incoming.forwarded if pair[0].lower() in _CREDENTIALS]
         case = self._case(history, recognised, lane, policy, budget, credentials, arrived)
         if self.models.needs_listing(history.model):
-            self.background.run(self.models.read_listing(credentials, self.foreground))
+            self.background.run(self.models.read_listing(credentials))
         verdict = await self._decide(case)
         sent = forwarded_body(history, verdict)
         degraded = list(recognised.degraded)
@@ -112,7 +115,7 @@ class Engine:
         reserve = _reserve(history, policy)
         limit = policy.budget.tokens if isinstance(policy.budget.tokens, int) else None
         if explicit is not None:
-            allowed = budget_tokens(limit, window, reserve) if limit or window else UNKNOWN_WINDOW
+            allowed = budget_tokens(limit, window, reserve)
             if explicit > allowed:
                 raise PolicyForbidden(f"The budget can be lowered, not raised (it is {allowed} tokens).")
             limit = explicit

@@ -29,7 +29,7 @@ def request_id(scope: Scope) -> str:
 
 
 def refusals() -> dict[Any, Callable[[Request, Exception], JSONResponse]]:
-    """Answers in our errors' shape by Starlette's status: for paths and methods that are not ours, and faults."""
+    """Answers in our errors' shape, by Starlette's status: wrong paths, wrong methods, faults."""
 
     def handler(error: UnabridgedError) -> Callable[[Request, Exception], JSONResponse]:
         return lambda request, _: JSONResponse(

@@ -16,7 +16,7 @@ from proxy.core.policy import Policy
 from proxy.engine.exchange import Incoming, Prepared, Sent
 from proxy.engine.record import Collector, Recorder
 from proxy.engine.request import Engine
-from proxy.errors import InvalidHeader, NotBuilt, UnabridgedError, UpstreamError
+from proxy.errors import InvalidHeader, NotBuilt, UnabridgedError, UpstreamError, UpstreamTimeout
 from proxy.http.asgi import (
     ClientDisconnected,
     Request,
@@ -141,9 +141,11 @@ class Managed:
         def ending(fault: UpstreamError | None) -> bytes:
             if fault is not None and not collector.is_stream:
                 raise fault
-            if fault is None and not collector.is_truncated:
+            if not collector.is_truncated:
                 return b""
-            return TRUNCATED_EVENT if fault is None else b"data: %b\n\n" % msgspec.json.encode(fault.body())
+            if isinstance(fault, UpstreamTimeout):
+                return b"data: %b\n\n" % msgspec.json.encode(fault.body())
+            return TRUNCATED_EVENT
 
         is_whole = sent.is_over
         await pump(_rest(sent), send, tee=collector.feed, ending=None if is_whole else ending)

@@ -53,11 +53,17 @@ async def pump(
 
 
 class Relay:
-    """An ASGI application that relays to `upstream`; `request_id` names a request for errors of our own."""
+    """An ASGI application that relays to `upstream`.
 
-    def __init__(self, upstream: Upstream, request_id: Callable[[Scope], str]) -> None:
+    `request_id` names a request for errors of our own; `answered` hears each answer's status.
+    """
+
+    def __init__(
+        self, upstream: Upstream, request_id: Callable[[Scope], str], answered: Callable[[int], None]
+    ) -> None:
         self._upstream = upstream
         self._request_id = request_id
+        self._answered = answered
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -69,6 +75,7 @@ class Relay:
         except ClientDisconnected:
             return
         except UnabridgedError as error:
+            self._answered(error.status)
             unread = receive if request.unread else None
             await send_error(send, error, self._request_id(scope), unread=unread)
 
@@ -83,6 +90,7 @@ class Relay:
         try:
             async with WhilePresent(request):
                 response = await self._upstream.send(scope["method"], target, to_upstream(headers), body)
+                self._answered(response.status)
                 await _answer(response, send)
         finally:
             if response is not None:

@@ -42,7 +42,7 @@ class Stage:
 @contextmanager
 def relay_to(base_url: str) -> Generator[str]:
     upstream = HttpxUpstream(base_url, connect_timeout=1.0, read_timeout=1.0)
-    with serve(Relay(upstream, request_id), upstream.aclose) as url:
+    with serve(Relay(upstream, request_id, lambda _: None), upstream.aclose) as url:
         yield url
 
 

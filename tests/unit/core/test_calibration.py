@@ -69,11 +69,19 @@ def test_one_strange_sample_moves_it_by_one_step_at_most() -> None:
     assert settled.value == 1.0
 
 
-def test_an_estimate_that_rocks_about_a_midpoint_moves_nothing() -> None:
-    ratio = Ratio.of("gpt-4o")
+def test_an_estimate_that_rocks_within_a_step_moves_nothing() -> None:
+    ratio, values = Ratio.of("gpt-4o"), set[float]()
     for turn in range(40):
         ratio.observe(1_000, 1_020 if turn % 2 else 1_030)
-    assert ratio.value == 1.0
+        values.add(ratio.value)
+    assert values == {1.05}
+
+
+def test_the_ratio_covers_what_it_has_learned() -> None:
+    ratio = Ratio.of("somebody-s-model")
+    for _ in range(9):
+        ratio.observe(1_000, 1_010)
+    assert ratio.value == 1.05
 
 
 def test_a_small_sample_is_framing_not_text() -> None:

@@ -89,6 +89,6 @@ async def test_a_websocket_is_refused_in_the_words_that_the_server_knows(
         return {"type": "websocket.connect"}
 
     sent = Sent()
-    relay = Relay(HttpxUpstream("http://127.0.0.1:1"), request_id)
+    relay = Relay(HttpxUpstream("http://127.0.0.1:1"), request_id, lambda _: None)
     await relay({"type": "websocket", "extensions": extensions}, receive, sent)
     assert {name: sent.messages[0].get(name) for name in first} == first
