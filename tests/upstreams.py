@@ -1,8 +1,7 @@
 """A scripted model behind an OpenAI-shaped API, the proxy before it, and a client that keeps its history.
 
-The model counts tokens, refuses what does not fit its window or what the real API would refuse, and recognises
-a request for a summary by its delimited transcript. Everything runs on loopback; every request is kept as it
-arrived.
+The model counts tokens, refuses what does not fit its window or what the real API would refuse, and knows a
+request for a summary by its delimited transcript. All is on loopback; every request is kept as it came.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def count_tokens(body: Mapping[str, Any]) -> int:
 
 
 def _text(message: Message) -> str:
-    content = message.get("content") or ""
+    content: str | list[Message] = message.get("content") or ""
     if isinstance(content, list):
         content = " ".join(part.get("text", "") for part in content)
     calls = [call["function"] for call in message.get("tool_calls") or ()]
@@ -211,7 +210,7 @@ class Model:
     url: str = ""
 
     def bodies(self) -> list[Message]:
-        return [_read(chat.body) for chat in self.chats]
+        return [_read(bytes(chat.body)) for chat in self.chats]
 
     def views(self) -> list[list[Message]]:
         """The messages of each request that was forwarded."""

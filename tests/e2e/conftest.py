@@ -51,7 +51,12 @@ async def small(model: Model, tmp_path: Path) -> AsyncIterator[Small]:
     async with AsyncExitStack() as servers:
 
         async def start(
-            tokens: int = 800, *, wait: str = "2s", summaries: bool = True, extra: str = "", **settings: object
+            tokens: int = 800,
+            *,
+            wait: str = "2s",
+            summaries: bool = True,
+            extra: str = "",
+            **settings: object,
         ) -> str:
             text = SMALL.format(tokens=tokens, wait=wait, enabled=str(summaries).lower()) + extra
             path = write_policy(tmp_path, NAME, text)

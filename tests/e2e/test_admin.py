@@ -60,6 +60,11 @@ async def get(url: str, path: str, **headers: str) -> httpx2.Response:
         return await client.get(path, headers=headers)
 
 
+async def talk(chat: Chat) -> list[httpx2.Response]:
+    """Fifteen turns, more than the small budget holds."""
+    return [await chat.ask(f"Question {number} " + "and so on " * 20) for number in range(15)]
+
+
 async def test_the_probes_answer(url: str) -> None:
     assert (await get(url, "/healthz")).status_code == 200
     assert (await get(url, "/readyz")).json() == {"status": "ready"}
@@ -70,8 +75,7 @@ async def test_the_metrics_of_the_contract_exist_and_carry_no_session(
 ) -> None:
     for served in (url, await small(800)):
         chat = chats(served, X_Unabridged_Session="a-name-of-a-session")
-        for number in range(15):
-            await chat.ask(f"Question {number} " + "and so on " * 20)
+        await talk(chat)
         await get(served, "/v1/models")
         text = (await get(served, "/metrics")).text
         for name in METRICS:
@@ -92,7 +96,11 @@ async def test_a_relayed_request_is_counted(url: str) -> None:
 
 @pytest.mark.parametrize("path", ["sessions", "sessions/x", "sessions/x/transcript", "sessions/x/view"])
 async def test_the_admin_api_is_closed_without_its_token_and_to_a_clients_key(url: str, path: str) -> None:
-    for headers, status in (({}, 401), ({"Authorization": "Bearer sk-test"}, 403), ({"Authorization": "x"}, 401)):
+    for headers, status in (
+        ({}, 401),
+        ({"Authorization": "Bearer sk-test"}, 403),
+        ({"Authorization": "x"}, 401),
+    ):
         response = await get(url, f"/unabridged/v1/{path}", **headers)
         assert response.status_code == status
         assert set(response.json()["error"]) == {"message", "type", "param", "code"}
@@ -130,8 +138,7 @@ async def test_a_session_is_told_as_the_contract_has_it(url: str, chats: Chats) 
 async def test_epochs_are_told_as_the_contract_has_them(chats: Chats, small: Small) -> None:
     url = await small(800)
     chat = chats(url, X_Unabridged_Session="chat")
-    for number in range(15):
-        response = await chat.ask(f"Question {number} " + "and so on " * 20)
+    response = (await talk(chat))[-1]
     session = await only_session(url)
     assert session["prune_count"] == len(session["epochs"]) == int(told(response, "epoch"))
     for epoch in session["epochs"]:
@@ -150,8 +157,7 @@ async def test_the_view_is_what_was_forwarded_and_the_answer(
     url = await small(800)
     chat = chats(url, X_Unabridged_Session="chat")
     chat.messages.append({"role": "system", "content": "Be brief."})
-    for number in range(15):
-        await chat.ask(f"Question {number} " + "and so on " * 20)
+    await talk(chat)
     session = await only_session(url)
     view = await admin(url, f"sessions/{session['id']}/view")
     assert view["messages"] == [*model.views()[-1], chat.messages[-1]]
@@ -163,8 +169,7 @@ async def test_the_view_is_what_was_forwarded_and_the_answer(
 async def test_an_explanation_accounts_for_every_message(chats: Chats, small: Small) -> None:
     url = await small(800)
     chat = chats(url, X_Unabridged_Session="chat")
-    for number in range(15):
-        response = await chat.ask(f"Question {number} " + "and so on " * 20)
+    response = (await talk(chat))[-1]
     session = await only_session(url)
     told_of = await admin(url, f"sessions/{session['id']}/explain")
     assert [unit["start"] for unit in told_of["units"]] == list(range(30))

@@ -11,29 +11,26 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.servers import Exchange, eventually
+from tests.servers import Exchange
 from tests.stores import serving, valkey_command
 from tests.upstreams import (
     JSON,
     LLAMA,
     OPENAI,
     Chat,
-    Message,
     Model,
     admin,
     calling,
     count_tokens,
     fault_in,
-    is_summary,
-    only_session,
     plainly,
     proxying,
     refusal,
     running,
     said,
     sse,
-    told,
     tokens_of,
+    told,
     user,
     write_policy,
 )
@@ -234,9 +231,7 @@ async def test_a_small_models_title_request_leaves_the_main_lines_plan_alone(
 # --- two proxies, restarts ---
 
 
-async def test_two_proxies_on_one_store_send_the_same_bytes(
-    model: Model, chats: Chats, small: Small
-) -> None:
+async def test_two_proxies_on_one_store_send_the_same_bytes(model: Model, chats: Chats, small: Small) -> None:
     with serving(valkey_command()) as server:
         urls = [await small(BUDGET, store=server.url) for _ in range(2)]
         chat = chats(urls[0], X_Unabridged_Session="s")
@@ -255,9 +250,7 @@ async def test_two_proxies_on_one_store_send_the_same_bytes(
     check_sticky(model, responses)
 
 
-async def test_a_restarted_proxy_sends_the_same_bytes(
-    model: Model, chats: Chats, tmp_path: Path
-) -> None:
+async def test_a_restarted_proxy_sends_the_same_bytes(model: Model, chats: Chats, tmp_path: Path) -> None:
     policy = write_policy(tmp_path, "small", f'extends = "balanced"\n[budget]\ntokens = {BUDGET}\n')
     with serving(valkey_command()) as server:
         chat = chats("")
@@ -321,7 +314,7 @@ async def test_an_overflow_refusal_teaches_the_window_unseen_by_the_client(
     assert len(model.chats) == 3, "the next request fits at once"
 
 
-SPLIT = {
+SPLIT: dict[str, Callable[[bytes], list[bytes]]] = {
     "two chunks": lambda data: [data[:20], data[20:]],
     "CRLF": lambda data: [data.replace(b"\n", b"\r\n")],
     "a comment in the same chunk": lambda data: [b": ping\n\n" + data],

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any
 
 import openai
 import pytest
-from openai.types.chat import ChatCompletionMessage
+from openai.types.chat import ChatCompletionMessage, ChatCompletionMessageParam
 
 from tests.servers import Exchange
 from tests.upstreams import DONE, EVENTS, Model, calling, events, said, sse
 
 TEXT = "An answer, with “quotes”, 🐘 and\nlines."
-ASKED = [{"role": "user", "content": "Hello"}]
+ASKED: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Hello"}]
 
 
 def sync_client(url: str) -> openai.OpenAI:
@@ -29,7 +30,7 @@ async def test_the_synchronous_sdk_gets_the_answer(model: Model, url: str) -> No
 
     def ask() -> str | None:
         with sync_client(url) as client:
-            return client.chat.completions.create(model="m", messages=ASKED).choices[0].message.content  # type: ignore
+            return client.chat.completions.create(model="m", messages=ASKED).choices[0].message.content
 
     assert await asyncio.to_thread(ask) == TEXT
 
@@ -39,7 +40,7 @@ async def test_the_synchronous_sdk_gets_the_stream(model: Model, url: str) -> No
 
     def ask() -> str:
         with sync_client(url) as client:
-            stream = client.chat.completions.create(model="m", messages=ASKED, stream=True)  # type: ignore
+            stream = client.chat.completions.create(model="m", messages=ASKED, stream=True)
             return "".join(chunk.choices[0].delta.content or "" for chunk in stream)
 
     assert await asyncio.to_thread(ask) == TEXT
@@ -48,7 +49,7 @@ async def test_the_synchronous_sdk_gets_the_stream(model: Model, url: str) -> No
 async def test_the_asynchronous_sdk_gets_the_answer(model: Model, url: str) -> None:
     model.replies.append(said(TEXT))
     async with async_client(url) as client:
-        answer = await client.chat.completions.create(model="m", messages=ASKED)  # type: ignore
+        answer = await client.chat.completions.create(model="m", messages=ASKED)
     assert answer.choices[0].message.content == TEXT
     assert answer.usage is not None
 
@@ -59,7 +60,7 @@ async def test_the_asynchronous_sdk_gets_the_stream_with_usage(model: Model, url
     async with async_client(url) as client:
         stream = await client.chat.completions.create(
             model="m",
-            messages=ASKED,  # type: ignore
+            messages=ASKED,
             stream=True,
             stream_options={"include_usage": True},
         )
@@ -87,7 +88,7 @@ async def test_the_sdk_sees_the_first_chunk_before_the_upstream_sends_the_second
 
     model.replies.append(wait_between)
     async with async_client(url) as client:
-        stream = await client.chat.completions.create(model="m", messages=ASKED, stream=True)  # type: ignore
+        stream = await client.chat.completions.create(model="m", messages=ASKED, stream=True)
         text = ""
         async for chunk in stream:
             seen.set()
@@ -97,7 +98,10 @@ async def test_the_sdk_sees_the_first_chunk_before_the_upstream_sends_the_second
 
 async def test_tool_calls_arrive_whole(model: Model, url: str) -> None:
     model.replies.append(calling(("c1", "add", '{"a": 1, "b": 2}'), ("c2", "add", "{}")))
-    async with async_client(url) as client, client.chat.completions.stream(model="m", messages=ASKED) as stream:  # type: ignore
+    async with (
+        async_client(url) as client,
+        client.chat.completions.stream(model="m", messages=ASKED) as stream,
+    ):
         async for _ in stream:
             pass
         message = (await stream.get_final_completion()).choices[0].message
@@ -111,10 +115,10 @@ async def test_an_upstream_error_is_the_sdks_own_exception(model: Model, url: st
     model.replies.append(refuse)
     async with async_client(url) as client:
         with pytest.raises(openai.NotFoundError, match="no such model"):
-            await client.chat.completions.create(model="m", messages=ASKED)  # type: ignore
+            await client.chat.completions.create(model="m", messages=ASKED)
 
 
-def back(message: ChatCompletionMessage, how: str) -> object:
+def back(message: ChatCompletionMessage, how: str) -> Any:
     """An answer as a program sends it back."""
     if how == "object":
         return message
@@ -139,14 +143,14 @@ async def test_a_conversation_without_a_header_is_one_session_however_answers_ar
     arguments = '{"path":"a.txt","lines":[1,2]}'
     model.replies += [calling(("c1", "read", arguments)), said("It says so."), said("  Indeed. \n")]
     names: list[str] = []
-    messages: list[object] = [{"role": "user", "content": f"Read a.txt ({how})"}]
+    messages: list[Any] = [{"role": "user", "content": f"Read a.txt ({how})"}]
     async with async_client(url) as client:
         for follow_up in (
             {"role": "tool", "tool_call_id": "c1", "content": "text"},
             {"role": "user", "content": "Sure?"},
             None,
         ):
-            raw = await client.chat.completions.with_raw_response.create(model="m", messages=messages)  # type: ignore
+            raw = await client.chat.completions.with_raw_response.create(model="m", messages=messages)
             names.append(raw.headers["x-unabridged-session"])
             messages += [back(raw.parse().choices[0].message, how), follow_up]
     assert len(set(names)) == 1

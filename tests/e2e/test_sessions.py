@@ -13,7 +13,13 @@ from tests.stores import relaying, serving, valkey_command
 from tests.upstreams import Chat, Model, admin, calling, only_session, proxying, said, told, user
 
 Chats = Callable[..., Chat]
-FOREIGN = ["X-Session-Id", "x-litellm-session-id", "X-OpenWebUI-Chat-Id", "Helicone-Session-Id", "x-acme-session-id"]
+FOREIGN = [
+    "X-Session-Id",
+    "x-litellm-session-id",
+    "X-OpenWebUI-Chat-Id",
+    "Helicone-Session-Id",
+    "x-acme-session-id",
+]
 
 
 async def session_named(url: str, name: str) -> Any:
@@ -123,7 +129,9 @@ async def test_a_history_with_answers_that_we_never_gave_joins_no_session(url: s
     assert told(await forged.ask("And?"), "session") != name
 
 
-async def test_a_clock_in_the_system_prompt_makes_no_new_session(url: str, chats: Chats, model: Model) -> None:
+async def test_a_clock_in_the_system_prompt_makes_no_new_session(
+    url: str, chats: Chats, model: Model
+) -> None:
     chat = chats(url)
     names: set[str] = set()
     for minute in range(4):

@@ -50,7 +50,7 @@ async def test_an_answer_comes_back_byte_for_byte(model: Model, client: httpx2.A
 
 async def test_a_stream_comes_back_byte_for_byte(model: Model, client: httpx2.AsyncClient) -> None:
     pieces = (
-        b": a comment\r\n\r\nevent: x_unknown\ndata: {}\n\ndata: {\"choices\":[{\"index\":0,",
+        b': a comment\r\n\r\nevent: x_unknown\ndata: {}\n\ndata: {"choices":[{"index":0,',
         b'\ndata: "delta":{"content":"\xf0\x9f',
         b'\x90\x98"},"finish_reason":"stop"}]}\r\r',
         DONE,
@@ -96,9 +96,7 @@ async def test_the_query_of_a_managed_request_goes_on(model: Model, client: http
     assert model.chats[0].target == f"{CHAT}?api-version=2026-01-01"
 
 
-async def test_mode_off_relays_and_stores_nothing(
-    model: Model, client: httpx2.AsyncClient, url: str
-) -> None:
+async def test_mode_off_relays_and_stores_nothing(model: Model, client: httpx2.AsyncClient, url: str) -> None:
     response = await post(client, ODD, X_Unabridged_Mode="off")
     assert bytes(model.chats[0].body) == ODD
     assert not any(name.startswith("x-unabridged") for name in response.headers)

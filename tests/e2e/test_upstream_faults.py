@@ -57,7 +57,11 @@ async def test_an_upstream_that_is_down_is_a_bad_gateway_in_openais_shape() -> N
     async with proxying("http://127.0.0.1:9/v1") as url, httpx2.AsyncClient(base_url=url) as client:
         response = await post(client)
     error = response.json()["error"]
-    assert (response.status_code, error["code"], error["type"]) == (502, "upstream_unreachable", "server_error")
+    assert (response.status_code, error["code"], error["type"]) == (
+        502,
+        "upstream_unreachable",
+        "server_error",
+    )
     assert "127.0.0.1" not in response.text
     assert response.headers["x-request-id"]
 
@@ -116,7 +120,9 @@ async def test_a_stream_that_ends_too_early_says_so(
 
 async def test_an_answer_shorter_than_it_promised_is_cut_off_too(model: Model, url: str) -> None:
     async def short(exchange: Exchange) -> None:
-        await exchange.raw(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n{")
+        await exchange.raw(
+            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n{"
+        )
         exchange.close()
 
     model.replies.append(short)
@@ -159,7 +165,9 @@ async def leave_in_mid_stream(url: str, model: Model, body: bytes) -> None:
 
     model.replies.append(waits)
     async with connect(url) as raw:
-        head = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nX-Unabridged-Session: s\r\nAuthorization: Bearer sk-test\r\n"
+        head = (
+            f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nX-Unabridged-Session: s\r\nAuthorization: Bearer sk-test\r\n"
+        )
         await raw.send(head.encode() + b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
         await raw.until(b"Hello th")
     async with asyncio.timeout(1):

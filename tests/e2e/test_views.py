@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,8 @@ from tests.upstreams import (
     fault_in,
     proxying,
     said,
-    told,
     tokens_of,
+    told,
     user,
     write_policy,
 )
@@ -40,7 +41,10 @@ def question(number: int) -> str:
 
 
 def past(turns: int) -> list[Message]:
-    pairs = [[user(question(number)), {"role": "assistant", "content": f"Done {number}."}] for number in range(turns)]
+    pairs = [
+        [user(question(number)), {"role": "assistant", "content": f"Done {number}."}]
+        for number in range(turns)
+    ]
     return [message for pair in pairs for message in pair]
 
 
@@ -57,9 +61,7 @@ ODD_MESSAGES = [
 ODD_END = b' ]\r\n, "temperature":1.000 , "x_unknown":{"b":[1e400]} }\n'
 
 
-async def test_what_is_kept_of_a_pruned_request_keeps_its_bytes(
-    model: Model, small: Small
-) -> None:
+async def test_what_is_kept_of_a_pruned_request_keeps_its_bytes(model: Model, small: Small) -> None:
     body = ODD_MEMBERS + b" ,\n".join(ODD_MESSAGES) + ODD_END
     async with httpx2.AsyncClient(base_url=await small(BUDGET)) as client:
         response = await client.post(CHAT, content=body, headers={"Content-Type": "application/json"})
@@ -86,8 +88,10 @@ async def test_a_trailing_prefill_stays_last_and_as_it_is(model: Model, chats: C
     assert count_tokens(model.bodies()[0]) <= BUDGET
 
 
-async def test_a_huge_tool_result_is_clipped_in_the_open_unit(model: Model, chats: Chats, small: Small) -> None:
-    chat = chats(await small(BUDGET))
+async def test_a_huge_tool_result_is_clipped_in_the_open_unit(
+    model: Model, chats: Chats, small: Small
+) -> None:
+    chat = chats(await small(BUDGET), X_Unabridged_Session="s")
     text = " ".join(f"line{number}" for number in range(3000))
     chat.messages = [user("Do read it."), calling(("c1", "read", "{}"))]
     response = await chat.say({"role": "tool", "tool_call_id": "c1", "content": text})
@@ -130,7 +134,7 @@ async def test_call_ids_that_repeat_are_told_apart_by_their_place(
         assert (await chat.say(result)).status_code == 200
     for view in model.views():
         assert fault_in(view) is None
-        for message, following in zip(view, view[1:], strict=False):
+        for message, following in pairwise(view):
             if message.get("tool_calls"):
                 number = json.loads(message["tool_calls"][0]["function"]["arguments"])["n"]
                 assert following["content"] == f"result {number}"
@@ -154,7 +158,11 @@ async def test_several_choices_are_relayed_and_the_next_body_tells_which_was_tak
     chat.messages.append({"role": "assistant", "content": "Two"})
     await chat.ask("And then?")
     transcript = await admin(url, "sessions/s/transcript")
-    assert [each["message"]["content"] for each in transcript["messages"]][:3] == ["Hello", "Two", "And then?"]
+    assert [each["message"]["content"] for each in transcript["messages"]][:3] == [
+        "Hello",
+        "Two",
+        "And then?",
+    ]
 
 
 async def test_a_client_that_compacts_by_itself_gets_nothing_of_ours(
@@ -222,7 +230,9 @@ async def test_a_window_is_learned_from_the_model_list_while_somebody_is_being_a
     assert budgets[-1] == 28_000
 
 
-async def test_the_reserve_is_what_the_request_allows_itself(chats: Chats, model: Model, tmp_path: Path) -> None:
+async def test_the_reserve_is_what_the_request_allows_itself(
+    chats: Chats, model: Model, tmp_path: Path
+) -> None:
     text = 'extends = "default"\n[budget]\nwindows = { "gpt-test" = 4000 }\n'
     async with proxying(model.url, policy=str(write_policy(tmp_path, "w", text))) as url:
         chat = chats(url)

@@ -141,7 +141,7 @@ async def test_a_store_killed_in_mid_conversation_is_missed_by_nobody(
     durable.start()
     await recovered(chat)
     after = await talk(chat, range(24, 30))
-    assert not any(reasons(response) for response in before)
+    assert [reason for response in before for reason in reasons(response)] == []
     assert all("store" in reasons(response) for response in during)
     assert "previous-turn" in reasons(after[0])
     assert not reasons(after[-1])
@@ -232,7 +232,7 @@ async def test_a_store_that_takes_no_writes_is_missed_by_nobody(
     durable.run(*mends)
     await recovered(chat)
     after = await talk(chat, range(22, 28))
-    assert not any(reasons(response) for response in before)
+    assert [reason for response in before for reason in reasons(response)] == []
     assert all(reasons(response) for response in during[1:])
     assert "previous-turn" in reasons(after[0])
     assert not reasons(after[-1])
@@ -285,9 +285,7 @@ async def test_a_store_that_lost_its_data_begins_anew(model: Model, chats: Any, 
     await check_transcript(chat)
 
 
-async def test_a_closed_policy_answers_nobody_without_the_store(
-    model: Model, tmp_path: Path
-) -> None:
+async def test_a_closed_policy_answers_nobody_without_the_store(model: Model, tmp_path: Path) -> None:
     text = 'extends = "default"\n[store]\non_fault = "closed"\n'
     path = write_policy(tmp_path, "closed", text)
     async with (
