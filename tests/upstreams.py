@@ -218,7 +218,7 @@ class Model:
 
     async def serve_one(self, exchange: Exchange) -> None:
         body = _read(await exchange.body())
-        if not exchange.request.target.endswith("/chat/completions"):
+        if not exchange.request.target.partition("?")[0].endswith("/chat/completions"):
             self.others.append(exchange.request)
             await exchange.answer_json(self.listing)
         elif is_summary(body):

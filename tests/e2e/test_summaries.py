@@ -226,3 +226,18 @@ async def test_a_summary_is_written_while_nobody_waits_and_used_at_once_when_it_
     response = await until_cut(chat, model)
     assert told(response, "summary") == "ready"
     assert fault_in(model.views()[-1]) is None
+
+
+async def test_long_summaries_of_several_gaps_do_not_take_the_view_over_the_budget(
+    model: Model, chats: Chats, small: Small
+) -> None:
+    model.summary = said("They spoke of it. " * 21)
+    chat = chats(await small(BUDGET // 2))
+    for number in range(16):
+        if number and number % 4 == 0:
+            chat.messages.append({"role": "system", "content": f"It is day {number}."})
+        model.replies.append(said(f"It is done, {number}. " * 4))
+        asked = f"Question {number}: is item {number * 37} done? " * (3 if number else 7)
+        assert (await chat.ask(asked)).status_code == 200
+    assert model.summaries
+    assert max(map(count_tokens, model.bodies())) <= BUDGET // 2
