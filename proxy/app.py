@@ -1,6 +1,7 @@
 """Where the parts meet: settings in, an ASGI application out. Nothing else builds a part."""
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -57,7 +58,7 @@ def create_app(settings: Settings) -> ASGIApp:
 
     Raises SettingsError and PolicyError.
     """
-    set_up_logging()
+    set_up_logging(logging.DEBUG if settings.log_content else logging.INFO)
     clock, metrics = SystemClock(), Metrics()
     store = open_store(settings.store or "memory://", clock, settings.store_timeout, settings.store_breaker)
     upstream = HttpxUpstream(
@@ -104,7 +105,7 @@ def create_app(settings: Settings) -> ASGIApp:
         lifespan=_lifespan(counter, serving, stop),
         exception_handlers=refusals(),
     )
-    managed = Managed(engine, recorder, relay, request_id, clock, metrics)
+    managed = Managed(engine, recorder, relay, request_id, clock, metrics, logs_content=settings.log_content)
     return Front(managed, relay, own)
 
 

@@ -107,6 +107,12 @@ def log_request(**fields: object) -> None:
     _log.info("request", extra={"fields": fields})
 
 
+def log_content(request_id: str, request: bytes, answer: bytes | None) -> None:
+    """What was sent and said, at debug level; only where the operator asked for it."""
+    fields = {"id": request_id, "request": request.decode(errors="replace")}
+    _log.debug("content", extra={"fields": fields | {"answer": (answer or b"").decode(errors="replace")}})
+
+
 def log_fault(what: str, error: BaseException) -> None:
     """A fault of our own, told by the error's class and never by a request's content."""
     _log.error(what, extra={"fields": {"error": type(error).__name__}}, exc_info=error)

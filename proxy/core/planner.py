@@ -103,7 +103,12 @@ def _set_aside(situation: Situation, stage: Stage) -> int:
 
 def finish(decided: Draft, summaries: Summaries) -> Plan:
     """Write the notes of a draft and, if the view is still too large, clip."""
-    plan = _noted(decided, summaries)
+    given = dict(summaries)
+    plan = _noted(decided, given)
+    while given and view_tokens(plan, decided.situation.chain.tokens) > decided.situation.budget.share(1):
+        # A summary may be longer than what was set aside for it; a notice always fits.
+        given.pop(max(given, key=lambda span: len(given[span] or "")))
+        plan = _noted(decided, given)
     return clip_view(decided.situation, plan, decided.yielded) if decided.stage is Stage.EMERGENCY else plan
 
 

@@ -19,8 +19,13 @@ PIECE_TOKENS = 12_000
 """Counted tokens of source that one call is asked to summarise (models keep about 90 % of 10,000)."""
 STRUCTURED_FROM = 600
 """Tokens of summary from which headings are worth their room."""
+_LEAST_PIECE = 200
+_PROMPT_TOKENS = 250
+"""Counted tokens of the instruction around a piece."""
 _MESSAGE_CHARACTERS = 4_000
 _SHORTEST_LIMIT = 100
+_SHORTEST, _SHORT_SOURCE = 5, 200
+"""Counted tokens: fewer than the first say nothing of more than the second."""
 _SLACK = 60
 """Output tokens for what surrounds the summary in JSON."""
 
@@ -61,13 +66,18 @@ class Source:
     """Hash of what the source covers: the same cut has the same seal on every worker."""
 
 
-def source_of(decided: Draft, span: Span) -> Source:
-    """The transcript of a gap, earlier summaries standing for what they summarised."""
+def source_of(decided: Draft, span: Span, room: int) -> Source:
+    """The transcript of a gap, earlier summaries standing for what they summarised.
+
+    ``room`` is the counted tokens that a call may have for its prompt.
+    """
     start, end = span
-    blocks = list(_blocks(decided, start, end))
+    most = max(min(PIECE_TOKENS, room - _PROMPT_TOKENS), _LEAST_PIECE)
+    # A token has three characters or more in nearly every text; what has fewer makes a larger piece.
+    blocks = list(_blocks(decided, start, end, min(_MESSAGE_CHARACTERS, 3 * most)))
     sizes = [decided.situation.count(block) for block in blocks]
     seal = seal_of(decided.situation.chain, start, end)
-    return Source(tuple(_packed(blocks, sizes)), sum(sizes), seal)
+    return Source(tuple(_packed(blocks, sizes, most)), sum(sizes), seal)
 
 
 def seal_of(chain: Chain, start: int, end: int) -> bytes:
@@ -76,7 +86,7 @@ def seal_of(chain: Chain, start: int, end: int) -> bytes:
     return hashlib.sha256(before + chain.hashes[end - 1]).digest()
 
 
-def _blocks(decided: Draft, start: int, end: int) -> Iterable[str]:
+def _blocks(decided: Draft, start: int, end: int, characters: int) -> Iterable[str]:
     situation = decided.situation
     anchors = {
         anchor.start: anchor
@@ -91,30 +101,31 @@ def _blocks(decided: Draft, start: int, end: int) -> Iterable[str]:
             yield f"[earlier summary of {anchor.count} messages]\n{anchor.text}"
             position = anchor.end
         else:
-            yield _told(situation.content(position))
+            yield _told(situation.content(position), characters)
             position += 1
 
 
-def _told(content: Content) -> str:
+def _told(content: Content, characters: int) -> str:
     """One message as a line of the transcript."""
-    lines = [f"[{content.role or 'unknown'}] {_shortened(content.text)}".rstrip()]
-    lines += [f"[calls {name}] {_shortened(arguments)}" for _, name, arguments in content.tool_calls()]
+    lines = [f"[{content.role or 'unknown'}] {_shortened(content.text, characters)}".rstrip()]
+    for _, name, arguments in content.tool_calls():
+        lines.append(f"[calls {name}] {_shortened(arguments, characters)}")
     return "\n".join(lines)
 
 
-def _shortened(text: str) -> str:
-    if len(text) <= _MESSAGE_CHARACTERS:
+def _shortened(text: str, characters: int) -> str:
+    if len(text) <= characters:
         return text
-    half = _MESSAGE_CHARACTERS // 2
+    half = characters // 2
     return f"{text[:half]}\n[…]\n{text[-half:]}"
 
 
-def _packed(blocks: Sequence[str], sizes: Sequence[int]) -> Iterable[str]:
-    """Blocks joined into pieces of at most ``PIECE_TOKENS`` (a single block may be larger)."""
+def _packed(blocks: Sequence[str], sizes: Sequence[int], most: int) -> Iterable[str]:
+    """Blocks joined into pieces of at most ``most`` tokens (a single block may be larger)."""
     piece: list[str] = []
     filled = 0
     for block, size in zip(blocks, sizes, strict=True):
-        if piece and filled + size > PIECE_TOKENS:
+        if piece and filled + size > most:
             yield "\n".join(piece)
             piece, filled = [], 0
         piece.append(block)
@@ -150,8 +161,8 @@ class Refused(ValueError):  # noqa: N818 - a judgement, not a failure of ours
 def judge(answer: Answer, source_tokens: int, count: Callable[[str], int]) -> str:
     """The text of a summary call's answer.
 
-    Raises Refused where it is empty, cut short, a tool call, or longer than max(half its source, 100 tokens)
-    or than its source.
+    Raises Refused where it is empty or as good as, cut short, a tool call, an echo of the fence, or
+    longer than max(half its source, 100 tokens) or than its source.
     """
     if answer.tool_calls:
         raise Refused("tool_call")
@@ -160,7 +171,12 @@ def judge(answer: Answer, source_tokens: int, count: Callable[[str], int]) -> st
     text = _said(answer.message or b"{}")
     if not text:
         raise Refused("empty")
-    if count(text) > min(max(source_tokens // 2, _SHORTEST_LIMIT), source_tokens):
+    size = count(text)
+    if size < _SHORTEST and source_tokens > _SHORT_SOURCE:
+        raise Refused("too_short")
+    if "<transcript " in text or "</transcript" in text:
+        raise Refused("echo")
+    if size > min(max(source_tokens // 2, _SHORTEST_LIMIT), source_tokens):
         raise Refused("too_long")
     return text
 

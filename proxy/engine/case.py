@@ -25,6 +25,8 @@ class Case:
     budget: Budget
     epochs: tuple[Epoch, ...] | None
     """The lane's epochs; None where the store cannot say and this process does not know."""
+    saved: int
+    """How many of them the store holds."""
     credentials: Sequence[tuple[bytes, bytes]]
     deadline: float
     """Monotonic seconds by which all waiting is over."""

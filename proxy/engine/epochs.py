@@ -43,6 +43,8 @@ class Verdict:
     view: int
     """Counted tokens of the view, without the head."""
     epochs: tuple[Epoch, ...] | None
+    saved: int = 0
+    """How many of them the store holds."""
     epoch: Epoch | None = None
     number: int = 0
     """Epochs in force, 0 where there is none."""
@@ -86,14 +88,20 @@ class Epochs:
         """The plan for a request; a new epoch is in the store when this returns, unless that is degraded."""
         if case.epochs is None:
             return await self._without_store(case)
-        epoch = in_force(case.epochs, case.chain.hashes, case.counted, case.chain.is_spared_by)
+        if case.saved < len(case.epochs):
+            case = await self._catch_up(case)
+        return await self._decide(case, case.epochs or (), races)
+
+    async def _decide(self, case: Case, epochs: tuple[Epoch, ...], races: int) -> Verdict:
+        epoch = in_force(epochs, case.chain.hashes, case.counted, case.chain.is_spared_by)
         situation = self._situation(case, epoch.plan if epoch else EMPTY)
         stage = stage_of(case.budget.usage(situation.view), case.policy.stages)
         standing = Verdict(
             plan=situation.plan,
             stage=stage,
             view=situation.view,
-            epochs=case.epochs,
+            epochs=epochs,
+            saved=case.saved,
             epoch=epoch,
             number=epoch.number if epoch else 0,
             summary="ready" if any(gap.anchors for gap in situation.plan.gaps) else "none",
@@ -178,29 +186,53 @@ class Epochs:
         self, case: Case, situation: Situation, verdict: Verdict, plan: Plan, races: int
     ) -> Verdict:
         """Write an epoch, or take over the one that another worker wrote first."""
-        known = case.epochs or ()
         epoch = self._epoch(case, situation, verdict, plan)
-        changed = replace(
+        known = case.epochs or ()
+        unsaved = replace(
             verdict,
             plan=plan,
             view=view_tokens(plan, case.chain.tokens),
             epoch=epoch,
             number=epoch.number,
             epochs=(*known, epoch),
+            degraded=(*verdict.degraded, "epoch-not-saved"),
         )
         try:
-            written = await self._store.begin_epoch(case.key, epoch, len(known), case.policy.store.ttl)
+            stored = await self._write(case, (*known, epoch), case.saved)
         except StoreUnavailable:
-            return replace(changed, degraded=(*verdict.degraded, "epoch-not-saved"))
-        if any(other.id == epoch.id for other in written):
+            return unsaved
+        if any(other.id == epoch.id for other in stored):
             self._prepared.drop((case.key, case.lane))
             self._count(verdict.stage, situation.plan, plan)
-            return replace(changed, epochs=(*known, *written))
+            return replace(unsaved, epochs=stored, saved=len(stored), degraded=verdict.degraded)
         if races <= 0:
-            return replace(changed, degraded=(*verdict.degraded, "epoch-not-saved"))
-        # Nothing written and nothing there: the store lost what this process remembers, and starts anew.
-        told = (*known, *written) if written else ()
-        return await self.decide(replace(case, epochs=told), races - 1)
+            return unsaved
+        return await self.decide(replace(case, epochs=stored, saved=len(stored)), races - 1)
+
+    async def _catch_up(self, case: Case) -> Case:
+        """Write epochs that could not be written when they began."""
+        try:
+            stored = await self._write(case, case.epochs or (), case.saved)
+        except StoreUnavailable:
+            return case
+        return replace(case, epochs=stored, saved=len(stored))
+
+    async def _write(self, case: Case, epochs: tuple[Epoch, ...], saved: int) -> tuple[Epoch, ...]:
+        """Append to the lane what the store does not hold yet; answers what the lane then holds.
+
+        Where others have written in the meantime their epochs count, and ours are not written.
+        """
+        place = saved
+        while place < len(epochs):
+            ttl = case.policy.store.ttl
+            written = await self._store.begin_epoch(case.key, epochs[place], place, ttl)
+            if not written and place:
+                place = 0  # the store holds less than it did: it lost its data, and gets it back
+            elif written and written[0].id != epochs[place].id:
+                return (*epochs[:place], *written)
+            else:
+                place += 1
+        return epochs
 
     def _epoch(self, case: Case, situation: Situation, verdict: Verdict, plan: Plan) -> Epoch:
         budget, parent = case.budget, verdict.epoch

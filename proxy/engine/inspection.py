@@ -122,7 +122,8 @@ def _branch(nodes: Mapping[bytes, Node], session: Session, tip: str | None) -> l
         if wanted is None:
             raise NotFound("There is no such tip.")
     else:
-        newest = max(nodes.values(), key=lambda node: (node.at, node.sequence), default=None)
+        complete = (node for node in nodes.values() if node.complete)
+        newest = max(complete, key=lambda node: (node.at, node.sequence), default=None)
         wanted = nodes.get(session.tip, newest)
     return list(_walk(nodes, wanted))[::-1]
 

@@ -35,7 +35,17 @@ class Recognised:
     found: Found
     epochs: tuple[Epoch, ...] | None
     """The lane's epochs; None where neither the store nor this process can say."""
+    saved: int
+    """How many of them the store holds; the others could not be written yet."""
     degraded: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A lane's epochs as this process knows them; the store holds the first ``saved``."""
+
+    epochs: tuple[Epoch, ...]
+    saved: int
 
 
 class Recognition:
@@ -44,7 +54,7 @@ class Recognition:
     def __init__(self, store: SessionStore, naming: Naming) -> None:
         self._store = store
         self._naming = naming
-        self._held: Lru[tuple[SessionKey, str], tuple[Epoch, ...]] = Lru(_REMEMBERED)
+        self._held: Lru[tuple[SessionKey, str], Held] = Lru(_REMEMBERED)
         self._lost: Lru[SessionKey, bool] = Lru(_REMEMBERED)
         self._answered: Lru[tuple[str, bytes], str] = Lru(_REMEMBERED)
         """Sessions without a header by tag and chain hash of an answer."""
@@ -58,18 +68,16 @@ class Recognition:
         key = named or self._answered_here(tag, history)
         found = await self._find(self._lookup(tag, key, history, lane), history, policy)
         key = key or SessionKey(tag, (found and found.sid) or secrets.token_hex(8))
-        degraded = [] if found else ["store"]
-        if self._lost.get(key):
-            degraded.append("previous-turn")
-            self._lost.drop(key)
+        epochs, saved = self._epochs(key, lane, found)
         return Recognised(
             tenant=tenant,
             key=key,
             name=name if name is not None else self._naming.issue(tenant, key),
             is_headerless=key.sid != NAMED,
             found=found or Found(),
-            epochs=self._epochs(key, lane, found),
-            degraded=tuple(degraded),
+            epochs=epochs,
+            saved=saved,
+            degraded=() if found else ("store",),
         )
 
     def _lookup(self, tag: str, key: SessionKey | None, history: History, lane: str) -> Lookup:
@@ -80,7 +88,7 @@ class Recognition:
             newest=tuple(reversed(history.hashes[-_ASKED:])),
             uncounted=tuple(history.hashes[place] for place in history.uncounted),
             lane=lane,
-            seen=(key.sid, len(held or ())) if key else ("", 0),
+            seen=(key.sid, held.saved if held else 0) if key else ("", 0),
         )
 
     async def _find(self, lookup: Lookup, history: History, policy: Policy) -> Found | None:
@@ -99,17 +107,21 @@ class Recognition:
             return None
         return found
 
-    def _epochs(self, key: SessionKey, lane: str, found: Found | None) -> tuple[Epoch, ...] | None:
+    def _epochs(
+        self, key: SessionKey, lane: str, found: Found | None
+    ) -> tuple[tuple[Epoch, ...] | None, int]:
+        """A lane's epochs by what is held here and what the store told, and how many of them it holds."""
         held = self._held.get((key, lane))
         if found is None:
-            return held
-        if held and found.sid == key.sid:
-            known = {epoch.id for epoch in held}
-            epochs = (*held, *(epoch for epoch in found.epochs if epoch.id not in known))
-        else:
-            epochs = found.epochs
-        self.hold(key, lane, epochs)
-        return epochs
+            return (held.epochs, held.saved) if held else (None, 0)
+        if held is None or found.epochs:
+            # What the store holds counts: epochs of ours that it did not take give way to those of others.
+            epochs = (*(held.epochs[: held.saved] if held and found.sid == key.sid else ()), *found.epochs)
+            held = Held(epochs, len(epochs))
+        elif found.sid != key.sid:
+            held = Held(held.epochs, 0)
+        self.hold(key, lane, held.epochs, held.saved)
+        return held.epochs, held.saved
 
     def _answered_here(self, tag: str, history: History) -> SessionKey | None:
         """The session without a header in which this process gave the newest answer of a chain.
@@ -124,10 +136,16 @@ class Recognition:
         """An answer with this chain hash was given in a session without a header."""
         self._answered.put((key.tag, answer), key.sid)
 
-    def hold(self, key: SessionKey, lane: str, epochs: Sequence[Epoch]) -> None:
-        """Remember a lane's epochs."""
-        self._held.put((key, lane), tuple(epochs))
+    def hold(self, key: SessionKey, lane: str, epochs: Sequence[Epoch], saved: int) -> None:
+        """Remember a lane's epochs, of which the store holds the first ``saved``."""
+        self._held.put((key, lane), Held(tuple(epochs), saved))
 
     def mark_lost(self, key: SessionKey) -> None:
         """A turn could not be written: the session's next answer says so, and its body heals it."""
         self._lost.put(key, value=True)
+
+    def was_lost(self, key: SessionKey) -> bool:
+        """Whether the session's previous turn was lost; told once."""
+        was_lost = bool(self._lost.get(key))
+        self._lost.drop(key)
+        return was_lost

@@ -105,6 +105,7 @@ class Engine:
             policy=policy,
             budget=budget,
             epochs=recognised.epochs,
+            saved=recognised.saved,
             credentials=credentials,
             deadline=arrived + _DEADLINE,
         )
@@ -125,7 +126,7 @@ class Engine:
     async def _decide(self, case: Case) -> Verdict:
         verdict = await self.epochs.decide(case)
         if verdict.epochs is not None:
-            self.recognition.hold(case.key, case.lane, verdict.epochs)
+            self.recognition.hold(case.key, case.lane, verdict.epochs, verdict.saved)
         needed = case.budget.head + verdict.view
         if case.policy.budget.overflow == "error" and needed > case.budget.limit:
             raise ContextLengthExceeded(
@@ -142,6 +143,8 @@ class Engine:
         """
         in_flight.enter_context(self.foreground.request())
         sent = await self._send(prepared, incoming)
+        if self.recognition.was_lost(prepared.recognised.key):
+            prepared.degraded.append("previous-turn")
         refusal = is_overflow_error(sent.response.status, sent.told)
         if refusal is None:
             return sent
@@ -171,7 +174,8 @@ class Engine:
             budget = await self._budget(prepared.history, prepared.policy, explicit)
         except PolicyForbidden:
             budget = await self._budget(prepared.history, prepared.policy, None)
-        case = replace(prepared.case, budget=budget, epochs=prepared.verdict.epochs)
+        verdict = prepared.verdict
+        case = replace(prepared.case, budget=budget, epochs=verdict.epochs, saved=verdict.saved)
         verdict = await self._decide(case)
         body = forwarded_body(prepared.history, verdict)
         if body == prepared.body:

@@ -60,7 +60,8 @@ class Summarising:
 
     async def wanted(self, case: Case, decided: Draft) -> Wanted:
         """The summaries of a draft; those that the store holds are fetched."""
-        jobs = {span: self._job(case, source_of(decided, span)) for span in decided.wanted}
+        room = case.budget.limit - case.policy.summary_tokens(case.budget.limit)
+        jobs = {span: self._job(case, source_of(decided, span, room)) for span in decided.wanted}
         if jobs:
             await self._summaries.recall(case.key, [job.address for job in jobs.values()])
         return Wanted(self._summaries, jobs)

@@ -30,7 +30,7 @@ from proxy.http.headers import Header, check_credentials, content_length, to_cli
 from proxy.http.paths import upstream_target
 from proxy.http.relay import pump
 from proxy.ports import Clock
-from proxy.telemetry import Metrics, log_fault, log_request
+from proxy.telemetry import Metrics, log_content, log_fault, log_request
 
 MODE_HEADER = b"x-unabridged-mode"
 _ROUTE = "chat"
@@ -60,6 +60,8 @@ class Managed:
         request_id: Callable[[Scope], str],
         clock: Clock,
         metrics: Metrics,
+        *,
+        logs_content: bool = False,
     ) -> None:
         self._engine = engine
         self._recorder = recorder
@@ -67,6 +69,7 @@ class Managed:
         self._request_id = request_id
         self._clock = clock
         self._metrics = metrics
+        self._logs_content = logs_content
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         passage = _Passage(self._clock.monotonic())
@@ -129,6 +132,8 @@ class Managed:
                     finally:
                         if sent.response.status == 200:
                             self._recorder.begin(prepared, collector)
+                        if self._logs_content:
+                            log_content(self._request_id(scope), prepared.body, collector.answer().message)
 
     async def _relay_answer(
         self, prepared: Prepared, sent: Sent, collector: Collector, send: Send, forwarded: float

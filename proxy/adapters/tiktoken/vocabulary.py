@@ -15,6 +15,8 @@ from importlib.resources import files
 
 import tiktoken
 
+from proxy.errors import VocabularyError
+
 _PACKAGE = "proxy.adapters.tiktoken"
 _FILE = "o200k_base.tiktoken.gz"
 _SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
@@ -31,10 +33,6 @@ _PATTERN = "|".join(
         r"\s+",
     )
 )
-
-
-class VocabularyError(RuntimeError):
-    """The vocabulary that the package ships is not the published one: the installation is damaged."""
 
 
 @cache
