@@ -28,7 +28,7 @@ from proxy.engine.recognition import Recognition
 from proxy.engine.record import Recorder
 from proxy.engine.request import Engine
 from proxy.engine.summaries import Summaries
-from proxy.engine.summarising import Summarising
+from proxy.engine.summary_jobs import SummaryJobs
 from proxy.errors import InvalidPolicy, PolicyError
 from proxy.http.admin import AdminAPI
 from proxy.http.front import Front, refusals, request_id
@@ -80,7 +80,7 @@ def create_app(settings: Settings) -> ASGIApp:
         reader=Reader(counter),
         models=models,
         recognition=recognition,
-        epochs=Epochs(store, Summarising(summaries, naming), counter, clock, metrics),
+        epochs=Epochs(store, SummaryJobs(summaries, naming), counter, clock, metrics),
         naming=naming,
         foreground=foreground,
         background=background,

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw
 
 from proxy.core.delta import PartialMessage
-from proxy.core.lenient import UNREADABLE, elements, integer, members, string, well_formed
+from proxy.core.rawjson import UNREADABLE, elements, integer, members, string, well_formed
 from proxy.core.sse import EVENT_LIMIT, Decoder, Event
 
 ANSWER_LIMIT = 64 * 1024 * 1024

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from proxy.core.lenient import elements, integer, members, string
+from proxy.core.rawjson import elements, integer, members, string
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -12,7 +12,7 @@ import re
 
 import msgspec
 
-from proxy.core.lenient import elements, integer, members, string
+from proxy.core.rawjson import elements, integer, members, string
 
 _STATUSES = frozenset({200, 400, 413, 422, 500, 502, 503})
 _CODES = frozenset({"context_length_exceeded", "exceed_context_size_error", "model_context_window_exceeded"})

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from proxy.core.budget import MESSAGE_TOKENS, Budget, Stage, stage_of
-from proxy.core.clipped import clip_view
+from proxy.core.clipping import clip_view
 from proxy.core.language import language_of
 from proxy.core.merging import merge_notes
 from proxy.core.messages import HEAD_ROLES

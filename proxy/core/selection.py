@@ -120,7 +120,7 @@ class Selection:
                 self.yielded = max(self.yielded, level)
                 spared = min(situation.size(index), FIRST_USER_LEAST) if level == FIRST_USER else 0
                 if spared and self.view - situation.size(index) + spared <= most:
-                    return  # clipping it will do (proxy.core.clipped)
+                    return  # clipping it will do (proxy.core.clipping)
                 self._take(index)
 
     def _at(self, level: int) -> Iterable[int]:

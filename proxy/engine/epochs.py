@@ -19,7 +19,7 @@ from proxy.core.planner import Draft, draft, finish, fold, yielded_protection
 from proxy.core.situation import Situation
 from proxy.engine.case import Case
 from proxy.engine.lru import Lru
-from proxy.engine.summarising import Summarising
+from proxy.engine.summary_jobs import SummaryJobs
 from proxy.errors import StoreUnavailable
 from proxy.ports import Clock, SessionKey, SessionStore, TokenCounter
 from proxy.telemetry import Metrics
@@ -72,13 +72,13 @@ class Epochs:
     def __init__(
         self,
         store: SessionStore,
-        summarising: Summarising,
+        summary_jobs: SummaryJobs,
         counter: TokenCounter,
         clock: Clock,
         metrics: Metrics,
     ) -> None:
         self._store = store
-        self._summarising = summarising
+        self._summary_jobs = summary_jobs
         self._counter = counter
         self._clock = clock
         self._metrics = metrics
@@ -141,7 +141,7 @@ class Epochs:
 
     async def _intend(self, case: Case, situation: Situation, stage: Stage, parent: str) -> Draft | None:
         """The draft to begin an epoch with now; None where none begins (one may be prepared meanwhile)."""
-        situation = replace(situation, plan=self._summarising.anchored(case, situation.plan))
+        situation = replace(situation, plan=self._summary_jobs.anchored(case, situation.plan))
         prepared = self._still_good(case, situation, stage, parent)
         decided = prepared or await self._off_loop(case, lambda: draft(situation, stage))
         if stage is not Stage.TRIM:
@@ -150,7 +150,7 @@ class Epochs:
             decided = await self._off_loop(case, lambda: draft(situation, Stage.COMPACT))
         if decided is None:
             return None
-        wanted = await self._summarising.wanted(case, decided)
+        wanted = await self._summary_jobs.wanted(case, decided)
         if wanted.start_missing() or decided.stage is not Stage.TRIM:
             self._prepared.put((case.key, case.lane), self._keep(case, decided, parent))
             return None
@@ -173,7 +173,7 @@ class Epochs:
 
     async def _finish(self, case: Case, decided: Draft) -> tuple[Plan, str]:
         """Fetch what summaries may be had in time, and write the notes."""
-        wanted = await self._summarising.wanted(case, decided)
+        wanted = await self._summary_jobs.wanted(case, decided)
         missing = wanted.start_missing()
         if missing and decided.stage is Stage.COMPACT:
             left = case.deadline - self._clock.monotonic()

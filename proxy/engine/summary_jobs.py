@@ -51,7 +51,7 @@ class Wanted:
         return "waited" if waited else "ready"
 
 
-class Summarising:
+class SummaryJobs:
     """Turns drafts into jobs for the writer of summaries."""
 
     def __init__(self, summaries: Summaries, naming: Naming) -> None:
