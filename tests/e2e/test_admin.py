@@ -194,3 +194,26 @@ async def test_the_text_of_a_message_is_shown_as_it_was_sent(url: str, chats: Ch
     session = await only_session(url)
     transcript = await admin(url, f"sessions/{session['id']}/transcript")
     assert transcript["messages"][0]["message"]["content"] == odd
+
+
+async def test_a_canary_in_keys_names_and_texts_is_found_in_no_log_line_and_no_metric(
+    model: Model, chats: Chats, small: Small, capsys: pytest.CaptureFixture[str]
+) -> None:
+    canary = "canary-7f3a"
+    url = await small(800)
+    chat = chats(url, X_Unabridged_Session=canary, Authorization=f"Bearer {canary}")
+    chat.members["user"] = canary
+    model.summary = {"role": "assistant", "content": canary}
+    for number in range(15):
+        await chat.ask(f"Question {number} {canary} " + "and so on " * 20)
+    broken = await chat.client.post(
+        f"{url}/v1/chat/completions",
+        content=f'{{"model": "{canary}", "messages": "{canary}"}}',
+        headers={**chat.headers, "Content-Type": "application/json"},
+    )
+    logged = capsys.readouterr().err
+    assert broken.status_code == 400
+    assert logged.count('"message": "request"') == 16
+    assert canary not in logged
+    assert canary not in broken.text
+    assert canary not in (await get(url, "/metrics")).text
