@@ -21,6 +21,7 @@ from tests.upstreams import (
     fault_in,
     plainly,
     said,
+    tokens_of,
     told,
 )
 
@@ -241,3 +242,18 @@ async def test_long_summaries_of_several_gaps_do_not_take_the_view_over_the_budg
         assert (await chat.ask(asked)).status_code == 200
     assert model.summaries
     assert max(map(count_tokens, model.bodies())) <= BUDGET // 2
+
+
+async def test_summaries_that_are_carried_on_do_not_grow_without_bound(
+    model: Model, chats: Chats, small: Small
+) -> None:
+    model.tells_usage = False
+    model.summary = said("x y " * 53)
+    chat = chats(await small(BUDGET))
+    for number in range(30):
+        calls = [(f"c{number}-{part}", "read", "{}") for part in range(3)]
+        model.replies += [calling(*calls), said(f"It is done, {number}. " * 6)]
+        responses = [await chat.ask(f"Question {number}: is item {number * 37} done?")]
+        results = ({"role": "tool", "tool_call_id": call, "content": "result " * 60} for call, _, _ in calls)
+        responses.append(await chat.say(*results))
+        assert all(tokens_of(response)["sent"] <= BUDGET for response in responses), number
