@@ -15,6 +15,7 @@ from proxy.adapters.files.secrets import kept_secret
 from proxy.adapters.httpx import HttpxUpstream
 from proxy.adapters.stores import open_store
 from proxy.adapters.tiktoken import TiktokenCounter
+from proxy.adapters.timed import TimedStore
 from proxy.config import Settings
 from proxy.core.policy import Policy
 from proxy.engine.background import Background
@@ -60,7 +61,8 @@ def create_app(settings: Settings) -> ASGIApp:
     """
     set_up_logging(logging.DEBUG if settings.log_content else logging.INFO)
     clock, metrics = SystemClock(), Metrics()
-    store = open_store(settings.store or "memory://", clock, settings.store_timeout, settings.store_breaker)
+    url = settings.store or "memory://"
+    store = TimedStore(open_store(url, clock, settings.store_timeout, settings.store_breaker), metrics)
     upstream = HttpxUpstream(
         settings.upstream,
         connect_timeout=settings.upstream_connect_timeout,

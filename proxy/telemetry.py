@@ -7,6 +7,7 @@ import json
 import logging
 import sys
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -73,7 +74,7 @@ class Metrics:
         return generate_latest(self.registry)
 
 
-_log = logging.getLogger("unabridged")
+_log = logging.getLogger("proxy")
 
 
 class JSONLines(logging.Formatter):
@@ -81,7 +82,7 @@ class JSONLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {
-            "at": self.formatTime(record, "%Y-%m-%dT%H:%M:%S"),
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "message": record.getMessage(),
         }
@@ -94,7 +95,7 @@ class JSONLines(logging.Formatter):
 
 
 def set_up_logging(level: int = logging.INFO) -> None:
-    """Send our log lines, and no others, to standard error."""
+    """Send our log lines, and no others, to standard error, one JSON object each."""
     out = logging.StreamHandler(sys.stderr)
     out.setFormatter(JSONLines())
     _log.handlers = [out]

@@ -58,6 +58,11 @@ class Draft:
         )
 
 
+def is_due(situation: Situation, stage: Stage) -> bool:
+    """Whether the policy's strategy would begin an epoch now; quick, since it is asked at every request."""
+    return strategy_of(situation.policy.strategy.name).is_due(situation, stage)
+
+
 def draft(situation: Situation, stage: Stage) -> Draft | None:
     """Decide on an epoch; None where none is due, or where it would free too little to be worth it."""
     strategy = strategy_of(situation.policy.strategy.name)
@@ -134,8 +139,7 @@ def _gap(decided: Draft, span: Span, summaries: Summaries) -> Gap:
     """A gap with a new note: a summary of all of it, or what earlier summaries say of parts of it."""
     situation, (start, end) = decided.situation, span
     text = summaries.get(span)
-    earlier = (anchor for gap in situation.plan.gaps if start <= gap.start < end for anchor in gap.anchors)
-    anchors = (Anchor(start, end, text),) if text else tuple(earlier)
+    anchors = (Anchor(start, end, text),) if text else _carried(situation, start, end)
     above = _request_above(situation, start)
     note = Note(
         count=end - start,
@@ -155,6 +159,19 @@ def _gap(decided: Draft, span: Span, summaries: Summaries) -> Gap:
         anchors=anchors,
         quotes=decided.quotes[span],
     )
+
+
+def _carried(situation: Situation, start: int, end: int) -> tuple[Anchor, ...]:
+    """What earlier summaries say of parts of a gap: the newest, within the room of one summary."""
+    left = situation.policy.summary_tokens(situation.budget.limit)
+    carried: list[Anchor] = []
+    for gap in reversed(situation.plan.gaps):
+        for anchor in reversed(gap.anchors if start <= gap.start < end else ()):
+            left -= situation.count(anchor.text)
+            if left < 0:
+                return tuple(reversed(carried))
+            carried.append(anchor)
+    return tuple(reversed(carried))
 
 
 def _request_above(situation: Situation, start: int) -> int | None:

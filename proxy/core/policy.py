@@ -284,9 +284,11 @@ class Policy(Section):
 
     PENDING: ClassVar[tuple[str, ...]] = (
         "append",
+        "budget.bytes",
         "compactors",
         "economy",
         "ledger",
+        "limits.streams",
         "memory",
         "recall",
         "retention",

@@ -137,8 +137,12 @@ def _packed(blocks: Sequence[str], sizes: Sequence[int], most: int) -> Iterable[
 def request_body(
     piece: str, model: str, max_tokens: int, temperature: float, prompt: str, *, plain: bool
 ) -> bytes:
-    """The body of a summary call; ``plain`` leaves out what some models refuse (schema, temperature)."""
-    task = prompt or f"{_TASK} {_LONG_FORM if max_tokens >= STRUCTURED_FROM else _SHORT_FORM}"
+    """The body of a summary call; ``plain`` leaves out what some models refuse (schema, temperature).
+
+    Two or three sentences are asked for as they are: within JSON small models do not find their end.
+    """
+    is_structured = max_tokens >= STRUCTURED_FROM
+    task = prompt or f"{_TASK} {_LONG_FORM if is_structured else _SHORT_FORM}"
     fence = hashlib.sha256(b"transcript\0" + piece.encode(errors="surrogatepass")).hexdigest()[:12]
     body: dict[str, object] = {
         "model": model,
@@ -149,8 +153,10 @@ def request_body(
     }
     if plain:
         body["max_completion_tokens"] = max_tokens + _SLACK
-    else:
-        body |= {"max_tokens": max_tokens + _SLACK, "temperature": temperature, "response_format": _SCHEMA}
+        return dumps(body)
+    body |= {"max_tokens": max_tokens + _SLACK, "temperature": temperature}
+    if is_structured:
+        body["response_format"] = _SCHEMA
     return dumps(body)
 
 

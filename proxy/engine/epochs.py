@@ -15,7 +15,7 @@ import msgspec
 
 from proxy.core.budget import Stage, stage_of
 from proxy.core.plan import EMPTY, Epoch, Plan, in_force, view_tokens
-from proxy.core.planner import Draft, draft, finish, fold, yielded_protection
+from proxy.core.planner import Draft, draft, finish, fold, is_due, yielded_protection
 from proxy.core.situation import Situation
 from proxy.engine.case import Case
 from proxy.engine.lru import Lru
@@ -120,6 +120,12 @@ class Epochs:
         verdict = replace(standing, summary=summary, degraded=degraded)
         return await self._begin(case, situation, verdict, new, races)
 
+    def untouched(self, case: Case) -> Verdict:
+        """The request as the client wrote it: the last resort where planning itself is at fault."""
+        view = sum(case.chain.tokens)
+        stage = stage_of(case.budget.usage(view), case.policy.stages)
+        return Verdict(EMPTY, stage, view, case.epochs, case.saved, degraded=("not-planned",))
+
     async def _without_store(self, case: Case) -> Verdict:
         """Replay the chain's own past, so that each turn without a store cuts what the last one cut."""
         plan, number = await self._off_loop(case, lambda: self._fold(case))
@@ -141,6 +147,8 @@ class Epochs:
 
     async def _intend(self, case: Case, situation: Situation, stage: Stage, parent: str) -> Draft | None:
         """The draft to begin an epoch with now; None where none begins (one may be prepared meanwhile)."""
+        if not is_due(situation, stage):
+            return None
         situation = replace(situation, plan=self._summary_jobs.anchored(case, situation.plan))
         prepared = self._still_good(case, situation, stage, parent)
         decided = prepared or await self._off_loop(case, lambda: draft(situation, stage))
@@ -161,8 +169,6 @@ class Epochs:
 
     def _still_good(self, case: Case, situation: Situation, stage: Stage, parent: str) -> Draft | None:
         """The draft that was prepared for this session, if it still brings the view well below *trim*."""
-        if stage not in (Stage.TRIM, Stage.COMPACT, Stage.EMERGENCY):
-            return None
         found = self._prepared.get((case.key, case.lane))
         if found is None or not found.holds_for(case, parent):
             return None

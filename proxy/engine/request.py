@@ -26,6 +26,7 @@ from proxy.engine.naming import Headers, Naming, session_header
 from proxy.engine.recognition import Recognised, Recognition
 from proxy.errors import ContextLengthExceeded, InvalidPolicy, PolicyForbidden
 from proxy.ports import Clock, Upstream, UpstreamResponse
+from proxy.telemetry import log_fault
 
 POLICY_HEADER = b"x-unabridged-policy"
 BUDGET_HEADER = b"x-unabridged-budget"
@@ -124,7 +125,11 @@ class Engine:
         return Budget(budget_tokens(limit, window, reserve), self.models.ratio(history.model), head)
 
     async def _decide(self, case: Case) -> Verdict:
-        verdict = await self.epochs.decide(case)
+        try:
+            verdict = await self.epochs.decide(case)
+        except Exception as error:  # noqa: BLE001 - law 7: a fault of ours costs the pruning, not the answer
+            log_fault("planning failed", error)
+            verdict = self.epochs.untouched(case)
         if verdict.epochs is not None:
             self.recognition.hold(case.key, case.lane, verdict.epochs, verdict.saved)
         needed = case.budget.head + verdict.view

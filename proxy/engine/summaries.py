@@ -49,6 +49,10 @@ class _Interrupted(Exception):  # noqa: N818 - no error: users came first, and i
     """A call was cut off too often."""
 
 
+class _Unanswered(Exception):  # noqa: N818 - no bad answer, which may be better a second time
+    """The upstream did not answer a call with a completion; the message is the metric's label."""
+
+
 class Summaries:
     """Writes summaries, at most one at a time for each address."""
 
@@ -130,7 +134,7 @@ class Summaries:
         except _Interrupted:
             self._metrics.summaries.labels(result="interrupted").inc()
             return
-        except Refused as refusal:
+        except (Refused, _Unanswered) as refusal:
             self._fail(job, str(refusal))
             return
         except (UnabridgedError, TimeoutError):
@@ -153,15 +157,22 @@ class Summaries:
         address = f"{job.address}/{number}"
         found = self._texts.get(address)
         if found is None:
-            hurry = self._hurry[job.address]
-            call = self._call_of(job, number)
-            answer = await self._foreground.when_idle(call, _ATTEMPTS, self._quiet, hurry)
-            if answer is None:
-                raise _Interrupted
-            tokens = job.source.tokens // len(job.source.pieces)
-            found = judge(answer, tokens, self._counter.count)
+            try:
+                found = await self._attempt(job, number)
+            except Refused:
+                if not job.rules.temperature:
+                    raise  # it would say the same again
+                found = await self._attempt(job, number)
             self._texts.put(address, found)
         return found
+
+    async def _attempt(self, job: Job, number: int) -> str:
+        """One summary of a piece, judged. Raises Refused, or _Interrupted where users came first."""
+        hurry = self._hurry[job.address]
+        answer = await self._foreground.when_idle(self._call_of(job, number), _ATTEMPTS, self._quiet, hurry)
+        if answer is None:
+            raise _Interrupted
+        return judge(answer, job.source.tokens // len(job.source.pieces), self._counter.count)
 
     def _call_of(self, job: Job, number: int) -> Callable[[], Coroutine[Any, Any, Answer]]:
         async def call() -> Answer:
@@ -180,7 +191,7 @@ class Summaries:
             self._plain.add(job.model)
             return await self._ask(job, piece)
         if status != 200:
-            raise Refused("refused")
+            raise _Unanswered("refused")
         return read_completion(content)
 
     async def _post(self, job: Job, body: bytes) -> tuple[int, bytes]:
@@ -191,7 +202,7 @@ class Summaries:
             async for chunk in response.chunks():
                 content += chunk
                 if len(content) > _ANSWER_BYTES:
-                    raise Refused("too_long")
+                    raise _Unanswered("too_long")
         finally:
             await response.aclose()
         return response.status, bytes(content)

@@ -152,8 +152,7 @@ class Managed:
                 return b"data: %b\n\n" % msgspec.json.encode(fault.body())
             return TRUNCATED_EVENT
 
-        is_whole = sent.is_over
-        await pump(_rest(sent), send, tee=collector.feed, ending=None if is_whole else ending)
+        await pump(_rest(sent), send, tee=collector.feed, ending=ending)
 
     def _note(self, prepared: Prepared, passage: _Passage) -> None:
         stage = prepared.verdict.stage.value

@@ -118,6 +118,15 @@ async def test_a_stream_that_ends_too_early_says_so(
     assert [each["complete"] for each in transcript] == [True, False]
 
 
+async def test_a_stream_that_ends_within_its_first_event_says_so(
+    model: Model, client: httpx2.AsyncClient
+) -> None:
+    model.replies.append(in_pieces(b'data: {"id": "chatcmpl-1"'))
+    response = await post(client, STREAMED)
+    assert response.text.startswith('data: {"id": "chatcmpl-1"')
+    assert '"code": "upstream_truncated"' in response.text or '"code":"upstream_truncated"' in response.text
+
+
 async def test_an_answer_shorter_than_it_promised_is_cut_off_too(model: Model, url: str) -> None:
     async def short(exchange: Exchange) -> None:
         await exchange.raw(

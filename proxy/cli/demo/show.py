@@ -23,7 +23,7 @@ from proxy.core.budget import Stage
 
 WINDOW = 1024
 """Tokens of the model's window."""
-READING = 10.0
+READING = 20.0
 """Seconds that a reader takes for an answer, at most: time in which a summary can be written."""
 _GLANCE = 0.1
 
@@ -120,7 +120,9 @@ def _ask(conversation: Conversation, question: str, picture: Picture) -> TurnSee
 
 def _show_summary(onlooker: Onlooker, picture: Picture, shown: list[str]) -> None:
     summary = onlooker.summary()
-    if summary and summary not in shown:
+    if summary in shown:
+        return
+    if summary:
         shown.append(summary)
     picture.summary(summary)
 

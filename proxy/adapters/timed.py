@@ -1,0 +1,65 @@
+"""A store whose calls are timed: ``unabridged_store_seconds{op}``, whichever store it is."""
+
+from collections.abc import Sequence
+
+from proxy.core.plan import Epoch
+from proxy.core.records import Node, Session, Turn
+from proxy.ports import Found, Lookup, SessionKey, SessionStore
+from proxy.telemetry import Metrics
+
+
+class TimedStore:
+    """Passes every call on to ``store``."""
+
+    def __init__(self, store: SessionStore, metrics: Metrics) -> None:
+        self._store = store
+        self._find = metrics.store.labels(op="find")
+        self._begin_epoch = metrics.store.labels(op="begin_epoch")
+        self._record = metrics.store.labels(op="record")
+        self._summaries = metrics.store.labels(op="summaries")
+        self._keep_summary = metrics.store.labels(op="keep_summary")
+        self._inspect = metrics.store.labels(op="inspect")
+        self._ping = metrics.store.labels(op="ping")
+
+    async def find(self, lookup: Lookup) -> Found:
+        with self._find.time():
+            return await self._store.find(lookup)
+
+    async def begin_epoch(self, key: SessionKey, epoch: Epoch, seen: int, ttl: float) -> tuple[Epoch, ...]:
+        with self._begin_epoch.time():
+            return await self._store.begin_epoch(key, epoch, seen, ttl)
+
+    async def record(self, key: SessionKey, turn: Turn, ttl: float) -> None:
+        with self._record.time():
+            await self._store.record(key, turn, ttl)
+
+    async def summaries(self, key: SessionKey, addresses: Sequence[str]) -> dict[str, str]:
+        with self._summaries.time():
+            return await self._store.summaries(key, addresses)
+
+    async def keep_summary(self, key: SessionKey, address: str, text: str, ttl: float) -> None:
+        with self._keep_summary.time():
+            await self._store.keep_summary(key, address, text, ttl)
+
+    async def session(self, key: SessionKey) -> Session | None:
+        with self._inspect.time():
+            return await self._store.session(key)
+
+    async def sessions(self, limit: int) -> list[tuple[SessionKey, Session]]:
+        with self._inspect.time():
+            return await self._store.sessions(limit)
+
+    async def nodes(self, key: SessionKey) -> dict[bytes, Node]:
+        with self._inspect.time():
+            return await self._store.nodes(key)
+
+    async def epochs(self, key: SessionKey, lane: str) -> tuple[Epoch, ...]:
+        with self._inspect.time():
+            return await self._store.epochs(key, lane)
+
+    async def ping(self) -> None:
+        with self._ping.time():
+            await self._store.ping()
+
+    async def aclose(self) -> None:
+        await self._store.aclose()

@@ -1,0 +1,88 @@
+"""Law 7: a fault of the proxy's own costs the pruning, never the answer."""
+
+from collections.abc import AsyncIterator, Sequence
+
+from proxy.adapters.memory import MemoryStore
+from proxy.app import SystemClock
+from proxy.core.policy import Policy
+from proxy.engine.background import Background
+from proxy.engine.epochs import Epochs
+from proxy.engine.exchange import Incoming
+from proxy.engine.foreground import Foreground
+from proxy.engine.history import Reader
+from proxy.engine.models import Models
+from proxy.engine.naming import Naming
+from proxy.engine.recognition import Recognition
+from proxy.engine.request import Engine
+from proxy.engine.summaries import Summaries
+from proxy.engine.summary_jobs import SummaryJobs
+from proxy.errors import UpstreamUnreachable
+from proxy.ports import UpstreamResponse
+from proxy.telemetry import Metrics
+
+BODY = (
+    b'{"model": "gpt-4o", "messages": ['
+    + b",".join(
+        b'{"role": "user", "content": "%b"}, {"role": "assistant", "content": "%b"}'
+        % (b"word " * 40, b"word " * 40)
+        for _ in range(20)
+    )
+    + b', {"role": "user", "content": "and now?"}]}'
+)
+
+
+class NoUpstream:
+    """Nobody is there."""
+
+    async def send(
+        self,
+        method: str,
+        target: str,
+        headers: Sequence[tuple[bytes, bytes]],
+        body: bytes | AsyncIterator[bytes] | None,
+    ) -> UpstreamResponse:
+        raise UpstreamUnreachable
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+class BrokenCounter:
+    """Counts requests well, and breaks down when a note is to be counted."""
+
+    def count(self, text: str) -> int:
+        raise RuntimeError(f"cannot count {len(text)} characters")
+
+    async def count_all(self, texts: Sequence[str]) -> list[int]:
+        return [len(text) // 4 + 1 for text in texts]
+
+    async def ready(self) -> None:
+        """Nothing is loaded."""
+
+
+def engine() -> Engine:
+    clock, metrics, store, upstream = SystemClock(), Metrics(), MemoryStore(SystemClock()), NoUpstream()
+    counter, naming, foreground = BrokenCounter(), Naming("secret"), Foreground()
+    summaries = Summaries(upstream, store, counter, foreground, metrics)
+    return Engine(
+        upstream=upstream,
+        reader=Reader(counter),
+        models=Models(upstream, lambda _: 128_000),
+        recognition=Recognition(store, naming),
+        epochs=Epochs(store, SummaryJobs(summaries, naming), counter, clock, metrics),
+        naming=naming,
+        foreground=foreground,
+        background=Background(),
+        policy=Policy(),
+        policies=lambda _: Policy(),
+        clock=clock,
+    )
+
+
+async def test_a_request_is_forwarded_untouched_when_planning_fails():
+    headers = {b"x-unabridged-budget": b"400"}
+    prepared = await engine().prepare(Incoming("/chat/completions", headers, BODY, []), Policy())
+    assert prepared.body == BODY
+    told = dict(prepared.response_headers())
+    assert told[b"x-unabridged-degraded"] == b"not-planned"
+    assert told[b"x-unabridged-cut"] == b"0"
