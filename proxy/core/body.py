@@ -24,6 +24,7 @@ from proxy.errors import (
 
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _elements = msgspec.json.Decoder(list[msgspec.Raw])
+_OPENING = ord("{")
 _BOM = b"\xef\xbb\xbf"
 _MEMBER_NAME = re.compile(rb'[ \t\r\n{,]*"(?:[^"\\]|\\.)*"[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
 _BETWEEN = re.compile(rb"[ \t\r\n,\[]*")
@@ -80,7 +81,7 @@ def read_body(raw: bytes, max_messages: int) -> Body:
     except RecursionError as error:
         raise JSONTooDeep("The request body is nested too deeply.") from error
     else:
-        return Body(raw, members, [bytes(message) for message in messages])
+        return Body(raw, members, _checked([bytes(message) for message in messages]))
     return _read_with_surrogates(raw, max_messages)
 
 
@@ -107,11 +108,15 @@ def _split_messages(members: Mapping[str, msgspec.Raw], max_messages: int) -> li
         raise EmptyArray("Invalid 'messages': empty array.", param="messages")
     if len(messages) > max_messages:
         raise TooManyMessages(f"Too many messages: {len(messages)}, limit {max_messages}.", param="messages")
+    return messages
+
+
+def _checked(messages: list[bytes]) -> list[bytes]:
+    """The messages, if each is an object. Raises InvalidType."""
     for index, message in enumerate(messages):
-        if not bytes(memoryview(message)[:1]) == b"{":
-            raise InvalidType(
-                f"Invalid type for 'messages[{index}]': expected an object.", param=f"messages[{index}]"
-            )
+        if message[0] != _OPENING:
+            name = f"messages[{index}]"
+            raise InvalidType(f"Invalid type for '{name}': expected an object.", param=name)
     return messages
 
 
@@ -135,16 +140,15 @@ def _read_with_surrogates(raw: bytes, max_messages: int) -> Body:
         return _reprinted(raw)
     originals = {name: raw[start:end] for name, (start, end) in spans.items()}
     elements = _element_spans(masked, spans["messages"][0], messages)
-    return Body(raw, originals, [raw[start:end] for start, end in elements])
+    return Body(raw, originals, _checked([raw[start:end] for start, end in elements]))
 
 
 def _reprinted(raw: bytes) -> Body:
     """A body with lone surrogates and a name written twice: read by value, of which the last counts."""
     members: dict[str, Any] = dict(loads(raw.removeprefix(_BOM)))
     messages: list[Any] = members["messages"]
-    return Body(
-        raw, {name: dumps(value) for name, value in members.items()}, [dumps(each) for each in messages]
-    )
+    printed = {name: dumps(value) for name, value in members.items()}
+    return Body(raw, printed, _checked([dumps(each) for each in messages]))
 
 
 def _invalid_json(raw: bytes, error: msgspec.DecodeError) -> InvalidJSON:
