@@ -69,7 +69,9 @@ clean: ## Remove .venv and everything made by the tools.
 # Each stamp is newer than the locks that it was installed from.
 
 .venv/.run: pyproject.toml requirements/run.txt requirements/build.txt
-	$(PYTHON) -m venv .venv
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo "Python 3.11 or newer is needed: make install PYTHON=python3.11"; exit 1; }
+	$(PYTHON) -m venv --clear .venv
 	$(PIP) -r requirements/build.txt -r requirements/run.txt
 	$(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps --no-build-isolation --editable .
 	touch $@

@@ -36,7 +36,7 @@ from proxy.http.front import Front, refusals, request_id
 from proxy.http.managed import Managed
 from proxy.http.probes import probe_routes
 from proxy.http.relay import Relay
-from proxy.telemetry import Metrics, set_up_logging
+from proxy.telemetry import Metrics, log_warning, set_up_logging
 
 SECRET_FILE = "secret"  # noqa: S105 - a file's name
 ADMIN_TOKEN_FILE = "admin-token"  # noqa: S105 - a file's name
@@ -74,8 +74,8 @@ def create_app(settings: Settings) -> ASGIApp:
     policies = _named_policies(library, policy)
     naming = Naming(_secret(settings), settings.tenant_header)
     foreground = Foreground()
-    models = Models(upstream, prices.context_window)
-    summaries = Summaries(upstream, store, counter, foreground, metrics)
+    models = Models(upstream, prices.context_window, clock)
+    summaries = Summaries(upstream, store, counter, foreground, clock, metrics)
     recognition, background = Recognition(store, naming), Background()
     engine = Engine(
         upstream=upstream,
@@ -136,7 +136,8 @@ def _named_policies(library: PolicyLibrary, default: Policy) -> Callable[[str], 
             try:
                 read[name] = library.named(name)
             except PolicyError as error:
-                raise InvalidPolicy(f"There is no policy {name!r}.") from error
+                log_warning("a policy that a request named cannot be used", reason=str(error))
+                raise InvalidPolicy(f"There is no usable policy {name!r}.") from error
         return read[name]
 
     return named

@@ -6,6 +6,7 @@ No session, key or content in a label or in the log.
 import json
 import logging
 import sys
+import traceback
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
@@ -31,7 +32,7 @@ class Metrics:
         )
         self.first_chunk = Histogram(
             "unabridged_time_to_first_chunk_seconds",
-            "From forwarding to the first byte of the answer's body.",
+            "From forwarding to the head of the answer, for a stream to its first event.",
             buckets=_PATIENT,
             registry=registry,
         )
@@ -115,8 +116,9 @@ def log_content(request_id: str, request: bytes, answer: bytes | None) -> None:
 
 
 def log_fault(what: str, error: BaseException) -> None:
-    """A fault of our own, told by the error's class and never by a request's content."""
-    _log.error(what, extra={"fields": {"error": type(error).__name__}}, exc_info=error)
+    """A fault of our own, told by its class and its place; its text may hold a request's content."""
+    frames = "".join(traceback.format_tb(error.__traceback__))
+    _log.error(what, extra={"fields": {"error": type(error).__name__, "frames": frames}})
 
 
 def log_warning(what: str, **fields: object) -> None:

@@ -47,7 +47,10 @@ class AdminApi:
 
     def sessions(self, limit: int) -> list[Json]:
         """The sessions used last, newest first."""
-        return cast("list[Json]", self._get("/sessions", {"limit": str(limit)})["sessions"])
+        found = self._get("/sessions", {"limit": str(limit)}).get("sessions")
+        if not isinstance(found, list):
+            raise CommandError(f"{self._server} is not the address of a proxy; name it with --server")
+        return cast("list[Json]", found)
 
     def session(self, name: str, part: str = "") -> Json:
         """A session by id or name, or a `part` of it: transcript, view, explain."""

@@ -1,6 +1,6 @@
 """The learned ratio real/counted of one (upstream, model): how far our count is from the upstream's.
 
-A pure state machine, without a clock; plain data, so that a store can keep it. The engine reads it once a
+A pure state machine, without a clock, made of plain data. The engine reads it once a
 turn; what is learned acts from the next. It moves on a grid of 5 % with hysteresis, because a move may begin
 an epoch and so cost a provider's prompt cache (law 3). Counting too little breaks law 4,
 counting too much only prunes early: so the ratio rises at once and falls one step at a time.
@@ -38,7 +38,7 @@ class Ratio(msgspec.Struct):
 
     steps: int = UNKNOWN
     samples: int = 0
-    """Samples seen in all: `include_usage` is asked for until there are five (law 1)."""
+    """Samples seen in all."""
     recent: list[float] = msgspec.field(default_factory=list[float])
     """The newest samples, real/counted in steps, oldest first."""
 

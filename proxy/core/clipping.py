@@ -1,7 +1,7 @@
 """Clipping: the last resort where nothing is left to cut and the view is still over its budget (law 4).
 
-Tool results are clipped first, the largest before the others, then user messages but the last; the first user
-message before all, where its protection had to yield. Never an assistant message (law 2). Head and tail are
+Tool results are clipped first, the largest most, then user messages but the last; the first user message
+before all, where its protection had to yield. Never an assistant message (law 2). Head and tail are
 kept; what goes out is literal bytes in the plan, cut between code points.
 """
 
@@ -31,29 +31,42 @@ def clip_view(situation: Situation, plan: Plan, yielded: int) -> Plan:
         return plan
     sizes = {place: chain.tokens[place] for place in range(len(chain)) if not plan.covers(place)}
     sizes |= {edit.position: edit.tokens for edit in plan.replacements}
-    for place, least in _clippable(situation, plan, sizes, yielded):
+    for places, least in _clippable(situation, plan, sizes, yielded):
         excess = view_tokens(plan, chain.tokens) - enough
         if excess <= 0:
             break
-        allowed = max(sizes[place] - excess, least)
-        found = clip(chain.raws[place], chain.tokens[place], allowed, situation.count)
-        if found is not None and found[1] < sizes[place]:
-            plan = _replace(plan, Replacement(place, found[0], found[1], CLIPPED))
+        most = max(_level([sizes[place] for place in places], excess), least)
+        for place in places:
+            found = clip(chain.raws[place], chain.tokens[place], min(most, sizes[place]), situation.count)
+            if sizes[place] > most and found is not None and found[1] < sizes[place]:
+                plan = _replace(plan, Replacement(place, found[0], found[1], CLIPPED))
     return plan
+
+
+def _level(sizes: Sequence[int], excess: int) -> int:
+    """The most that each may keep, so that together they give up ``excess``: the largest give first."""
+    left = max(sum(sizes) - excess, 0)
+    for number, size in enumerate(sorted(sizes)):
+        share = left // (len(sizes) - number)
+        if size > share:
+            return share
+        left -= size
+    return max(sizes, default=0)
 
 
 def _clippable(
     situation: Situation, plan: Plan, sizes: Mapping[int, int], yielded: int
-) -> Sequence[tuple[int, int]]:
-    """Messages that may be clipped, in that order, each with the tokens that it keeps at least."""
+) -> list[tuple[list[int], int]]:
+    """Messages that may be clipped, group by group, with the tokens that each of a group keeps at least."""
     messages = situation.chain.messages
     asked = last_user(messages)
     merged = {edit.position for edit in plan.replacements if edit.reason == MERGED}
-    largest_first = sorted(sizes.keys() - merged, key=lambda place: (-sizes[place], place))
-    results = [place for place in largest_first if messages[place].role in TOOL_ROLES]
-    asks = [place for place in largest_first if messages[place].role == "user" and place != asked]
-    first = [min(asks)] if asks and yielded >= FIRST_USER else []
-    return [(place, FIRST_USER_LEAST) for place in first] + [(place, 0) for place in [*results, *asks]]
+    places = sorted(sizes.keys() - merged)
+    results = [place for place in places if messages[place].role in TOOL_ROLES]
+    asks = [place for place in places if messages[place].role == "user" and place != asked]
+    first = asks[:1] if yielded >= FIRST_USER else []
+    groups = [(first, FIRST_USER_LEAST), (results, 0), (asks, 0)]
+    return [(group, least) for group, least in groups if group]
 
 
 def _replace(plan: Plan, new: Replacement) -> Plan:

@@ -92,7 +92,7 @@ def _select(situation: Situation, stage: Stage, strategy: Strategy) -> tuple[Sel
         quotes = {span: selection.quotes_within(*span) for span in spans}
         decided = Draft(situation, stage, spans, quotes, selection.yielded)
         view = view_tokens(_noted(decided, {}), situation.chain.tokens)
-        over = view - situation.budget.share(1)
+        over = view - selection.to_clip - situation.budget.share(1)
         if stage is not Stage.EMERGENCY or over <= 0 or selection.is_exhausted:
             return selection, decided, situation.view - view
         set_aside += over

@@ -1,8 +1,8 @@
 """Choosing the units of one epoch: the strategy's order, then what order alone would leave behind.
 
-After the strategy has cut to the goal, two rules keep the view sensible. A request that lost its whole answer
-goes with it and is quoted in the note, because a model that sees a bare old order carries it out again. And a
-small unimportant island between two gaps goes too, because contiguous gaps can be summarised.
+Beside the strategy's order two rules keep the view sensible. A request that lost its whole answer goes with
+it and is quoted in the note, because a model that sees a bare old order carries it out again. And a small
+unimportant island between two gaps goes too, because contiguous gaps can be summarised.
 
 Protections yield only to the budget itself, one level after the other, and then as far as the trim line, so
 that the next turn does not stand before the same wall.
@@ -35,6 +35,8 @@ class Selection:
         """User units that went because their answer went, in order."""
         self.yielded = FREE
         """The firmest protection that had to yield."""
+        self.to_clip = 0
+        """Counted tokens that the first user message will give up by being clipped, in place of being cut."""
         self.view = situation.view + set_aside
         """Counted tokens of the view, with what is set aside for notes."""
 
@@ -57,7 +59,7 @@ class Selection:
             if strategy.is_enough(situation, self.view, goal):
                 break
             self._take(index)
-        self._take_orphaned_requests()
+            self._take_orphaned_request(index)
         self._take_islands()
         if self._stage is Stage.EMERGENCY:
             self._yield_protections()
@@ -70,16 +72,16 @@ class Selection:
     def _is_cut(self, index: int) -> bool:
         return index in self.cut or self._situation.plan.covers(self._situation.units[index].start)
 
-    def _take_orphaned_requests(self) -> None:
-        """Requests without protection go with their answers."""
+    def _take_orphaned_request(self, answer: int) -> None:
+        """A request without protection goes with the last of its answer."""
         situation = self._situation
-        for index in situation.standing:
-            if index in self.cut or situation.protection[index] != FREE or not situation.is_user(index):
-                continue
-            answer = situation.answer_to(index)
-            if answer and all(map(self._is_cut, answer)):
-                self._take(index)
-                self.quoted.append(index)
+        asked = situation.request_of(answer)
+        if asked is None or situation.protection.get(asked) != FREE or asked in self.cut:
+            return
+        if all(map(self._is_cut, situation.answer_to(asked))):
+            self._take(asked)
+            self.quoted.append(asked)
+            self.view += self._situation.count(self._quote(asked))
 
     def _take_islands(self) -> None:
         low = self._situation.policy.importance.low
@@ -118,9 +120,10 @@ class Selection:
                 if self.view <= enough:
                     return
                 self.yielded = max(self.yielded, level)
-                spared = min(situation.size(index), FIRST_USER_LEAST) if level == FIRST_USER else 0
-                if spared and self.view - situation.size(index) + spared <= most:
-                    return  # clipping it will do (proxy.core.clipping)
+                spared = max(situation.size(index) - FIRST_USER_LEAST, 0) if level == FIRST_USER else 0
+                if spared and self.view - spared <= most:
+                    self.to_clip = spared
+                    return
                 self._take(index)
 
     def _at(self, level: int) -> Iterable[int]:
@@ -144,10 +147,8 @@ class Selection:
         """Quotes for a gap's note: what earlier notes quoted, then what went now; the newest fit."""
         situation = self._situation
         quotes = [text for gap in situation.plan.gaps if start <= gap.start < end for text in gap.quotes]
-        for index in sorted(self.quoted):
-            place = situation.units[index].start
-            if start <= place < end:
-                quotes.append(quote(situation.content(place).text))
+        went = (index for index in sorted(self.quoted) if start <= situation.units[index].start < end)
+        quotes += map(self._quote, went)
         left = int(situation.budget.room * _QUOTED_SHARE * 4)
         kept: list[str] = []
         for text in reversed(quotes):
@@ -156,3 +157,6 @@ class Selection:
                 break
             kept.append(text)
         return tuple(reversed(kept))
+
+    def _quote(self, index: int) -> str:
+        return quote(self._situation.content(self._situation.units[index].start).text)

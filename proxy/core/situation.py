@@ -186,6 +186,13 @@ class Situation:
         """Whether the unit is a user message."""
         return self._is_user(self.units[index])
 
+    def request_of(self, index: int) -> int | None:
+        """The user unit that unit ``index`` is a part of the answer to."""
+        for earlier in range(index - 1, -1, -1):
+            if self.is_user(earlier):
+                return earlier
+        return None
+
     def answer_to(self, index: int) -> list[int]:
         """The units that answer user unit ``index``: up to the next user message, system ones apart."""
         answer: list[int] = []

@@ -7,7 +7,7 @@ forwarded, so that two workers which reach it together send the same bytes (law 
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -15,7 +15,7 @@ import msgspec
 
 from proxy.core.budget import Stage, stage_of
 from proxy.core.plan import EMPTY, Epoch, Plan, in_force, view_tokens
-from proxy.core.planner import Draft, draft, finish, fold, is_due, yielded_protection
+from proxy.core.planner import Draft, Span, draft, finish, fold, is_due, yielded_protection
 from proxy.core.situation import Situation
 from proxy.engine.case import Case
 from proxy.engine.lru import Lru
@@ -54,9 +54,12 @@ class Verdict:
 
 @dataclass(frozen=True)
 class _Prepared:
-    """A draft whose summaries are being written while the session goes on."""
+    """A draft whose summaries are being written while the session goes on; no content is held."""
 
-    decided: Draft
+    stage: Stage
+    spans: tuple[Span, ...]
+    quotes: Mapping[Span, tuple[str, ...]]
+    yielded: int
     parent: str
     seal: bytes
     length: int
@@ -165,15 +168,23 @@ class Epochs:
         return decided
 
     def _keep(self, case: Case, decided: Draft, parent: str) -> _Prepared:
-        return _Prepared(decided, parent, case.chain.hashes[-1], len(case.chain))
+        return _Prepared(
+            stage=decided.stage,
+            spans=decided.spans,
+            quotes=decided.quotes,
+            yielded=decided.yielded,
+            parent=parent,
+            seal=case.chain.hashes[-1],
+            length=len(case.chain),
+        )
 
     def _still_good(self, case: Case, situation: Situation, stage: Stage, parent: str) -> Draft | None:
         """The draft that was prepared for this session, if it still brings the view well below *trim*."""
         found = self._prepared.get((case.key, case.lane))
         if found is None or not found.holds_for(case, parent):
             return None
-        kept_stage = found.decided.stage if stage is Stage.TRIM else stage
-        decided = replace(found.decided, situation=situation, stage=kept_stage)
+        kept_stage = found.stage if stage is Stage.TRIM else stage
+        decided = Draft(situation, kept_stage, found.spans, found.quotes, found.yielded)
         view = view_tokens(finish(decided, {}), case.chain.tokens)
         return decided if view < case.budget.share(case.policy.stages.trim) else None
 
@@ -253,7 +264,7 @@ class Epochs:
             lane=case.lane,
             reach=reach,
             depth=plan.depth,
-            calm_below=int(case.policy.stages.warn * budget.limit),
+            calm_below=_calm_below(case, verdict.stage),
             at=self._clock.now(),
             stage=verdict.stage.value,
             reason=_reason(verdict.stage, case, situation),
@@ -270,6 +281,12 @@ class Epochs:
     def _count(self, stage: Stage, before: Plan, after: Plan) -> None:
         self._metrics.epochs.labels(stage=stage.value).inc()
         self._metrics.cut_messages.labels(reason=stage.value).inc(max(after.cut - before.cut, 0))
+
+
+def _calm_below(case: Case, stage: Stage) -> int:
+    """Counted tokens below which a chain was rolled back; an epoch begun by count holds at any size."""
+    by_count = stage in (Stage.CALM, Stage.WARN)
+    return 0 if by_count else int(case.policy.stages.warn * case.budget.limit)
 
 
 def _length(plan: Plan, messages: int) -> int:

@@ -20,6 +20,8 @@ from proxy.engine.lru import Lru
 from proxy.ports import TokenCounter
 
 _REMEMBERED = 200_000
+_MODELS = 8
+"""Models for which the tokens of one message's images are remembered."""
 _HEAD_MEMBERS = ("tools", "functions", "response_format")
 
 
@@ -123,6 +125,8 @@ class Reader:
                 history.known[place].text = tokens
         for place, entry in enumerate(history.known):
             if entry.other is not None and history.model not in entry.other:
+                if len(entry.other) >= _MODELS:
+                    entry.other.clear()
                 entry.other[history.model] = _other_tokens(history.raws[place], history.model)
 
     async def head_tokens(self, history: History) -> int:

@@ -17,77 +17,121 @@ from proxy.core.jsonvalue import loads
 from proxy.core.messages import as_mapping
 from proxy.core.overflow import Overflow
 from proxy.core.policy import Policy
+from proxy.engine.lru import Lru
 from proxy.errors import UnabridgedError
-from proxy.ports import Upstream
+from proxy.ports import Clock, Upstream
 
 _SHRUNK = 0.75
 """Share of the tokens sent that a refusal without numbers leaves as the window."""
+_PLAUSIBLE = 4
+"""How far our count may be off: a refusal that states a window past this many times what was sent is none."""
+_REMEMBERED = 10_000
+_NAME = 256
+"""Characters of a model's name by which it is known here: clients choose them."""
+_LEAST_WINDOW = 256
+"""Tokens; what states less is no context window."""
+_FADES = 3_600.0
+"""Seconds for which a refusal is believed: servers are restarted with other windows."""
 _LISTING_BYTES = 8 * 2**20
 _LISTING_SECONDS = 5.0
+_LISTING_PAUSE = 60.0
+"""Seconds after which the upstream's list is asked for again, where a model is still unknown."""
+
+
+class _Learned:
+    """What was learned of one model for one caller."""
+
+    __slots__ = ("believed_until", "ratio", "window")
+
+    def __init__(self, model: str) -> None:
+        self.window: int | None = None
+        self.believed_until = 0.0
+        self.ratio = Ratio.of(model)
 
 
 class Models:
-    """The models behind one upstream."""
+    """The models behind one upstream, as each caller knows them (law 6: nobody teaches another)."""
 
-    def __init__(self, upstream: Upstream, price_list: Callable[[str], int | None]) -> None:
+    def __init__(self, upstream: Upstream, price_list: Callable[[str], int | None], clock: Clock) -> None:
         self._upstream = upstream
         self._price_list = price_list
-        self._learned: dict[str, int] = {}
+        self._clock = clock
+        self._known: Lru[tuple[str, str], _Learned] = Lru(_REMEMBERED)
         self._listed: dict[str, int] = {}
-        self._asked: set[str] = set()
-        self._ratios: dict[str, Ratio] = {}
+        self._asked_at = -_LISTING_PAUSE
 
-    def window(self, model: str, policy: Policy) -> int | None:
+    def _learned(self, tenant: str, model: str) -> _Learned:
+        key = (tenant, model[:_NAME])
+        found = self._known.get(key)
+        if found is None:
+            found = _Learned(model[:_NAME])
+            self._known.put(key, found)
+        return found
+
+    def window(self, tenant: str, model: str, policy: Policy) -> int | None:
         """Context window in tokens, or None where nothing is known."""
+        learned = self._learned(tenant, model)
+        if self._clock.monotonic() > learned.believed_until:
+            learned.window = None
         return (
-            self._learned.get(model)
+            learned.window
             or policy.budget.window(model)
-            or self._price_list(model)
+            or self._price_list(model[:_NAME])
             or self._listed.get(model)
         )
 
-    def ratio(self, model: str) -> float:
+    def ratio(self, tenant: str, model: str) -> float:
         """The model's tokens over counted tokens, as known now."""
-        return self._ratio(model).value
+        return self._learned(tenant, model).ratio.value
 
-    def _ratio(self, model: str) -> Ratio:
-        return self._ratios.setdefault(model, Ratio.of(model))
-
-    def remember_ratio(self, model: str, ratio: float) -> None:
+    def remember_ratio(self, tenant: str, model: str, ratio: float) -> None:
         """Start from what a session's last turn was calibrated with, where nothing was learned here yet."""
-        known = self._ratio(model)
+        known = self._learned(tenant, model).ratio
         if not known.samples:
             known.steps = round(ratio * STEPS)
 
-    def learn_usage(self, model: str, counted: int, usage: Usage | None) -> None:
+    def learn_usage(self, tenant: str, model: str, counted: int, usage: Usage | None) -> None:
         """Compare what we counted with what the upstream did."""
-        if usage is not None and usage.prompt_tokens:
-            self._ratio(model).observe(counted, usage.prompt_tokens)
+        if usage is None or not usage.prompt_tokens:
+            return
+        known = self._learned(tenant, model)
+        known.ratio.observe(counted, usage.prompt_tokens)
+        if known.window is not None and usage.prompt_tokens > known.window:
+            known.window = None
 
-    def learn_refusal(self, model: str, counted: int, refusal: Overflow) -> None:
-        """Take over what an overflow refusal says, or guess from the fact that there was one."""
-        ratio = self._ratio(model)
-        sent = ratio.calibrated(counted)
-        if refusal.window:
-            self._learned[model] = refusal.window
+    def learn_refusal(self, tenant: str, model: str, counted: int, reserve: int, refusal: Overflow) -> bool:
+        """Take over what an overflow refusal says, or guess from the fact that there was one.
+
+        Nothing is learned, and False answered, where the refusal cannot be about length: upstreams quote
+        what they do not understand, and a request may hold the words of such a refusal. ``counted`` are the
+        tokens that were sent, ``reserve`` those that were asked for.
+        """
+        known = self._learned(tenant, model)
+        sent = known.ratio.calibrated(counted)
+        if refusal.window and refusal.window > _PLAUSIBLE * sent + reserve:
+            return False
         if refusal.prompt_tokens or refusal.window:
-            ratio.refused(counted, refusal.prompt_tokens)
-        if not refusal.window:
-            known = min(sent, self._learned.get(model, sent))
-            self._learned[model] = max(int(known * _SHRUNK), 1)
+            known.ratio.refused(counted, refusal.prompt_tokens)
+        stated = refusal.window if refusal.window and refusal.window >= _LEAST_WINDOW else None
+        known.window = stated or max(int(min(sent, known.window or sent) * _SHRUNK), _LEAST_WINDOW)
+        known.believed_until = self._clock.monotonic() + _FADES
+        return True
 
     def needs_listing(self, model: str) -> bool:
-        """Whether the upstream's own list should be asked for this model's window; says so once."""
-        if model in self._asked or self._price_list(model):
+        """Whether the upstream's list should be asked for this model's window now; says so once a while."""
+        now = self._clock.monotonic()
+        if model in self._listed or self._price_list(model[:_NAME]):
             return False
-        self._asked.add(model)
+        if now - self._asked_at < _LISTING_PAUSE:
+            return False
+        self._asked_at = now
         return True
 
     async def read_listing(self, headers: Sequence[tuple[bytes, bytes]]) -> None:
         """Ask ``/v1/models`` for windows; many servers state them. Nothing is learned where it fails."""
         try:
             async with asyncio.timeout(_LISTING_SECONDS):
-                self._listed.update(_windows(loads(await self._listing(headers))))
+                self._listed = _windows(loads(await self._listing(headers))) or self._listed
         except (UnabridgedError, TimeoutError, ValueError, msgspec.MsgspecError):
             return  # a server without a list is as good as one without windows in it
 

@@ -19,7 +19,8 @@ SESSION_HEADER = b"x-unabridged-session"
 NAMED = "named"
 """The sid of a session that a header names: it is alone under its tag."""
 
-_CREDENTIALS = (b"authorization", b"api-key", b"x-api-key", b"x-goog-api-key")
+CREDENTIALS = (b"authorization", b"api-key", b"x-api-key", b"x-goog-api-key")
+"""Headers by which upstreams know their callers."""
 _DUMMIES = frozenset(
     b" none null dummy empty no-key nokey not-needed sk-no-key-required unused x ollama lm-studio".split(b" ")
 )
@@ -73,7 +74,7 @@ class Naming:
         if self._tenant_header:
             gateway = headers.get(self._tenant_header, b"")
             return self._mac(b"gateway", gateway, 32) if gateway else self._mac(b"anonymous", b"", 32)
-        credentials = [(name, headers[name]) for name in _CREDENTIALS if name in headers]
+        credentials = [(name, headers[name]) for name in CREDENTIALS if name in headers]
         if all(_is_dummy(value) for _, value in credentials):
             return self._mac(b"anonymous", b"", 32)
         return self._mac(b"tenant", b"\0".join(part for pair in credentials for part in pair), 32)

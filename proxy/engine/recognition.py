@@ -22,6 +22,14 @@ _ASKED = 64
 _REMEMBERED = 20_000
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A lane's epochs as this process knows them; the store holds the first ``saved``."""
+
+    epochs: tuple[Epoch, ...]
+    saved: int
+
+
 @dataclass(frozen=True)
 class Recognised:
     """A request's session."""
@@ -38,14 +46,6 @@ class Recognised:
     saved: int
     """How many of them the store holds; the others could not be written yet."""
     degraded: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """A lane's epochs as this process knows them; the store holds the first ``saved``."""
-
-    epochs: tuple[Epoch, ...]
-    saved: int
 
 
 class Recognition:
@@ -66,22 +66,25 @@ class Recognition:
         named = None if name is None else self._naming.named(tenant, name)
         tag = named.tag if named else self._naming.bucket(tenant, history.first_user)
         key = named or self._answered_here(tag, history)
-        found = await self._find(self._lookup(tag, key, history, lane), history, policy)
+        held = self._held.get((key, lane)) if key else None
+        lookup = self._lookup(tag, key, history, lane, held)
+        found = await self._find(lookup, history, policy)
         key = key or SessionKey(tag, (found and found.sid) or secrets.token_hex(8))
-        epochs, saved = self._epochs(key, lane, found)
+        known = self._epochs(key, lane, found, held)
         return Recognised(
             tenant=tenant,
             key=key,
             name=name if name is not None else self._naming.issue(tenant, key),
             is_headerless=key.sid != NAMED,
             found=found or Found(),
-            epochs=epochs,
-            saved=saved,
+            epochs=known.epochs if known else None,
+            saved=known.saved if known else 0,
             degraded=() if found else ("store",),
         )
 
-    def _lookup(self, tag: str, key: SessionKey | None, history: History, lane: str) -> Lookup:
-        held = self._held.get((key, lane)) if key else None
+    def _lookup(
+        self, tag: str, key: SessionKey | None, history: History, lane: str, held: Held | None
+    ) -> Lookup:
         return Lookup(
             tag=tag,
             sid=key.sid if key else None,
@@ -107,21 +110,17 @@ class Recognition:
             return None
         return found
 
-    def _epochs(
-        self, key: SessionKey, lane: str, found: Found | None
-    ) -> tuple[tuple[Epoch, ...] | None, int]:
-        """A lane's epochs by what is held here and what the store told, and how many of them it holds."""
-        held = self._held.get((key, lane))
+    def _epochs(self, key: SessionKey, lane: str, found: Found | None, held: Held | None) -> Held | None:
+        """A lane's epochs by what the store told and what was ``held`` here when it was asked."""
         if found is None:
-            return (held.epochs, held.saved) if held else (None, 0)
+            return held or self._held.get((key, lane))
         if held is None or found.epochs:
             # What the store holds counts: epochs of ours that it did not take give way to those of others.
             epochs = (*(held.epochs[: held.saved] if held and found.sid == key.sid else ()), *found.epochs)
             held = Held(epochs, len(epochs))
         elif found.sid != key.sid:
             held = Held(held.epochs, 0)
-        self.hold(key, lane, held.epochs, held.saved)
-        return held.epochs, held.saved
+        return self.hold(key, lane, held.epochs, held.saved)
 
     def _answered_here(self, tag: str, history: History) -> SessionKey | None:
         """The session without a header in which this process gave the newest answer of a chain.
@@ -136,9 +135,17 @@ class Recognition:
         """An answer with this chain hash was given in a session without a header."""
         self._answered.put((key.tag, answer), key.sid)
 
-    def hold(self, key: SessionKey, lane: str, epochs: Sequence[Epoch], saved: int) -> None:
-        """Remember a lane's epochs, of which the store holds the first ``saved``."""
-        self._held.put((key, lane), Held(tuple(epochs), saved))
+    def hold(self, key: SessionKey, lane: str, epochs: Sequence[Epoch], saved: int) -> Held:
+        """Remember a lane's epochs, of which the store holds the first ``saved``.
+
+        Answers what is known then: more, where another request of the session has gone on in the meantime.
+        """
+        now = self._held.get((key, lane))
+        if now is not None and len(now.epochs) > len(epochs) and now.epochs[: len(epochs)] == tuple(epochs):
+            return now
+        held = Held(tuple(epochs), saved)
+        self._held.put((key, lane), held)
+        return held
 
     def mark_lost(self, key: SessionKey) -> None:
         """A turn could not be written: the session's next answer says so, and its body heals it."""

@@ -103,15 +103,18 @@ class Recorder:
 
     async def _record(self, prepared: Prepared, answer: Answer, placed: _Placed | None) -> None:
         if answer.complete and answer.choices == 1:
-            self._models.learn_usage(prepared.case.model, prepared.sent_tokens, answer.usage)
+            case = prepared.case
+            self._models.learn_usage(case.tenant, case.model, prepared.sent_tokens, answer.usage)
         self._count(prepared, answer)
         key = prepared.recognised.key
         try:
             turn = await self._turn(prepared, placed)
             await self._store.record(key, turn, self._ttl(prepared))
-        except StoreUnavailable as error:
+        except Exception as error:
             self._recognition.mark_lost(key)
             self._metrics.lost_turns.inc()
+            if not isinstance(error, StoreUnavailable):
+                raise
             log_warning("a turn could not be written", code=error.code)
 
     def _ttl(self, prepared: Prepared) -> float:

@@ -22,7 +22,7 @@ from proxy.engine.exchange import Incoming, Prepared, Sent, forwarded_body
 from proxy.engine.foreground import Foreground
 from proxy.engine.history import History, Reader
 from proxy.engine.models import Models
-from proxy.engine.naming import Headers, Naming, session_header
+from proxy.engine.naming import CREDENTIALS, Headers, Naming, session_header
 from proxy.engine.recognition import Recognised, Recognition
 from proxy.errors import ContextLengthExceeded, InvalidPolicy, PolicyForbidden
 from proxy.ports import Clock, Upstream, UpstreamResponse
@@ -35,7 +35,8 @@ _DEADLINE = 3.0
 _DIGITS = 12
 _BEGUN_BYTES = 2**20
 _REFUSALS = frozenset({400, 413, 422, 500})
-_CREDENTIALS = (b"authorization", b"api-key", b"x-api-key", b"openai-organization", b"openai-project")
+_TAKEN_OVER = (*CREDENTIALS, b"openai-organization", b"openai-project")
+"""Headers of a request that background calls made for it carry."""
 
 
 @dataclass(frozen=True)
@@ -75,9 +76,9 @@ class Engine:
         await self.reader.count(history)
         last = recognised.found.session
         if last is not None and last.model == history.model:
-            self.models.remember_ratio(history.model, last.ratio)
-        budget = await self._budget(history, policy, explicit)
-        credentials = [pair for pair in incoming.forwarded if pair[0].lower() in _CREDENTIALS]
+            self.models.remember_ratio(tenant, history.model, last.ratio)
+        budget = await self._budget(tenant, history, policy, explicit)
+        credentials = [pair for pair in incoming.forwarded if pair[0].lower() in _TAKEN_OVER]
         case = self._case(history, recognised, lane, policy, budget, credentials, arrived)
         if self.models.needs_listing(history.model):
             self.background.run(self.models.read_listing(credentials))
@@ -111,9 +112,9 @@ class Engine:
             deadline=arrived + _DEADLINE,
         )
 
-    async def _budget(self, history: History, policy: Policy, explicit: int | None) -> Budget:
+    async def _budget(self, tenant: str, history: History, policy: Policy, explicit: int | None) -> Budget:
         """The request's budget. Raises PolicyForbidden where a client asks for more than the policy gives."""
-        window = self.models.window(history.model, policy)
+        window = self.models.window(tenant, history.model, policy)
         reserve = _reserve(history, policy)
         limit = policy.budget.tokens if isinstance(policy.budget.tokens, int) else None
         if explicit is not None:
@@ -122,7 +123,8 @@ class Engine:
                 raise PolicyForbidden(f"The budget can be lowered, not raised (it is {allowed} tokens).")
             limit = explicit
         head = await self.reader.head_tokens(history)
-        return Budget(budget_tokens(limit, window, reserve), self.models.ratio(history.model), head)
+        ratio = self.models.ratio(tenant, history.model)
+        return Budget(budget_tokens(limit, window, reserve), ratio, head)
 
     async def _decide(self, case: Case) -> Verdict:
         try:
@@ -148,21 +150,24 @@ class Engine:
         """
         in_flight.enter_context(self.foreground.request())
         sent = await self._send(prepared, incoming)
-        if self.recognition.was_lost(prepared.recognised.key):
-            prepared.degraded.append("previous-turn")
-        refusal = is_overflow_error(sent.response.status, sent.told)
-        if refusal is None:
-            return sent
-        self.models.learn_refusal(prepared.case.model, prepared.sent_tokens, refusal)
         try:
-            is_smaller = await self._prune_harder(prepared, incoming)
+            if self.recognition.was_lost(prepared.recognised.key):
+                prepared.degraded.append("previous-turn")
+            if not self._learn_refusal(prepared, sent) or not await self._prune_harder(prepared, incoming):
+                return sent
         except BaseException:
             await sent.response.aclose()
             raise
-        if not is_smaller:
-            return sent
         await sent.response.aclose()
         return await self._send(prepared, incoming)
+
+    def _learn_refusal(self, prepared: Prepared, sent: Sent) -> bool:
+        """Whether an answer is a refusal for length from which something was learned."""
+        refusal = is_overflow_error(sent.response.status, sent.told)
+        if refusal is None:
+            return False
+        case, reserve = prepared.case, _reserve(prepared.history, prepared.policy) or 0
+        return self.models.learn_refusal(case.tenant, case.model, prepared.sent_tokens, reserve, refusal)
 
     async def _send(self, prepared: Prepared, incoming: Incoming) -> Sent:
         response = await self.upstream.send("POST", incoming.target, incoming.forwarded, prepared.body)
@@ -176,9 +181,9 @@ class Engine:
         """Decide again under what was just learned; whether there is anything else to send."""
         try:
             explicit = _explicit_budget(incoming.headers)
-            budget = await self._budget(prepared.history, prepared.policy, explicit)
+            budget = await self._budget(prepared.case.tenant, prepared.history, prepared.policy, explicit)
         except PolicyForbidden:
-            budget = await self._budget(prepared.history, prepared.policy, None)
+            budget = await self._budget(prepared.case.tenant, prepared.history, prepared.policy, None)
         verdict = prepared.verdict
         case = replace(prepared.case, budget=budget, epochs=verdict.epochs, saved=verdict.saved)
         verdict = await self._decide(case)

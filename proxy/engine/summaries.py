@@ -16,7 +16,7 @@ from proxy.core.summary import Refused, Source, judge, request_body
 from proxy.engine.foreground import Foreground
 from proxy.engine.lru import Lru
 from proxy.errors import StoreUnavailable, UnabridgedError
-from proxy.ports import SessionKey, SessionStore, TokenCounter, Upstream
+from proxy.ports import Clock, SessionKey, SessionStore, TokenCounter, Upstream
 from proxy.telemetry import Metrics
 
 _REMEMBERED = 4_096
@@ -26,6 +26,8 @@ _ATTEMPTS = 3
 """How often a call may be cut off by users before it is left until the summary is needed again."""
 QUIET = 1.0
 """Seconds without a user's request after which a summary that nobody waits for is begun."""
+_FAULT_PAUSE, _REFUSED_PAUSE = 60.0, 3_600.0
+"""Seconds after which a summary is tried again that a fault prevented, or that was no good."""
 _ANSWER_BYTES = 2**20
 _REFUSED_PARAMETERS = (400, 422)
 
@@ -62,6 +64,7 @@ class Summaries:
         store: SessionStore,
         counter: TokenCounter,
         foreground: Foreground,
+        clock: Clock,
         metrics: Metrics,
         quiet: float = QUIET,
     ) -> None:
@@ -70,22 +73,24 @@ class Summaries:
         self._store = store
         self._counter = counter
         self._foreground = foreground
+        self._clock = clock
         self._metrics = metrics
         self._texts: Lru[str, str] = Lru(_REMEMBERED)
-        self._failed: Lru[str, str] = Lru(_REMEMBERED)
+        self._failed: Lru[str, float] = Lru(_REMEMBERED)
+        """When what failed may be tried again, in monotonic seconds."""
         self._writing: dict[str, asyncio.Task[None]] = {}
         self._hurry: dict[str, asyncio.Event] = {}
-        self._plain: set[str] = set()
+        self._plain: Lru[str, bool] = Lru(_REMEMBERED)
         """Models that refused schema or temperature."""
-        self.written = 0
 
     def ready(self, address: str) -> str | None:
         """A summary that this process holds."""
         return self._texts.get(address)
 
     def has_failed(self, address: str) -> bool:
-        """Whether it was tried and could not be had."""
-        return self._failed.get(address) is not None
+        """Whether it was tried, could not be had, and need not be tried again yet."""
+        until = self._failed.get(address)
+        return until is not None and self._clock.monotonic() < until
 
     async def recall(self, key: SessionKey, addresses: Sequence[str]) -> None:
         """Fetch what other workers, or an earlier life of this one, have written."""
@@ -135,22 +140,24 @@ class Summaries:
             self._metrics.summaries.labels(result="interrupted").inc()
             return
         except (Refused, _Unanswered) as refusal:
-            self._fail(job, str(refusal))
+            self._fail(job, str(refusal), _REFUSED_PAUSE)
             return
-        except (UnabridgedError, TimeoutError):
-            self._fail(job, "unreachable")
+        except TimeoutError:
+            self._fail(job, "timeout", _FAULT_PAUSE)
+            return
+        except UnabridgedError:
+            self._fail(job, "unreachable", _FAULT_PAUSE)
             return
         text = "\n".join(texts)
         self._texts.put(job.address, text)
-        self.written += 1
         self._metrics.summaries.labels(result="written").inc()
         try:
             await self._store.keep_summary(job.key, job.address, text, job.ttl)
         except StoreUnavailable:
             return  # it is in this process, and in the note once an epoch begins
 
-    def _fail(self, job: Job, reason: str) -> None:
-        self._failed.put(job.address, reason)
+    def _fail(self, job: Job, reason: str, pause: float) -> None:
+        self._failed.put(job.address, self._clock.monotonic() + pause)
         self._metrics.summaries.labels(result=reason).inc()
 
     async def _piece(self, job: Job, number: int) -> str:
@@ -183,12 +190,12 @@ class Summaries:
 
     async def _ask(self, job: Job, piece: str) -> Answer:
         """One call, made once more in plain words where the model refuses a parameter."""
-        plain = job.model in self._plain
+        plain = bool(self._plain.get(job.model))
         limit = max(job.max_tokens // len(job.source.pieces), 1)
         body = request_body(piece, job.model, limit, job.rules.temperature, job.rules.prompt, plain=plain)
         status, content = await self._post(job, body)
         if status in _REFUSED_PARAMETERS and not plain:
-            self._plain.add(job.model)
+            self._plain.put(job.model, value=True)
             return await self._ask(job, piece)
         if status != 200:
             raise _Unanswered("refused")

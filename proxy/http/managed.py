@@ -34,6 +34,8 @@ from proxy.telemetry import Metrics, log_content, log_fault, log_request
 
 MODE_HEADER = b"x-unabridged-mode"
 _ROUTE = "chat"
+_NAME = 80
+"""Characters of a model's name in the log: clients choose them."""
 
 
 @dataclass
@@ -162,7 +164,7 @@ class Managed:
         real = prepared.budget.real
         passage.fields |= {
             "session": prepared.recognised.key.tag[:8],
-            "model": prepared.case.model,
+            "model": prepared.case.model[:_NAME],
             "stage": stage,
             "epoch": prepared.verdict.number,
             "sent": real(prepared.sent_tokens),

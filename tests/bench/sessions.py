@@ -1,6 +1,6 @@
 """Play recorded sessions through a running proxy beside the baselines, and print the table of the docs.
 
-    python tests/bench/sessions.py --player ../shared/bench/session_bench.py --data ../shared/data/*.jsonl.gz
+    make bench PLAYER=session_bench.py DATA="*.jsonl.gz"
 
 The player (it brings a recording upstream of its own) and the data stay outside the project. The proxy is the
 real thing: ``unabridged serve`` with its embedded store, in a data directory of its own, started anew for

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from proxy.errors import StoreUnavailable
 from proxy.ports import Clock
+from proxy.telemetry import log_warning
 
 
 class Breaker:
@@ -31,10 +32,14 @@ class Breaker:
             raise StoreUnavailable
         self.failed()
 
-    def failed(self) -> None:
-        """A call found no store."""
+    def failed(self, why: BaseException | None = None) -> None:
+        """A call found no store; the first of a row is told to the operator."""
+        if why is not None and not self.is_open:
+            log_warning("the store cannot be used", error=type(why).__name__)
         self._next_trial = self._clock.monotonic() + self._rest
 
     def succeeded(self) -> None:
         """A call was answered, if only with a refusal."""
+        if self.is_open:
+            log_warning("the store is back")
         self._next_trial = None

@@ -58,7 +58,7 @@ class Connection:
             self._breaker.succeeded()
             raise StoreUnavailable("The store refused.") from refusal
         except _FOREIGN as failure:
-            self._breaker.failed()
+            self._breaker.failed(failure)
             raise StoreUnavailable from failure
         self._breaker.succeeded()
 

@@ -63,11 +63,11 @@ class BrokenCounter:
 def engine() -> Engine:
     clock, metrics, store, upstream = SystemClock(), Metrics(), MemoryStore(SystemClock()), NoUpstream()
     counter, naming, foreground = BrokenCounter(), Naming("secret"), Foreground()
-    summaries = Summaries(upstream, store, counter, foreground, metrics)
+    summaries = Summaries(upstream, store, counter, foreground, clock, metrics)
     return Engine(
         upstream=upstream,
         reader=Reader(counter),
-        models=Models(upstream, lambda _: 128_000),
+        models=Models(upstream, lambda _: 128_000, clock),
         recognition=Recognition(store, naming),
         epochs=Epochs(store, SummaryJobs(summaries, naming), counter, clock, metrics),
         naming=naming,
