@@ -11,7 +11,7 @@ from typing import cast
 from proxy.core.budget import MESSAGE_TOKENS
 from proxy.core.jsonvalue import dumps, loads
 from proxy.core.messages import TOOL_ROLES, as_mapping, text_or_empty
-from proxy.core.plan import CLIPPED, MERGED, Plan, Replacement, view_tokens
+from proxy.core.plan import Plan, Replacement, view_tokens
 from proxy.core.situation import FIRST_USER, FIRST_USER_LEAST, Count, Situation
 from proxy.core.units import last_user
 
@@ -31,7 +31,7 @@ def clip_view(situation: Situation, plan: Plan, yielded: int) -> Plan:
         return plan
     sizes = {place: chain.tokens[place] for place in range(len(chain)) if not plan.covers(place)}
     sizes |= {edit.position: edit.tokens for edit in plan.replacements}
-    for places, least in _clippable(situation, plan, sizes, yielded):
+    for places, least in _clippable(situation, sizes, yielded):
         excess = view_tokens(plan, chain.tokens) - enough
         if excess <= 0:
             break
@@ -39,7 +39,7 @@ def clip_view(situation: Situation, plan: Plan, yielded: int) -> Plan:
         for place in places:
             found = clip(chain.raws[place], chain.tokens[place], min(most, sizes[place]), situation.count)
             if sizes[place] > most and found is not None and found[1] < sizes[place]:
-                plan = _replace(plan, Replacement(place, found[0], found[1], CLIPPED))
+                plan = _replace(plan, Replacement(place, *found))
     return plan
 
 
@@ -54,14 +54,11 @@ def _level(sizes: Sequence[int], excess: int) -> int:
     return max(sizes, default=0)
 
 
-def _clippable(
-    situation: Situation, plan: Plan, sizes: Mapping[int, int], yielded: int
-) -> list[tuple[list[int], int]]:
+def _clippable(situation: Situation, sizes: Mapping[int, int], yielded: int) -> list[tuple[list[int], int]]:
     """Messages that may be clipped, group by group, with the tokens that each of a group keeps at least."""
     messages = situation.chain.messages
     asked = last_user(messages)
-    merged = {edit.position for edit in plan.replacements if edit.reason == MERGED}
-    places = sorted(sizes.keys() - merged)
+    places = sorted(sizes)
     results = [place for place in places if messages[place].role in TOOL_ROLES]
     asks = [place for place in places if messages[place].role == "user" and place != asked]
     first = asks[:1] if yielded >= FIRST_USER else []

@@ -10,7 +10,7 @@ from typing import Literal
 from proxy.core.importance import Score
 from proxy.core.situation import CRITICAL, FIRST_USER, FIXED, FREE, RECENT, Situation
 
-State = Literal["kept", "cut", "clipped", "merged"]
+State = Literal["kept", "cut", "clipped"]
 Protection = Literal["free", "recent", "first_user", "critical", "fixed"]
 
 _PROTECTIONS: Mapping[int, Protection] = {
@@ -68,8 +68,5 @@ def _gap_of(situation: Situation, position: int) -> int | None:
 
 
 def _state(situation: Situation, start: int, end: int) -> State:
-    """A clip weighs more than a note that was merged into the same unit: it is a loss."""
-    reasons = {kept.reason for kept in situation.plan.replacements if start <= kept.position < end}
-    if "clipped" in reasons:
-        return "clipped"
-    return "merged" if "merged" in reasons else "kept"
+    clipped = any(start <= kept.position < end for kept in situation.plan.replacements)
+    return "clipped" if clipped else "kept"

@@ -38,8 +38,6 @@ class Gap(msgspec.Struct, frozen=True, array_like=True):
     """The summaries in the note, in order and apart from each other."""
     quotes: tuple[str, ...] = ()
     """Handled requests that the note quotes."""
-    is_merged: bool = False
-    """Whether the note goes out within a neighbouring message (a replacement) and not by itself."""
 
     @property
     def is_summarised(self) -> bool:
@@ -52,18 +50,13 @@ class Gap(msgspec.Struct, frozen=True, array_like=True):
         return self.end - self.start
 
 
-CLIPPED, MERGED = "clipped", "merged"
-
-
 class Replacement(msgspec.Struct, frozen=True, array_like=True):
-    """A message that goes out in other bytes than it came in: clipped, or with a note merged into it."""
+    """A message that goes out clipped."""
 
     position: int
     raw: bytes
     tokens: int
     """Counted tokens of the new bytes."""
-    reason: str
-    """``CLIPPED``, or ``MERGED`` with the notes of neighbouring gaps."""
 
 
 class Plan(msgspec.Struct, frozen=True, array_like=True):
@@ -141,8 +134,7 @@ def apply(plan: Plan, messages: Sequence[bytes]) -> list[bytes]:
     position = 0
     for gap in plan.gaps:
         view.extend(_kept(messages, position, gap.start, replaced))
-        if not gap.is_merged:
-            view.append(gap.note)
+        view.append(gap.note)
         position = gap.end
     view.extend(_kept(messages, position, len(messages), replaced))
     return view
@@ -158,7 +150,7 @@ def view_tokens(plan: Plan, tokens: Sequence[int]) -> int:
     """Counted tokens of ``apply(plan, …)`` for messages of these sizes."""
     total = sum(tokens)
     for gap in plan.gaps:
-        total += (0 if gap.is_merged else gap.tokens) - sum(tokens[gap.start : gap.end])
+        total += gap.tokens - sum(tokens[gap.start : gap.end])
     for replacement in plan.replacements:
         total += replacement.tokens - tokens[replacement.position]
     return total

@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from proxy.core.budget import MESSAGE_TOKENS, Budget, Stage, stage_of
 from proxy.core.clipping import clip_view
 from proxy.core.language import language_of
-from proxy.core.merging import merge_notes
 from proxy.core.messages import HEAD_ROLES
 from proxy.core.notes import Note, as_message
-from proxy.core.plan import CLIPPED, EMPTY, Anchor, Gap, Plan, view_tokens
+from proxy.core.plan import EMPTY, Anchor, Gap, Plan, view_tokens
 from proxy.core.policy import Policy
 from proxy.core.selection import NOTICE_TOKENS, Selection
 from proxy.core.situation import FREE, Chain, Count, Situation
@@ -129,10 +128,9 @@ def _noted(decided: Draft, summaries: Summaries) -> Plan:
     clipped = tuple(
         kept
         for kept in situation.plan.replacements
-        if kept.reason == CLIPPED and not any(start <= kept.position < end for start, end in decided.spans)
+        if not any(start <= kept.position < end for start, end in decided.spans)
     )
-    plan = Plan(tuple(gaps), clipped)
-    return merge_notes(plan, situation.chain) if situation.policy.summary.alternate is True else plan
+    return Plan(tuple(gaps), clipped)
 
 
 def _gap(decided: Draft, span: Span, summaries: Summaries) -> Gap:
@@ -198,9 +196,15 @@ def fold(chain: Chain, policy: Policy, budget: Budget, count: Count) -> tuple[Pl
         view += sum(chain.tokens[position:length])
         position = length
         stage = stage_of(budget.usage(view), policy.stages)
-        if stage not in (Stage.COMPACT, Stage.EMERGENCY) and not by_count:
+        is_pressing = stage in (Stage.COMPACT, Stage.EMERGENCY) or by_count
+        if not is_pressing and length < len(chain):
             continue
         prefix = chain.prefix(length)
+        if not prefix.is_spared_by(plan):
+            plan, view = EMPTY, sum(prefix.tokens)
+            stage = stage_of(budget.usage(view), policy.stages)
+        if stage not in (Stage.COMPACT, Stage.EMERGENCY) and not by_count:
+            continue
         decided = draft(Situation(prefix, plan, policy, budget, count), stage)
         if decided is None:
             continue

@@ -14,7 +14,7 @@ from typing import Self
 from proxy.core.budget import Budget
 from proxy.core.importance import Score, score
 from proxy.core.messages import HEAD_ROLES, Content, Message
-from proxy.core.plan import CLIPPED, Plan, view_tokens
+from proxy.core.plan import Plan, view_tokens
 from proxy.core.policy import Policy
 from proxy.core.units import Unit, is_spared, last_user, open_from, units_of
 
@@ -44,7 +44,7 @@ class Chain:
 
     def is_spared_by(self, plan: Plan) -> bool:
         """Whether a plan leaves whole what this chain asks of the model."""
-        clipped = [edit.position for edit in plan.replacements if edit.reason == CLIPPED]
+        clipped = [edit.position for edit in plan.replacements]
         return is_spared(self.messages, [(gap.start, gap.end) for gap in plan.gaps], clipped)
 
     def prefix(self, length: int) -> Self:

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from proxy.core.budget import Budget
-from proxy.core.plan import apply
+from proxy.core.merging import alternating
+from proxy.core.plan import Plan, apply
 from proxy.core.policy import Policy
 from proxy.engine.case import Case
 from proxy.engine.epochs import Verdict
@@ -79,8 +80,12 @@ class Sent:
     """What may be a refusal: the body of an error, the data of a stream's first event."""
 
 
-def forwarded_body(history: History, verdict: Verdict) -> bytes:
-    """The body that goes out: the client's own bytes unless a plan is in force (law 1)."""
-    if not verdict.plan.gaps and not verdict.plan.replacements:
+def forwarded_body(history: History, plan: Plan, *, alternates: bool) -> bytes:
+    """The body that goes out: the client's own bytes unless a plan is in force (law 1).
+
+    ``alternates`` says whether the model insists on alternating roles.
+    """
+    if not plan.gaps and not plan.replacements:
         return history.body.raw
-    return history.body.with_messages([*history.head, *apply(verdict.plan, history.raws)])
+    view = apply(plan, history.raws)
+    return history.body.with_messages([*history.head, *(alternating(plan, view) if alternates else view)])

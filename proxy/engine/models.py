@@ -41,11 +41,12 @@ _LISTING_PAUSE = 60.0
 class _Learned:
     """What was learned of one model for one caller."""
 
-    __slots__ = ("believed_until", "ratio", "window")
+    __slots__ = ("alternates", "believed_until", "ratio", "window")
 
     def __init__(self, model: str) -> None:
         self.window: int | None = None
         self.believed_until = 0.0
+        self.alternates = False
         self.ratio = Ratio.of(model)
 
 
@@ -116,6 +117,14 @@ class Models:
         known.window = stated or max(int(min(sent, known.window or sent) * _SHRUNK), _LEAST_WINDOW)
         known.believed_until = self._clock.monotonic() + _FADES
         return True
+
+    def alternates(self, tenant: str, model: str) -> bool:
+        """Whether the model has refused two user messages in a row."""
+        return self._learned(tenant, model).alternates
+
+    def learn_alternation(self, tenant: str, model: str) -> None:
+        """The model refused two user messages in a row."""
+        self._learned(tenant, model).alternates = True
 
     def needs_listing(self, model: str) -> bool:
         """Whether the upstream's list should be asked for this model's window now; says so once a while."""

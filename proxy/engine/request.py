@@ -6,6 +6,7 @@ Whoever moves the bytes calls :meth:`Engine.prepare` and :meth:`Engine.send`; wh
 """
 
 import hashlib
+import re
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -33,6 +34,11 @@ BUDGET_HEADER = b"x-unabridged-budget"
 _DEADLINE = 3.0
 """Seconds that a request may wait for everything of ours together."""
 _DIGITS = 12
+_BAD_REQUEST = 400
+_WANTS_ALTERNATION = re.compile(
+    rb"roles?[^.]{0,40}alternat|consecutive[^.]{0,40}(?:role|user)", re.IGNORECASE
+)
+"""What chat templates say that take one user message after each assistant message and no two."""
 _BEGUN_BYTES = 2**20
 _REFUSALS = frozenset({400, 413, 422, 500})
 _TAKEN_OVER = (*CREDENTIALS, b"openai-organization", b"openai-project")
@@ -83,7 +89,7 @@ class Engine:
         if self.models.needs_listing(history.model):
             self.background.run(self.models.read_listing(credentials))
         verdict = await self._decide(case)
-        sent = forwarded_body(history, verdict)
+        sent = self._body(case, history, verdict)
         degraded = list(recognised.degraded)
         return Prepared(policy, history, recognised, budget, case, verdict, sent, arrived, degraded)
 
@@ -153,13 +159,32 @@ class Engine:
         try:
             if self.recognition.was_lost(prepared.recognised.key):
                 prepared.degraded.append("previous-turn")
-            if not self._learn_refusal(prepared, sent) or not await self._prune_harder(prepared, incoming):
+            is_changed = self._let_alternate(prepared, sent) or (
+                self._learn_refusal(prepared, sent) and await self._prune_harder(prepared, incoming)
+            )
+            if not is_changed:
                 return sent
         except BaseException:
             await sent.response.aclose()
             raise
         await sent.response.aclose()
         return await self._send(prepared, incoming)
+
+    def _body(self, case: Case, history: History, verdict: Verdict) -> bytes:
+        rule = case.policy.summary.alternate
+        alternates = self.models.alternates(case.tenant, case.model) if rule == "auto" else rule
+        return forwarded_body(history, verdict.plan, alternates=alternates)
+
+    def _let_alternate(self, prepared: Prepared, sent: Sent) -> bool:
+        """Whether notes were refused for the order of roles, and go out within their neighbours now."""
+        if sent.response.status != _BAD_REQUEST or not _WANTS_ALTERNATION.search(sent.told):
+            return False
+        case = prepared.case
+        self.models.learn_alternation(case.tenant, case.model)
+        body = self._body(case, prepared.history, prepared.verdict)
+        is_changed = body != prepared.body
+        prepared.body = body
+        return is_changed
 
     def _learn_refusal(self, prepared: Prepared, sent: Sent) -> bool:
         """Whether an answer is a refusal for length from which something was learned."""
@@ -187,7 +212,7 @@ class Engine:
         verdict = prepared.verdict
         case = replace(prepared.case, budget=budget, epochs=verdict.epochs, saved=verdict.saved)
         verdict = await self._decide(case)
-        body = forwarded_body(prepared.history, verdict)
+        body = self._body(case, prepared.history, verdict)
         if body == prepared.body:
             return False
         prepared.budget, prepared.case, prepared.verdict, prepared.body = budget, case, verdict, body

@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.servers import eventually
+from tests.servers import Exchange, eventually
 from tests.upstreams import (
     Chat,
     Message,
@@ -177,16 +177,36 @@ async def test_a_client_that_compacts_by_itself_gets_nothing_of_ours(
     assert model.views()[-1] == chat.messages[:1]
 
 
-async def test_a_model_that_insists_on_alternating_roles_gets_no_note_as_a_message_of_its_own(
+async def test_a_model_that_insists_on_alternating_roles_gets_them(
     model: Model, chats: Chats, small: Small
 ) -> None:
     chat = chats(await small(BUDGET, extra="alternate = true\n"))
     for number in range(20):
         assert (await chat.ask(question(number))).status_code == 200
     for body in model.bodies():
-        assert not [each for each in body["messages"] if str(each["content"]).startswith("<note ")]
+        roles = [message["role"] for message in body["messages"]]
+        assert roles == (["user", "assistant"] * len(roles))[: len(roles)]
         assert count_tokens(body) <= BUDGET
     assert "<note " in json.dumps(model.views()[-1])
+
+
+async def test_that_a_model_insists_on_alternating_roles_is_learned_from_its_refusal(
+    model: Model, chats: Chats, small: Small
+) -> None:
+    async def picky(exchange: Exchange) -> None:
+        roles = [message["role"] for message in json.loads(model.chats[-1].body)["messages"]]
+        if ("user", "user") in pairwise(roles):
+            complaint = "Conversation roles must alternate user/assistant/user/assistant/..."
+            await exchange.answer_json({"error": {"message": complaint}}, status=400)
+        else:
+            await exchange.answer_json(completion(said("So it is. " * 30)))
+
+    model.replies.extend([picky] * 60)
+    chat = chats(await small(BUDGET))
+    responses = [await chat.ask(question(number)) for number in range(20)]
+    assert [response.status_code for response in responses] == [200] * 20
+    assert int(told(responses[-1], "epoch")) >= 2
+    assert len(model.chats) == 21  # one of them was refused, unseen
 
 
 @pytest.mark.parametrize("preset", ["sliding-window", "agent", "aggressive", "conservative"])

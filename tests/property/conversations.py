@@ -271,7 +271,10 @@ def session(chain: Chain, policy: Policy, budget: Budget, summary: str | None = 
     """Every request that led to this chain, in order."""
     plan = EMPTY
     for length in request_points(chain.messages):
-        done = turn(chain.prefix(length), plan, policy, budget, summary)
+        prefix = chain.prefix(length)
+        if not prefix.is_spared_by(plan):
+            plan = EMPTY  # an odd late result belongs to a call that is cut: the engine's epoch does not hold
+        done = turn(prefix, plan, policy, budget, summary)
         plan = done.plan
         yield done
 

@@ -20,31 +20,24 @@ def test_a_note_stands_where_messages_were_cut():
     assert apply(plan, MESSAGES) == [b"m0", b"note", b"m3", b"other", b"m5"]
 
 
-def test_a_merged_note_stands_in_its_neighbour_alone():
-    gap = Gap(0, 4, b"note", 7, is_merged=True)
-    plan = Plan((gap,), (Replacement(4, b"m4 with note", 17, "merged"),))
-    assert apply(plan, MESSAGES) == [b"m4 with note", b"m5"]
-    assert view_tokens(plan, [10] * 6) == 17 + 10
-
-
 def test_a_replacement_stands_in_its_messages_place():
-    plan = Plan((Gap(0, 1, b"note", 1),), (Replacement(2, b"short", 1, "clipped"),))
+    plan = Plan((Gap(0, 1, b"note", 1),), (Replacement(2, b"short", 1),))
     assert apply(plan, MESSAGES) == [b"note", b"m1", b"short", b"m3", b"m4", b"m5"]
 
 
 def test_a_plan_applies_to_every_continuation_alike():
-    plan = Plan((Gap(1, 3, b"note", 1),), (Replacement(3, b"short", 1, "clipped"),))
+    plan = Plan((Gap(1, 3, b"note", 1),), (Replacement(3, b"short", 1),))
     one, other = apply(plan, MESSAGES[:4]), apply(plan, MESSAGES)
     assert other[: len(one)] == one
 
 
 def test_the_size_of_a_view_is_reckoned_from_the_edits():
-    plan = Plan((Gap(1, 3, b"note", tokens=7),), (Replacement(3, b"short", 2, "clipped"),))
+    plan = Plan((Gap(1, 3, b"note", tokens=7),), (Replacement(3, b"short", 2),))
     assert view_tokens(plan, [10, 20, 30, 40, 50]) == 10 + 7 + 2 + 50
 
 
 def test_depth_and_cut_say_how_far_a_plan_reaches():
-    plan = Plan((Gap(1, 3, b"", 0), Gap(4, 5, b"", 0)), (Replacement(7, b"", 0, "clipped"),))
+    plan = Plan((Gap(1, 3, b"", 0), Gap(4, 5, b"", 0)), (Replacement(7, b"", 0),))
     assert (plan.depth, plan.cut) == (8, 3)
     assert Plan((Gap(1, 3, b"", 0),)).depth == 3
     assert [place for place in range(6) if plan.covers(place)] == [1, 2, 4]
@@ -52,8 +45,8 @@ def test_depth_and_cut_say_how_far_a_plan_reaches():
 
 def test_a_plan_survives_being_stored():
     plan = Plan(
-        (Gap(1, 3, b"\xff note", 7, (Anchor(1, 3, "s"),), ("q",), is_merged=True),),
-        (Replacement(3, b"x", 2, "merged"),),
+        (Gap(1, 3, b"\xff note", 7, (Anchor(1, 3, "s"),), ("q",)),),
+        (Replacement(3, b"x", 2),),
     )
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(plan), type=Plan) == plan
 

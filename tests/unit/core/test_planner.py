@@ -305,7 +305,7 @@ def test_a_result_too_large_for_the_budget_is_clipped_in_the_open_unit():
     done = turn(chain_from(messages), EMPTY, Policy(), budget)
     assert done.tokens <= 2000
     (edit,) = done.plan.replacements
-    assert (edit.position, edit.reason) == (8, "clipped")
+    assert edit.position == 8
     assert Content.of(edit.raw).answers == "a"
     assert not oddities(done.view)
 
@@ -332,99 +332,6 @@ def test_a_clip_stays_in_the_next_request():
     longer = chain_from([*messages, assistant("Seen."), user("and now?")])
     second = turn(longer, first.plan, Policy(), budget)
     assert second.view[: len(first.view)] == first.view
-
-
-# --- merging notes, for models that insist on alternating roles
-
-ALTERNATE = Policy(
-    keep=Keep(recent=0.05, first_user=True), stages=Stages(target=0.4), summary=Summary(alternate=True)
-)
-
-
-def roles(view: list[bytes]) -> list[str]:
-    return [Content.of(raw).role for raw in view]
-
-
-def test_a_note_becomes_part_of_the_request_before_it():
-    done = at(0.95, talk(12), ALTERNATE)
-    assert done.plan.gaps
-    assert all(gap.is_merged for gap in done.plan.gaps)
-    for one, other in zip(roles(done.view), roles(done.view)[1:], strict=False):
-        assert not (one == other == "assistant")
-    merged = [edit for edit in done.plan.replacements if edit.reason == "merged"]
-    for edit in merged:
-        own = json.loads(done.chain.raws[edit.position])["content"]
-        assert {"type": "text", "text": own} in json.loads(edit.raw)["content"]
-
-
-def merged_counts(plan: Plan) -> list[int]:
-    """How many messages each merged note speaks of."""
-    texts = [text for edit in plan.replacements for text in Content.of(edit.raw).texts()]
-    return [int(text.split("[")[1].split()[0]) for text in texts if text.startswith("<note ")]
-
-
-def merging(messages: list[Sent], pins: str, usage: float = 0.95) -> Turn:
-    policy = Policy(
-        keep=Keep(recent=0.0, first_user=False, pins=(pins,)),
-        stages=Stages(target=0.1),
-        summary=Summary(alternate=True, enabled=False),
-    )
-    return at(usage, messages, policy)
-
-
-def test_two_notes_that_share_a_neighbour_are_both_said():
-    messages = [
-        assistant("pinned"),
-        *(assistant(text(n, 90)) for n in range(3)),
-        user("pinned"),
-        *(assistant(text(n, 90)) for n in range(3, 6)),
-        assistant("pinned"),
-        user("last"),
-    ]
-    done = merging(messages, "^pinned")
-    assert [(gap.start, gap.end) for gap in done.plan.gaps] == [(1, 4), (5, 8)]
-    said = sum(merged_counts(done.plan)) + sum(gap.count for gap in done.plan.gaps if not gap.is_merged)
-    assert said == done.plan.cut
-
-
-def test_a_gap_that_grows_leaves_no_old_note_behind():
-    messages = [
-        user("pinned"),
-        assistant(text(1, 60)),
-        assistant(text(2, 200)),
-        assistant(text(3, 200)),
-        user("pinned"),
-        assistant("pinned"),
-        user("last"),
-    ]
-    chain = chain_from(messages)
-    policy = Policy(
-        keep=Keep(recent=0.0, first_user=False, pins=("^pinned",)),
-        stages=Stages(target=0.1),
-        summary=Summary(alternate=True, enabled=False),
-    )
-    budget = Budget(sum(chain.tokens), 1.0, 0)
-    first = draft(Situation(chain, EMPTY, policy, budget, count), Stage.COMPACT)
-    assert first is not None
-    before = finish(first.__class__(first.situation, first.stage, ((2, 4),), {(2, 4): ()}, 0), {})
-    second = first.__class__(
-        Situation(chain, before, policy, budget, count), Stage.COMPACT, ((1, 4),), {(1, 4): ()}, 0
-    )
-    after = finish(second, {})
-    assert merged_counts(before) == [2]
-    assert merged_counts(after) == [3]
-
-
-def test_a_merged_note_survives_clipping():
-    messages = [
-        user("first"),
-        *(assistant(text(n, 90)) for n in range(8)),
-        user(text(9, 900)),
-        assistant("x"),
-    ]
-    done = merging([*messages, user("last")], "^(first|9 |x)", usage=4.0)
-    said = sum(merged_counts(done.plan)) + sum(gap.count for gap in done.plan.gaps if not gap.is_merged)
-    assert said == done.plan.cut
 
 
 # --- fold

@@ -1,0 +1,64 @@
+"""Notes for models that insist on alternating roles."""
+
+from typing import Any
+
+from proxy.core.jsonvalue import dumps, loads
+from proxy.core.merging import alternating
+from proxy.core.plan import Gap, Plan, apply
+
+NOTE = b'{"role":"user","content":"note"}'
+
+
+def message(role: str, content: Any) -> bytes:
+    return dumps({"role": role, "content": content})
+
+
+def texts(raw: bytes) -> list[str]:
+    content = loads(raw)["content"]
+    return [content] if isinstance(content, str) else [part["text"] for part in content]
+
+
+def merged(roles: str, *gaps: tuple[int, int]) -> list[tuple[str, list[str]]]:
+    """A chain of roles (u, a), cut at these gaps, as it goes out."""
+    names = {"u": "user", "a": "assistant"}
+    raws = [message(names[role], f"{role}{place}") for place, role in enumerate(roles)]
+    plan = Plan(tuple(Gap(start, end, NOTE, 1) for start, end in gaps))
+    return [(loads(raw)["role"], texts(raw)) for raw in alternating(plan, apply(plan, raws))]
+
+
+def test_a_note_joins_the_request_before_it():
+    assert merged("uauau", (1, 3)) == [("user", ["u0", "note"]), ("assistant", ["a3"]), ("user", ["u4"])]
+
+
+def test_a_note_joins_the_request_after_it():
+    assert merged("uauau", (0, 2)) == [("user", ["note", "u2"]), ("assistant", ["a3"]), ("user", ["u4"])]
+
+
+def test_a_note_between_two_requests_joins_both():
+    assert merged("uauau", (1, 4)) == [("user", ["u0", "note", "u4"])]
+
+
+def test_a_note_between_two_answers_stands_by_itself():
+    roles = [role for role, _ in merged("uauauau", (2, 3))]
+    assert roles == ["user", "assistant", "user", "assistant", "user", "assistant", "user"][:7]
+
+
+def test_two_gaps_that_share_a_neighbour_are_both_said():
+    assert merged("auauau", (0, 1), (2, 3)) == [
+        ("user", ["note", "u1", "note", "u3"]),
+        ("assistant", ["a4"]),
+        ("user", ["u5"]),
+    ]
+
+
+def test_requests_that_the_client_sent_side_by_side_stay_so():
+    raws = [message("user", "one"), message("user", "two"), message("assistant", "three")]
+    assert alternating(Plan(), raws) == raws
+
+
+def test_the_parts_of_a_request_stay_as_they_were():
+    image = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
+    raws = [message("assistant", "a"), message("user", [image, {"type": "text", "text": "what is it?"}])]
+    plan = Plan((Gap(0, 1, NOTE, 1),))
+    (only,) = alternating(plan, apply(plan, raws))
+    assert loads(only)["content"][1:] == [image, {"type": "text", "text": "what is it?"}]
