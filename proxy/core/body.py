@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from proxy.core.jsonvalue import dumps, loads
+from proxy.core.messages import as_mapping
 from proxy.errors import (
     EmptyArray,
     InvalidEncoding,
@@ -60,6 +61,21 @@ class Body:
             return _rejoined(self.members, array)
         start, end = spans["messages"]
         return self.raw[:start] + array + self.raw[end:]
+
+
+def asking_for_usage(raw: bytes) -> bytes:
+    """A streamed request's body that also asks for the usage of its answer, every other byte as it was."""
+    members = _members.decode(raw.removeprefix(_BOM))
+    options = members.get("stream_options")
+    if options is None:
+        start = raw.index(b"{") + 1
+        return raw[:start] + b'"stream_options":{"include_usage":true},' + raw[start:]
+    spans = _member_spans(raw, members)
+    if spans is None:
+        return raw
+    start, end = spans["stream_options"]
+    wanted = {**as_mapping(loads(bytes(options))), "include_usage": True}
+    return raw[:start] + dumps(wanted) + raw[end:]
 
 
 def read_body(raw: bytes, max_messages: int) -> Body:

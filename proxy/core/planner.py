@@ -10,7 +10,7 @@ worker without a store cuts today what it would have cut yesterday (law 7).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proxy.core.budget import MESSAGE_TOKENS, Budget, Stage, stage_of
 from proxy.core.clipping import clip_view
@@ -44,12 +44,14 @@ class Draft:
     quotes: Mapping[Span, tuple[str, ...]]
     yielded: int
     """The firmest protection that had to yield (:mod:`proxy.core.situation`)."""
+    has_room: bool = True
+    """Whether the epoch is worth its while with summaries, and not with notices alone."""
 
     @property
     def wanted(self) -> tuple[Span, ...]:
         """Gaps that deserve a summary and have none that still fits."""
         rules = self.situation.policy.summary
-        if not rules.enabled:
+        if not rules.enabled or not self.has_room:
             return ()
         summarised = {(gap.start, gap.end) for gap in self.situation.plan.gaps if gap.is_summarised}
         return tuple(
@@ -75,7 +77,9 @@ def draft(situation: Situation, stage: Stage) -> Draft | None:
     if strategy.by_count:
         return decided if situation.view - freed <= situation.budget.share(1) else None
     least = LEAST_FREED * situation.budget.room
-    return decided if min(selection.freed, freed) >= least else None
+    if selection.freed >= least:
+        return decided if freed >= least else None
+    return replace(decided, has_room=False) if freed >= least else None
 
 
 def _select(situation: Situation, stage: Stage, strategy: Strategy) -> tuple[Selection, Draft, int]:

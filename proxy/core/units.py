@@ -100,7 +100,8 @@ def is_spared(messages: Sequence[Message], gaps: Sequence[tuple[int, int]], clip
     if asked is not None and (asked in clipped or any(start <= asked < end for start, end in gaps)):
         return False
     cut_until = gaps[-1][1] if gaps else 0
-    if asked is not None and cut_until <= asked:
+    after = messages[(asked or 0) + 1 :]
+    if asked is not None and cut_until <= asked and all(each.role not in TOOL_ROLES for each in after):
         return True
     units = units_of(messages)
     return not units or cut_until <= units[open_from(messages, units)].start

@@ -41,6 +41,8 @@ class Prepared:
     body: bytes
     arrived: float
     """Monotonic seconds."""
+    adds_usage: bool = False
+    """Whether the upstream is asked for a usage that the client did not ask for."""
     degraded: list[str] = field(default_factory=list[str])
 
     @property

@@ -28,6 +28,8 @@ _PLAUSIBLE = 4
 _REMEMBERED = 10_000
 _NAME = 256
 """Characters of a model's name by which it is known here: clients choose them."""
+_SAMPLES = 5
+"""Samples of usage from which a model's ratio is known well enough (law 1)."""
 _LEAST_WINDOW = 256
 """Tokens; what states less is no context window."""
 _FADES = 3_600.0
@@ -41,12 +43,13 @@ _LISTING_PAUSE = 60.0
 class _Learned:
     """What was learned of one model for one caller."""
 
-    __slots__ = ("alternates", "believed_until", "ratio", "window")
+    __slots__ = ("alternates", "believed_until", "ratio", "refuses_usage", "window")
 
     def __init__(self, model: str) -> None:
         self.window: int | None = None
         self.believed_until = 0.0
         self.alternates = False
+        self.refuses_usage = False
         self.ratio = Ratio.of(model)
 
 
@@ -117,6 +120,15 @@ class Models:
         known.window = stated or max(int(min(sent, known.window or sent) * _SHRUNK), _LEAST_WINDOW)
         known.believed_until = self._clock.monotonic() + _FADES
         return True
+
+    def wants_usage(self, tenant: str, model: str) -> bool:
+        """Whether too few samples of this model are known, and it is not known to refuse being asked."""
+        known = self._learned(tenant, model)
+        return known.ratio.samples < _SAMPLES and not known.refuses_usage
+
+    def learn_usage_refusal(self, tenant: str, model: str) -> None:
+        """The upstream does not take ``include_usage``."""
+        self._learned(tenant, model).refuses_usage = True
 
     def alternates(self, tenant: str, model: str) -> bool:
         """Whether the model has refused two user messages in a row."""

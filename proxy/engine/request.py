@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from proxy.core.body import read_body
-from proxy.core.budget import Budget, budget_tokens
+from proxy.core.body import asking_for_usage, read_body
+from proxy.core.budget import Budget, Stage, budget_tokens
+from proxy.core.messages import as_mapping
 from proxy.core.overflow import is_overflow_error
 from proxy.core.policy import Policy
 from proxy.core.sse import Decoder
@@ -35,6 +36,7 @@ _DEADLINE = 3.0
 """Seconds that a request may wait for everything of ours together."""
 _DIGITS = 12
 _BAD_REQUEST = 400
+_REFUSED_PARAMETERS = (400, 422)
 _WANTS_ALTERNATION = re.compile(
     rb"roles?[^.]{0,40}alternat|consecutive[^.]{0,40}(?:role|user)", re.IGNORECASE
 )
@@ -91,7 +93,11 @@ class Engine:
         verdict = await self._decide(case)
         sent = self._body(case, history, verdict)
         degraded = list(recognised.degraded)
-        return Prepared(policy, history, recognised, budget, case, verdict, sent, arrived, degraded)
+        prepared = Prepared(
+            policy, history, recognised, budget, case, verdict, sent, arrived, degraded=degraded
+        )
+        self._ask_for_usage(prepared)
+        return prepared
 
     def _case(
         self,
@@ -159,8 +165,10 @@ class Engine:
         try:
             if self.recognition.was_lost(prepared.recognised.key):
                 prepared.degraded.append("previous-turn")
-            is_changed = self._let_alternate(prepared, sent) or (
-                self._learn_refusal(prepared, sent) and await self._prune_harder(prepared, incoming)
+            is_changed = (
+                self._let_alternate(prepared, sent)
+                or (self._learn_refusal(prepared, sent) and await self._prune_harder(prepared, incoming))
+                or self._stop_asking_for_usage(prepared, sent)
             )
             if not is_changed:
                 return sent
@@ -175,6 +183,26 @@ class Engine:
         alternates = self.models.alternates(case.tenant, case.model) if rule == "auto" else rule
         return forwarded_body(history, verdict.plan, alternates=alternates)
 
+    def _ask_for_usage(self, prepared: Prepared) -> None:
+        """From *warn* on, while a model's ratio is hardly known, a streamed answer is asked for its usage."""
+        body, case = prepared.history.body, prepared.case
+        is_early = prepared.verdict.stage is Stage.CALM or body.get("stream") is not True
+        if is_early or as_mapping(body.get("stream_options")).get("include_usage"):
+            return
+        if self.models.wants_usage(case.tenant, case.model):
+            prepared.body = asking_for_usage(prepared.body)
+            prepared.adds_usage = True
+
+    def _stop_asking_for_usage(self, prepared: Prepared, sent: Sent) -> bool:
+        """Whether an answer refuses what only we asked for; the request goes out as the client wrote it."""
+        if not prepared.adds_usage or sent.response.status not in _REFUSED_PARAMETERS:
+            return False
+        case = prepared.case
+        self.models.learn_usage_refusal(case.tenant, case.model)
+        prepared.adds_usage = False
+        prepared.body = self._body(case, prepared.history, prepared.verdict)
+        return True
+
     def _let_alternate(self, prepared: Prepared, sent: Sent) -> bool:
         """Whether notes were refused for the order of roles, and go out within their neighbours now."""
         if sent.response.status != _BAD_REQUEST or not _WANTS_ALTERNATION.search(sent.told):
@@ -183,7 +211,7 @@ class Engine:
         self.models.learn_alternation(case.tenant, case.model)
         body = self._body(case, prepared.history, prepared.verdict)
         is_changed = body != prepared.body
-        prepared.body = body
+        prepared.body, prepared.adds_usage = body, False
         return is_changed
 
     def _learn_refusal(self, prepared: Prepared, sent: Sent) -> bool:
@@ -216,6 +244,7 @@ class Engine:
         if body == prepared.body:
             return False
         prepared.budget, prepared.case, prepared.verdict, prepared.body = budget, case, verdict, body
+        prepared.adds_usage = False
         return True
 
 

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from proxy.core.completion import TRUNCATED_EVENT
 from proxy.core.policy import Policy
+from proxy.core.stream import UsageRemover
 from proxy.engine.exchange import Incoming, Prepared, Sent
 from proxy.engine.record import Collector, Recorder
 from proxy.engine.request import Engine
@@ -154,7 +155,10 @@ class Managed:
                 return b"data: %b\n\n" % msgspec.json.encode(fault.body())
             return TRUNCATED_EVENT
 
-        await pump(_rest(sent), send, tee=collector.feed, ending=ending)
+        if prepared.adds_usage and collector.is_stream:
+            await pump(_without_usage(sent, collector), send, ending=ending)
+        else:
+            await pump(_rest(sent), send, tee=collector.feed, ending=ending)
 
     def _note(self, prepared: Prepared, passage: _Passage) -> None:
         stage = prepared.verdict.stage.value
@@ -211,3 +215,20 @@ async def _rest(sent: Sent) -> AsyncIterator[bytes]:
     if not sent.is_over:
         async for chunk in sent.response.chunks():
             yield chunk
+
+
+async def _without_usage(sent: Sent, collector: Collector) -> AsyncIterator[bytes]:
+    """An answer without the usage that only we asked for; ``collector`` sees it."""
+    remover = UsageRemover()
+    fault: UpstreamError | None = None
+    try:
+        async for chunk in _rest(sent):
+            collector.feed(chunk)
+            if passed := remover.feed(chunk):
+                yield passed
+    except UpstreamError as error:
+        fault = error
+    if left := remover.rest():
+        yield left
+    if fault is not None:
+        raise fault

@@ -18,10 +18,12 @@ from tests.upstreams import (
     LLAMA,
     OPENAI,
     Chat,
+    Message,
     Model,
     admin,
     calling,
     count_tokens,
+    events,
     fault_in,
     plainly,
     proxying,
@@ -375,3 +377,50 @@ async def test_with_overflow_error_the_client_hears_what_does_not_fit(
         assert "100" in error["message"]
         assert (await chats(url).ask("Question")).status_code == 200
     assert len(model.chats) == 1
+
+
+# --- usage that only the proxy asks for (law 1)
+
+
+def _options(model: Model) -> list[Message | None]:
+    return [body.get("stream_options") for body in model.bodies()]
+
+
+async def _stream(chat: Chat, turns: int) -> list[str]:
+    """Streamed answers, as the client reads them."""
+    told_to_client: list[str] = []
+    chat.members["stream"] = True
+    for number in range(turns):
+        chat.messages.append(user(question(number)))
+        response = await chat.send()
+        told_to_client.append(response.text)
+        chat.messages.append({"role": "assistant", "content": "So it is. " * 12})
+    return told_to_client
+
+
+async def test_usage_is_asked_for_from_warn_on_until_five_samples_are_known(
+    model: Model, chats: Chats, small: Small
+) -> None:
+    answers = await _stream(chats(await small(BUDGET)), 24)
+    asked = [options == {"include_usage": True} for options in _options(model)]
+    assert not asked[0]
+    assert sum(asked) == 5
+    assert not any('"choices": []' in text or '"choices":[]' in text for text in answers)
+    assert all(text.rstrip().endswith("data: [DONE]") for text in answers)
+
+
+async def test_an_upstream_that_refuses_to_be_asked_is_not_asked_again(
+    model: Model, chats: Chats, small: Small
+) -> None:
+    async def picky(exchange: Exchange) -> None:
+        if b"stream_options" in model.chats[-1].body:
+            await exchange.answer_json(
+                {"error": {"message": "Unknown parameter: stream_options"}}, status=400
+            )
+        else:
+            await exchange.stream_events(events(said("So it is. " * 12), None))
+
+    model.replies.extend([picky] * 40)
+    answers = await _stream(chats(await small(BUDGET)), 20)
+    assert all(text.rstrip().endswith("data: [DONE]") for text in answers)
+    assert sum(options is not None for options in _options(model)) == 1

@@ -1,0 +1,59 @@
+"""The usage that only the proxy asked for is taken out of a stream, and nothing else is."""
+
+from itertools import pairwise
+
+import pytest
+
+from proxy.core.body import asking_for_usage
+from proxy.core.jsonvalue import loads
+from proxy.core.stream import UsageRemover
+
+TEXT = b'data: {"choices":[{"index":0,"delta":{"content":"caf\xc3\xa9"}}],"usage":null}\n\n'
+PING = b": ping\n\n"
+USAGE = b'data: {"id":"x","choices":[],"usage":{"prompt_tokens":9,"completion_tokens":1}}\n\n'
+DONE = b"data: [DONE]\n\n"
+
+
+def passed(stream: bytes, *cuts: int) -> bytes:
+    remover = UsageRemover()
+    places = [0, *cuts, len(stream)]
+    pieces = [stream[start:end] for start, end in pairwise(places)]
+    return b"".join(map(remover.feed, pieces)) + remover.rest()
+
+
+def test_the_usage_only_event_is_dropped_wherever_the_stream_is_cut():
+    stream = TEXT + PING + TEXT + USAGE + DONE
+    for cut in range(len(stream) + 1):
+        assert passed(stream, cut) == TEXT + PING + TEXT + DONE
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_every_line_end_ends_an_event(end: bytes):
+    stream = (TEXT + USAGE + DONE).replace(b"\n", end)
+    assert passed(stream, 40) == (TEXT + DONE).replace(b"\n", end)
+
+
+def test_a_stream_without_it_passes_untouched():
+    stream = TEXT + PING + b'event: odd\ndata: not json, "usage"\n\n' + DONE + b"data: unfinished"
+    assert passed(stream, 3, 17, 60) == stream
+
+
+def test_usage_beside_choices_stays():
+    beside = b'data: {"choices":[{"index":0,"delta":{}}],"usage":{"prompt_tokens":9}}\n\n'
+    assert passed(beside + DONE) == beside + DONE
+
+
+@pytest.mark.parametrize(
+    ("body", "asking"),
+    [
+        (b' {"stream": true}', b' {"stream_options":{"include_usage":true},"stream": true}'),
+        (
+            b'{"stream_options": {"a":1}, "n":1e2}',
+            b'{"stream_options": {"a":1,"include_usage":true}, "n":1e2}',
+        ),
+        (b'{"stream_options": null, "x": 1}', b'{"stream_options": {"include_usage":true}, "x": 1}'),
+    ],
+)
+def test_asking_for_usage_changes_nothing_else(body: bytes, asking: bytes):
+    assert asking_for_usage(body) == asking
+    assert loads(asking)["stream_options"]["include_usage"] is True
