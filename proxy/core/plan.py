@@ -114,6 +114,8 @@ class Epoch(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens, as the model counts them, that the epoch was planned for."""
     ratio: float = 1.0
     """Tokens of the model over counted tokens, as known when the epoch began."""
+    begun_at: bytes = b""
+    """Chain hash of the last message of the request at which it began."""
     plan: Plan = EMPTY
 
     @property
