@@ -41,6 +41,15 @@ def decode(stored: bytes, kind: type[T]) -> T:
         raise UnreadableRecord from error
 
 
+def is_readable(stored: bytes, kind: type[object]) -> bool:
+    """Whether a record can be decoded."""
+    try:
+        decode(stored, kind)
+    except UnreadableRecord:
+        return False
+    return True
+
+
 def integer(stored: bytes) -> int:
     """A plain counter. Raises UnreadableRecord."""
     try:

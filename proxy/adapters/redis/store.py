@@ -29,6 +29,7 @@ from proxy.core.plan import Epoch
 from proxy.core.records import Node, Session, Turn
 from proxy.errors import StoreUnavailable
 from proxy.ports import Clock, Found, Lookup, SessionKey
+from proxy.telemetry import log_warning
 
 _FIELDS: Final = ["record", "created", "turns", "tip"]
 
@@ -55,7 +56,30 @@ class RedisStore:
                 newest=lookup.newest,
                 uncounted=lookup.uncounted,
             )
-        return Found() if fields is None else _found(fields, lookup.uncounted)
+        if fields is None:
+            return Found()
+        try:
+            return _found(fields, lookup.uncounted)
+        except codec.UnreadableRecord:
+            sid = fields.sid.decode(errors="replace")
+            await self._discard_unreadable(SessionKey(lookup.tag, sid), lookup.lane)
+            raise
+
+    async def _discard_unreadable(self, key: SessionKey, lane: str) -> None:
+        """Take out of a session what cannot be read, so that its next turn writes it anew.
+
+        Messages that can be read stay; a client that sends its whole history brings the others again.
+        """
+        name = keys.session(key)
+        async with self._connection.call() as client:
+            stored = cast("dict[bytes, bytes]", await client.hgetall(name + keys.NODES))
+            damaged = [chain_hash for chain_hash, node in stored.items() if not codec.is_readable(node, Node)]
+            async with client.pipeline(transaction=False) as pipe:
+                pipe.delete(name, name + keys.COUNTS, keys.epochs(key, lane))
+                if damaged:
+                    pipe.hdel(name + keys.NODES, *damaged)
+                await pipe.execute()
+        log_warning("unreadable records of a session were discarded", messages=len(damaged))
 
     async def begin_epoch(self, key: SessionKey, epoch: Epoch, seen: int, ttl: float) -> tuple[Epoch, ...]:
         """Append to the lane, or answer what others appended."""
