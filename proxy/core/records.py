@@ -51,11 +51,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ratio: float = 1.0
     head_tokens: int = 0
     """Counted tokens of the head: tools, response format, leading system messages."""
-    epoch: str = ""
-    """Id of the epoch in force at the latest turn; empty when there was none."""
     exchanges: int = 0
-    summaries: int = 0
-    """How many summaries the upstream model has written for this session."""
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):

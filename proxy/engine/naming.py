@@ -86,10 +86,6 @@ class Naming:
             return SessionKey(found[1], found[2])
         return SessionKey(self._mac(b"named", f"{tenant}\0{name}".encode(), 24), NAMED)
 
-    def names_by_header(self, tenant: str, name: str | None) -> bool:
-        """Whether a session is the client's own name for it, and not an id of ours or its chain."""
-        return name is not None and self.named(tenant, name).sid == NAMED
-
     def bucket(self, tenant: str, first_user: bytes) -> str:
         """The tag of sessions without a header: by the identity of their first user message."""
         return self._mac(b"bucket", tenant.encode() + first_user, 24)

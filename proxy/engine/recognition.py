@@ -60,10 +60,18 @@ class Recognition:
         """Sessions without a header by tag and chain hash of an answer."""
 
     async def recognise(
-        self, tenant: str, name: str | None, history: History, lane: str, policy: Policy
+        self,
+        tenant: str,
+        name: str | None,
+        named: SessionKey | None,
+        history: History,
+        lane: str,
+        policy: Policy,
     ) -> Recognised:
-        """Find the session of a request. Raises StoreUnavailable where the policy is closed on faults."""
-        named = None if name is None else self._naming.named(tenant, name)
+        """Find the session of a request; ``named`` is the one that its header's ``name`` stands for.
+
+        Raises StoreUnavailable where the policy is closed on faults.
+        """
         tag = named.tag if named else self._naming.bucket(tenant, history.first_user)
         key = named or self._answered_here(tag, history)
         held = self._held.get((key, lane)) if key else None

@@ -13,7 +13,6 @@ from proxy.core.budget import MESSAGE_TOKENS
 from proxy.core.completion import Answer, StreamCollector, read_completion
 from proxy.core.identity import extend, read_message
 from proxy.core.messages import Content
-from proxy.core.plan import Plan
 from proxy.core.records import Node, Session, Turn
 from proxy.engine.background import Background
 from proxy.engine.exchange import Prepared
@@ -194,9 +193,7 @@ class Recorder:
             budget=budget.tokens,
             ratio=budget.ratio,
             head_tokens=budget.head,
-            epoch=verdict.epoch.id if verdict.epoch else "",
             exchanges=_exchanges(prepared) + _is_final(last),
-            summaries=_summaries(verdict.plan),
         )
 
 
@@ -217,7 +214,3 @@ def _exchanges(prepared: Prepared) -> int:
 
 def _is_final(node: Node | None) -> bool:
     return node is not None and node.complete and not any(Content.of(node.raw).tool_calls())
-
-
-def _summaries(plan: Plan) -> int:
-    return sum(len(gap.anchors) for gap in plan.gaps)

@@ -24,7 +24,7 @@ from proxy.engine.exchange import Incoming, Prepared, Sent, forwarded_body
 from proxy.engine.foreground import Foreground
 from proxy.engine.history import History, Reader
 from proxy.engine.models import Models
-from proxy.engine.naming import CREDENTIALS, Headers, Naming, session_header
+from proxy.engine.naming import CREDENTIALS, NAMED, Headers, Naming, session_header
 from proxy.engine.recognition import Recognised, Recognition
 from proxy.errors import ContextLengthExceeded, InvalidPolicy, PolicyForbidden
 from proxy.ports import Clock, Upstream, UpstreamResponse
@@ -77,9 +77,10 @@ class Engine:
         name = session_header(incoming.headers)
         explicit = _explicit_budget(incoming.headers)
         tenant = self.naming.tenant(incoming.headers)
-        history = self.reader.read(body, by_header=self.naming.names_by_header(tenant, name))
+        named = None if name is None else self.naming.named(tenant, name)
+        history = self.reader.read(body, by_header=named is not None and named.sid == NAMED)
         lane = _lane(history.model, policy.name, explicit)
-        recognised = await self.recognition.recognise(tenant, name, history, lane, policy)
+        recognised = await self.recognition.recognise(tenant, name, named, history, lane, policy)
         self.reader.take_counts(history, recognised.found.counts)
         await self.reader.count(history)
         last = recognised.found.session

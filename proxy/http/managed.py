@@ -15,6 +15,7 @@ from proxy.core.completion import TRUNCATED_EVENT
 from proxy.core.policy import Policy
 from proxy.core.stream import UsageRemover
 from proxy.engine.exchange import Incoming, Prepared, Sent
+from proxy.engine.naming import Headers
 from proxy.engine.record import Collector, Recorder
 from proxy.engine.request import Engine
 from proxy.errors import InvalidHeader, NotBuilt, UnabridgedError, UpstreamError, UpstreamTimeout
@@ -78,12 +79,14 @@ class Managed:
         passage = _Passage(self._clock.monotonic())
         request_id = self._request_id(scope)
         try:
-            policy = self._engine.policy_of(_by_name(scope["headers"]))
+            headers = _by_name(scope["headers"])
+            policy = self._engine.policy_of(headers)
             if self._is_off(scope["headers"], policy):
                 await self._relay(scope, receive, send)
                 return
             with self._metrics.streams.track_inprogress():
-                await self._answer(scope, receive, send, policy, passage)
+                incoming = await _read(scope, receive, headers, policy, passage)
+                await self._answer(scope, receive, send, incoming, policy, passage)
         except ClientDisconnected:
             passage.status = passage.status or 499
         except UnabridgedError as error:
@@ -117,9 +120,14 @@ class Managed:
         return mode == b"off" or policy.strategy.name == "off"
 
     async def _answer(
-        self, scope: Scope, receive: Receive, send: Send, policy: Policy, passage: _Passage
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        incoming: Incoming,
+        policy: Policy,
+        passage: _Passage,
     ) -> None:
-        incoming = await _read(scope, receive, policy, passage)
         async with WhilePresent(Request(receive, has_body=False)):
             prepared = await self._engine.prepare(incoming, policy)
             self._note(prepared, passage)
@@ -182,7 +190,9 @@ class Managed:
         log_request(route=_ROUTE, status=passage.status, seconds=seconds, id=request_id, **passage.fields)
 
 
-async def _read(scope: Scope, receive: Receive, policy: Policy, passage: _Passage) -> Incoming:
+async def _read(
+    scope: Scope, receive: Receive, named: Headers, policy: Policy, passage: _Passage
+) -> Incoming:
     """The request, whole and decoded."""
     headers: Sequence[Header] = scope["headers"]
     check_credentials(headers)
@@ -197,7 +207,7 @@ async def _read(scope: Scope, receive: Receive, policy: Policy, passage: _Passag
         without=(b"content-length", b"content-encoding", b"expect"),
     )
     target = upstream_target(scope["raw_path"], scope["query_string"])
-    return Incoming(target, _by_name(headers), decoded, forwarded)
+    return Incoming(target, named, decoded, forwarded)
 
 
 def _by_name(headers: Sequence[Header]) -> dict[bytes, bytes]:
