@@ -29,6 +29,8 @@ from tests.upstreams import (
 )
 
 BUDGET = 800
+PATIENCE = 0.5
+"""Seconds after which no call to the store is under way any more: its timeout is 0.2."""
 Chats = Callable[..., Chat]
 
 
@@ -270,6 +272,9 @@ async def test_a_reply_that_is_lost_after_the_write_makes_no_turn_twice(
         relay.lose_replies = True
         await talk(chat, range(2, 4))
         relay.lose_replies = False
+        await asyncio.sleep(
+            PATIENCE
+        )  # a write whose reply was lost gives up late, and opens the breaker again
         await recovered(chat)
         await talk(chat, range(4, 6))
         await check_transcript(chat)
