@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from proxy.core.policy import Stages
+from proxy.core.policy_sections import Stages
 
 MESSAGE_TOKENS = 4
 """Counted tokens that a message costs beside its text."""

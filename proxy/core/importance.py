@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from proxy.core.messages import TOOL_ROLES
-from proxy.core.policy import Importance
+from proxy.core.policy_sections import Importance
 
 _KEYWORD, _TOOL, _MARKER, _APPROVAL = 0.30, 0.25, 0.20, 0.30
 _OTHER_ROLES = 0.5

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from proxy.core.completion import Answer, read_completion
-from proxy.core.policy import Summary
+from proxy.core.policy_sections import Summary
 from proxy.core.summary import Refused, Source, judge, request_body
 from proxy.engine.foreground import Foreground
 from proxy.engine.lru import Lru

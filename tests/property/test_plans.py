@@ -13,7 +13,8 @@ from proxy.core.budget import Budget, Stage
 from proxy.core.messages import TOOL_ROLES, Content
 from proxy.core.plan import EMPTY, Epoch, Plan, apply, in_force, view_tokens
 from proxy.core.planner import LEAST_FREED, draft, finish, fold
-from proxy.core.policy import Importance, Keep, Policy, Stages, Strategy, Summary
+from proxy.core.policy import Policy
+from proxy.core.policy_sections import Importance, Keep, Stages, Strategy, Summary
 from proxy.core.situation import CRITICAL, FIXED, FREE, Chain, Situation
 from proxy.core.units import is_spared, last_user, open_from, request_points, units_of
 from tests.property.conversations import (

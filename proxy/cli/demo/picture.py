@@ -14,7 +14,7 @@ from rich.text import Text
 
 from proxy.cli.demo.conversation import Refusal, TurnSeen
 from proxy.cli.terminal import bar, one_line, percent, stage_marks, stage_text, table, words
-from proxy.core.policy import Stages
+from proxy.core.policy_sections import Stages
 
 _MARKS = stage_marks(Stages().model_dump())
 _COLUMNS = (">turn", ">conversation", ">sent", "stage", ">epoch", ">cached", "sent of the budget", "answer")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from proxy.cli.sessions import printable
 from proxy.cli.terminal import bar, one_line, stage_marks, words
-from proxy.core.policy import Stages
+from proxy.core.policy_sections import Stages
 
 MARKS = stage_marks(Stages().model_dump())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.core.budget import Budget, Stage, budget_tokens, stage_of
-from proxy.core.policy import Stages
+from proxy.core.policy_sections import Stages
 
 
 @pytest.mark.parametrize(

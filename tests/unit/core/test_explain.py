@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from proxy.core.budget import Budget
 from proxy.core.explain import Row, explain
 from proxy.core.plan import EMPTY, Gap, Plan, Replacement
-from proxy.core.policy import Keep, Policy
+from proxy.core.policy import Policy
+from proxy.core.policy_sections import Keep
 from proxy.core.situation import Chain, Situation
 from tests.property.conversations import (
     Sent,

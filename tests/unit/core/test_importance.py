@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.core.importance import content_score, score
-from proxy.core.policy import Importance
+from proxy.core.policy_sections import Importance
 
 PLAIN = "The river runs under the bridge."
 WEIGHTS = Importance()

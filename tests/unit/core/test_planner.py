@@ -11,7 +11,8 @@ from proxy.core.budget import Budget, Stage
 from proxy.core.messages import Content
 from proxy.core.plan import EMPTY, Plan, apply, view_tokens
 from proxy.core.planner import draft, finish, fold, yielded_protection
-from proxy.core.policy import Keep, Policy, Stages, Summary
+from proxy.core.policy import Policy
+from proxy.core.policy_sections import Keep, Stages, Summary
 from proxy.core.situation import Situation
 from tests.property.conversations import (
     Sent,

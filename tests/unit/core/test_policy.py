@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from proxy.core.policy import Policy, Stages, dotted_keys
+from proxy.core.policy import Policy, dotted_keys
+from proxy.core.policy_sections import Stages
 
 
 def policy(**tables: Any) -> Policy:

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.budget import Budget, Stage
-from proxy.core.policy import Policy, Strategy, Summary
+from proxy.core.policy import Policy
+from proxy.core.policy_sections import Strategy, Summary
 from proxy.core.replay import ReplayedTurn, replay
 from proxy.core.situation import Chain
 from tests.property.conversations import (

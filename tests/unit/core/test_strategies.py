@@ -7,7 +7,8 @@ import pytest
 from proxy.core.budget import Budget, Stage
 from proxy.core.plan import EMPTY, apply
 from proxy.core.planner import fold
-from proxy.core.policy import Importance, Keep, Policy, Strategy
+from proxy.core.policy import Policy
+from proxy.core.policy_sections import Importance, Keep, Strategy
 from proxy.core.situation import Situation
 from proxy.core.strategies import STRATEGIES, strategy_of
 from tests.property.conversations import (
