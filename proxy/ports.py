@@ -6,6 +6,7 @@ port runs over all of them.
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Protocol
 
 from proxy.core.plan import Epoch
@@ -48,6 +49,37 @@ class Found:
     """Counted tokens by chain hash, of those asked for and known."""
     epochs: tuple[Epoch, ...] = ()
     """The lane's epochs in the order written, those after ``seen`` (all, if ``seen`` names another sid)."""
+    was_here: bool = False
+    """Whether there was such a session that has expired, or was deleted."""
+
+
+class Recorded(StrEnum):
+    """What became of a turn."""
+
+    KEPT = "kept"
+    TORN = "torn"
+    """Not written: messages before it are not there, as after a session has expired or was deleted."""
+    MOVED = "moved"
+    """Not written: appended to a session that has gone on from elsewhere in the meantime."""
+
+
+class Standing(StrEnum):
+    """How a place in a session's line stands."""
+
+    GO = "go"
+    WAIT = "wait"
+    FULL = "full"
+    """There is no place: too many wait already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """All that is stored of a session's messages, for clients that send only what is new."""
+
+    session: Session | None = None
+    nodes: dict[bytes, Node] = field(default_factory=dict[bytes, Node])
+    was_here: bool = False
+    """Whether there was such a session that has expired, or was deleted."""
 
 
 class SessionStore(Protocol):
@@ -69,14 +101,43 @@ class SessionStore(Protocol):
         """
         ...
 
-    async def record(self, key: SessionKey, turn: Turn, ttl: float) -> None:
+    async def record(self, key: SessionKey, turn: Turn, ttl: float) -> Recorded:
         """Write a turn, idempotently, and renew all keys of the session.
+
+        Nothing is written where the messages before it are missing (TORN).
 
         A node that is there already stays as it is. The tip moves to ``turn.session.tip`` only where
         ``advances_tip``, and the session has no tip yet or a parent of the turn's nodes was known before
         (so that a title request under a chat's id does not become its transcript). ``turns`` counts the
         completed answers that were new.
+
+        The tip of an appended turn (``begun_at``) moves from there alone; from elsewhere nothing is written
+        (MOVED).
         """
+        ...
+
+    async def history(self, key: SessionKey) -> Stored:
+        """The session with every message."""
+        ...
+
+    async def delete(self, key: SessionKey) -> bool:
+        """Forget a session, all but that there was one; whether there was."""
+        ...
+
+    async def pause(self, key: SessionKey, *, paused: bool) -> bool:
+        """Let appended turns of a session wait, or go on; whether there is such a session."""
+        ...
+
+    async def stand(self, key: SessionKey, ticket: str, most: int, lease: float) -> Standing:
+        """Take a place in the session's line, or keep it for another ``lease`` (seconds).
+
+        At most ``most`` may wait behind the first. A place whose lease has run out is given up. Tickets that
+        begin with ``compact`` show the session as compacting while they are first.
+        """
+        ...
+
+    async def leave(self, key: SessionKey, ticket: str) -> None:
+        """Give up a place in the session's line."""
         ...
 
     async def summaries(self, key: SessionKey, addresses: Sequence[str]) -> dict[str, str]:

@@ -227,7 +227,12 @@ def nodes(*names: str, known: int = 0, complete: bool = True) -> tuple[Node, ...
 
 
 def turn(
-    *names: str, known: int = 0, headerless: bool = False, complete: bool = True, **session: Any
+    *names: str,
+    known: int = 0,
+    headerless: bool = False,
+    complete: bool = True,
+    begun_at: bytes | None = None,
+    **session: Any,
 ) -> Turn:
     """A turn that ends a chain of these messages, the first `known` of them recorded before."""
     members: dict[str, Any] = {"name": "chat", "tenant": "t", "created": 1.0, "updated": 2.0} | session
@@ -236,6 +241,7 @@ def turn(
         nodes=nodes(*names, known=known, complete=complete),
         advances_tip=complete,
         headerless=headerless,
+        begun_at=begun_at,
     )
 
 

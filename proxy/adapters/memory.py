@@ -15,7 +15,7 @@ import msgspec
 
 from proxy.core.plan import Epoch
 from proxy.core.records import Node, Session, Turn
-from proxy.ports import Clock, Found, Lookup, SessionKey
+from proxy.ports import Clock, Found, Lookup, Recorded, SessionKey, Standing, Stored
 
 
 @dataclass(slots=True)
@@ -30,6 +30,7 @@ class _Kept:
     epochs: dict[str, list[Epoch]] = field(default_factory=dict[str, list[Epoch]])
     summaries: dict[str, str] = field(default_factory=dict[str, str])
     tips: list[bytes] = field(default_factory=list[bytes])
+    paused: bool = False
 
 
 class MemoryStore:
@@ -42,6 +43,10 @@ class MemoryStore:
         """By last write, oldest first."""
         self._tips: dict[tuple[str, bytes], str] = {}
         """(tag, chain hash of an answer) → sid."""
+        self._were: OrderedDict[SessionKey, None] = OrderedDict()
+        """Sessions named by a header that were here once, newest last."""
+        self._lines: dict[SessionKey, dict[str, float]] = {}
+        """Tickets of appended turns in their order, and when each one's lease runs out."""
         self._expiries: list[tuple[float, str, str]] = []
         """A heap of (due, tag, sid); an entry that its session does not know is stale."""
 
@@ -49,8 +54,10 @@ class MemoryStore:
         """The session, its epochs and counts."""
         sid = lookup.sid if lookup.sid is not None else self._recognise(lookup)
         kept = self._live(SessionKey(lookup.tag, sid)) if sid is not None else None
-        if sid is None or kept is None:
+        if sid is None:
             return Found()
+        if kept is None:
+            return Found(was_here=SessionKey(lookup.tag, sid) in self._were)
         seen_sid, seen = lookup.seen
         epochs = kept.epochs.get(lookup.lane, [])[seen if seen_sid == sid else 0 :]
         if kept.session is None and not epochs:
@@ -70,16 +77,82 @@ class MemoryStore:
             lane.append(epoch)
         return tuple(lane[seen:])
 
-    async def record(self, key: SessionKey, turn: Turn, ttl: float) -> None:
+    async def record(self, key: SessionKey, turn: Turn, ttl: float) -> Recorded:
         """Write a turn."""
-        kept = self._renewed(key, ttl)
+        before = self._live(key)
         within = {node.hash for node in turn.nodes}
-        joined = any(node.parent in kept.nodes for node in turn.nodes if node.parent not in within)
+        outer = {node.parent for node in turn.nodes if node.sequence} - within
+        if not outer.issubset(before.nodes if before else ()):
+            return Recorded.TORN
+        tip = before.session.tip if before and before.session else b""
+        if turn.begun_at is not None and tip not in (turn.begun_at, turn.session.tip):
+            return Recorded.MOVED
+        self._write(key, turn, ttl, joined=bool(outer))
+        return Recorded.KEPT
+
+    def _write(self, key: SessionKey, turn: Turn, ttl: float, *, joined: bool) -> None:
+        kept = self._renewed(key, ttl)
         fresh = [node for node in turn.nodes if _is_news(node, kept.nodes.get(node.hash))]
         kept.nodes.update((node.hash, node) for node in fresh)
         kept.session = _merged(kept.session, turn, fresh, joined=joined)
         if turn.headerless:
             self._enter(key, kept, turn)
+        else:
+            self._remember(key)
+
+    async def history(self, key: SessionKey) -> Stored:
+        """The session with every message."""
+        kept = self._live(key)
+        if kept is None or kept.session is None:
+            return Stored(was_here=key in self._were)
+        return Stored(await self.session(key), dict(kept.nodes))
+
+    async def delete(self, key: SessionKey) -> bool:
+        """Forget a session, all but that there was one."""
+        self._lines.pop(key, None)
+        if self._live(key) is None:
+            return False
+        self._drop(key)
+        self._remember(key)
+        return True
+
+    async def pause(self, key: SessionKey, *, paused: bool) -> bool:
+        """Let appended turns of a session wait, or go on."""
+        kept = self._live(key)
+        if kept is not None:
+            kept.paused = paused
+        return kept is not None
+
+    async def stand(self, key: SessionKey, ticket: str, most: int, lease: float) -> Standing:
+        """Take a place in the session's line, or keep it."""
+        now = self._clock.monotonic()
+        line = self._line(key, but=ticket)
+        if ticket not in line and len(line) > most:
+            return Standing.FULL
+        line[ticket] = now + lease
+        self._lines[key] = line
+        kept = self._live(key)
+        is_first = next(iter(line)) == ticket
+        return Standing.GO if is_first and not (kept and kept.paused) else Standing.WAIT
+
+    async def leave(self, key: SessionKey, ticket: str) -> None:
+        """Give up a place in the session's line."""
+        line = self._lines.get(key, {})
+        line.pop(ticket, None)
+        if not line:
+            self._lines.pop(key, None)
+
+    def _line(self, key: SessionKey, but: str = "") -> dict[str, float]:
+        """The session's line without places whose leases have run out."""
+        now = self._clock.monotonic()
+        line = self._lines.get(key, {})
+        return {ticket: ends for ticket, ends in line.items() if ends > now or ticket == but}
+
+    def _remember(self, key: SessionKey) -> None:
+        self._were[key] = None
+        self._were.move_to_end(key)
+        while len(self._were) > self._most:
+            self._were.popitem(last=False)
 
     async def summaries(self, key: SessionKey, addresses: Sequence[str]) -> dict[str, str]:
         """The ready summaries among these content addresses."""
@@ -93,12 +166,20 @@ class MemoryStore:
     async def session(self, key: SessionKey) -> Session | None:
         """One session's own record."""
         kept = self._live(key)
-        return kept.session if kept else None
+        return self._shown(key, kept) if kept else None
+
+    def _shown(self, key: SessionKey, kept: _Kept) -> Session | None:
+        """The session's record, and why its appended turns wait."""
+        first = next(iter(self._line(key)), "")
+        compacting = "compacting" if first.startswith("compact") else ""
+        blocked = "paused" if kept.paused else compacting
+        return kept.session and msgspec.structs.replace(kept.session, blocked=blocked)
 
     async def sessions(self, limit: int) -> list[tuple[SessionKey, Session]]:
         """The sessions used last, newest first."""
         self._purge()
-        listed = [(key, kept.session) for key, kept in self._kept.items() if kept.session is not None]
+        shown = ((key, self._shown(key, kept)) for key, kept in self._kept.items())
+        listed = [(key, session) for key, session in shown if session is not None]
         return heapq.nlargest(limit, listed, key=lambda entry: entry[1].updated)
 
     async def nodes(self, key: SessionKey) -> dict[bytes, Node]:
@@ -174,10 +255,11 @@ def _is_news(node: Node, stored: Node | None) -> bool:
 
 def _merged(before: Session | None, turn: Turn, fresh: Sequence[Node], *, joined: bool) -> Session:
     """The session after the turn; as it was before, where the turn brought nothing new."""
-    after = turn.session if fresh or before is None else before
+    appended = turn.begun_at is not None
+    after = turn.session if fresh or appended or before is None else before
     tip = before.tip if before else b""
     is_new = any(node.hash == turn.session.tip for node in fresh)
-    if turn.advances_tip and turn.session.tip and (not tip or (joined and is_new)):
+    if turn.advances_tip and turn.session.tip and (not tip or appended or (joined and is_new)):
         tip = turn.session.tip
     return msgspec.structs.replace(
         after,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from proxy.core.plan import Epoch
 from proxy.core.records import Node, Session, Turn
-from proxy.ports import Found, Lookup, SessionKey, SessionStore
+from proxy.ports import Found, Lookup, Recorded, SessionKey, SessionStore, Standing, Stored
 from proxy.telemetry import Metrics
 
 
@@ -16,6 +16,8 @@ class TimedStore:
         self._find = metrics.store.labels(op="find")
         self._begin_epoch = metrics.store.labels(op="begin_epoch")
         self._record = metrics.store.labels(op="record")
+        self._history = metrics.store.labels(op="history")
+        self._line = metrics.store.labels(op="line")
         self._summaries = metrics.store.labels(op="summaries")
         self._keep_summary = metrics.store.labels(op="keep_summary")
         self._inspect = metrics.store.labels(op="inspect")
@@ -29,9 +31,29 @@ class TimedStore:
         with self._begin_epoch.time():
             return await self._store.begin_epoch(key, epoch, seen, ttl)
 
-    async def record(self, key: SessionKey, turn: Turn, ttl: float) -> None:
+    async def record(self, key: SessionKey, turn: Turn, ttl: float) -> Recorded:
         with self._record.time():
-            await self._store.record(key, turn, ttl)
+            return await self._store.record(key, turn, ttl)
+
+    async def history(self, key: SessionKey) -> Stored:
+        with self._history.time():
+            return await self._store.history(key)
+
+    async def delete(self, key: SessionKey) -> bool:
+        with self._inspect.time():
+            return await self._store.delete(key)
+
+    async def pause(self, key: SessionKey, *, paused: bool) -> bool:
+        with self._inspect.time():
+            return await self._store.pause(key, paused=paused)
+
+    async def stand(self, key: SessionKey, ticket: str, most: int, lease: float) -> Standing:
+        with self._line.time():
+            return await self._store.stand(key, ticket, most, lease)
+
+    async def leave(self, key: SessionKey, ticket: str) -> None:
+        with self._line.time():
+            await self._store.leave(key, ticket)
 
     async def summaries(self, key: SessionKey, addresses: Sequence[str]) -> dict[str, str]:
         with self._summaries.time():

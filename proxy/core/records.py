@@ -52,6 +52,14 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     head_tokens: int = 0
     """Counted tokens of the head: tools, response format, leading system messages."""
     exchanges: int = 0
+    newest_from: bytes = b""
+    """Chain hash after which the newest appended turn stands."""
+    newest_to: bytes = b""
+    """Chain hash of the last message that the client appended in it; empty where it was not appended."""
+    newest_key: str = ""
+    """Digest of its Idempotency-Key."""
+    blocked: str = ""
+    """Why appended turns wait: `paused`, `compacting`, or not at all. The store knows; no record says so."""
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,3 +72,5 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """Whether ``session.tip`` may become the session's tip (an answer that was completed)."""
     headerless: bool
     """Recognised by its chain: its answers are entered in the index that finds it again."""
+    begun_at: bytes | None = None
+    """Of an appended turn, the session's tip when it began; None for a client that sends its history."""

@@ -413,7 +413,7 @@ class TestServers:
         await store.record(KEY, turn("u1", "a1", "u2", "a2", complete=False), DAY)
         await store.aclose()
         names = {name.decode() for name in run(server_url, "KEYS", "*")}
-        parts = ["", ":counts", ":epochs:lane", ":lanes", ":nodes", ":partial", ":summaries"]
+        parts = ["", ":counts", ":epochs:lane", ":lanes", ":nodes", ":partial", ":summaries", ":was"]
         assert names == {"u1:sessions", "u1:{aa}:tips", *(f"u1:{{aa}}:01{part}" for part in parts)}
 
     async def test_tips_of_sessions_that_ended_are_swept(self, server_url: str, clock: HandClock) -> None:

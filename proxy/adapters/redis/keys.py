@@ -6,23 +6,27 @@ a script may touch them together. Law 6 rests on the tag: it is derived from the
 | key | type | holds |
 |---|---|---|
 | `u1:{tag}:tips` | hash | chain hash of an answer → sid: finds a session that no header names |
-| `u1:{tag}:<sid>` | hash | the session: `record`, `created`, `turns`, `tip` |
+| `u1:{tag}:<sid>` | hash | the session: `record`, `created`, `turns`, `tip`, `paused` |
 | `u1:{tag}:<sid>:nodes` | hash | chain hash → Node: the transcript |
 | `u1:{tag}:<sid>:counts` | hash | chain hash → counted tokens, so that `find` reads no bodies back |
 | `u1:{tag}:<sid>:partial` | set | chain hashes of answers that were cut off |
 | `u1:{tag}:<sid>:summaries` | hash | content address → summary |
 | `u1:{tag}:<sid>:lanes` | set | the lanes that have epochs |
 | `u1:{tag}:<sid>:epochs:<lane>` | list | the lane's Epochs, in the order written |
+| `u1:{tag}:<sid>:line` | list | tickets of appended turns, in their order; the first one's turn it is |
+| `u1:{tag}:<sid>:leases` | hash | ticket → when its place is given up (milliseconds since 1970) |
+| `u1:{tag}:<sid>:was` | string | that there was such a session, for appending clients; no content |
 | `u1:sessions` | sorted set | `tag/sid` by last use (seconds since 1970): the listing, in a slot of its own |
 
 Lifetimes: all keys of a session get its ttl anew with every write to any of them, so none outlives
-another. `tips` and `u1:sessions` live as long as the longest ttl that was written. `tips` forgets sessions
-that have gone a few at a time, with each write; `u1:sessions` holds the newest :data:`LISTED`, and drops
-those that have gone when it is read.
+another; but `line` and `leases` live as long as a lease, and `was` :data:`REMEMBERED` longer. `tips` and
+`u1:sessions` live as long as the longest ttl that was written. `tips` forgets sessions that have gone a few
+at a time, with each write; `u1:sessions` holds the newest :data:`LISTED`, and drops those that have gone when
+it is read.
 
 `record`, a Node, an Epoch and a summary have been through :mod:`proxy.adapters.redis.codec` and mean
-nothing to the server. `created` (seconds), `turns` and `tip` (a chain hash) are plain, because the scripts
-merge them; they override what the record says.
+nothing to the server. `created` (seconds), `turns`, `tip` (a chain hash) and `paused` (there or not) are
+plain, because the scripts merge them; they override what the record says.
 
 The prefix is the version of this layout: another layout is another prefix, and the old keys expire. The
 scripts need Redis 7.0 or any Valkey.
@@ -39,12 +43,20 @@ SESSIONS: Final = "u1:sessions"
 LISTED: Final = 100_000
 """How many sessions the listing remembers; the others live as long, unlisted."""
 
+REMEMBERED: Final = 30 * 86_400.0
+"""Seconds past a session's end for which it is known that there was one."""
+
+FIELDS: Final = ("record", "created", "turns", "tip", "paused")
+
 NODES: Final = ":nodes"
 COUNTS: Final = ":counts"
 PARTIAL: Final = ":partial"
 SUMMARIES: Final = ":summaries"
 LANES: Final = ":lanes"
 EPOCHS: Final = ":epochs:"
+LINE: Final = ":line"
+LEASES: Final = ":leases"
+WAS: Final = ":was"
 
 
 def bucket(tag: str) -> str:

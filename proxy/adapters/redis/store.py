@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import msgspec
+from redis.asyncio.client import Pipeline
 
 from proxy.adapters.redis import codec, keys
 from proxy.adapters.redis.breaker import Breaker
@@ -28,14 +29,14 @@ from proxy.adapters.redis.scripts import (
 from proxy.core.plan import Epoch
 from proxy.core.records import Node, Session, Turn
 from proxy.errors import StoreUnavailable
-from proxy.ports import Clock, Found, Lookup, SessionKey
+from proxy.ports import Clock, Found, Lookup, Recorded, SessionKey, Standing, Stored
 from proxy.telemetry import log_warning
-
-_FIELDS: Final = ["record", "created", "turns", "tip"]
 
 PIECE_NODES: Final = 500
 PIECE_BYTES: Final = 4 * 1024 * 1024
 """A turn of more than this is written in pieces: no one step holds up the server, or runs out of time."""
+
+_HistoryFields = tuple[Fields, bytes | None, dict[bytes, bytes], int]
 
 
 class RedisStore:
@@ -89,14 +90,52 @@ class RedisStore:
             )
         return _epochs(stored)
 
-    async def record(self, key: SessionKey, turn: Turn, ttl: float) -> None:
+    async def record(self, key: SessionKey, turn: Turn, ttl: float) -> Recorded:
         """Write a turn: messages first where they are many, the session and our answer last."""
         *leading, final = _pieces(turn.nodes)
         for nodes in leading:
-            await self._write(key, turn, nodes, ttl, session=False)
-        await self._write(key, turn, final, ttl, session=True)
-        with suppress(StoreUnavailable):  # the turn is kept; the listing gets the session with its next one
-            await self._list(key, turn.session.updated, ttl)
+            recorded = await self._write(key, turn, nodes, ttl, session=False)
+            if recorded is not Recorded.KEPT:
+                return recorded
+        recorded = await self._write(key, turn, final, ttl, session=True)
+        if recorded is Recorded.KEPT:
+            with suppress(StoreUnavailable):  # the turn is kept; the next one lists the session
+                await self._list(key, turn.session.updated, ttl)
+        return recorded
+
+    async def history(self, key: SessionKey) -> Stored:
+        """The session with every message."""
+        name = keys.session(key)
+        async with self._connection.call() as client, client.pipeline(transaction=True) as pipe:
+            _ask_session(pipe, key)
+            pipe.hgetall(name + keys.NODES)
+            pipe.exists(name + keys.WAS)
+            fields, first, stored, was_here = cast("_HistoryFields", await pipe.execute())
+        session = _session(fields, first)
+        nodes = {chain_hash: codec.decode(node, Node) for chain_hash, node in stored.items()}
+        return Stored(session, nodes, was_here=session is None and bool(was_here))
+
+    async def delete(self, key: SessionKey) -> bool:
+        """Forget a session, all but that there was one; the listing too."""
+        async with self._connection.call():
+            was_there = await self._scripts.delete(key, remembered=_milliseconds(keys.REMEMBERED))
+        await self._unlist([key])
+        return was_there
+
+    async def pause(self, key: SessionKey, *, paused: bool) -> bool:
+        """Let appended turns of a session wait, or go on."""
+        async with self._connection.call():
+            return await self._scripts.pause(key, paused=paused)
+
+    async def stand(self, key: SessionKey, ticket: str, most: int, lease: float) -> Standing:
+        """Take a place in the session's line, or keep it."""
+        async with self._connection.call():
+            return Standing(await self._scripts.stand(key, ticket, most=most, lease=_milliseconds(lease)))
+
+    async def leave(self, key: SessionKey, ticket: str) -> None:
+        """Give up a place in the session's line."""
+        async with self._connection.call():
+            await self._scripts.leave(key, ticket)
 
     async def summaries(self, key: SessionKey, addresses: Sequence[str]) -> dict[str, str]:
         """The ready summaries among these content addresses."""
@@ -115,19 +154,20 @@ class RedisStore:
 
     async def session(self, key: SessionKey) -> Session | None:
         """One session's own record."""
-        async with self._connection.call() as client:
-            fields = cast("Fields", await client.hmget(keys.session(key), _FIELDS))
-        return _session(fields)
+        async with self._connection.call() as client, client.pipeline(transaction=False) as pipe:
+            _ask_session(pipe, key)
+            fields, first = cast("tuple[Fields, bytes | None]", await pipe.execute())
+        return _session(fields, first)
 
     async def sessions(self, limit: int) -> list[tuple[SessionKey, Session]]:
         """The sessions used last, newest first. One that cannot be read is left out, not the others."""
         found: list[tuple[SessionKey, Session]] = []
         start = 0
         while len(found) < limit and (page := await self._listed(start, limit)):
-            start += len(page) - await self._unlist([key for key, fields in page if fields[0] is None])
-            for key, fields in page:
+            start += len(page) - await self._unlist([key for key, fields, _ in page if fields[0] is None])
+            for key, fields, first in page:
                 with suppress(codec.UnreadableRecord):
-                    if session := _session(fields):
+                    if session := _session(fields, first):
                         found.append((key, session))
         return found[:limit]
 
@@ -155,17 +195,22 @@ class RedisStore:
 
     async def _write(
         self, key: SessionKey, turn: Turn, nodes: Sequence[Node], ttl: float, *, session: bool
-    ) -> None:
+    ) -> Recorded:
         fields = TurnFields(
             record=codec.encode(turn.session) if session else b"",
             created=turn.session.created,
             tip=turn.session.tip if turn.advances_tip else b"",
             headerless=turn.headerless,
+            appended=turn.begun_at is not None,
+            begun_at=turn.begun_at or b"",
             outer_parents=_outer_parents(turn.nodes),
             nodes=[_node_fields(node) for node in nodes],
         )
+        remembered = _milliseconds(ttl + keys.REMEMBERED)
         async with self._connection.call():
-            await self._scripts.record(key, fields, ttl=_milliseconds(ttl))
+            return Recorded(
+                await self._scripts.record(key, fields, ttl=_milliseconds(ttl), remembered=remembered)
+            )
 
     async def _list(self, key: SessionKey, used: float, ttl: float) -> None:
         async with self._connection.call() as client, client.pipeline(transaction=False) as pipe:
@@ -175,7 +220,7 @@ class RedisStore:
             pipe.pexpire(keys.SESSIONS, _milliseconds(ttl), gt=True)
             await pipe.execute()
 
-    async def _listed(self, start: int, limit: int) -> list[tuple[SessionKey, Fields]]:
+    async def _listed(self, start: int, limit: int) -> list[tuple[SessionKey, Fields, bytes | None]]:
         async with self._connection.call() as client:
             stop = start + limit - 1
             newest = await client.zrange(keys.SESSIONS, start, stop, desc=True)  # pyright: ignore[reportUnknownMemberType]
@@ -183,9 +228,9 @@ class RedisStore:
             listed = [keys.unlisted(member.decode(errors="replace")) for member in members]
             async with client.pipeline(transaction=False) as pipe:
                 for key in listed:
-                    pipe.hmget(keys.session(key), _FIELDS)
-                fields = cast("list[Fields]", await pipe.execute())
-        return list(zip(listed, fields, strict=True))
+                    _ask_session(pipe, key)
+                told: list[Any] = await pipe.execute()
+        return list(zip(listed, told[::2], told[1::2], strict=True))
 
     async def _unlist(self, gone: Sequence[SessionKey]) -> int:
         """Drop sessions that have expired from the listing; how many were dropped."""
@@ -198,7 +243,7 @@ class RedisStore:
 def _found(fields: FoundFields, uncounted: Sequence[bytes]) -> Found:
     session = _session(fields.session)
     if session is None and not fields.epochs:
-        return Found()
+        return Found(was_here=bool(fields.was_here))
     counts = zip(uncounted, fields.counts, strict=True)
     return Found(
         sid=fields.sid.decode(errors="replace"),
@@ -209,15 +254,23 @@ def _found(fields: FoundFields, uncounted: Sequence[bytes]) -> Found:
     )
 
 
-def _session(fields: Fields) -> Session | None:
-    record, created, turns, tip = fields
+def _ask_session(pipe: Pipeline, key: SessionKey) -> None:
+    """Ask for a session's fields, and for whose turn it is in its line."""
+    pipe.hmget(keys.session(key), keys.FIELDS)
+    pipe.lindex(keys.session(key) + keys.LINE, 0)  # pyright: ignore[reportUnknownMemberType]
+
+
+def _session(fields: Fields, first_in_line: bytes | None = None) -> Session | None:
+    record, created, turns, tip, paused = fields
     if record is None:
         return None
+    compacting = "compacting" if (first_in_line or b"").startswith(b"compact") else ""
     return msgspec.structs.replace(
         codec.decode(record, Session),
         created=codec.seconds(created or b""),
         turns=codec.integer(turns or b""),
         tip=tip or b"",
+        blocked="paused" if paused else compacting,
     )
 
 
@@ -231,8 +284,9 @@ def _node_fields(node: Node) -> NodeFields:
 
 
 def _outer_parents(nodes: Sequence[Node]) -> list[bytes]:
+    """What must be there already; the first message of a chain has no such parent."""
     within = {node.hash for node in nodes}
-    return sorted({node.parent for node in nodes} - within)
+    return sorted({node.parent for node in nodes if node.sequence} - within)
 
 
 def _pieces(nodes: Sequence[Node]) -> Iterator[list[Node]]:

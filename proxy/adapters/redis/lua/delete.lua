@@ -1,0 +1,15 @@
+-- Forget a session, all but that there was one; answer whether there was.
+local session, tips = KEYS[1], KEYS[2]
+local sid, remembered = ARGV[1], ARGV[2]
+local was = redis.call('EXISTS', session)
+for _, lane in ipairs(redis.call('SMEMBERS', session .. LANES)) do redis.call('DEL', session .. EPOCHS .. lane) end
+for _, part in ipairs({NODES, COUNTS, PARTIAL, SUMMARIES, LANES, LINE, LEASES}) do
+  redis.call('DEL', session .. part)
+end
+redis.call('DEL', session)
+local entries = redis.call('HGETALL', tips)
+for i = 1, #entries, 2 do
+  if entries[i + 1] == sid then redis.call('HDEL', tips, entries[i]) end
+end
+if was == 1 then redis.call('SET', session .. WAS, 1, 'PX', remembered) end
+return was

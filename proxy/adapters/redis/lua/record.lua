@@ -1,0 +1,68 @@
+-- Write a turn: nodes that are new, then the session's own fields, then the tips.
+-- The first bytes of a node stay, but a completed answer takes the place of one that was cut off. The tip of
+-- a main line moves where the new one is news and an outer parent was known before, or where there was none;
+-- that of an appended turn moves from where the turn was begun, and from nowhere else.
+local session, tips, bucket = KEYS[1], KEYS[2], KEYS[3]
+local sid, ttl, record, created, tip = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local headerless, appended, begun_at, remembered = ARGV[6] == '1', ARGV[7] == '1', ARGV[8], ARGV[9]
+local outer = 11                      -- the outer parents; the nodes follow, four arguments each
+local first = outer + ARGV[10]
+
+local joined = false
+for i = outer, first - 1 do
+  if redis.call('HEXISTS', session .. NODES, ARGV[i]) == 0 then return 'torn' end
+  joined = true
+end
+local had = redis.call('HGET', session, 'tip') or ''
+if appended and had ~= begun_at and had ~= tip then return 'moved' end
+
+local function write(hash, node, tokens, kind)
+  local new = redis.call('HSETNX', session .. NODES, hash, node) == 1
+  if not new and kind == 'answer' and redis.call('SREM', session .. PARTIAL, hash) == 1 then
+    redis.call('HSET', session .. NODES, hash, node)
+    new = true
+  end
+  if new then redis.call('HSET', session .. COUNTS, hash, tokens) end
+  if new and kind == 'partial' then redis.call('SADD', session .. PARTIAL, hash) end
+  return new
+end
+
+local fresh, completed = {}, 0
+for i = first, #ARGV, 4 do
+  local hash, kind = ARGV[i], ARGV[i + 3]
+  if write(hash, ARGV[i + 1], ARGV[i + 2], kind) then
+    fresh[hash] = true
+    if kind == 'answer' then completed = completed + 1 end
+  end
+end
+
+if record ~= '' then
+  redis.call('HSETNX', session, 'created', created)
+  redis.call('HINCRBY', session, 'turns', completed)
+  if appended or next(fresh) or redis.call('HEXISTS', session, 'record') == 0 then
+    redis.call('HSET', session, 'record', record)
+  end
+  if tip ~= '' and (appended or had == '' or (joined and fresh[tip])) then
+    redis.call('HSET', session, 'tip', tip)
+  end
+end
+renew(session, ttl)
+
+if not headerless then
+  redis.call('SET', session .. WAS, 1, 'PX', remembered)
+  return 'kept'
+end
+for i = first, #ARGV, 4 do
+  if ARGV[i + 3] ~= 'message' then
+    local holder = redis.call('HGET', tips, ARGV[i])
+    if not holder or redis.call('EXISTS', bucket .. holder) == 0 then
+      redis.call('HSET', tips, ARGV[i], sid)
+    end
+  end
+end
+local sample = redis.call('HRANDFIELD', tips, 4, 'WITHVALUES')
+for i = 1, #sample, 2 do
+  if redis.call('EXISTS', bucket .. sample[i + 1]) == 0 then redis.call('HDEL', tips, sample[i]) end
+end
+if redis.call('PTTL', tips) < tonumber(ttl) then redis.call('PEXPIRE', tips, ttl) end
+return 'kept'
