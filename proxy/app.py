@@ -12,12 +12,12 @@ from starlette.types import ASGIApp
 from proxy.adapters import prices
 from proxy.adapters.files.policies import PolicyLibrary
 from proxy.adapters.files.secrets import kept_secret
+from proxy.adapters.files.watched import WatchedPolicies
 from proxy.adapters.httpx import HttpxUpstream
 from proxy.adapters.stores import open_store
 from proxy.adapters.tiktoken import TiktokenCounter
 from proxy.adapters.timed import TimedStore
 from proxy.config import Settings
-from proxy.core.policy import Policy
 from proxy.engine.background import Background
 from proxy.engine.epochs import Epochs
 from proxy.engine.foreground import Foreground
@@ -30,13 +30,12 @@ from proxy.engine.record import Recorder
 from proxy.engine.request import Engine
 from proxy.engine.summaries import Summaries
 from proxy.engine.summary_jobs import SummaryJobs
-from proxy.errors import InvalidPolicy, PolicyError
 from proxy.http.admin import AdminAPI
 from proxy.http.front import Front, refusals, request_id
 from proxy.http.managed import Managed
 from proxy.http.probes import probe_routes
 from proxy.http.relay import Relay
-from proxy.telemetry import Metrics, log_warning, set_up_logging
+from proxy.telemetry import Metrics, set_up_logging
 
 SECRET_FILE = "secret"  # noqa: S105 - a file's name
 ADMIN_TOKEN_FILE = "admin-token"  # noqa: S105 - a file's name
@@ -69,9 +68,7 @@ def create_app(settings: Settings) -> ASGIApp:
         read_timeout=settings.upstream_read_timeout,
     )
     counter = TiktokenCounter()
-    library = PolicyLibrary([settings.policies] if settings.policies else [])
-    policy = library.load(settings.policy)
-    policies = _named_policies(library, policy)
+    policies = WatchedPolicies(PolicyLibrary.of(settings.policies), settings.policy, metrics)
     naming = Naming(_secret(settings), settings.tenant_header)
     foreground = Foreground()
     models = Models(upstream, prices.context_window, clock)
@@ -86,8 +83,7 @@ def create_app(settings: Settings) -> ASGIApp:
         naming=naming,
         foreground=foreground,
         background=background,
-        policy=policy,
-        policies=policies,
+        policies=policies.named,
         clock=clock,
     )
     relay = Relay(upstream, request_id, metrics.relayed)
@@ -100,11 +96,17 @@ def create_app(settings: Settings) -> ASGIApp:
         await upstream.aclose()
         await store.aclose()
 
-    admin = AdminAPI(Inspection(store, counter, policies), _admin_token(settings))
-    probes = probe_routes(store, metrics, serving.is_set, opens_on_fault=policy.store.on_fault == "open")
+    admin = AdminAPI(Inspection(store, counter, policies.named), _admin_token(settings))
+    probes = probe_routes(
+        store,
+        metrics,
+        serving.is_set,
+        opens_on_fault=lambda: policies.named("").store.on_fault == "open",
+        stale_policies=policies.stale,
+    )
     own = Starlette(
         routes=[*probes, *admin.routes()],
-        lifespan=_lifespan(counter, serving, stop),
+        lifespan=_lifespan(counter, policies, serving, stop),
         exception_handlers=refusals(),
     )
     managed = Managed(engine, recorder, relay, request_id, clock, metrics, logs_content=settings.log_content)
@@ -112,35 +114,24 @@ def create_app(settings: Settings) -> ASGIApp:
 
 
 def _lifespan(
-    counter: TiktokenCounter, serving: asyncio.Event, stop: Callable[[], Awaitable[None]]
+    counter: TiktokenCounter,
+    policies: WatchedPolicies,
+    serving: asyncio.Event,
+    stop: Callable[[], Awaitable[None]],
 ) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
     """Load what is slow before the first request; end in order after the last."""
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
         await asyncio.gather(counter.ready(), asyncio.to_thread(prices.load))
+        watching = asyncio.create_task(policies.watch())
         serving.set()
         yield
         serving.clear()
+        watching.cancel()
         await stop()
 
     return lifespan
-
-
-def _named_policies(library: PolicyLibrary, default: Policy) -> Callable[[str], Policy]:
-    """Policies by name, each read once; InvalidPolicy where there is none of that name."""
-    read: dict[str, Policy] = {default.name: default}
-
-    def named(name: str) -> Policy:
-        if name not in read:
-            try:
-                read[name] = library.named(name)
-            except PolicyError as error:
-                log_warning("a policy that a request named cannot be used", reason=str(error))
-                raise InvalidPolicy(f"There is no usable policy {name!r}.") from error
-        return read[name]
-
-    return named
 
 
 def _secret(settings: Settings) -> str:

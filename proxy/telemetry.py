@@ -66,6 +66,18 @@ class Metrics:
             registry=registry,
         )
 
+        self.policy_reloads = Counter(
+            "unabridged_policy_reloads",
+            "Policies whose files were edited: loaded, or refused and kept as they were.",
+            ["result"],
+            registry=registry,
+        )
+        self.policies_stale = Gauge(
+            "unabridged_policies_stale",
+            "Policies whose files cannot be used as they are now.",
+            registry=registry,
+        )
+
     def relayed(self, status: int) -> None:
         """Count a request that was relayed without being managed."""
         self.requests.labels(route="relay", status=str(status)).inc()
@@ -107,6 +119,11 @@ def set_up_logging(level: int = logging.INFO) -> None:
 def log_request(**fields: object) -> None:
     """The one line of a request: ids, numbers and outcomes."""
     _log.info("request", extra={"fields": fields})
+
+
+def log_event(what: str, **fields: object) -> None:
+    """Something that went as it should, and that an operator may wait for."""
+    _log.info(what, extra={"fields": fields})
 
 
 def log_content(request_id: str, request: bytes, answer: bytes | None) -> None:

@@ -59,16 +59,13 @@ class Engine:
     naming: Naming
     foreground: Foreground
     background: Background
-    policy: Policy
-    """For requests that name none."""
     policies: Callable[[str], Policy]
-    """Policies by name; raises InvalidPolicy."""
+    """The policies in force by name, without a name the default; raises InvalidPolicy."""
     clock: Clock
 
     def policy_of(self, headers: Headers) -> Policy:
         """The policy that a request asks for. Raises InvalidPolicy."""
-        name = headers.get(POLICY_HEADER, b"").decode("latin-1").strip()
-        return self.policies(name) if name else self.policy
+        return self.policies(headers.get(POLICY_HEADER, b"").decode("latin-1").strip())
 
     async def prepare(self, incoming: Incoming, policy: Policy) -> Prepared:
         """Decide what is forwarded. Raises the errors of a request that cannot be read, and no others."""

@@ -14,9 +14,16 @@ _EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def probe_routes(
-    store: SessionStore, metrics: Metrics, is_serving: Callable[[], bool], *, opens_on_fault: bool
+    store: SessionStore,
+    metrics: Metrics,
+    is_serving: Callable[[], bool],
+    opens_on_fault: Callable[[], bool],
+    stale_policies: Callable[[], list[str]],
 ) -> list[Route]:
-    """The routes; ``opens_on_fault`` says whether chats are answered while the store is down."""
+    """The routes; ``opens_on_fault`` says whether chats are answered while the store is down.
+
+    ``stale_policies`` are named where there are any; they make no server unready.
+    """
 
     async def healthz(_: Request) -> Response:
         return JSONResponse({"status": "ok"})
@@ -24,13 +31,15 @@ def probe_routes(
     async def readyz(_: Request) -> Response:
         if not is_serving():
             return JSONResponse({"status": "starting or draining"}, 503)
+        stale = stale_policies()
+        told = {"stale_policies": stale} if stale else {}
         try:
             await store.ping()
         except StoreUnavailable:
             metrics.degraded.set(1)
-            return JSONResponse({"status": "degraded"}, 200 if opens_on_fault else 503)
+            return JSONResponse({"status": "degraded", **told}, 200 if opens_on_fault() else 503)
         metrics.degraded.set(0)
-        return JSONResponse({"status": "ready"})
+        return JSONResponse({"status": "ready", **told})
 
     async def exposition(_: Request) -> Response:
         return Response(metrics.exposition(), media_type=_EXPOSITION)

@@ -54,16 +54,14 @@ def nearest(name: str, candidates: Iterable[str]) -> str:
 
 
 def _unknown_key(location: Location) -> str:
-    """Looks for the key that was meant: beside it first, then by the same name in another table."""
+    """Looks for the key that was meant: the only one of its name, one beside it, else any of its name."""
     dotted = _dotted(location)
     table, _, key = dotted.rpartition(".")
-    known = dotted_keys()
-    beside = [each.rpartition(".")[2] for each in known if each.rpartition(".")[0] == table]
-    hint = nearest(key, beside)
-    if not hint:
-        elsewhere = (each for each in known if each.rpartition(".")[2] == key)
-        hint = next((f"; did you mean `{each}`?" for each in elsewhere), "")
-    return f"unknown key `{dotted}`{hint}"
+    known = [each.rpartition(".") for each in dotted_keys()]
+    elsewhere = [f"; did you mean `{around}.{name}`?" for around, _, name in known if name == key and around]
+    beside = nearest(key, [name for around, _, name in known if around == table])
+    hints = elsewhere if len(elsewhere) == 1 else [beside, *elsewhere]
+    return f"unknown key `{dotted}`{next(filter(None, hints), '')}"
 
 
 def _words(finding: ErrorDetails) -> str:

@@ -6,14 +6,15 @@ whole. The rules themselves are `core/policy.py`.
 
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Self, cast
 
 from pydantic import ValidationError
 
 from proxy.adapters.files.complaints import complaint, nearest
+from proxy.adapters.files.marks import Mark, mark
 from proxy.adapters.files.toml_lines import Location, key_lines, line_of
 from proxy.core.policy import Policy
 from proxy.errors import PolicyError
@@ -51,15 +52,36 @@ class _PolicyFile:
 class PolicyLibrary:
     """Policies in directories: the first that has a name wins, and the presets stand behind them all.
 
-    Every call reads the files anew, so that an edited policy is there at the next one.
+    Every call reads the files anew.
     """
 
     def __init__(self, directories: Sequence[Path] = ()) -> None:
         self._directories: tuple[Path, ...] = (*directories, shipped_policies())
+        self._marks: dict[Path, Mark | None] = {}
+
+    @classmethod
+    def of(cls, directory: Path | None) -> Self:
+        """The library of `--policies DIR`, if there is one. Raises PolicyError where it is no directory."""
+        if directory is not None and not directory.is_dir():
+            raise PolicyError(str(directory), None, "is not a directory of policies")
+        return cls(() if directory is None else (directory,))
+
+    def anew(self) -> Self:
+        """The same library, which has not looked at a file yet."""
+        return type(self)(self._directories[:-1])
+
+    @property
+    def marks(self) -> Mapping[Path, Mark | None]:
+        """Every file that was looked for so far, as it was before it was first read; None where none was.
+
+        While these are the same, so is what `load` answers.
+        """
+        return self._marks
 
     def names(self) -> list[str]:
         """Every name that can be loaded, in order."""
-        return _names(self._directories)
+        files = (file for directory in self._directories for file in directory.glob("*.toml"))
+        return sorted({file.stem for file in files if _NAME.fullmatch(file.stem)})
 
     def load(self, name_or_path: str | Path) -> Policy:
         """A policy by its name, or by a path: what has a separator or ends in `.toml`.
@@ -71,54 +93,61 @@ class PolicyLibrary:
         if isinstance(name_or_path, str) and not text.endswith(".toml") and not {"/", "\\"} & set(text):
             return self.named(text)
         path = Path(name_or_path)
-        return _policy(_read(path), (path.parent, *self._directories))
+        self._look_at(path)
+        return self._policy(_read(path), (path.parent, *self._directories))
 
     def named(self, name: str) -> Policy:
         """A policy by its name alone, never a path. Raises PolicyError."""
-        return _policy(_read(_find(name, self._directories)), self._directories)
+        return self._policy(_read(self._find(name, self._directories)), self._directories)
 
+    def _look_at(self, path: Path) -> Mark | None:
+        found = mark(path)
+        self._marks.setdefault(path, found)
+        return found
 
-def _names(directories: Sequence[Path]) -> list[str]:
-    files = (file for directory in directories for file in directory.glob("*.toml"))
-    return sorted({file.stem for file in files if _NAME.fullmatch(file.stem)})
+    def _find(self, name: str, directories: Sequence[Path], without: Path | None = None) -> Path:
+        if not _NAME.fullmatch(name):
+            raise PolicyError(name, None, "this is not the name of a policy")
+        left_out = without and self._look_at(without)
+        for directory in directories:
+            file = directory / f"{name}.toml"
+            found = self._look_at(file)
+            if found and not (left_out and found.is_same_file(left_out)):
+                return file
+        raise PolicyError(name, None, f"there is no such policy{nearest(name, self.names())}")
 
+    def _policy(self, file: _PolicyFile, directories: Sequence[Path]) -> Policy:
+        """Each file over what it extends, checked in turn: a complaint is about the file that caused it."""
+        *ancestors, own = reversed(self._ancestry(file, directories))
+        merged: Table = {}
+        for ancestor in ancestors:
+            merged = _merge(merged, ancestor.table)
+            _validated(ancestor, merged)
+        return _validated(own, _merge(merged, own.table))
 
-def _find(name: str, directories: Sequence[Path], without: Path | None = None) -> Path:
-    if not _NAME.fullmatch(name):
-        raise PolicyError(name, None, "this is not the name of a policy")
-    for directory in directories:
-        file = directory / f"{name}.toml"
-        if file.is_file() and not (without and file.samefile(without)):
-            return file
-    raise PolicyError(name, None, f"there is no such policy{nearest(name, _names(directories))}")
+    def _ancestry(self, file: _PolicyFile, directories: Sequence[Path]) -> list[_PolicyFile]:
+        """The file, what it extends, what that extends, and so on.
 
+        A file may extend the next of its own name.
+        """
+        chain = [file]
+        while (parent := chain[-1].table.get("extends")) is not None:
+            child = chain[-1]
+            if not isinstance(parent, str):
+                raise child.error("`extends` must be the name of a policy", ("extends",))
+            try:
+                path = self._find(parent, directories, without=child.path)
+            except PolicyError as error:
+                raise child.error(f'`extends = "{parent}"`: {error.message}', ("extends",)) from None
+            if any(self._is_same(path, seen.path) for seen in chain):
+                circle = " -> ".join([*(seen.name for seen in chain), parent])
+                raise child.error(f"policies extend each other in a circle: {circle}", ("extends",))
+            chain.append(_read(path))
+        return chain
 
-def _policy(file: _PolicyFile, directories: Sequence[Path]) -> Policy:
-    """Each file over what it extends, checked in turn: a complaint is about the file that caused it."""
-    *ancestors, own = reversed(_ancestry(file, directories))
-    merged: Table = {}
-    for ancestor in ancestors:
-        merged = _merge(merged, ancestor.table)
-        _validated(ancestor, merged)
-    return _validated(own, _merge(merged, own.table))
-
-
-def _ancestry(file: _PolicyFile, directories: Sequence[Path]) -> list[_PolicyFile]:
-    """The file, what it extends, what that extends, and so on. A file may extend the next of its own name."""
-    chain = [file]
-    while (parent := chain[-1].table.get("extends")) is not None:
-        child = chain[-1]
-        if not isinstance(parent, str):
-            raise child.error("`extends` must be the name of a policy", ("extends",))
-        try:
-            path = _find(parent, directories, without=child.path)
-        except PolicyError as error:
-            raise child.error(f'`extends = "{parent}"`: {error.message}', ("extends",)) from None
-        if any(path.samefile(seen.path) for seen in chain):
-            circle = " -> ".join([*(seen.name for seen in chain), parent])
-            raise child.error(f"policies extend each other in a circle: {circle}", ("extends",))
-        chain.append(_read(path))
-    return chain
+    def _is_same(self, one: Path, other: Path) -> bool:
+        first, second = self._look_at(one), self._look_at(other)
+        return bool(first and second and first.is_same_file(second))
 
 
 def _read(path: Path) -> _PolicyFile:

@@ -73,7 +73,6 @@ def engine() -> Engine:
         naming=naming,
         foreground=foreground,
         background=Background(),
-        policy=Policy(),
         policies=lambda _: Policy(),
         clock=clock,
     )

@@ -1,0 +1,129 @@
+"""The policies in force: read at the start, and kept as their files are while the server runs.
+
+A request asks for a policy by name and gets what is in memory, so that a name made up by a client costs no
+file's opening. A task of its own looks at the files. What it finds is taken when it has stayed the same from
+one look to the next: an editor that has written half a file is not believed. A file that cannot be used
+changes nothing, and the log, a metric and `stale` say so (FAULTS 10).
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from proxy.adapters.files.marks import Mark, mark
+from proxy.adapters.files.policies import PolicyLibrary
+from proxy.core.policy import Policy
+from proxy.errors import InvalidPolicy, PolicyError
+from proxy.telemetry import Metrics, log_event, log_fault, log_warning
+
+_EVERY = 0.5
+"""Seconds between two looks; an edit is in force after two."""
+
+_Sight = tuple[Collection[str], Mapping[Path, Mark | None]]
+"""The names that there are, and the files that were looked for."""
+
+
+class WatchedPolicies:
+    """Policies by name, each as its file was when it could last be used."""
+
+    def __init__(self, library: PolicyLibrary, default: str, metrics: Metrics) -> None:
+        """Reads every policy. Raises PolicyError where `default`, a name or a path, cannot be used."""
+        self._library = library
+        self._source = default
+        self._metrics = metrics
+        first = library.load(default)
+        self._name = first.name
+        found, self._taken = self._read()
+        self._seen = self._taken
+        self._in_force = {first.name: first, **_usable(found)}
+        self._refused: dict[str, str] = {}
+        self._refuse(_reasons(found))
+
+    def named(self, name: str) -> Policy:
+        """The policy of that name; without a name the default. Raises InvalidPolicy where there is none."""
+        policy = self._in_force.get(name or self._name)
+        if policy is None:
+            raise InvalidPolicy(f"There is no usable policy {name!r}.")
+        return policy
+
+    def stale(self) -> list[str]:
+        """Policies whose files cannot be used now: what they said before, if anything, is in force."""
+        return sorted(self._refused)
+
+    async def watch(self) -> None:
+        """Look again and again, off the event loop, until cancelled."""
+        while True:
+            await asyncio.sleep(_EVERY)
+            try:
+                await asyncio.to_thread(self.look)
+            except Exception as error:  # noqa: BLE001 - policies serve on as they are; the next look may succeed
+                log_fault("policy files could not be looked at", error)
+
+    def look(self) -> None:
+        """Take what was edited, if it was so already at the look before. Blocks while files are read."""
+        now = self._glance()
+        has_settled = now == self._seen
+        self._seen = now
+        if has_settled and now != self._taken:
+            found, self._taken = self._read()
+            self._take(found)
+
+    def _glance(self) -> _Sight:
+        _, marks = self._taken
+        return self._library.names(), {path: mark(path) for path in marks}
+
+    def _read(self) -> tuple[dict[str, Policy | PolicyError], _Sight]:
+        """Every policy, or what is wrong with it, and the files as they were before they were read."""
+        library = self._library.anew()
+        names = library.names()
+        found = {name: _attempt(library, name) for name in names}
+        found[self._name] = _attempt(library, self._source)
+        return found, (names, library.marks)
+
+    def _take(self, found: Mapping[str, Policy | PolicyError]) -> None:
+        loaded = _usable(found)
+        edited = sorted(
+            name
+            for name, policy in loaded.items()
+            if name in self._refused or policy != self._in_force.get(name)
+        )
+        gone = {name: f"{name}: its file is gone" for name in self._in_force.keys() - found.keys()}
+        self._in_force = {**self._in_force, **loaded}
+        refusals = self._refuse({**_reasons(found), **gone})
+        self._metrics.policy_reloads.labels(result="refused").inc(refusals)
+        self._metrics.policy_reloads.labels(result="loaded").inc(len(edited))
+        if edited:
+            log_event("policies were read anew", policies=edited)
+
+    def _refuse(self, reasons: dict[str, str]) -> int:
+        """Say once what cannot be used, and why; answers how many policies that is new for."""
+        news: defaultdict[str, list[str]] = defaultdict(list)
+        for name, reason in sorted(reasons.items()):
+            if self._refused.get(name) != reason:
+                news[reason].append(name)
+        for reason, names in news.items():
+            log_warning(
+                "a policy cannot be used as it is now",
+                reason=reason,
+                as_before=[name for name in names if name in self._in_force],
+                unusable=[name for name in names if name not in self._in_force],
+            )
+        self._refused = reasons
+        self._metrics.policies_stale.set(len(reasons))
+        return sum(map(len, news.values()))
+
+
+def _attempt(library: PolicyLibrary, name_or_path: str) -> Policy | PolicyError:
+    try:
+        return library.load(name_or_path)
+    except PolicyError as error:
+        return error
+
+
+def _usable(found: Mapping[str, Policy | PolicyError]) -> dict[str, Policy]:
+    return {name: outcome for name, outcome in found.items() if isinstance(outcome, Policy)}
+
+
+def _reasons(found: Mapping[str, Policy | PolicyError]) -> dict[str, str]:
+    return {name: str(outcome) for name, outcome in found.items() if isinstance(outcome, PolicyError)}

@@ -1,0 +1,281 @@
+"""Policies that are edited while the server runs."""
+
+import json
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from proxy.adapters.files.policies import PolicyLibrary
+from proxy.adapters.files.watched import WatchedPolicies
+from proxy.core.policy import Policy
+from proxy.errors import InvalidPolicy, PolicyError
+from proxy.telemetry import JSONLines, Metrics
+
+PRESETS = PolicyLibrary().names()
+
+
+class House:
+    """A directory of policies that somebody edits, and the server's view of it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.metrics = Metrics()
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.directory / f"{name}.toml"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def open(self, default: str = "default") -> WatchedPolicies:
+        return WatchedPolicies(PolicyLibrary.of(self.directory), default, self.metrics)
+
+    def count(self, name: str, **labels: str) -> float:
+        return self.metrics.registry.get_sample_value(f"unabridged_{name}", labels) or 0.0
+
+    @property
+    def reloads(self) -> tuple[float, float]:
+        """Policies loaded and refused so far."""
+        name = "policy_reloads_total"
+        return self.count(name, result="loaded"), self.count(name, result="refused")
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path)
+
+
+@pytest.fixture
+def log() -> Iterator[list[dict[str, object]]]:
+    """The lines that were logged, as an operator's tools read them."""
+    lines: list[dict[str, object]] = []
+
+    class Kept(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            line = json.loads(JSONLines().format(record))
+            del line["at"]
+            lines.append(line)
+
+    logger, handler = logging.getLogger("proxy"), Kept()
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    yield lines
+    logger.removeHandler(handler)
+    logger.setLevel(level)
+
+
+def settle(policies: WatchedPolicies) -> None:
+    """Time enough for an edit to be taken: two looks."""
+    policies.look()
+    policies.look()
+
+
+RECENT = "[keep]\nrecent = {}\n"
+
+
+def recent(policies: WatchedPolicies, name: str) -> float:
+    return policies.named(name).keep.recent
+
+
+def test_every_policy_is_there_from_the_start_and_no_name_is_the_default(house: House) -> None:
+    house.write("mine", RECENT.format(0.1))
+    policies = house.open("balanced")
+    assert [policies.named(name).name for name in [*PRESETS, "mine"]] == [*PRESETS, "mine"]
+    assert policies.named("").name == "balanced"
+
+
+def test_a_default_that_cannot_be_used_does_not_start(house: House) -> None:
+    house.write("mine", "recent = 1\n")
+    with pytest.raises(PolicyError, match=r"mine\.toml:1: unknown key"):
+        house.open("mine")
+
+
+def test_another_policy_that_cannot_be_used_is_said_and_holds_up_nothing(
+    house: House, log: list[dict[str, object]]
+) -> None:
+    path = house.write("mine", "recent = 1\n")
+    policies = house.open()
+    with pytest.raises(InvalidPolicy):
+        policies.named("mine")
+    assert policies.stale() == ["mine"]
+    assert log == [
+        {
+            "level": "warning",
+            "message": "a policy cannot be used as it is now",
+            "reason": f"{path}:1: unknown key `recent`; did you mean `keep.recent`?",
+            "as_before": [],
+            "unusable": ["mine"],
+        }
+    ]
+
+
+@pytest.mark.parametrize("default", ["default", "mine"])
+def test_an_edit_is_in_force_once_it_has_settled(
+    house: House, log: list[dict[str, object]], default: str
+) -> None:
+    house.write("mine", RECENT.format(0.1))
+    policies = house.open(default)
+    house.write("mine", RECENT.format(0.2))
+    policies.look()
+    assert recent(policies, "mine") == 0.1, "half a file may be written by now"
+    policies.look()
+    assert recent(policies, "mine") == 0.2
+    assert recent(policies, "") == (0.2 if default == "mine" else 0.25)
+    assert log == [{"level": "info", "message": "policies were read anew", "policies": ["mine"]}]
+    assert house.reloads == (1, 0)
+
+
+def test_a_file_that_is_still_being_written_waits(house: House) -> None:
+    house.write("mine", RECENT.format(0.1))
+    policies = house.open()
+    for share in (0.2, 0.21, 0.212):
+        house.write("mine", RECENT.format(share))
+        policies.look()
+        assert recent(policies, "mine") == 0.1
+    policies.look()
+    assert recent(policies, "mine") == 0.212
+
+
+def test_a_replaced_file_is_noticed_though_its_size_and_time_stayed_the_same(house: House) -> None:
+    path = house.write("mine", RECENT.format(0.1))
+    policies = house.open()
+    times = path.stat()
+    other = house.write("other", RECENT.format(0.2))
+    os.utime(other, ns=(times.st_atime_ns, times.st_mtime_ns))
+    other.replace(path)
+    settle(policies)
+    assert recent(policies, "mine") == 0.2
+
+
+def test_what_is_extended_is_watched_too(house: House, log: list[dict[str, object]]) -> None:
+    house.write("base", RECENT.format(0.1))
+    house.write("mine", 'extends = "base"\n')
+    policies = house.open("mine")
+    house.write("base", RECENT.format(0.2))
+    settle(policies)
+    assert recent(policies, "") == 0.2
+    assert [line["policies"] for line in log] == [["base", "mine"]]
+
+
+def test_a_default_outside_any_directory_is_watched_with_what_it_extends(tmp_path: Path) -> None:
+    outside = House(tmp_path)
+    outside.write("base", RECENT.format(0.1))
+    path = outside.write("mine", 'extends = "base"\n')
+    policies = WatchedPolicies(PolicyLibrary.of(None), str(path), outside.metrics)
+    assert recent(policies, "mine") == recent(policies, "") == 0.1
+    with pytest.raises(InvalidPolicy):
+        policies.named("base")
+    outside.write("base", RECENT.format(0.2))
+    settle(policies)
+    assert recent(policies, "") == 0.2
+    outside.write("mine", RECENT.format(0.3))
+    settle(policies)
+    assert recent(policies, "mine") == recent(policies, "") == 0.3
+
+
+def test_a_file_that_begins_to_hide_a_preset_counts_for_all_that_extend_it(house: House) -> None:
+    policies = house.open("balanced")
+    house.write("default", 'extends = "default"\n[keep]\nrecent = 0.1\n')
+    settle(policies)
+    assert recent(policies, "default") == recent(policies, "") == recent(policies, "agent") == 0.1
+
+
+def test_a_bad_edit_keeps_the_old_policy_and_says_so_once(house: House, log: list[dict[str, object]]) -> None:
+    house.write("mine", RECENT.format(0.1))
+    house.write("yours", 'extends = "mine"\n')
+    policies = house.open("mine")
+    path = house.write("mine", "[keep]\nrecend = 0.2\n")
+    settle(policies)
+    house.write("other", "")
+    settle(policies)
+    assert recent(policies, "") == recent(policies, "yours") == 0.1
+    refused, loaded = log
+    assert refused == {
+        "level": "warning",
+        "message": "a policy cannot be used as it is now",
+        "reason": f"{path}:2: unknown key `keep.recend`; did you mean `recent`?",
+        "as_before": ["mine", "yours"],
+        "unusable": [],
+    }
+    assert loaded["policies"] == ["other"]
+    assert house.reloads == (1, 2)
+    assert house.count("policies_stale") == 2
+    assert policies.stale() == ["mine", "yours"]
+
+
+def test_a_mistake_that_is_mended_is_forgotten(house: House, log: list[dict[str, object]]) -> None:
+    house.write("mine", RECENT.format(0.1))
+    policies = house.open()
+    for text in ("[keep\n", RECENT.format(0.1)):
+        house.write("mine", text)
+        settle(policies)
+    assert [line["level"] for line in log] == ["warning", "info"]
+    assert (house.count("policies_stale"), policies.stale()) == (0, [])
+
+
+def test_a_new_file_can_be_named(house: House) -> None:
+    policies = house.open()
+    house.write("new", RECENT.format(0.1))
+    settle(policies)
+    assert recent(policies, "new") == 0.1
+
+
+def test_a_policy_whose_file_is_deleted_stays_and_that_is_said(
+    house: House, log: list[dict[str, object]]
+) -> None:
+    path = house.write("mine", RECENT.format(0.1))
+    policies = house.open()
+    path.unlink()
+    settle(policies)
+    house.write("other", "")
+    settle(policies)
+    assert recent(policies, "mine") == 0.1
+    assert [line.get("reason") for line in log] == ["mine: its file is gone", None]
+    assert policies.stale() == ["mine"]
+    house.write("mine", RECENT.format(0.2))
+    settle(policies)
+    assert (recent(policies, "mine"), policies.stale()) == (0.2, [])
+
+
+def test_a_default_whose_directory_is_deleted_stays(house: House, tmp_path: Path) -> None:
+    path = house.write("mine", RECENT.format(0.1))
+    policies = house.open("mine")
+    path.unlink()
+    tmp_path.rmdir()
+    settle(policies)
+    assert recent(policies, "") == 0.1
+    assert policies.stale() == ["mine"]
+
+
+def test_a_comment_is_no_news(house: House, log: list[dict[str, object]]) -> None:
+    house.write("mine", RECENT.format(0.1))
+    policies = house.open()
+    before = policies.named("mine")
+    house.write("mine", "# why\n" + RECENT.format(0.1))
+    settle(policies)
+    assert policies.named("mine") == before
+    assert (log, house.reloads) == ([], (0, 0))
+
+
+@pytest.mark.parametrize("name", ["nobody", "../mine", "/etc/passwd", "mine.toml", "x" * 10_000, "\0", "é"])
+def test_a_name_that_is_none_touches_no_file(
+    house: House, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.write("mine", "")
+    policies = house.open()
+    monkeypatch.setattr(Path, "stat", lambda *_: pytest.fail("a file was looked for"))
+    monkeypatch.setattr(Path, "open", lambda *_: pytest.fail("a file was opened"))
+    with pytest.raises(InvalidPolicy):
+        policies.named(name)
+
+
+def test_the_name_and_so_the_lane_stays_through_edits(house: House) -> None:
+    path = house.write("v1.2", "")
+    policies = WatchedPolicies(PolicyLibrary(), str(path), house.metrics)
+    house.write("v1.2", 'extends = "balanced"\n')
+    settle(policies)
+    policy: Policy = policies.named("")
+    assert (policy.name, policy.extends) == ("v1.2", "balanced")
