@@ -115,6 +115,11 @@ class StreamCollector:
             return False
         return not self._finish or None in self._finish.values()
 
+    @property
+    def separator(self) -> bytes:
+        """What must stand before the event that tells of a truncation, so that it is one of its own."""
+        return b"\n\n" if self.truncated and self._decoder.is_within_event else b""
+
     def feed(self, chunk: bytes) -> None:
         """Take the next bytes of the stream, cut anywhere. What follows `[DONE]` is no part of the answer."""
         if self._done or self._room < 0:

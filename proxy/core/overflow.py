@@ -53,8 +53,11 @@ _WORDINGS = [
         # vLLM of 2025, and of 2026 ("at least" is where it stopped counting: no prompt is read there)
         r"LIMITyour (?:request|prompt) (?:has|contains) PROMPT input tokens",
         r"LIMITyou requested # output tokens and your prompt contains PROMPT input tokens",
-        # vLLM, its engine
+        # vLLM of 2026, which stops counting one token past what fits: no prompt is read here either
+        r"you passed # input tokens and requested # output tokens.{0,40}? context length is only WINDOW",
+        # vLLM, its engine, in two forms
         r"prompt \(length PROMPT\).{0,60}? (?:is longer than|exceeds) the maximum model length of WINDOW",
+        r"prompt \(total length PROMPT\) is too long to fit into the model \(context length WINDOW",
         # SGLang, in three forms; Together uses the last
         r"LIMITyou requested a total of # tokens: PROMPT tokens from the input",
         r"length \(PROMPT(?: tokens)?\) exceeds .{0,20}?maximum (?:context |allowed )?length \(WINDOW",
@@ -66,15 +69,17 @@ _WORDINGS = [
         r"exceed context limit: PROMPT \+ # > WINDOW",
         # Fireworks
         r"prompt is too long: PROMPT,? model maximum context length: WINDOW",
-        # Gemini, with and without the count
+        # Gemini, with and without the count, and behind AI Studio
         r"input token count(?: \(PROMPT\))? exceeds the maximum number of tokens allowed \(?WINDOW",
+        r"cannot truncate to WINDOW, required PROMPT",
         # xAI
         r"maximum prompt length is WINDOW but the request contains PROMPT tokens",
         # llama.cpp, whose JSON has the numbers as well, and its Python server
         r"request \(PROMPT tokens\) exceeds the available context size \(WINDOW tokens\)",
         r"requested tokens \(PROMPT\) exceed context window of WINDOW",
-        # LM Studio
+        # LM Studio, in two forms
         r"keep the first PROMPT tokens when context the overflows.{0,80}? length of only WINDOW tokens",
+        r"n_keep:? ?\(?PROMPT\)? ?>= n_ctx:? ?\(?WINDOW",
         # Moonshot, whose other number includes the answer
         r"exceeded model token limit: WINDOW",
         # GitHub Copilot
@@ -100,7 +105,7 @@ _WORDINGS = [
         # LiteLLM, and whatever quotes one of the above without its numbers
         r"ContextWindowExceeded",
         r"(?:maximum context length|context window) (?:is |of )?\(?WINDOW",
-        r"maximum context length|prompt is too long|context (?:window|length|size) exceeded",
+        r"maximum context length|prompt is too long|context (?:window|length|size) (?:has been )?exceeded",
         r"(?:exceeds?|greater than) the (?:available )?context (?:window|size|length)|exceed context limit",
         r"input token count exceeds the maximum",
     )
@@ -111,10 +116,11 @@ _RATE_LIMIT = re.compile(
 _PART = re.compile(r"(\d+) (?:of |in |for )?(?:the |your )?([a-z ]+)", re.IGNORECASE)
 
 
-def is_overflow_error(status: int, body: bytes) -> Overflow | None:
+def is_overflow_error(status: int, body: bytes, request: bytes = b"") -> Overflow | None:
     """What a refusal says of the context window; None where it is about anything else.
 
-    `body` is that of an error response, or the data of an error event in a stream of status 200.
+    `body` is that of an error response, or the data of an error event in a stream of status 200; `request` the
+    body that was refused: upstreams quote what they do not understand, so words of its own are no refusal.
     """
     if status not in _STATUSES:
         return None
@@ -124,7 +130,8 @@ def is_overflow_error(status: int, body: bytes) -> Overflow | None:
     known = bool(_CODES & refusal.codes)
     if not known and _RATE_LIMIT.search(" ".join((refusal.text, *refusal.codes))):
         return None
-    found = next(filter(None, (wording.search(refusal.text) for wording in _WORDINGS)), None)
+    matches = filter(None, (wording.search(refusal.text) for wording in _WORDINGS))
+    found = next((match for match in matches if known or match[0].encode() not in request), None)
     if found is None and not known:
         return None
     stated = found.groupdict() if found else {}

@@ -3,6 +3,8 @@
 Keeps the parsing rules of WHATWG HTML, section 9.2.6 "Interpreting an event stream". Only CR, LF and CRLF end
 a line: U+2028 and its like occur inside JSON strings and are data. The decoder reads a copy of the stream, so
 it may give up where an event grows past its limit; the bytes themselves flow on.
+
+One field more than the standard's is read: llama.cpp wrote errors as `error: {…}` until the end of 2025.
 """
 
 from __future__ import annotations
@@ -37,6 +39,11 @@ class Decoder:
         self._started = False
         self._after_cr = False
         self._overflowed = False
+
+    @property
+    def is_within_event(self) -> bool:
+        """Whether the bytes so far end within an event, so that what is appended would be part of it."""
+        return bool(self._pending)
 
     @property
     def overflowed(self) -> bool:
@@ -93,7 +100,7 @@ class Decoder:
         for block in blocks:
             if self._is_too_long(block):
                 return events
-            event = _read(block)
+            event = read_event(block)
             if event is not None:
                 events.append(event)
         self._is_too_long(self._pending)
@@ -106,8 +113,8 @@ class Decoder:
         return self._overflowed
 
 
-def _read(block: bytes) -> Event | None:
-    """Read one event's lines. No data line, no event; comments and fields not used here are skipped."""
+def read_event(block: bytes) -> Event | None:
+    """Read one event's lines, ended by LF. No data line, no event; comments and other fields are skipped."""
     if block.startswith(b"data: ") and b"\n" not in block:
         return Event("message", block[6:])
     name = b""
@@ -118,4 +125,7 @@ def _read(block: bytes) -> Event | None:
             data.append(value.removeprefix(b" "))
         elif field == b"event":
             name = value.removeprefix(b" ")
+        elif field == b"error":
+            name = field
+            data.append(value.removeprefix(b" "))
     return Event(name.decode("utf-8", "replace") or "message", b"\n".join(data)) if data else None

@@ -5,8 +5,13 @@ from typing import Any
 
 from proxy.core.jsonvalue import loads
 from proxy.core.messages import as_mapping
+from proxy.core.sse import read_event
 
-_EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_EVENT_END = re.compile(rb"(?>\r\n|\r|\n){2}")
+_LINE_END = re.compile(rb"\r\n?")
+_OVERLAP = 3
+"""Bytes of an event's end that may have come before the rest of it."""
+_BOM = b"\xef\xbb\xbf"
 _LONGEST = 2**20
 """Bytes of a pending event from which nothing is looked for any more."""
 
@@ -14,43 +19,56 @@ _LONGEST = 2**20
 class UsageRemover:
     """Takes the usage-only event out of a stream whose client did not ask for it (law 1).
 
-    It is the last event of a stream with ``include_usage``: no choices, and the usage.
+    It is the last event of a stream with ``include_usage``: no choices, and the usage. What passes is the
+    same wherever the stream is cut: an LF that comes after a CR has ended an event belongs to that event.
     """
 
     def __init__(self) -> None:
-        self._pending = b""
+        self._pending = bytearray()
         self._is_over = False
+        self._after_cr = False
 
     def feed(self, chunk: bytes) -> bytes:
         """The bytes that may go on to the client, now that this chunk is here."""
+        passed = bytearray()
+        if self._after_cr and chunk:
+            rest = chunk.removeprefix(b"\n")
+            passed += b"" if self._is_over else chunk[: len(chunk) - len(rest)]
+            chunk, self._after_cr = rest, False
         if self._is_over:
-            return chunk
-        text, passed, position = self._pending + chunk, bytearray(), 0
-        for end in _EVENT_END.finditer(text):
-            event = text[position : end.end()]
-            position = end.end()
-            if _is_usage_only(event):
-                self._is_over = True
-                self._pending = b""
-                return bytes(passed) + text[position:]
-            passed += event
-        self._pending = text[position:]
-        if len(self._pending) > _LONGEST:
-            self._is_over = True
-            return bytes(passed) + self.rest()
-        return bytes(passed)
+            return bytes(passed) + chunk
+        return bytes(passed + self._searched(chunk))
 
     def rest(self) -> bytes:
         """What is left when the stream has ended."""
-        left, self._pending = self._pending, b""
+        left = bytes(self._pending)
+        self._pending.clear()
         return left
 
+    def _searched(self, chunk: bytes) -> bytes:
+        """What may pass of the pending event and ``chunk``; only new bytes are searched for its end."""
+        text, passed, position = self._pending, bytearray(), 0
+        start = max(len(text) - _OVERLAP, 0)
+        text += chunk
+        for end in [found.end() for found in _EVENT_END.finditer(text, start)]:
+            event = bytes(text[position:end])
+            position = end
+            self._after_cr = end == len(text) and event.endswith(b"\r")
+            self._is_over = _is_usage_only(event)
+            if self._is_over:
+                break
+            passed += event
+        del text[:position]
+        self._is_over = self._is_over or len(text) > _LONGEST
+        return bytes(passed) + (self.rest() if self._is_over else b"")
 
-def _is_usage_only(event: bytes) -> bool:
-    if b'"usage"' not in event or b"data:" not in event:
+
+def _is_usage_only(text: bytes) -> bool:
+    if b'"usage"' not in text:
         return False
+    event = read_event(_LINE_END.sub(b"\n", text.removeprefix(_BOM)))
     try:
-        chunk: Any = loads(event.partition(b"data:")[2].strip())
+        chunk: Any = loads(event.data) if event else None
     except ValueError:
         return False
     members = as_mapping(chunk)

@@ -7,16 +7,14 @@ and live in this process; a plan records what it was made with.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import cast
 
-import msgspec
+from msgspec import Raw
 
 from proxy.core.calibration import STEPS, Ratio
 from proxy.core.completion import Usage
-from proxy.core.jsonvalue import loads
-from proxy.core.messages import as_mapping
 from proxy.core.overflow import Overflow
 from proxy.core.policy import Policy
+from proxy.core.rawjson import elements, integer, members, string
 from proxy.engine.lru import Lru
 from proxy.errors import UnabridgedError
 from proxy.ports import Clock, Upstream
@@ -34,10 +32,14 @@ _LEAST_WINDOW = 256
 """Tokens; what states less is no context window."""
 _FADES = 3_600.0
 """Seconds for which a refusal is believed: servers are restarted with other windows."""
-_LISTING_BYTES = 8 * 2**20
+_LISTING_BYTES = 2 * 2**20
 _LISTING_SECONDS = 5.0
 _LISTING_PAUSE = 60.0
-"""Seconds after which the upstream's list is asked for again, where a model is still unknown."""
+"""Seconds after which a caller's list is asked for again, where a model is still unknown."""
+_CALLERS = 1_000
+"""Callers whose last question for the list is remembered."""
+_NOTHING = Raw(b"null")
+_OK = 200
 
 
 class _Learned:
@@ -61,8 +63,9 @@ class Models:
         self._price_list = price_list
         self._clock = clock
         self._known: Lru[tuple[str, str], _Learned] = Lru(_REMEMBERED)
-        self._listed: dict[str, int] = {}
-        self._asked_at = -_LISTING_PAUSE
+        self._listed: Lru[str, int] = Lru(_REMEMBERED)
+        self._asked_at: Lru[int, float] = Lru(_CALLERS)
+        """When the list was asked for, by the hash of the caller's credentials."""
 
     def _learned(self, tenant: str, model: str) -> _Learned:
         key = (tenant, model[:_NAME])
@@ -114,7 +117,8 @@ class Models:
         sent = known.ratio.calibrated(counted)
         if refusal.window and refusal.window > _PLAUSIBLE * sent + reserve:
             return False
-        if refusal.prompt_tokens or refusal.window:
+        seemed_to_fit = refusal.window is not None and sent + reserve <= refusal.window
+        if refusal.prompt_tokens or seemed_to_fit:
             known.ratio.refused(counted, refusal.prompt_tokens)
         stated = refusal.window if refusal.window and refusal.window >= _LEAST_WINDOW else None
         known.window = stated or max(int(min(sent, known.window or sent) * _SHRUNK), _LEAST_WINDOW)
@@ -139,48 +143,52 @@ class Models:
         self._learned(tenant, model).alternates = True
 
     def needs_listing(self, model: str) -> bool:
-        """Whether the upstream's list should be asked for this model's window now; says so once a while."""
-        now = self._clock.monotonic()
-        if model in self._listed or self._price_list(model[:_NAME]):
-            return False
-        if now - self._asked_at < _LISTING_PAUSE:
-            return False
-        self._asked_at = now
-        return True
+        """Whether the upstream's own list might tell this model's window."""
+        return self._listed.get(model) is None and not self._price_list(model[:_NAME])
 
     async def read_listing(self, headers: Sequence[tuple[bytes, bytes]]) -> None:
-        """Ask ``/v1/models`` for windows; many servers state them. Nothing is learned where it fails."""
+        """Ask ``/v1/models`` for windows, at most once a minute for a caller; many servers state them.
+
+        Nothing is learned where it fails: a server without a list is as good as one without windows in it.
+        Who may not see the list keeps nobody else from being answered.
+        """
+        caller, now = hash(tuple(headers)), self._clock.monotonic()
+        asked_at = self._asked_at.get(caller)
+        if asked_at is not None and now - asked_at < _LISTING_PAUSE:
+            return
+        self._asked_at.put(caller, now)
         try:
             async with asyncio.timeout(_LISTING_SECONDS):
-                self._listed = _windows(loads(await self._listing(headers))) or self._listed
-        except (UnabridgedError, TimeoutError, ValueError, msgspec.MsgspecError):
-            return  # a server without a list is as good as one without windows in it
+                listing = await self._listing(headers)
+        except (UnabridgedError, TimeoutError):
+            return
+        for model, window in (await asyncio.to_thread(_windows, listing)).items():
+            self._listed.put(model, window)
 
     async def _listing(self, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
+        """The list's body; nothing where it is an error, or far too large."""
         response = await self._upstream.send("GET", "/models", headers, None)
         body = bytearray()
         try:
-            async for chunk in response.chunks():
-                body += chunk
-                if len(body) > _LISTING_BYTES:
-                    return b"{}"
+            if response.status == _OK:
+                async for chunk in response.chunks():
+                    body += chunk
+                    if len(body) > _LISTING_BYTES:
+                        return b""
         finally:
             await response.aclose()
-        return bytes(body) if response.status == 200 else b"{}"
+        return bytes(body)
 
 
-def _windows(listing: object) -> dict[str, int]:
+def _windows(listing: bytes) -> dict[str, int]:
     """Windows by model id in a model list, in the words of vLLM, OpenRouter and llama.cpp."""
     windows: dict[str, int] = {}
-    data = as_mapping(listing).get("data")
-    for entry in cast("list[object]", data) if isinstance(data, list) else ():
-        model = as_mapping(entry)
-        stated = (
-            model.get("context_length"),
-            model.get("max_model_len"),
-            as_mapping(model.get("meta")).get("n_ctx"),
-        )
-        window = next((value for value in stated if isinstance(value, int) and value > 0), None)
-        if window and isinstance(model.get("id"), str):
-            windows[model["id"]] = window
+    for entry in elements((members(listing) or {}).get("data", _NOTHING)) or []:
+        model = members(entry) or {}
+        meta = members(model.get("meta", _NOTHING)) or {}
+        stated = (model.get("context_length"), model.get("max_model_len"), meta.get("n_ctx"))
+        window = next((value for value in map(integer, stated) if value and value >= _LEAST_WINDOW), None)
+        name = string(model.get("id"))
+        if window and name:
+            windows[name] = window
     return windows

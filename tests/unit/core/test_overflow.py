@@ -63,6 +63,23 @@ STATED = {
         24235,
     ),
     "vllm 2026": (OPENAI.replace("8192", "202752") + VLLM_2026, 202752, None),
+    "vllm 2026, where it stopped counting": (
+        (
+            "You passed 57345 input tokens and requested 8192 output tokens. However, the model's context "
+            "length is only 65536 tokens, resulting in a maximum input length of 57344 tokens. Please reduce "
+            "the length of the input prompt. (parameter=input_tokens, value=57345)"
+        ),
+        65536,
+        None,
+    ),
+    "vllm engine, with images": (
+        (
+            "The prompt (total length 25938) is too long to fit into the model (context length 4096). Make "
+            "sure that `max_model_len` is no smaller than the number of text tokens plus multimodal tokens."
+        ),
+        4096,
+        25938,
+    ),
     "vllm engine": (
         "The decoder prompt (length 11466) is longer than the maximum model length of 8192. Make sure",
         8192,
@@ -107,6 +124,11 @@ STATED = {
         1048576,
         1200000,
     ),
+    "gemini, ai studio": (
+        "[original: beyond::dependency::INVALID_ARGUMENT] Cannot truncate to 89998, required 355220: text",
+        89998,
+        355220,
+    ),
     "gemini, no count": (
         "The input token count exceeds the maximum number of tokens allowed 1048576.",
         1048576,
@@ -123,6 +145,7 @@ STATED = {
         1407,
     ),
     "llama.cpp, older": ("the request exceeds the available context size. try increasing it", None, None),
+    "llama.cpp, slots that share their cache": ("Context size has been exceeded.", None, None),
     "llama-cpp-python": ("Requested tokens (2285) exceed context window of 2048", 2048, 2285),
     "lm studio": (
         (
@@ -132,6 +155,15 @@ STATED = {
         4096,
         4500,
     ),
+    "lm studio, what is kept": (
+        (
+            "The number of tokens to keep from the initial prompt is greater than the context length "
+            "(n_keep: 15028>= n_ctx: 7424). Try to load the model with a larger context length"
+        ),
+        7424,
+        15028,
+    ),
+    "lm studio, 2026": ("Cannot truncate prompt with n_keep (15028) >= n_ctx (7424)", 7424, 15028),
     "moonshot": ("Your request exceeded model token limit: 256000 (requested: 300000)", 256000, None),
     "copilot": ("prompt token count of 200000 exceeds the limit of 128000", 128000, 200000),
     "tgi": (
@@ -210,6 +242,7 @@ def test_an_error_event_in_a_stream_counts() -> None:
         "Rate limit exceeded: the maximum context length of your plan, retry after 30 seconds.",
         "You exceeded your current quota, please check your plan and billing details.",
         "max_tokens must be at least 1, got -186.",
+        "max_tokens=140000 cannot be greater than max_model_len=max_total_tokens=131072.",
         "Invalid 'tools[0].function.name': string too long. Expected a string with maximum length 64.",
         "The server had an error while processing your request.",
         "",
@@ -239,6 +272,24 @@ def test_other_statuses_mean_what_they_say(status: int) -> None:
 )
 def test_a_body_that_says_nothing_is_no_overflow(body: bytes) -> None:
     assert is_overflow_error(413, body) is None
+
+
+QUOTED = "prompt is too long: 5000 tokens > 4096 maximum"
+
+
+def test_words_of_the_request_that_an_error_quotes_are_no_refusal() -> None:
+    request = json.dumps({"messages": [{"role": "user", "content": f"What does “{QUOTED}” mean?"}]}).encode()
+    quoting = said(f"[{{'type': 'missing', 'input': {{'content': 'What does “{QUOTED}” mean?'}}}}]")
+    assert is_overflow_error(400, quoting) == Overflow(4096, 5000)
+    assert is_overflow_error(400, quoting, request) is None
+
+
+def test_a_refusal_stays_one_when_the_request_quotes_another() -> None:
+    request = json.dumps({"messages": [{"role": "user", "content": QUOTED}]}).encode()
+    assert is_overflow_error(400, said("prompt is too long: 90 tokens > 80 maximum"), request) == Overflow(
+        80, 90
+    )
+    assert is_overflow_error(400, said(QUOTED, code="context_length_exceeded"), request) is not None
 
 
 def test_an_answer_that_talks_about_context_windows_is_no_refusal() -> None:

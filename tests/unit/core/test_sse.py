@@ -62,6 +62,13 @@ def test_comments_and_unknown_fields_are_skipped() -> None:
     assert data(b": keep-alive\n\nid: 7\nretry: 10\nfuture: x\ndata: a\n\n") == [b"a"]
 
 
+def test_the_error_field_of_llama_cpp_is_an_error_event() -> None:
+    assert events(b'error: {"code": 400}\n\ndata: [DONE]\n\n') == [
+        Event("error", b'{"code": 400}'),
+        Event("message", b"[DONE]"),
+    ]
+
+
 def test_an_event_without_data_is_not_dispatched_and_its_name_is_forgotten() -> None:
     assert events(b"event: ping\n\ndata: a\n\n") == [Event("message", b"a")]
 
