@@ -266,8 +266,12 @@ def test_a_name_that_is_none_touches_no_file(
 ) -> None:
     house.write("mine", "")
     policies = house.open()
-    monkeypatch.setattr(Path, "stat", lambda *_: pytest.fail("a file was looked for"))
-    monkeypatch.setattr(Path, "open", lambda *_: pytest.fail("a file was opened"))
+
+    def touched(*_: object) -> None:
+        pytest.fail("a file was looked for")
+
+    for access in ("stat", "open", "glob"):
+        monkeypatch.setattr(Path, access, touched)
     with pytest.raises(InvalidPolicy):
         policies.named(name)
 
