@@ -119,8 +119,9 @@ _PART = re.compile(r"(\d+) (?:of |in |for )?(?:the |your )?([a-z ]+)", re.IGNORE
 def is_overflow_error(status: int, body: bytes, request: bytes = b"") -> Overflow | None:
     """What a refusal says of the context window; None where it is about anything else.
 
-    `body` is that of an error response, or the data of an error event in a stream of status 200; `request` the
-    body that was refused: upstreams quote what they do not understand, so words of its own are no refusal.
+    `body` is that of an error response, or the data of an error event in a stream of status 200. `request` is
+    the body that was refused: upstreams quote what they do not understand, and words of its own refuse
+    nothing.
     """
     if status not in _STATUSES:
         return None

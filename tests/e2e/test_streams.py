@@ -1,0 +1,449 @@
+"""Streams over real sockets: cut anywhere, endless, slow, left alone; FAULTS, "The stream"."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import pytest
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from proxy.app import create_app
+from proxy.config import Settings
+from tests.servers import PATIENCE, Exchange, FakeUpstream, RawClient, connect, eventually, serve
+from tests.upstreams import (
+    ADMIN,
+    DONE,
+    EVENTS,
+    JSON,
+    Chat,
+    Message,
+    Model,
+    completion,
+    events,
+    in_pieces,
+    plainly,
+    said,
+    sse,
+    user,
+)
+
+CHAT = "/v1/chat/completions"
+HELLO = b'{"stream":true,"model":"gpt-test","messages":[{"role":"user","content":"Hello"}]}'
+Chats = Callable[..., Chat]
+
+
+async def post(client: httpx2.AsyncClient, body: bytes = HELLO, **headers: str) -> httpx2.Response:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return await client.post(CHAT, content=body, headers={"Content-Type": "application/json", **named})
+
+
+async def transcripts(url: str, *sessions: str) -> list[list[Message]]:
+    """The messages of these sessions, once their turns are written."""
+    async with httpx2.AsyncClient(base_url=f"{url}/unabridged/v1", headers=ADMIN) as admin:
+
+        async def told(path: str) -> Any:
+            return (await admin.get(path)).json()
+
+        ids: dict[str, str] = {}
+        async with asyncio.timeout(PATIENCE):
+            while not ids.keys() >= set(sessions):
+                ids = {each["name"]: each["id"] for each in (await told("/sessions"))["sessions"]}
+        return [(await told(f"/sessions/{ids[name]}/transcript"))["messages"] for name in sessions]
+
+
+# --- cuts ---
+
+STREAM = (
+    "\ufeff: hello\r\n\r\n"
+    'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":"Grüße 🐘"}}]}\r\n\r\n'
+    "event: x_future\ndata: {}\n\n"
+    'data:{"choices":[{"index":0,\rdata: "delta":{"content":"\\ud83d\\udc18"},"finish_reason":"stop"}]}\r\r'
+    'data: {"choices":[],"usage":{"prompt_tokens":700,"completion_tokens":1}}\r\n\r\n'
+    "data: [DONE]\n\n"
+).encode()
+USAGE = STREAM[STREAM.index(b'data: {"choices":[],') : STREAM.index(b"data: [DONE]")]
+INSIDE = [
+    STREAM.index("🐘".encode()) + 1,
+    STREAM.index("ü".encode()) + 1,
+    STREAM.index(b"\r\n") + 1,
+    STREAM.index(b"\r\n\r\n") + 3,
+    STREAM.index(b"data") + 2,
+    STREAM.index(b"data:") + 4,
+    STREAM.index(b"\r\rdata") + 1,
+    STREAM.index(USAGE) + len(USAGE) - 1,
+]
+FIFTY = sorted({*INSIDE, *range(1, len(STREAM), 9)})
+
+
+def new_caller(number: int) -> dict[str, str]:
+    """Headers of somebody whose models are not known yet, and whose budget is nearly used up."""
+    return {"Authorization": f"Bearer {number}", "X_Unabridged_Budget": "900"}
+
+
+@pytest.mark.parametrize("asks", [False, True], ids=["as it is", "with usage that only the proxy wants"])
+async def test_wherever_a_stream_is_cut_the_client_and_the_transcript_get_the_same(
+    model: Model, client: httpx2.AsyncClient, url: str, *, asks: bool
+) -> None:
+    members = {"stream": True, "model": "gpt-test", "messages": [user("Tell me all of it. " * 100)]}
+    expected = STREAM.replace(USAGE, b"") if asks else STREAM
+    for at in FIFTY:
+        model.replies.append(in_pieces(STREAM[:at], STREAM[at:]))
+        headers = {"X_Unabridged_Session": f"s{at}", **(new_caller(at) if asks else {})}
+        response = await post(client, json.dumps(members).encode(), **headers)
+        assert response.content == expected, STREAM[:at]
+    kept = await transcripts(url, *(f"s{at}" for at in FIFTY))
+    asked = [body.get("stream_options") for body in model.bodies()]
+    assert asked == [{"include_usage": True} if asks else None] * len(FIFTY)
+    assert [[(each["message"], each["complete"]) for each in messages[1:]] for messages in kept] == [
+        [({"role": "assistant", "content": "Grüße 🐘🐘"}, True)]
+    ] * len(FIFTY)
+
+
+# --- what was said in a stream is what would have been said without ---
+
+
+def chunk(*choices: Message) -> bytes:
+    return sse({"id": "c", "object": "chat.completion.chunk", "choices": list(choices)})
+
+
+def delta(said: Message, index: int = 0, finish: str | None = None, **others: Any) -> Message:
+    return {"index": index, "delta": said, "finish_reason": finish, **others}
+
+
+def call(index: int, arguments: str, **opening: str) -> Message:
+    named = {"id": opening["id"], "type": "function"} if opening else {}
+    function = {"name": opening["name"], "arguments": arguments} if opening else {"arguments": arguments}
+    return {"tool_calls": [{"index": index, **named, "function": function}]}
+
+
+def function(call_id: str, name: str, arguments: str) -> Message:
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+WAYS: dict[str, tuple[list[Message], Message]] = {
+    "interleaved parallel calls": (
+        [
+            delta({"role": "assistant", "content": None}),
+            delta(call(0, "", id="a", name="read")),
+            delta(call(1, "", id="b", name="write")),
+            delta(call(1, '{"x":')),
+            delta(call(0, '{"y":"🐘')),
+            delta(call(1, "1}")),
+            delta(call(0, '"}')),
+            delta({}, finish="tool_calls"),
+        ],
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [function("a", "read", '{"y":"🐘"}'), function("b", "write", '{"x":1}')],
+        },
+    ),
+    "logprobs": (
+        [
+            delta({"role": "assistant", "content": "Yes"}, logprobs={"content": [{"token": "Yes"}]}),
+            delta({"content": "."}, finish="stop", logprobs={"content": [{"token": "."}]}),
+        ],
+        {"role": "assistant", "content": "Yes."},
+    ),
+    "a refusal": (
+        [
+            delta({"role": "assistant", "content": None, "refusal": "I "}),
+            delta({"refusal": "won't."}, finish="stop"),
+        ],
+        {"role": "assistant", "content": None, "refusal": "I won't."},
+    ),
+    "reasoning, as DeepSeek has it": (
+        [
+            delta({"role": "assistant", "content": None, "reasoning_content": "Hm"}),
+            delta({"reasoning_content": "m."}),
+            delta({"content": "4"}, finish="stop"),
+        ],
+        {"role": "assistant", "content": "4", "reasoning_content": "Hmm."},
+    ),
+    "reasoning, as OpenRouter has it": (
+        [
+            delta({"role": "assistant", "content": "", "reasoning": "Hm"}),
+            delta({"content": "", "reasoning": "m."}),
+            delta({"content": "4"}, finish="stop"),
+        ],
+        {"role": "assistant", "content": "4", "reasoning": "Hmm."},
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_an_answer_is_kept_as_if_it_had_not_been_streamed(
+    model: Model, client: httpx2.AsyncClient, url: str, way: str
+) -> None:
+    choices, whole = WAYS[way]
+    model.replies += [in_pieces(*map(chunk, choices), DONE), plainly(200, [JSON], as_body(whole))]
+    for name in ("streamed", "whole"):
+        assert (await post(client, X_Unabridged_Session=name)).status_code == 200
+    kept = [messages[-1] for messages in await transcripts(url, "streamed", "whole")]
+    assert kept[0]["message"] == kept[1]["message"] == whole
+    assert [each["complete"] for each in kept] == [True, True]
+
+
+def as_body(message: Message) -> bytes:
+    return json.dumps(completion(message)).encode()
+
+
+async def test_of_several_streamed_choices_the_next_body_tells_which_was_taken(
+    model: Model, chats: Chats, url: str
+) -> None:
+    pieces = [
+        chunk(delta({"role": "assistant", "content": "On"}, 0), delta({"content": "Tw"}, 1)),
+        chunk(delta({"content": "o"}, 1, "stop")),
+        chunk(delta({"content": "e"}, 0, "stop")),
+        DONE,
+    ]
+    model.replies.append(in_pieces(*pieces))
+    chat = chats(url, X_Unabridged_Session="s")
+    chat.members |= {"n": 2, "stream": True}
+    chat.messages.append(user("Hello"))
+    assert (await chat.send()).content == b"".join(pieces)
+    chat.members = {"model": "gpt-test"}
+    chat.messages.append({"role": "assistant", "content": "Two"})
+    await chat.ask("And then?")
+    texts = [each["message"]["content"] for each in (await transcripts(url, "s"))[0]]
+    assert texts[:3] == ["Hello", "Two", "And then?"]
+
+
+# --- how a stream ends ---
+
+
+ERROR = {"error": {"message": "overloaded", "code": 529}}
+FIRST = chunk(delta({"role": "assistant", "content": "Hel"}))
+
+
+@pytest.mark.parametrize("done", [b"", DONE], ids=["and EOF", "and [DONE]"])
+@pytest.mark.parametrize("error", [sse(ERROR), b"event: error\n" + sse({"message": "overloaded"})])
+async def test_an_error_in_mid_stream_is_the_last_word(
+    model: Model, client: httpx2.AsyncClient, url: str, error: bytes, done: bytes
+) -> None:
+    model.replies.append(in_pieces(FIRST, error, done or b": nothing more\n\n"))
+    response = await post(client, X_Unabridged_Session="s")
+    assert response.content == FIRST + error + (done or b": nothing more\n\n")
+    assert [each["complete"] for each in (await transcripts(url, "s"))[0]] == [True, False]
+
+
+@pytest.mark.parametrize("other", [None, "stop"])
+async def test_a_stream_is_whole_when_every_choice_that_was_seen_has_finished(
+    model: Model, client: httpx2.AsyncClient, other: str | None
+) -> None:
+    pieces = [
+        chunk(delta({"content": "a"}, 0), delta({"content": "b"}, 1, other)),
+        chunk(delta({}, 0, "stop")),
+    ]
+    model.replies.append(in_pieces(*pieces))
+    rest = (await post(client)).content.removeprefix(b"".join(pieces))
+    assert (b"upstream_truncated" in rest) is (other is None)
+    assert not rest or json.loads(rest.removeprefix(b"data: "))["error"]["type"] == "server_error"
+
+
+async def test_a_refused_streamed_request_is_answered_in_json_as_the_upstream_wrote_it(
+    model: Model, client: httpx2.AsyncClient
+) -> None:
+    body = b'{ "error": {"message": "no such parameter", "type": "invalid_request_error"} }\n'
+    model.replies.append(plainly(400, [(b"Content-Type", b"application/json; charset=utf-8")], body))
+    response = await post(client)
+    assert (response.status_code, response.content) == (400, body)
+    assert response.headers["content-type"] == "application/json; charset=utf-8"
+
+
+# --- much of it ---
+
+MEBIBYTE = 2**20
+
+
+@pytest.mark.parametrize("marks", [b"", b"\n"], ids=["one event", "one line without end"])
+async def test_what_is_too_large_to_be_read_flows_all_the_same(
+    model: Model, url: str, client: httpx2.AsyncClient, marks: bytes
+) -> None:
+    """The client has the first of it before the upstream has written the rest."""
+    half = asyncio.Event()
+    line = b'data: {"choices":[{"index":0,"delta":{"content":"'
+    parts = [line, *[b"x" * MEBIBYTE] * 9, b'"}}]}' + marks * 2 if marks else b""]
+
+    async def huge(exchange: Exchange) -> None:
+        await exchange.start(200, [EVENTS])
+        for number, part in enumerate(filter(None, parts)):
+            if number == 4:
+                await half.wait()
+            await exchange.chunk(part)
+        await exchange.end()
+
+    model.replies.append(huge)
+    received = 0
+    headers = {"Content-Type": "application/json", "X-Unabridged-Session": "s"}
+    async with client.stream("POST", CHAT, content=HELLO, headers=headers) as response:
+        async for piece in response.aiter_raw():
+            received += len(piece)
+            if received > 2 * MEBIBYTE:
+                half.set()
+    assert received == sum(map(len, parts)), "nothing is added where nobody can know whether it is whole"
+    assert [each["message"]["content"] for each in (await transcripts(url, "s"))[0]] == ["Hello"]
+
+
+# --- clients that leave, and clients that dawdle ---
+
+
+def watched(app: ASGIApp) -> ASGIApp:
+    """The application, which also tells at ``/tasks`` how many tasks there are in its event loop."""
+
+    async def watching(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] != "/tasks":
+            await app(scope, receive, send)
+            return
+        body = str(len(asyncio.all_tasks())).encode()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": body})
+
+    return watching
+
+
+@asynccontextmanager
+async def watched_proxy(upstream: str) -> AsyncGenerator[str]:
+    settings = Settings.load(upstream=upstream, store="memory://", secret="secret", admin_token="admin")
+    server = serve(watched(create_app(settings)))
+    try:
+        yield server.__enter__()
+    finally:
+        await asyncio.to_thread(server.__exit__, None, None, None)
+
+
+def request(body: bytes = HELLO, **headers: str) -> bytes:
+    lines = [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    lines = [f"POST {CHAT} HTTP/1.1", "Host: x", f"Content-Length: {len(body)}", *lines]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+async def settled(client: httpx2.AsyncClient) -> tuple[int, float]:
+    """Tasks in the proxy, and the streams that it counts, once they no longer change."""
+    seen = [(-1, -1.0), (0, 0.0)]
+    while len(set(seen[-3:])) > 1:
+        await asyncio.sleep(0.01)
+        tasks = int((await client.get("/tasks")).text)
+        lines = (await client.get("/metrics")).text.splitlines()
+        streams = next(line for line in lines if line.startswith("unabridged_streams_active"))
+        seen.append((tasks, float(streams.split()[1])))
+    return seen[-1]
+
+
+PIECES = [*map(sse, events(said("Hello there"))), DONE]
+LEAVING: dict[str, tuple[list[bytes], bytes]] = {
+    "before the answer": ([], b""),
+    "within the first event": ([PIECES[0][:20]], b""),
+    **{
+        f"after chunk {number}": (PIECES[:number], PIECES[number - 1]) for number in range(1, len(PIECES) + 1)
+    },
+    "within an event": ([*PIECES[:2], PIECES[2][:20]], PIECES[2][:20]),
+    "within the usage": ([*PIECES[:2], b'data: {"choices":[],"us'], PIECES[1]),
+}
+
+
+async def test_a_client_that_leaves_at_any_chunk_leaves_nothing_behind() -> None:
+    model = Model()
+    async with (
+        FakeUpstream(model.serve_one).serve() as upstream,
+        watched_proxy(f"{upstream.url}/v1") as url,
+        httpx2.AsyncClient(base_url=url) as client,
+    ):
+        assert (await post(client)).status_code == 200
+        before = await settled(client)
+        for pieces, seen in LEAVING.values():
+            await leave(model, url, pieces, seen)
+        await eventually(lambda: upstream.open_connections <= 1)
+        assert await settled(client) == before
+
+
+async def leave(model: Model, url: str, pieces: list[bytes], seen: bytes) -> None:
+    """Ask, see as much as can be seen, hang up; the upstream's connection is closed within a second."""
+    waiting, gone = asyncio.Event(), asyncio.Event()
+
+    async def waits(exchange: Exchange) -> None:
+        if pieces:
+            await exchange.start(200, [EVENTS])
+            await asyncio.sleep(0)
+        for piece in pieces:
+            await exchange.chunk(piece)
+        waiting.set()
+        await exchange.gone()
+        gone.set()
+
+    model.replies.append(waits)
+    async with connect(url) as raw:
+        await raw.send(request())
+        await waiting.wait()
+        if seen:
+            await raw.until(seen)
+    async with asyncio.timeout(1):
+        await gone.wait()
+
+
+async def test_after_clients_have_left_background_work_goes_on(
+    model: Model, chats: Chats, small: Callable[..., Any]
+) -> None:
+    """Summaries are written only while nobody is being answered: somebody who left must not count."""
+    url = await small(800)
+    for pieces, seen in LEAVING.values():
+        await leave(model, url, pieces, seen)
+    chat = chats(url)
+    summaries: list[str] = []
+    for number in range(12):
+        response = await chat.ask(f"Question {number}: what became of it? " + "Tell me all of it. " * 8)
+        summaries.append(response.headers["x-unabridged-summary"])
+    assert {"ready", "waited"} & set(summaries)
+
+
+async def test_a_client_that_reads_slowly_slows_the_upstream_down(model: Model, url: str) -> None:
+    """Memory stays flat: what the client does not take, the upstream cannot send."""
+    written = 0
+    event = b": %b\n\n" % (b"x" * 60_000)
+
+    async def pours(exchange: Exchange) -> None:
+        nonlocal written
+        await exchange.start(200, [EVENTS])
+        for _ in range(256 * MEBIBYTE // len(event)):
+            await exchange.chunk(event)
+            written += len(event)
+
+    model.replies.append(pours)
+    async with narrow(url) as raw:
+        await raw.send(request())
+        await raw.until(b"\r\n\r\n")
+        full = await standstill(lambda: written)
+        assert full < 32 * MEBIBYTE, "what fits into the sockets between them, and no more"
+        for _ in range(full // len(event)):
+            await raw.until(b"\n\n")
+        assert await standstill(lambda: written) > full, "it goes on when the client does"
+
+
+@asynccontextmanager
+async def narrow(url: str) -> AsyncGenerator[RawClient]:
+    """A client whose socket takes little at a time."""
+    host, port = url.removeprefix("http://").split(":")
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    sock.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(sock, (host, int(port)))
+    reader, writer = await asyncio.open_connection(sock=sock, limit=2**17)
+    try:
+        yield RawClient(reader, writer)
+    finally:
+        writer.close()
+
+
+async def standstill(value: Callable[[], int]) -> int:
+    """The value, once it has stopped growing."""
+    last = -1
+    while last < value():
+        last = value()
+        await asyncio.sleep(0.1)
+    return last
