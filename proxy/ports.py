@@ -145,7 +145,7 @@ class SessionStore(Protocol):
         ...
 
     async def keep_summary(self, key: SessionKey, address: str, text: str, ttl: float) -> None:
-        """Keep a summary under its content address."""
+        """Keep a summary under its content address; not where the session was deleted meanwhile."""
         ...
 
     async def session(self, key: SessionKey) -> Session | None:
@@ -162,6 +162,10 @@ class SessionStore(Protocol):
 
     async def epochs(self, key: SessionKey, lane: str) -> tuple[Epoch, ...]:
         """All epochs of a lane, in the order written."""
+        ...
+
+    async def lanes(self, key: SessionKey) -> tuple[str, ...]:
+        """The lanes of the session that have epochs, sorted."""
         ...
 
     async def ping(self) -> None:

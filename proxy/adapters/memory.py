@@ -160,7 +160,9 @@ class MemoryStore:
         return {each: kept.summaries[each] for each in addresses if each in kept.summaries} if kept else {}
 
     async def keep_summary(self, key: SessionKey, address: str, text: str, ttl: float) -> None:
-        """Keep a summary under its content address."""
+        """Keep a summary under its content address; not where the session was deleted meanwhile."""
+        if self._live(key) is None and key in self._were:
+            return
         self._renewed(key, ttl).summaries[address] = text
 
     async def session(self, key: SessionKey) -> Session | None:
@@ -191,6 +193,11 @@ class MemoryStore:
         """All epochs of a lane, in the order written."""
         kept = self._live(key)
         return tuple(kept.epochs.get(lane, ())) if kept else ()
+
+    async def lanes(self, key: SessionKey) -> tuple[str, ...]:
+        """The lanes of the session that have epochs, sorted."""
+        kept = self._live(key)
+        return tuple(sorted(kept.epochs)) if kept else ()
 
     async def ping(self) -> None:
         """Return: it always answers."""

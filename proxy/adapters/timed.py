@@ -79,6 +79,10 @@ class TimedStore:
         with self._inspect.time():
             return await self._store.epochs(key, lane)
 
+    async def lanes(self, key: SessionKey) -> tuple[str, ...]:
+        with self._inspect.time():
+            return await self._store.lanes(key)
+
     async def ping(self) -> None:
         with self._ping.time():
             await self._store.ping()

@@ -142,16 +142,33 @@ def _gap(decided: Draft, span: Span, summaries: Summaries) -> Gap:
     situation, (start, end) = decided.situation, span
     text = summaries.get(span)
     anchors = (Anchor(start, end, text),) if text else _carried(situation, start, end)
+    failed = span in summaries and not text
+    return noted_gap(situation, span, anchors, decided.quotes[span], failed=failed)
+
+
+def noted_gap(
+    situation: Situation,
+    span: Span,
+    anchors: tuple[Anchor, ...],
+    quotes: tuple[str, ...],
+    *,
+    failed: bool = False,
+) -> Gap:
+    """A gap and its note, which says what ``anchors`` say of parts of it and counts the rest.
+
+    ``failed``: a summary of it was asked for and could not be had.
+    """
+    start, end = span
     above = _request_above(situation, start)
     note = Note(
         count=end - start,
         seal=situation.chain.hashes[end - 1],
         language=_language(situation, start, end),
         summaries=tuple((anchor.count, anchor.text) for anchor in anchors),
-        failed=span in summaries and not text,
+        failed=failed,
         answers_above=above is not None,
         under_way=above is not None and above == last_user(situation.chain.messages),
-        quotes=decided.quotes[span],
+        quotes=quotes,
     ).text
     return Gap(
         start=start,
@@ -159,7 +176,7 @@ def _gap(decided: Draft, span: Span, summaries: Summaries) -> Gap:
         note=as_message(note, situation.policy.summary.role),
         tokens=MESSAGE_TOKENS + situation.count(note),
         anchors=anchors,
-        quotes=decided.quotes[span],
+        quotes=quotes,
     )
 
 

@@ -58,11 +58,15 @@ class Selection:
         for index in strategy.order(situation, self._stage):
             if strategy.is_enough(situation, self.view, goal):
                 break
-            self._take(index)
-            self._take_orphaned_request(index)
+            self.take(index)
         self._take_islands()
         if self._stage is Stage.EMERGENCY:
             self._yield_protections()
+
+    def take(self, index: int) -> None:
+        """Cut a unit, and the request that loses the last of its answer by it."""
+        self._take(index)
+        self._take_orphaned_request(index)
 
     def _take(self, index: int) -> None:
         if index not in self.cut:

@@ -6,14 +6,12 @@ forwarded, so that two workers which reach it together send the same bytes (law 
 """
 
 import asyncio
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-import msgspec
-
 from proxy.core.budget import Stage, stage_of
+from proxy.core.change import RESTORE, Change
 from proxy.core.plan import EMPTY, Epoch, Plan, in_force, view_tokens
 from proxy.core.planner import Draft, Span, draft, finish, fold, is_due, yielded_protection
 from proxy.core.situation import Situation
@@ -125,6 +123,10 @@ class Epochs:
         verdict = replace(standing, summary=summary, degraded=degraded)
         return await self._begin(case, situation, verdict, new, races)
 
+    def forget(self, key: SessionKey) -> None:
+        """The session was deleted: nothing prepared for it is kept."""
+        self._prepared.drop_where(lambda entry: entry[0] == key)
+
     def untouched(self, case: Case) -> Verdict:
         """The request as the client wrote it: the last resort where planning itself is at fault."""
         view = sum(case.chain.tokens)
@@ -205,7 +207,8 @@ class Epochs:
         self, case: Case, situation: Situation, verdict: Verdict, plan: Plan, races: int
     ) -> Verdict:
         """Write an epoch, or take over the one that another worker wrote first."""
-        epoch = self._epoch(case, situation, verdict, plan)
+        change = Change(case.lane, case.head_count, situation, plan, verdict.stage, verdict.epoch)
+        epoch = change.epoch(self._clock.now())
         known = case.epochs or ()
         unsaved = replace(
             verdict,
@@ -253,34 +256,6 @@ class Epochs:
                 place += 1
         return epochs
 
-    def _epoch(self, case: Case, situation: Situation, verdict: Verdict, plan: Plan) -> Epoch:
-        budget, parent = case.budget, verdict.epoch
-        after = view_tokens(plan, case.chain.tokens)
-        named = parent.id if parent else ""
-        reach = case.chain.hashes[plan.depth - 1]
-        content = msgspec.msgpack.encode((case.lane, named, reach, plan))
-        return Epoch(
-            id=hashlib.sha256(content).hexdigest()[:16],
-            parent=named,
-            number=verdict.number + 1,
-            lane=case.lane,
-            reach=reach,
-            depth=plan.depth,
-            calm_below=_calm_below(case, verdict.stage),
-            at=self._clock.now(),
-            stage=verdict.stage.value,
-            reason=_reason(verdict.stage, case, situation),
-            original_count=case.head_count + _length(situation.plan, len(case.chain)),
-            original_tokens=budget.real(budget.head + situation.view),
-            final_count=case.head_count + _length(plan, len(case.chain)),
-            final_tokens=budget.real(budget.head + after),
-            emergency_mode=verdict.stage is Stage.EMERGENCY,
-            budget=budget.tokens,
-            ratio=budget.ratio,
-            begun_at=case.chain.hashes[-1],
-            plan=plan,
-        )
-
     def _count(self, stage: Stage, before: Plan, after: Plan) -> None:
         self._metrics.epochs.labels(stage=stage.value).inc()
         self._metrics.cut_messages.labels(reason=stage.value).inc(max(after.cut - before.cut, 0))
@@ -288,22 +263,19 @@ class Epochs:
 
 def _was_decided(epoch: Epoch, case: Case, stage: Stage) -> bool:
     """Whether this very request was decided on before: repeated, it goes out in the same bytes."""
+    if stage is Stage.EMERGENCY:
+        return False
     is_same = epoch.begun_at == case.chain.hashes[-1] and epoch.budget <= case.budget.tokens
-    return is_same and stage is not Stage.EMERGENCY
+    return is_same or (epoch.asked == RESTORE and _is_next_exchange(epoch, case))
 
 
-def _calm_below(case: Case, stage: Stage) -> int:
-    """Counted tokens below which a chain was rolled back; an epoch begun by count holds at any size."""
-    by_count = stage in (Stage.CALM, Stage.WARN)
-    return 0 if by_count else int(case.policy.stages.warn * case.budget.limit)
+def _is_next_exchange(epoch: Epoch, case: Case) -> bool:
+    """Whether at most one user message came since what was restored was restored.
 
-
-def _length(plan: Plan, messages: int) -> int:
-    """Messages of a view."""
-    return messages - plan.cut + sum(bool(gap.note) for gap in plan.gaps)
-
-
-def _reason(stage: Stage, case: Case, situation: Situation) -> str:
-    usage = case.budget.usage(situation.view)
-    name = case.policy.strategy.name
-    return f"usage {usage:.0%} of {case.budget.tokens} tokens: {stage.value}, by {name}"
+    What a person asked to see again goes whole once, if it fits; from then on the policy decides.
+    """
+    chain = case.chain
+    if epoch.begun_at not in chain.hashes:
+        return False
+    after = chain.messages[chain.hashes.index(epoch.begun_at) + 1 :]
+    return sum(message.role == "user" for message in after) <= 1

@@ -1,6 +1,7 @@
 """A mapping that forgets what was not used for longest."""
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
@@ -28,3 +29,8 @@ class Lru(Generic[K, V]):
 
     def drop(self, key: K) -> None:
         self._entries.pop(key, None)
+
+    def drop_where(self, is_meant: Callable[[K], bool]) -> None:
+        """Forget every entry whose key is meant; looks at all of them."""
+        for key in list(filter(is_meant, self._entries)):
+            del self._entries[key]

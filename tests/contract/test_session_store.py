@@ -292,6 +292,14 @@ class TestEpochs:
         answer = await found(store, "u1")
         assert (answer.sid, answer.session, answer.epochs) == (KEY.sid, None, (epoch("e1"),))
 
+    async def test_the_lanes_that_have_epochs_are_told(self, store: SessionStore) -> None:
+        await store.record(KEY, turn("u1", "a1"), DAY)
+        assert await store.lanes(KEY) == ()
+        for lane in ("b", "a"):
+            await store.begin_epoch(KEY, epoch("first", lane=lane), 0, DAY)
+        assert await store.lanes(KEY) == ("a", "b")
+        assert await store.lanes(STRANGER) == ()
+
 
 class TestSummaries:
     async def test_are_kept_by_their_address(self, store: SessionStore) -> None:
@@ -299,6 +307,14 @@ class TestSummaries:
         await store.keep_summary(KEY, "one", "first\u2028ü", DAY)
         assert await store.summaries(KEY, ["one", "two"]) == {"one": "first\u2028ü"}
         assert await store.summaries(KEY, []) == {}
+
+    async def test_one_that_comes_after_its_session_was_deleted_is_not_kept(
+        self, store: SessionStore
+    ) -> None:
+        await store.record(KEY, turn("u1", "a1"), DAY)
+        await store.delete(KEY)
+        await store.keep_summary(KEY, "one", "text", DAY)
+        assert await store.summaries(KEY, ["one"]) == {}
 
 
 class TestListing:

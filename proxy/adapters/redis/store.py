@@ -148,7 +148,7 @@ class RedisStore:
         return {address: codec.decode(text, str) for address, text in ready if text is not None}
 
     async def keep_summary(self, key: SessionKey, address: str, text: str, ttl: float) -> None:
-        """Keep a summary under its content address."""
+        """Keep a summary under its content address; not where the session was deleted meanwhile."""
         async with self._connection.call():
             await self._scripts.keep_summary(key, address, codec.encode(text), ttl=_milliseconds(ttl))
 
@@ -183,6 +183,12 @@ class RedisStore:
         async with self._connection.call() as client:
             stored = cast("list[bytes]", await client.lrange(keys.epochs(key, lane), 0, -1))
         return _epochs(stored)
+
+    async def lanes(self, key: SessionKey) -> tuple[str, ...]:
+        """The lanes of the session that have epochs, sorted."""
+        async with self._connection.call() as client:
+            lanes = cast("set[bytes]", await client.smembers(keys.session(key) + keys.LANES))
+        return tuple(sorted(lane.decode(errors="replace") for lane in lanes))
 
     async def ping(self) -> None:
         """Return when the store answers."""

@@ -1,0 +1,91 @@
+"""A change of plan as an epoch: what it did to the view, how far it reaches, and when it holds.
+
+Pure: the same change has the same id on every worker, so that of two who make it together one writes it.
+"""
+
+import hashlib
+from dataclasses import dataclass
+
+import msgspec
+
+from proxy.core.budget import Stage
+from proxy.core.plan import Epoch, Plan, view_tokens
+from proxy.core.situation import Situation
+from proxy.core.units import last_user
+
+COMPACT = "compact"
+RESTORE = "restore"
+
+
+@dataclass(frozen=True)
+class Change:
+    """From the plan of ``before`` to ``plan``."""
+
+    lane: str
+    head_count: int
+    """Messages of the head."""
+    before: Situation
+    plan: Plan
+    stage: Stage
+    """Of the view before."""
+    parent: Epoch | None
+    """The epoch in force."""
+    asked: str = ""
+    """The verb by which a person asked for it; empty where the policy decided."""
+
+    def epoch(self, at: float) -> Epoch:
+        """The epoch, begun ``at`` (seconds since 1970)."""
+        chain, budget = self.before.chain, self.before.budget
+        parent = self.parent.id if self.parent else ""
+        # What is undone is an edit too: a chain that lacks it has nothing to be undone.
+        depth = max(self.plan.depth, self.before.plan.depth)
+        reach = chain.hashes[depth - 1]
+        content = msgspec.msgpack.encode((self.lane, parent, reach, self.plan))
+        return Epoch(
+            id=hashlib.sha256(content).hexdigest()[:16],
+            parent=parent,
+            number=(self.parent.number if self.parent else 0) + 1,
+            lane=self.lane,
+            reach=reach,
+            depth=depth,
+            calm_below=self._calm_below(),
+            at=at,
+            stage=self.stage.value,
+            reason=self._reason(),
+            original_count=self._count(self.before.plan),
+            original_tokens=budget.real(budget.head + self.before.view),
+            final_count=self._count(self.plan),
+            final_tokens=budget.real(budget.head + view_tokens(self.plan, chain.tokens)),
+            emergency_mode=self.stage is Stage.EMERGENCY and not self.asked,
+            budget=budget.tokens,
+            ratio=budget.ratio,
+            begun_at=self._begun_at(),
+            asked=self.asked,
+            plan=self.plan,
+        )
+
+    def _calm_below(self) -> int:
+        """Counted tokens below which a chain was rolled back; an epoch begun at any size holds at any."""
+        if self.asked == RESTORE and self.parent is not None:
+            return self.parent.calm_below
+        at_any_size = self.stage in (Stage.CALM, Stage.WARN)
+        return 0 if at_any_size else int(self.before.policy.stages.warn * self.before.budget.limit)
+
+    def _begun_at(self) -> bytes:
+        """A restore begins at the newest request, so that it holds as well where that is answered anew."""
+        chain = self.before.chain
+        asked = last_user(chain.messages) if self.asked == RESTORE else None
+        return chain.hashes[-1 if asked is None else asked]
+
+    def _count(self, plan: Plan) -> int:
+        """Messages of a view, head included."""
+        notes = sum(bool(gap.note) for gap in plan.gaps)
+        return self.head_count + len(self.before.chain) - plan.cut + notes
+
+    def _reason(self) -> str:
+        if self.asked == RESTORE:
+            return f"restored on request: {self.before.plan.cut - self.plan.cut} messages"
+        budget, policy = self.before.budget, self.before.policy
+        usage = f"usage {budget.usage(self.before.view):.0%} of {budget.tokens} tokens"
+        by = "on request" if self.asked else f"by {policy.strategy.name}"
+        return f"{usage}: {'compacted' if self.asked else self.stage.value}, {by}"
