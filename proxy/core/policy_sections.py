@@ -12,15 +12,13 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, field_validator, 
 from pydantic_core import PydanticCustomError
 
 from proxy.core.keywords import APPROVALS, KEYWORDS, MARKERS, TOOL_MARKER
-from proxy.core.quantities import Auto, Bytes, Count, Glob, Positive, Regex, Seconds, Share
+from proxy.core.quantities import Auto, Bytes, Count, Glob, Positive, Regex, Seconds, Share, TimeOfDay
 
 
 class Section(BaseModel):
     """A table of the policy file. Unknown keys are errors."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", validate_default=True, populate_by_name=True, hide_input_in_errors=True
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, hide_input_in_errors=True)
 
 
 def _conflict(message: str, *keys: str) -> PydanticCustomError:
@@ -248,7 +246,7 @@ class Memory(Section):
     capacity: Positive = 10_000
     low: Share = 0.3
     retention: Seconds = 90 * 86_400.0
-    maintain_at: Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")] = "03:00"
+    maintain_at: TimeOfDay = "03:00"
 
 
 class Append(Section):

@@ -14,30 +14,41 @@ _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(B|kB|MB|GB|KiB|MiB|GiB)")
 _BYTES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
+_TIME = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
+_SHOWN = 60
+"""Characters of a pattern that a complaint repeats."""
+
 
 def seconds(value: object) -> object:
-    """`"30d"` is 2,592,000 seconds; what is not text stays as it is."""
-    if not isinstance(value, str):
+    """`"30d"` is 2,592,000 seconds; a number stays as it is."""
+    if isinstance(value, (int, float)):
         return value
-    if (found := _DURATION.fullmatch(value)) is None:
+    if (found := _DURATION.fullmatch(value) if isinstance(value, str) else None) is None:
         raise ValueError('must be a number of seconds, or text such as "2.5s" or "30d" (ms, s, m, h, d, w)')
     return float(found[1]) * _SECONDS[found[2]]
 
 
 def size(value: object) -> object:
-    """`"64MiB"` is 67,108,864 bytes; what is not text stays as it is."""
-    if not isinstance(value, str):
+    """`"64MiB"` is 67,108,864 bytes; a number stays as it is."""
+    if isinstance(value, (int, float)):
         return value
-    if (found := _SIZE.fullmatch(value)) is None:
+    if (found := _SIZE.fullmatch(value) if isinstance(value, str) else None) is None:
         raise ValueError('must be a number of bytes, or text such as "64MiB" (B, kB, MB, GB, KiB, MiB, GiB)')
     return int(float(found[1]) * _BYTES[found[2]])
+
+
+def time_of_day(value: object) -> object:
+    """`"03:00"`, hours and minutes."""
+    if not (isinstance(value, str) and _TIME.fullmatch(value)):
+        raise ValueError('must be a time of day as text, such as "03:00"')
+    return value
 
 
 def _regex(pattern: str) -> str:
     try:
         re.compile(pattern)
     except re.error as error:
-        raise ValueError(f"is not a regular expression: {error}") from None
+        raise ValueError(f"holds `{pattern[:_SHOWN]}`, which is no regular expression: {error}") from None
     return pattern
 
 
@@ -58,5 +69,6 @@ Bytes = Annotated[
     BeforeValidator(size, json_schema_input_type=int | _SizeText),
     Field(strict=True, ge=0),
 ]
+TimeOfDay = Annotated[str, BeforeValidator(time_of_day), Field(pattern=f"^{_TIME.pattern}$")]
 Regex = Annotated[str, AfterValidator(_regex)]
 Glob = Annotated[str, Field(min_length=1)]

@@ -4,6 +4,7 @@ A file says only what differs: tables are merged key by key over what it extends
 whole. The rules themselves are `core/policy.py`.
 """
 
+import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -13,14 +14,13 @@ from typing import Self, cast
 
 from pydantic import ValidationError
 
-from proxy.adapters.files.complaints import complaint, nearest
+from proxy.adapters.files.complaints import complaint, nearest, syntax_complaint
 from proxy.adapters.files.marks import Mark, mark
 from proxy.adapters.files.toml_lines import Location, key_lines, line_of
 from proxy.core.policy import Policy
 from proxy.errors import PolicyError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_TOML_LINE = re.compile(r" \(at line (\d+), column \d+\)$")
 
 Table = dict[str, object]
 
@@ -106,15 +106,24 @@ class PolicyLibrary:
         return found
 
     def _find(self, name: str, directories: Sequence[Path], without: Path | None = None) -> Path:
-        if not _NAME.fullmatch(name):
-            raise PolicyError(name, None, "this is not the name of a policy")
         left_out = without and self._look_at(without)
-        for directory in directories:
+        for directory in directories if _NAME.fullmatch(name) else ():
             file = directory / f"{name}.toml"
             found = self._look_at(file)
             if found and not (left_out and found.is_same_file(left_out)):
                 return file
-        raise PolicyError(name, None, f"there is no such policy{nearest(name, self.names())}")
+        raise PolicyError(name or '""', None, self._absence(name, without.stem if without else ""))
+
+    def _absence(self, name: str, own: str) -> str:
+        """Why there is no policy of a name but perhaps the policy `own`, and which may be meant."""
+        others = [each for each in self.names() if each != own]
+        if not _NAME.fullmatch(name):
+            stem = Path(name).stem
+            return "this is not the name of a policy" + (
+                f"; did you mean `{stem}`?" if stem in others else ""
+            )
+        such = "other policy of that name" if name == own else "such policy"
+        return f"there is no {such}{nearest(name, others)}"
 
     def _policy(self, file: _PolicyFile, directories: Sequence[Path]) -> Policy:
         """Each file over what it extends, checked in turn: a complaint is about the file that caused it."""
@@ -138,7 +147,8 @@ class PolicyLibrary:
             try:
                 path = self._find(parent, directories, without=child.path)
             except PolicyError as error:
-                raise child.error(f'`extends = "{parent}"`: {error.message}', ("extends",)) from None
+                said = f"`extends = {json.dumps(parent, ensure_ascii=False)}`: {error.message}"
+                raise child.error(said, ("extends",)) from None
             if any(self._is_same(path, seen.path) for seen in chain):
                 circle = " -> ".join([*(seen.name for seen in chain), parent])
                 raise child.error(f"policies extend each other in a circle: {circle}", ("extends",))
@@ -161,10 +171,10 @@ def _read(path: Path) -> _PolicyFile:
     try:
         return _PolicyFile(path, path.stem, text, tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
-        place = _TOML_LINE.search(str(error))
-        message = _TOML_LINE.sub("", str(error)).removesuffix(" (at end of document)")
-        line = int(place[1]) if place else text.count("\n") + 1
-        raise PolicyError(str(path), line, f"is not TOML: {message}") from error
+        raise PolicyError(str(path), *syntax_complaint(error, text)) from error
+    except (ValueError, RecursionError) as error:  # what Python itself bounds: digits, and depth
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else "a number is too long"
+        raise PolicyError(str(path), None, f"cannot be read: {reason}") from error
 
 
 def _merge(below: Table, above: Table) -> Table:

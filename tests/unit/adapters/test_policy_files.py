@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from pathlib import Path
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -166,6 +168,9 @@ def test_an_edited_file_is_read_again(files: Files) -> None:
 
 # --- complaints ---
 
+SECONDS = 'must be a number of seconds, or text such as "2.5s" or "30d" (ms, s, m, h, d, w)'
+BYTES = 'must be a number of bytes, or text such as "64MiB" (B, kB, MB, GB, KiB, MiB, GiB)'
+
 
 @pytest.mark.parametrize(
     ("text", "said"),
@@ -176,7 +181,7 @@ def test_an_edited_file_is_read_again(files: Files) -> None:
         ("[keep]\nzzz = 1\n", "2: unknown key `keep.zzz`"),
         ('name = "y"\n', "1: unknown key `name`; a policy has the name of its file"),
         ('[budget]\ntokens = "x"\n', '2: `budget.tokens` must be a whole number or "auto"'),
-        ("[keep]\nrecent = 3\n", "2: `keep.recent` must be at most 1"),
+        ("[keep]\nrecent = 3\n", "2: `keep.recent` must be at most 1 (0.8 is 80 %)"),
         ("[keep]\nfirst_user = 1\n", "2: `keep.first_user` must be true or false"),
         ("budget = 3\n", "1: `budget` must be a table"),
         ('[[tools]]\nmatch = "a"\n[[tools]]\nserve = 1\n', "3: `tools.match` is required"),
@@ -187,21 +192,75 @@ def test_an_edited_file_is_read_again(files: Files) -> None:
         ("[stages]\nwarn = 0.5\ntrim = 0.95\n", "3: `trim` (0.95) must be below `compact` (0.9) in `stages`"),
         (
             '[keep]\npins = [\n  "a",\n  "*",\n]\n',
-            "2: `keep.pins` is not a regular expression: nothing to repeat at position 0",
+            "2: `keep.pins` holds `*`, which is no regular expression: nothing to repeat at position 0",
         ),
         ("[budget\n", "1: is not TOML: Expected ']' at the end of a table declaration"),
-        ('[keep]\nx = """\n\n', "4: is not TOML: Unterminated string"),
+        ('[keep]\nx = """\n\n', "4: is not TOML: the file ends too early (unterminated string)"),
+        ("[keep]\nrecent = 0.1\nrecent = 0.2\n", "3: is not TOML: `recent` stands here for the second time"),
+        (
+            "[keep]\n[memory]\n[keep]\n",
+            "3: is not TOML: the table `keep` stands here for the second time",
+        ),
+        (
+            "[keep]\nfirst_user = True\n",
+            "2: is not TOML: `first_user` has no valid value (text has quotes; 0.5, not .5; true, not True)",
+        ),
+        (
+            '[keep]\npins = ["\\d+"]\n',
+            "2: is not TOML: a text has a single backslash (write two, or single quotes around it)",
+        ),
+        ("x = { [\n", "1: is not TOML: Invalid initial character for a key part"),
+        ("[stages]\nwarn = 60\n", "2: `stages.warn` must be at most 1 (0.8 is 80 %)"),
+        ('[summary]\nalternate = "yes"\n', '2: `summary.alternate` must be true, false or "auto"'),
+        (
+            '[budget]\noverflow = "forwards"\n',
+            '2: `budget.overflow` must be "forward" or "error"; did you mean `forward`?',
+        ),
+        (
+            "[summary]\nwait = [2]\n",
+            f"2: `summary.wait` {SECONDS}",
+        ),
+        (
+            '[limits]\nbody = "64 megabytes"\n',
+            f"2: `limits.body` {BYTES}",
+        ),
+        (
+            "[memory]\nmaintain_at = 03:00:00\n",
+            '2: `memory.maintain_at` must be a time of day as text, such as "03:00"',
+        ),
+        ('[importance]\nkeywords = ["a", 3]\n', "2: each of `importance.keywords` must be text"),
+        ('[tools]\nmatch = "a"\n', "1: `tools` must be tables in an array: `[[tools]]`"),
+        ('tools = ["a"]\n', "1: `tools` must be tables in an array: `[[tools]]`"),
+        ("[[budget]]\ntokens = 1\n", "1: `budget` must be one table, `[budget]`, not an array"),
+        ("[budget.windows]\n'' = 1\n", '2: `budget.windows.""` must not be empty'),
+        ("recent = 0.1\n", "1: unknown key `recent`; did you mean `keep.recent`?"),
+        ("[budget.limits]\nbody = 1\n", "1: unknown key `budget.limits`; did you mean `limits`?"),
+        ("'a\\nb' = 1\n", '1: unknown key `"a\\\\nb"`'),
+        (
+            '[keep]\nextends = "balanced"\n',
+            "2: unknown key `keep.extends`; `extends` stands before the first table",
+        ),
         ("extends = 3\n", "1: `extends` must be the name of a policy"),
         (
             '\nextends = "balancd"\n',
             '2: `extends = "balancd"`: there is no such policy; did you mean `balanced`?',
         ),
-        ('extends = "x"\n', '1: `extends = "x"`: there is no such policy'),
+        ('extends = "x"\n', '1: `extends = "x"`: there is no other policy of that name'),
+        (
+            'extends = "./balanced.toml"\n',
+            '1: `extends = "./balanced.toml"`: this is not the name of a policy; did you mean `balanced`?',
+        ),
         ('extends = "../x"\n', '1: `extends = "../x"`: this is not the name of a policy'),
     ],
 )
 def test_a_complaint_names_file_line_and_nearest_key(files: Files, text: str, said: str) -> None:
     assert files.complaint(text) == f"x.toml:{said}"
+
+
+def test_a_complaint_about_a_pattern_of_several_lines_is_one_line(files: Files) -> None:
+    said = files.complaint("[keep]\npins = ['''\na\n)''']\n")
+    assert said.startswith("x.toml:2: `keep.pins` holds `a )`, which is no regular expression: ")
+    assert "\n" not in said
 
 
 def test_a_circle_of_policies_is_an_error(files: Files) -> None:
@@ -233,6 +292,66 @@ def test_a_file_that_is_not_utf_8_is_an_error_with_its_line(files: Files) -> Non
     (files.directory / "x.toml").write_bytes(b"# fine\n# \xff\n")
     with pytest.raises(PolicyError, match=r"x\.toml:2: is not UTF-8"):
         files.library.load("x")
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"), [("[" * 5000, "it is nested too deeply"), ("9" * 5000, "a number is too long")]
+)
+def test_what_python_refuses_to_read_is_an_error_like_any_other(
+    files: Files, value: str, reason: str
+) -> None:
+    assert files.complaint(f"a = {value}\n") == f"x.toml: cannot be read: {reason}"
+
+
+def test_a_directory_is_no_policy(files: Files) -> None:
+    (files.directory / "x.toml").mkdir()
+    with pytest.raises(PolicyError, match=r"^x: there is no such policy$"):
+        files.library.load("x")
+    with pytest.raises(PolicyError, match=r"/x\.toml: cannot be read: Is a directory$"):
+        files.library.load(files.directory / "x.toml")
+
+
+def test_a_file_is_no_directory_of_policies(files: Files) -> None:
+    path = files.write("x", "")
+    with pytest.raises(PolicyError, match=r"x\.toml: is not a directory of policies"):
+        PolicyLibrary.of(path)
+
+
+ODD = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.sampled_from(dotted_keys()), ODD.filter(lambda value: value is not None))
+def test_whatever_stands_behind_a_key_is_taken_or_complained_about_in_one_line(
+    tmp_path_factory: pytest.TempPathFactory, key: str, value: object
+) -> None:
+    directory = tmp_path_factory.mktemp("odd")
+    (directory / "x.toml").write_text(f"{key} = {as_toml(value)}\n", encoding="utf-8")
+    said = complaint_about(PolicyLibrary([directory]), "x")
+    assert said is None or said.startswith(f"{directory}/x.toml:1: ")
+    assert "\n" not in (said or "")
+
+
+def complaint_about(library: PolicyLibrary, name: str) -> str | None:
+    try:
+        library.load(name)
+    except PolicyError as error:
+        return str(error)
+    return None
+
+
+def as_toml(value: object) -> str:
+    if isinstance(value, dict):
+        pairs = cast("dict[str, object]", value).items()
+        return "{" + ", ".join(f"{json.dumps(key)} = {as_toml(each)}" for key, each in pairs) + "}"
+    if isinstance(value, list):
+        return (
+            "[" + ", ".join(as_toml(each) for each in cast("list[object]", value) if each is not None) + "]"
+        )
+    return '""' if value is None else json.dumps(value)
 
 
 # --- the lines of keys ---
