@@ -31,6 +31,8 @@ from proxy.engine.request import Engine
 from proxy.engine.summaries import Summaries
 from proxy.engine.summary_jobs import SummaryJobs
 from proxy.http.admin import AdminAPI
+from proxy.http.body_memory import BodyMemory
+from proxy.http.drain import Drain, Draining
 from proxy.http.front import Front, refusals, request_id
 from proxy.http.managed import Managed
 from proxy.http.probes import probe_routes
@@ -88,7 +90,7 @@ def create_app(settings: Settings) -> ASGIApp:
     )
     relay = Relay(upstream, request_id, metrics.relayed)
     recorder = Recorder(recognition, background, store, counter, models, clock, metrics)
-    serving = asyncio.Event()
+    drain = Drain(settings.drain_timeout)
 
     async def stop() -> None:
         await summaries.aclose()
@@ -100,23 +102,26 @@ def create_app(settings: Settings) -> ASGIApp:
     probes = probe_routes(
         store,
         metrics,
-        serving.is_set,
+        lambda: drain.is_ready,
         opens_on_fault=lambda: policies.named("").store.on_fault == "open",
         stale_policies=policies.stale,
     )
     own = Starlette(
         routes=[*probes, *admin.routes()],
-        lifespan=_lifespan(counter, policies, serving, stop),
+        lifespan=_lifespan(counter, policies, drain, stop),
         exception_handlers=refusals(),
     )
-    managed = Managed(engine, recorder, relay, request_id, clock, metrics, logs_content=settings.log_content)
-    return Front(managed, relay, own)
+    memory = BodyMemory(settings.body_memory)
+    managed = Managed(
+        engine, recorder, relay, clock, metrics, memory, logs_content=settings.log_content
+    )
+    return Draining(Front(managed, relay, own), drain)
 
 
 def _lifespan(
     counter: TiktokenCounter,
     policies: WatchedPolicies,
-    serving: asyncio.Event,
+    drain: Drain,
     stop: Callable[[], Awaitable[None]],
 ) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
     """Load what is slow before the first request; end in order after the last."""
@@ -125,9 +130,8 @@ def _lifespan(
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
         await asyncio.gather(counter.ready(), asyncio.to_thread(prices.load))
         watching = asyncio.create_task(policies.watch())
-        serving.set()
-        yield
-        serving.clear()
+        with drain.serving():
+            yield
         watching.cancel()
         await stop()
 

@@ -13,9 +13,18 @@ from pathlib import Path
 from typing import Annotated, Any, Self
 from urllib.parse import urlsplit
 
-from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import (
+    AliasChoices,
+    BeforeValidator,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from proxy.core.quantities import size
 from proxy.errors import SettingsError
 
 PREFIX = "UNABRIDGED_"
@@ -24,6 +33,14 @@ _FROM_FILES = ("secret", "admin_token", "upstream_key", "store")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a token, RFC 9110 clause 5.6.2
 
 Timeout = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+def _memory(value: object) -> object:
+    return value if isinstance(value, str) and value.isdecimal() else size(value)
+
+
+Memory = Annotated[int, BeforeValidator(_memory), Field(gt=0)]
+"""Bytes, or text such as `512MiB`."""
 
 
 def default_data_dir() -> Path:
@@ -86,6 +103,10 @@ class Settings(BaseSettings):
     """Seconds to connect."""
     upstream_read_timeout: Timeout = 600.0
     """Seconds without a byte from the upstream."""
+    request_timeout: Timeout = 15.0
+    """Seconds that a request's head may take, and that a body may be silent."""
+    body_memory: Memory = Field(default="512MiB", validate_default=True)
+    """Bytes of request bodies that this process holds at a time."""
     drain_timeout: Timeout = 30.0
     """Seconds that streams have to end after a SIGTERM."""
 

@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from proxy.http.server import ServerConfig
+
 Script = Callable[["Exchange"], Awaitable[None]]
 """What the upstream does about one request."""
 
@@ -246,20 +248,16 @@ def _closed_by(app: ASGIApp, shutdown: Callable[[], Awaitable[None]]) -> ASGIApp
 
 
 @contextmanager
-def serve(app: ASGIApp, shutdown: Callable[[], Awaitable[None]] | None = None) -> Generator[str]:
+def serve(
+    app: ASGIApp,
+    shutdown: Callable[[], Awaitable[None]] | None = None,
+    *,
+    request_timeout: float = PATIENCE,
+) -> Generator[str]:
     """Serve an application in a thread; yields its URL. `shutdown` is for one without a lifespan."""
     listener = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(
-        app if shutdown is None else _closed_by(app, shutdown),
-        http="httptools",
-        loop="uvloop",
-        log_level="critical",
-        access_log=False,
-        server_header=False,
-        date_header=False,
-        timeout_graceful_shutdown=1,
-    )
-    server = _Server(config)
+    served = app if shutdown is None else _closed_by(app, shutdown)
+    server = _Server(ServerConfig(served, request_timeout=request_timeout))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     try:

@@ -31,13 +31,11 @@ from proxy.app import ADMIN_TOKEN_FILE, SECRET_FILE, create_app
 from proxy.cli.interruption import sigterm_interrupts
 from proxy.cli.terminal import CommandError, add_json_option, facts, notes
 from proxy.config import PREFIX, Settings
+from proxy.http.server import BACKLOG, ServerConfig
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-_KEEP_ALIVE = 75
-"""Seconds that an idle connection is kept: longer than clients' pools do, so that they close first."""
-_BACKLOG = 2048
 _FLAGS = (
     "upstream",
     "store",
@@ -171,31 +169,15 @@ def _serve(settings: Settings, listener: socket.socket) -> int:
         return 0 if server.started else 1
     _export(settings, os.environ)
     config = _config(settings, f"{__name__}:app_from_environment", factory=True)
-    listener.listen(_BACKLOG)
+    listener.listen(BACKLOG)
     supervisor = Multiprocess(config, sockets=[listener])
     supervisor.run()
     return 1 if any(process.exitcode == STARTUP_FAILURE for process in supervisor.processes) else 0
 
 
-def _config(settings: Settings, app: ASGIApp | str, *, factory: bool = False) -> uvicorn.Config:
-    """No Server and Date headers: answers are the upstream's, and it has sent its own."""
-    return uvicorn.Config(
-        app,
-        factory=factory,
-        workers=settings.workers,
-        loop="auto",
-        http="httptools",
-        ws="none",
-        lifespan="on",
-        log_config=None,
-        log_level="warning",
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        date_header=False,
-        backlog=_BACKLOG,
-        timeout_keep_alive=_KEEP_ALIVE,
-        timeout_graceful_shutdown=round(settings.drain_timeout),
+def _config(settings: Settings, app: ASGIApp | str, *, factory: bool = False) -> ServerConfig:
+    return ServerConfig(
+        app, request_timeout=settings.request_timeout, workers=settings.workers, factory=factory
     )
 
 

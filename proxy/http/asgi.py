@@ -17,6 +17,7 @@ import msgspec
 from starlette.types import Receive, Send
 
 from proxy.errors import InvalidEncoding, RequestTooLarge, UnabridgedError, UnsupportedMediaType
+from proxy.http.body_memory import Share
 from proxy.http.headers import Header
 
 LINGER = 1.0
@@ -95,19 +96,22 @@ class WhilePresent:
         self._task.cancel()
 
 
-async def read_body(receive: Receive, limit: int, content_length: int | None = None) -> bytes:
-    """A whole body of at most `limit` bytes.
+async def read_body(receive: Receive, limit: int, share: Share, content_length: int | None = None) -> bytes:
+    """A whole body of at most `limit` bytes, which `share` takes as they come.
 
-    Raises RequestTooLarge (by `content_length` before anything is read) and ClientDisconnected.
+    Raises RequestTooLarge and Overloaded (by `content_length` before anything is read), ClientDisconnected.
     """
-    if content_length is not None and content_length > limit:
-        raise RequestTooLarge
+    if content_length is not None:
+        if content_length > limit:
+            raise RequestTooLarge
+        share.expect(content_length)
     parts: list[bytes] = []
     size = 0
     async for part in _parts(receive):
         size += len(part)
         if size > limit:
             raise RequestTooLarge
+        share.take(len(part))
         parts.append(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
@@ -174,6 +178,23 @@ def require_json(content_type: bytes | None) -> None:
         raise UnsupportedMediaType
 
 
+def error_answer(
+    error: UnabridgedError, request_id: str, *, closes: bool = False
+) -> tuple[list[Header], bytes]:
+    """Headers and body of an error of ours, in OpenAI's shape; `closes` says that the connection ends."""
+    body = msgspec.json.encode(error.body())
+    fields = [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(body)),
+        (b"x-request-id", request_id.encode("latin-1")),
+    ]
+    if error.retry_after is not None:
+        fields.append((b"retry-after", b"%d" % error.retry_after))
+    if closes:
+        fields.append((b"connection", b"close"))
+    return fields, body
+
+
 async def send_error(
     send: Send,
     error: UnabridgedError,
@@ -187,17 +208,8 @@ async def send_error(
     `unread` is where the rest of a body stands that was not read: the connection is closed after the answer,
     and until then (`LINGER`) the rest is thrown away, since closing on unread bytes would reset the answer.
     """
-    body = msgspec.json.encode(error.body())
-    fields = [
-        (b"content-type", b"application/json"),
-        (b"content-length", b"%d" % len(body)),
-        (b"x-request-id", request_id.encode("latin-1")),
-        *headers,
-    ]
-    if error.retry_after is not None:
-        fields.append((b"retry-after", b"%d" % error.retry_after))
-    if unread is not None:
-        fields.append((b"connection", b"close"))
+    fields, body = error_answer(error, request_id, closes=unread is not None)
+    fields += headers
     await send({"type": "http.response.start", "status": error.status, "headers": fields})
     if unread is not None:
         await send({"type": "http.response.body", "body": body, "more_body": True})

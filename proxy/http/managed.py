@@ -4,7 +4,7 @@ This module moves bytes and answers errors; what a request becomes is :mod:`prox
 and what its turn leaves behind :mod:`proxy.engine.record`'s.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, aclosing
 from dataclasses import dataclass, field
 
@@ -28,6 +28,8 @@ from proxy.http.asgi import (
     require_json,
     send_error,
 )
+from proxy.http.body_memory import BodyMemory, Share
+from proxy.http.front import request_id as id_of
 from proxy.http.headers import Header, check_credentials, content_length, to_client, to_upstream, value
 from proxy.http.paths import upstream_target
 from proxy.http.relay import pump
@@ -61,31 +63,31 @@ class Managed:
         engine: Engine,
         recorder: Recorder,
         relay: ASGIApp,
-        request_id: Callable[[Scope], str],
         clock: Clock,
         metrics: Metrics,
+        memory: BodyMemory,
         *,
         logs_content: bool = False,
     ) -> None:
         self._engine = engine
         self._recorder = recorder
         self._relay = relay
-        self._request_id = request_id
         self._clock = clock
         self._metrics = metrics
+        self._memory = memory
         self._logs_content = logs_content
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         passage = _Passage(self._clock.monotonic())
-        request_id = self._request_id(scope)
+        request_id = id_of(scope)
         try:
             headers = _by_name(scope["headers"])
             policy = self._engine.policy_of(headers)
             if self._is_off(scope["headers"], policy):
                 await self._relay(scope, receive, send)
                 return
-            with self._metrics.streams.track_inprogress():
-                incoming = await _read(scope, receive, headers, policy, passage)
+            with self._metrics.streams.track_inprogress(), self._memory.share() as share:
+                incoming = await _read(scope, receive, headers, policy, passage, share)
                 await self._answer(scope, receive, send, incoming, policy, passage)
         except ClientDisconnected:
             passage.status = passage.status or 499
@@ -144,7 +146,7 @@ class Managed:
                         if sent.response.status == 200:
                             self._recorder.begin(prepared, collector)
                         if self._logs_content:
-                            log_content(self._request_id(scope), prepared.body, collector.answer().message)
+                            log_content(id_of(scope), prepared.body, collector.answer().message)
 
     async def _relay_answer(
         self, prepared: Prepared, sent: Sent, collector: Collector, send: Send, forwarded: float
@@ -191,16 +193,18 @@ class Managed:
 
 
 async def _read(
-    scope: Scope, receive: Receive, named: Headers, policy: Policy, passage: _Passage
+    scope: Scope, receive: Receive, named: Headers, policy: Policy, passage: _Passage, share: Share
 ) -> Incoming:
     """The request, whole and decoded."""
     headers: Sequence[Header] = scope["headers"]
     check_credentials(headers)
     require_json(value(headers, b"content-type"))
-    body = await read_body(receive, policy.limits.body, content_length(headers))
+    body = await read_body(receive, policy.limits.body, share, content_length(headers))
     passage.is_read = True
     encoding = value(headers, b"content-encoding")
     decoded = await decode_body(body, encoding, policy.limits.body)
+    if decoded is not body:
+        share.take(len(decoded))
     forwarded = to_upstream(
         headers,
         accept_encoding=b"identity",

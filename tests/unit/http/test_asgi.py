@@ -21,8 +21,10 @@ from proxy.http.asgi import (
     require_json,
     send_error,
 )
+from proxy.http.body_memory import BodyMemory
 
 GONE: Message = {"type": "http.disconnect"}
+ROOMY = BodyMemory(2**20).share()
 
 
 def part(body: bytes, *, more: bool = True) -> Message:
@@ -66,7 +68,7 @@ class Sent:
 @pytest.mark.parametrize("parts", [(b"whole",), (b"wh", b"ole"), (b"", b"whole", b"")])
 async def test_a_body_is_the_sum_of_its_parts(parts: Sequence[bytes]) -> None:
     messages = [part(data, more=n < len(parts) - 1) for n, data in enumerate(parts)]
-    assert await read_body(receiving(*messages), 5) == b"whole"
+    assert await read_body(receiving(*messages), 5, ROOMY) == b"whole"
 
 
 async def test_a_body_announced_too_large_is_refused_before_it_is_read() -> None:
@@ -74,17 +76,17 @@ async def test_a_body_announced_too_large_is_refused_before_it_is_read() -> None
         raise AssertionError
 
     with pytest.raises(RequestTooLarge):
-        await read_body(receive, 5, content_length=6)
+        await read_body(receive, 5, ROOMY, content_length=6)
 
 
 async def test_a_body_that_becomes_too_large_is_refused_at_that_point() -> None:
     with pytest.raises(RequestTooLarge):
-        await read_body(receiving(part(b"abc"), part(b"def")), 5)
+        await read_body(receiving(part(b"abc"), part(b"def")), 5, ROOMY)
 
 
 async def test_a_body_that_its_client_abandons_is_no_body() -> None:
     with pytest.raises(ClientDisconnected):
-        await read_body(receiving(part(b"abc"), GONE), 5)
+        await read_body(receiving(part(b"abc"), GONE), 5, ROOMY)
 
 
 # --- encodings ---
