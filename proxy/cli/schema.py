@@ -1,19 +1,23 @@
 """`unabridged schema`: the JSON Schema of policy files, for editors."""
 
-from __future__ import annotations
-
 import argparse
 
 from proxy.cli.terminal import add_json_option, print_json
 from proxy.core.policy import Policy
 
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Nothing but `--json`, which it is anyway."""
+    parser.epilog = (
+        "Keep it beside your policies (unabridged schema > policy.schema.json) and begin them with the line "
+        "`#:schema ./policy.schema.json`: editors with a TOML language server then complete and check keys."
+    )
     add_json_option(parser)
 
 
 def run(_: argparse.Namespace) -> int:
     """Print it."""
-    print_json(Policy.model_json_schema(by_alias=True))
+    print_json({"$schema": _DIALECT, **Policy.model_json_schema(by_alias=True)})
     return 0

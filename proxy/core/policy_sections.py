@@ -12,13 +12,31 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, field_validator, 
 from pydantic_core import PydanticCustomError
 
 from proxy.core.keywords import APPROVALS, KEYWORDS, MARKERS, TOOL_MARKER
-from proxy.core.quantities import Auto, Bytes, Count, Glob, Positive, Regex, Seconds, Share, TimeOfDay
+from proxy.core.quantities import (
+    Auto,
+    Bytes,
+    Count,
+    Glob,
+    Positive,
+    PositiveBytes,
+    PositiveSeconds,
+    Regex,
+    Seconds,
+    Share,
+    TimeOfDay,
+)
 
 
 class Section(BaseModel):
     """A table of the policy file. Unknown keys are errors."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, hide_input_in_errors=True)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        validate_default=True,
+        hide_input_in_errors=True,
+        use_attribute_docstrings=True,  # the schema tells them to editors
+    )
 
 
 def _conflict(message: str, *keys: str) -> PydanticCustomError:
@@ -259,7 +277,7 @@ class Append(Section):
 class Store(Section):
     """How long sessions live, and what a fault of the store means."""
 
-    ttl: Annotated[Seconds, Field(gt=0)] = 30 * 86_400.0
+    ttl: PositiveSeconds = 30 * 86_400.0
     encrypt: StrictBool = False
     on_fault: Literal["open", "closed"] = "open"
 
@@ -267,6 +285,6 @@ class Store(Section):
 class Limits(Section):
     """What is refused."""
 
-    body: Annotated[Bytes, Field(gt=0)] = 64 * 2**20
+    body: PositiveBytes = 64 * 2**20
     messages: Positive = 100_000
     streams: Positive = 1000

@@ -61,14 +61,24 @@ Count = Annotated[int, Field(strict=True, ge=0)]
 Positive = Annotated[int, Field(strict=True, gt=0)]
 Seconds = Annotated[
     float,
-    BeforeValidator(seconds, json_schema_input_type=float | _DurationText),
     Field(strict=True, ge=0, allow_inf_nan=False),
+    BeforeValidator(seconds, json_schema_input_type=Annotated[float, Field(ge=0)] | _DurationText),
+]
+PositiveSeconds = Annotated[
+    float,
+    Field(strict=True, gt=0, allow_inf_nan=False),
+    BeforeValidator(seconds, json_schema_input_type=Annotated[float, Field(gt=0)] | _DurationText),
 ]
 Bytes = Annotated[
     int,
-    BeforeValidator(size, json_schema_input_type=int | _SizeText),
     Field(strict=True, ge=0),
+    BeforeValidator(size, json_schema_input_type=Annotated[int, Field(ge=0)] | _SizeText),
 ]
-TimeOfDay = Annotated[str, BeforeValidator(time_of_day), Field(pattern=f"^{_TIME.pattern}$")]
+PositiveBytes = Annotated[
+    int,
+    Field(strict=True, gt=0),
+    BeforeValidator(size, json_schema_input_type=Annotated[int, Field(gt=0)] | _SizeText),
+]
+TimeOfDay = Annotated[str, Field(pattern=f"^{_TIME.pattern}$"), BeforeValidator(time_of_day)]
 Regex = Annotated[str, AfterValidator(_regex)]
 Glob = Annotated[str, Field(min_length=1)]
