@@ -1,0 +1,297 @@
+"""What happens at the same time to clients that send their whole history; FAULTS, "At the same time"."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.servers import Exchange, eventually
+from tests.stores import serving, valkey_command
+from tests.upstreams import (
+    Chat,
+    Message,
+    Model,
+    admin,
+    calling,
+    completion,
+    count_tokens,
+    fault_in,
+    only_session,
+    running,
+    said,
+    told,
+    user,
+)
+
+Chats = Callable[..., Chat]
+Small = Callable[..., Awaitable[str]]
+BUDGET = 800
+
+
+def question(number: int, topic: str = "item") -> str:
+    return f"Question {number}: what became of {topic} {number * 37}? " + "Tell me all of it, please. " * 6
+
+
+def notes(view: list[Message]) -> list[str]:
+    texts = [str(message["content"]) for message in view]
+    return [text for text in texts if text.startswith("<note")]
+
+
+async def messages(url: str, session: Any, **query: str) -> list[Message]:
+    return (await admin(url, f"sessions/{session['id']}/transcript", **query))["messages"]
+
+
+async def recorded(url: str, turns: int) -> Any:
+    """The only session, once that many turns are written."""
+    session: Any = {"turns": -1}
+    while session["turns"] < turns:
+        session = await only_session(url)
+    return session
+
+
+def held(model: Model, together: int) -> None:
+    """The next answers come when that many requests are there, the last to ask first."""
+    waiting: list[asyncio.Event] = []
+
+    async def behave(exchange: Exchange) -> None:
+        mine = asyncio.Event()
+        waiting.append(mine)
+        if len(waiting) == together:
+            mine.set()
+        await mine.wait()
+        question = json.loads(exchange.request.body)["messages"][-1]["content"]
+        await exchange.answer_json(completion(said(f"To {question!r} I say yes."), None))
+        waiting.pop(waiting.index(mine))
+        if waiting:
+            waiting[-1].set()
+
+    model.replies.extend([behave] * together)
+
+
+class PatientModel(Model):
+    """A model that passes over requests whose callers left before they had written them."""
+
+    async def serve_one(self, exchange: Exchange) -> None:
+        announced = int(exchange.request.value("content-length") or b"0")
+        if len(await exchange.body()) == announced:
+            await super().serve_one(exchange)
+
+
+@pytest.fixture
+async def model() -> AsyncGenerator[Model]:
+    async with running(PatientModel()) as served:
+        yield served
+
+
+# --- one session, several requests ---
+
+
+async def test_ten_requests_on_one_session_are_all_answered_and_each_branch_is_whole(
+    model: Model, url: str, chats: Chats
+) -> None:
+    trunk = chats(url, X_Unabridged_Session="s")
+    await trunk.ask("Question")
+    held(model, 10)
+    branches = [chats(url, X_Unabridged_Session="s") for _ in range(10)]
+    for branch in branches:
+        branch.messages = list(trunk.messages)
+    answers = await asyncio.gather(*(branch.ask(f"Branch {n}") for n, branch in enumerate(branches)))
+    assert {answer.status_code for answer in answers} == {200}
+    session = await recorded(url, 11)
+    tip = [each["message"]["content"] for each in await messages(url, session)]
+    assert tip in [[message["content"] for message in branch.messages] for branch in branches]
+    for branch in branches:
+        await branch.ask("And then?")
+        assert model.views()[-1] == branch.messages[:-1], "a branch goes on with its own answer"
+
+
+@pytest.mark.parametrize("header", [True, False])
+async def test_the_same_turn_twice_at_once_is_one_turn(
+    model: Model, url: str, chats: Chats, *, header: bool
+) -> None:
+    named = {"X_Unabridged_Session": "s"} if header else {}
+    chat, again = chats(url, **named), chats(url, **named)
+    await chat.ask("Question")
+    again.messages = list(chat.messages)
+    held(model, 2)
+    first, second = await asyncio.gather(chat.ask("And then?"), again.ask("And then?"))
+    assert first.json() == second.json()
+    assert told(first, "session") == told(second, "session")
+    await chat.ask("Go on")
+    session = await recorded(url, 3)
+    assert session["turns"] == 3
+    contents = [each["message"]["content"] for each in await messages(url, session)]
+    assert contents == [message["content"] for message in chat.messages]
+
+
+async def test_tool_rounds_of_two_branches_at_once_keep_calls_and_results_together(
+    model: Model, chats: Chats, small: Small
+) -> None:
+    async def works(exchange: Exchange) -> None:
+        body = json.loads(exchange.request.body)
+        last = body["messages"][-1]
+        call = calling((f"call {last['content'][:12]}", "read", "{}"))
+        answer = call if last["role"] == "user" else said("So it is. " * 12)
+        await exchange.answer_json(completion(answer, count_tokens(body)))
+
+    model.replies.extend([works] * 100)
+    url = await small(BUDGET)
+
+    async def work(name: str) -> None:
+        chat = chats(url, X_Unabridged_Session="s")
+        for number in range(8):
+            await chat.ask(f"{number} {name}? " + "Tell me all of it. " * 12)
+            call_id = chat.messages[-1]["tool_calls"][0]["id"]
+            await chat.say({"role": "tool", "tool_call_id": call_id, "content": f"{name} " * 60})
+
+    await asyncio.gather(work("left"), work("right"))
+    assert any(notes(view) for view in model.views())
+    for body in model.bodies():
+        text = json.dumps(body)
+        assert fault_in(body["messages"]) is None
+        assert count_tokens(body) <= BUDGET
+        assert ("left" in text) is not ("right" in text)
+
+
+# --- regenerate, edit, compaction by the client ---
+
+
+async def pruned(chat: Chat) -> list[httpx2.Response]:
+    """Talk until an epoch is in force, and a little on."""
+    responses: list[httpx2.Response] = []
+    while not responses or told(responses[-1], "epoch") == "0":
+        responses.append(await chat.ask(question(len(responses))))
+    responses.append(await chat.ask(question(len(responses))))
+    return responses
+
+
+async def test_a_regenerated_answer_is_asked_for_in_the_same_bytes_and_replaces_the_tip(
+    model: Model, chats: Chats, small: Small
+) -> None:
+    chat = chats(await small(BUDGET), X_Unabridged_Session="s")
+    await pruned(chat)
+    sent = bytes(model.chats[-1].body)
+    old = chat.messages.pop()
+    model.replies.append(said("Another answer"))
+    response = await chat.say()
+    assert bytes(model.chats[-1].body) == sent
+    assert response.json()["choices"][0]["message"]["content"] == "Another answer"
+    session = await recorded(chat.url, len(model.chats))
+    contents = [each["message"]["content"] for each in await messages(chat.url, session)]
+    assert contents[-1] == "Another answer"
+    assert old["content"] not in contents
+
+
+async def test_an_edit_before_a_summary_does_without_it_and_an_edit_after_it_keeps_it(
+    model: Model, chats: Chats, small: Small
+) -> None:
+    model.summary = said("Items 37 and 74 were delivered to the canary.")
+    chat = chats(await small(BUDGET), X_Unabridged_Session="s")
+    responses = await pruned(chat)
+    assert "canary" in "".join(notes(model.views()[-1]))
+    whole = list(chat.messages)
+    chat.messages = [*whole[:-2], user("Question, edited at the end")]
+    assert told(await chat.send(), "epoch") == told(responses[-1], "epoch")
+    assert "canary" in "".join(notes(model.views()[-1]))
+    for place in range(0, len(whole) - 4, 2):
+        chat.messages = [*whole[:place], user("Question, edited")]
+        response = await chat.send()
+        if told(response, "epoch") == "0":
+            assert model.views()[-1] == chat.messages
+            assert "canary" not in json.dumps(model.views()[-1])
+    chat.messages = [user("Question, edited from the start"), *whole[1:-1]]
+    await chat.send()
+    assert "Question 0" not in json.dumps(model.views()[-1]), "notes quote only what is this branch's past"
+
+
+async def test_a_client_that_compacts_by_itself_goes_on_from_there(
+    model: Model, chats: Chats, small: Small
+) -> None:
+    model.summary = said("Items 37 and 74 were delivered to the canary.")
+    chat = chats(await small(BUDGET), X_Unabridged_Session="s")
+    await pruned(chat)
+    chat.messages = [user("What happened so far: all items were sent."), *chat.messages[-3:-1]]
+    for number in range(3):
+        response = await chat.ask(f"Then {number}?")
+        assert (told(response, "cut"), told(response, "epoch")) == ("0", "0")
+        assert model.views()[-1] == chat.messages[:-1]
+
+
+async def test_a_title_request_in_mid_epoch_neither_begins_one_nor_ends_one(
+    model: Model, chats: Chats, small: Small
+) -> None:
+    chat = chats(await small(BUDGET), X_Unabridged_Session="s")
+    responses = await pruned(chat)
+    session = await recorded(chat.url, len(responses))
+    title = chats(chat.url, X_Unabridged_Session="s")
+    title.members = {"model": "small-model"}
+    held(model, 2)
+    title.messages = [user(f"Give this chat a title: {chat.messages[0]['content']}")]
+    _, response = await asyncio.gather(title.send(), chat.ask("Question, while a title is made"))
+    assert told(response, "epoch") == told(responses[-1], "epoch")
+    now = await only_session(chat.url)
+    assert [each["at"] for each in now["epochs"]] == [each["at"] for each in session["epochs"]]
+
+
+# --- summaries that are late ---
+
+
+async def test_a_summary_that_is_ready_too_late_is_used_at_the_next_epoch(
+    model: Model, chats: Chats, small: Small
+) -> None:
+    late = asyncio.Event()
+
+    async def slow(exchange: Exchange) -> None:
+        await late.wait()
+        await exchange.answer_json(completion(said("Items 37 and 74 were delivered to the canary.")))
+
+    model.summary = slow
+    chat = chats(await small(BUDGET, wait="50ms"), X_Unabridged_Session="s")
+    first = await pruned(chat)
+    assert "canary" not in "".join(notes(model.views()[-1]))
+    late.set()
+    await eventually(lambda: len(model.summaries) > 0)
+    seen: list[str] = []
+    for number in range(len(first), len(first) + 12):
+        response = await chat.ask(question(number))
+        if "canary" in "".join(notes(model.views()[-1])):
+            seen.append(told(response, "epoch"))
+    assert seen, "the work is not thrown away"
+    assert min(map(int, seen)) > int(told(first[-1], "epoch")), "and never put into a plan that is in force"
+
+
+# --- two workers ---
+
+
+async def test_two_workers_that_reach_an_epoch_together_send_one_plan_whatever_their_summaries_say(
+    model: Model, chats: Chats, small: Small
+) -> None:
+    """Each worker asks for a summary of its own and gets another; the plan that is written first counts."""
+
+    async def another_each_time(exchange: Exchange) -> None:
+        number = len(model.summaries)
+        await asyncio.sleep(0.02)
+        await exchange.answer_json(completion(said(f"They spoke of the plan for the {number}th time.")))
+
+    model.summary = another_each_time
+    with serving(valkey_command()) as server:
+        urls = [await small(BUDGET, store=server.url) for _ in range(2)]
+        chat = chats(urls[0], X_Unabridged_Session="s")
+        for number in range(20):
+            chat.messages.append(user(question(number)))
+            pair = [chats(url, X_Unabridged_Session="s") for url in urls]
+            for each in pair:
+                each.messages = chat.messages
+            model.replies.extend([said(f"It is done, {number}. " * 8)] * 2)
+            answers = await asyncio.gather(*(each.send() for each in pair))
+            assert len({bytes(each.body) for each in model.chats[-2:]}) == 1
+            assert len({told(answer, "epoch") for answer in answers}) == 1
+            chat.messages.append(answers[0].json()["choices"][0]["message"])
+        session = await only_session(urls[0])
+    assert session["prune_count"] >= 2
+    assert notes(model.views()[-1])

@@ -1,0 +1,397 @@
+"""Windows and ratios learned from what upstreams say, unseen by the client."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.servers import PATIENCE, Exchange, eventually
+from tests.upstreams import (
+    EVENTS,
+    JSON,
+    Behaviour,
+    Chat,
+    Message,
+    Model,
+    completion,
+    count_tokens,
+    in_pieces,
+    plainly,
+    proxying,
+    running,
+    said,
+    sse,
+    tokens_of,
+    user,
+)
+
+Chats = Callable[..., Chat]
+Refusal = tuple[int, object]
+"""Status and body."""
+
+WINDOW = 900
+UNKNOWN = 7_000
+"""The budget of a model of which nothing is known, in tokens."""
+
+
+def openai(message: str, **members: object) -> Message:
+    error = {"message": message, "type": "invalid_request_error", "param": "messages", **members}
+    return {"error": {"code": "context_length_exceeded", **error}}
+
+
+def vllm(message: str, **members: object) -> Message:
+    return {"error": {"message": message, "type": "BadRequestError", "param": None, "code": 400, **members}}
+
+
+LENGTH = f"This model's maximum context length is {WINDOW} tokens. However, "
+LLAMA = {
+    "code": 400,
+    "message": f"request (1900 tokens) exceeds the available context size ({WINDOW} tokens), try increasing",
+    "type": "exceed_context_size_error",
+    "n_prompt_tokens": 1900,
+    "n_ctx": WINDOW,
+}
+PROMPT_TOO_LONG = f"prompt is too long: 1900 tokens > {WINDOW} maximum"
+GEMINI = {
+    "code": 400,
+    "message": f"The input token count (1900) exceeds the maximum number of tokens allowed ({WINDOW}).",
+    "status": "INVALID_ARGUMENT",
+}
+REFUSALS: dict[str, Refusal] = {
+    "OpenAI": (400, openai(LENGTH + "your messages resulted in 1900 tokens. Please reduce the length.")),
+    "OpenAI, with an answer": (
+        400,
+        openai(LENGTH + "you requested 2900 tokens (1900 in the messages, 1000 in the completion)."),
+    ),
+    "Azure OpenAI": (
+        400,
+        openai(
+            LENGTH
+            + "your messages resulted in 1900 tokens (1800 in the messages, 100 in the functions). Please "
+            "reduce the length of the messages or functions."
+        ),
+    ),
+    "vLLM of 2024": (
+        400,
+        {
+            "object": "error",
+            "message": LENGTH + "you requested 2900 tokens (1900 in the messages, 1000 in the completion). "
+            "Please reduce the length of the messages or completion.",
+            "type": "BadRequestError",
+            "param": None,
+            "code": 400,
+        },
+    ),
+    "vLLM of 2025": (400, vllm(LENGTH + "your request has 1900 input tokens. Please reduce the length.")),
+    "vLLM of 2026": (
+        400,
+        vllm(
+            f"You passed {WINDOW + 1} input tokens and requested 0 output tokens. However, the model's "
+            f"context length is only {WINDOW} tokens, resulting in a maximum input length of {WINDOW} "
+            f"tokens. Please reduce the length of the input prompt. (parameter=input_tokens, value=901)",
+            param="input_tokens",
+        ),
+    ),
+    "llama.cpp": (400, {"error": LLAMA}),
+    "llama.cpp of 2025": (500, {"error": {**LLAMA, "code": 500, "message": "the request exceeds it"}}),
+    "Ollama": (400, {"error": "prompt too long; exceeded max context length by 1000 tokens (ref: 1-2)"}),
+    "Ollama, local": (
+        400,
+        {
+            "error": {
+                "message": "the input length exceeds the context length",
+                "type": "invalid_request_error",
+                "param": None,
+                "code": None,
+            }
+        },
+    ),
+    "Anthropic": (
+        400,
+        {"type": "error", "error": {"type": "invalid_request_error", "message": PROMPT_TOO_LONG}},
+    ),
+    "Gemini": (400, [{"error": GEMINI}]),
+    "a gateway that quotes": (
+        400,
+        {"error": {"message": f"litellm.ContextWindowExceededError: {PROMPT_TOO_LONG}", "code": "400"}},
+    ),
+}
+STATES_NOTHING = ("Ollama", "Ollama, local")
+
+
+def question(number: int) -> str:
+    return f"Question {number}: what became of item {number * 37}? " + "Tell me all of it, please. " * 6
+
+
+def long_chat(chats: Chats, url: str, *, stream: bool, **headers: str) -> Chat:
+    """About 1,600 tokens."""
+    chat = chats(url, **headers)
+    chat.members["stream"] = stream
+    for number in range(30):
+        chat.messages += [user(question(number)), {"role": "assistant", "content": "It is done."}]
+    return chat
+
+
+def as_json(refusal: Refusal) -> Behaviour:
+    status, body = refusal
+    return plainly(status, [JSON, (b"X-Refused", b"1")], json.dumps(body).encode())
+
+
+def as_event(refusal: Refusal) -> Behaviour:
+    """The same in a stream whose status is 200, as servers write it that begin before they have looked."""
+    _, body = refusal
+    return in_pieces(sse(body), headers=[EVENTS, (b"X-Refused", b"1")])
+
+
+# --- refusals ---
+
+
+@pytest.mark.parametrize("upstream", REFUSALS)
+async def test_a_refusal_for_length_teaches_the_window_unseen_by_the_client(
+    model: Model, chats: Chats, url: str, upstream: str
+) -> None:
+    for how in (as_json, as_event):
+        model.chats.clear()
+        chat = long_chat(chats, url, stream=how is as_event, Authorization=f"Bearer {how.__name__}")
+        model.replies += [how(REFUSALS[upstream]), said("Here is all of it.")]
+        response = await chat.ask(question(30))
+        assert (response.status_code, chat.messages[-1]["content"]) == (200, "Here is all of it.")
+        assert "x-refused" not in response.headers
+        assert b"error" not in response.content
+        assert response.content.count(b"[DONE]") == (how is as_event)
+        assert len(model.chats) == 2
+        budget = tokens_of(response)["budget"]
+        if upstream not in STATES_NOTHING:
+            assert budget == WINDOW - WINDOW // 8
+        assert max(count_tokens(model.bodies()[1]), tokens_of(response)["sent"]) <= budget
+        assert tokens_of(await chat.ask(question(31)))["budget"] == budget
+        assert len(model.chats) == 3, "what was learned acts at once"
+
+
+async def test_the_error_field_of_an_older_llama_cpp_is_heard(model: Model, chats: Chats, url: str) -> None:
+    chat = long_chat(chats, url, stream=True)
+    field = b"error: " + json.dumps({**LLAMA, "type": "invalid_request_error"}).encode() + b"\n\n"
+    model.replies += [in_pieces(field, b"data: [DONE]\n\n"), said("Here is all of it.")]
+    await chat.ask(question(30))
+    assert chat.messages[-1]["content"] == "Here is all of it."
+    assert len(model.chats) == 2
+
+
+RATE_LIMITS: dict[str, Refusal] = {
+    "OpenAI": (
+        429,
+        openai(
+            "Request too large for gpt-test in organization org on tokens per min (TPM): Limit 900, "
+            "Requested 1900. The input or output tokens must be reduced in order to run successfully.",
+            type="tokens",
+            code="rate_limit_exceeded",
+        ),
+    ),
+    "a window, in a 429": (429, openai(LENGTH + "your messages resulted in 1900 tokens.")),
+    "Groq": (
+        413,
+        openai(
+            "Request too large for model `x` on tokens per minute (TPM): Limit 900, Requested 1900, please "
+            "reduce the length of the messages",
+            type="tokens",
+            code="rate_limit_exceeded",
+        ),
+    ),
+    "Anthropic": (
+        429,
+        {"error": {"type": "rate_limit_error", "message": "over your limit of 900 input tokens per minute"}},
+    ),
+}
+
+
+@pytest.mark.parametrize("upstream", RATE_LIMITS)
+async def test_a_rate_limit_that_speaks_of_tokens_is_passed_on_and_teaches_nothing(
+    model: Model, chats: Chats, url: str, upstream: str
+) -> None:
+    chat = long_chat(chats, url, stream=True)
+    before = tokens_of(await chat.ask(question(30)))["budget"]
+    model.replies.append(as_json(RATE_LIMITS[upstream]))
+    response = await chat.ask(question(31))
+    status, body = RATE_LIMITS[upstream]
+    assert (response.status_code, response.json()) == (status, body)
+    assert response.headers["x-refused"] == "1"
+    assert len(model.chats) == 2
+    assert tokens_of(await chat.send())["budget"] == before
+
+
+@pytest.mark.parametrize("how", [as_json, as_event])
+async def test_a_retry_that_is_refused_as_well_is_passed_on(
+    model: Model, chats: Chats, url: str, how: Callable[[Refusal], Behaviour]
+) -> None:
+    chat = long_chat(chats, url, stream=how is as_event)
+    second = vllm(
+        "This model's maximum context length is 500 tokens. However, your request has 700 input tokens."
+    )
+    model.replies += [how(REFUSALS["OpenAI"]), how((400, second))]
+    response = await chat.ask(question(30))
+    refusal = json.dumps(second).encode()
+    assert refusal in response.content
+    assert b"1900" not in response.content
+    assert response.status_code == (200 if how is as_event else 400)
+    assert len(model.chats) == 2
+
+
+async def test_a_refusal_that_somebody_quotes_teaches_nothing(model: Model, chats: Chats, url: str) -> None:
+    """Of a window that could not have been exceeded: the upstream complains about something else."""
+    chat = chats(url)
+    before = tokens_of(await chat.ask("Hello"))["budget"]
+    text = "What is “prompt is too long: 250000 tokens > 200000 maximum”?"
+    model.replies.append(as_json((400, vllm(f"[{{'type': 'missing', 'input': {text!r}}}]"))))
+    chat.messages.append(user(text))
+    response = await chat.send()
+    assert (response.status_code, len(model.chats)) == (400, 2)
+    assert tokens_of(await chat.send())["budget"] == before
+
+
+async def test_an_answer_that_speaks_of_windows_is_no_refusal(model: Model, chats: Chats, url: str) -> None:
+    chat = long_chat(chats, url, stream=True)
+    before = tokens_of(await chat.ask(question(30)))["budget"]
+    model.replies.append(said(LENGTH + "your messages resulted in 1900 tokens."))
+    assert tokens_of(await chat.ask(question(31)))["budget"] == before
+    assert tokens_of(await chat.ask(question(32)))["budget"] == before
+    assert len(model.chats) == 3
+
+
+async def test_one_callers_refusal_is_nobody_elses(model: Model, chats: Chats, url: str) -> None:
+    mine = long_chat(chats, url, stream=False)
+    before = tokens_of(await mine.ask(question(30)))["budget"]
+    model.replies.append(as_json(REFUSALS["OpenAI"]))
+    assert tokens_of(await mine.ask(question(31)))["budget"] < before
+    theirs = long_chat(chats, url, stream=False, Authorization="Bearer sk-other")
+    assert tokens_of(await theirs.ask(question(31)))["budget"] == before
+
+
+# --- ratios ---
+
+
+async def test_a_model_that_counts_otherwise_is_not_overrun_once_that_is_known(
+    model: Model, chats: Chats, url: str
+) -> None:
+    """It counts 1.8 times as many tokens as we do, and says so in its usage."""
+    window, refused = 2_000, 0
+
+    async def counts(exchange: Exchange) -> None:
+        nonlocal refused
+        prompt = count_tokens(json.loads(exchange.request.body)) * 9 // 5
+        if prompt > window:
+            refused += 1
+            await exchange.answer_json(vllm(LENGTH.replace(str(WINDOW), str(window))), 400)
+        else:
+            await exchange.answer_json(completion(said("So it is. " * 12), prompt))
+
+    model.listing = {"data": [{"id": "gpt-test", "max_model_len": window}]}
+    model.replies.extend([counts] * 60)
+    chat = chats(url)
+    for number in range(30):
+        assert (await chat.ask(question(number))).status_code == 200
+    assert refused == 0
+
+
+# --- the upstream's own list ---
+
+LISTED: dict[str, Message] = {
+    "OpenRouter": {"id": "gpt-test", "context_length": 1000, "top_provider": {"context_length": 900}},
+    "vLLM": {"id": "gpt-test", "object": "model", "owned_by": "vllm", "max_model_len": 1000},
+    "llama.cpp": {"id": "gpt-test", "meta": {"n_ctx_train": 131_072, "n_ctx": 1000, "n_vocab": 128_256}},
+}
+
+
+@pytest.mark.parametrize("server", LISTED)
+async def test_an_upstream_that_lists_its_window_is_never_overrun_from_the_second_request_on(
+    chats: Chats, server: str
+) -> None:
+    model = Model(window=1000, listing={"object": "list", "data": [{"id": "other"}, LISTED[server]]})
+    async with running(model), proxying(model.url) as url:
+        async with asyncio.timeout(PATIENCE):
+            while tokens_of(await chats(url).ask("Hello"))["budget"] == UNKNOWN:
+                pass
+        chat = long_chat(chats, url, stream=False)
+        for number in range(30, 40):
+            assert (await chat.ask(question(number))).status_code == 200
+    assert (model.refused, len(model.others)) == (0, 1)
+
+
+@dataclass
+class ListingModel(Model):
+    """A model whose list is answered by a script."""
+
+    lists: Behaviour = field(kw_only=True)
+
+    async def serve_one(self, exchange: Exchange) -> None:
+        if exchange.request.method == "GET":
+            self.others.append(exchange.request)
+            await self.lists(exchange)
+        else:
+            await super().serve_one(exchange)
+
+
+LISTS: dict[str, Behaviour] = {
+    "an error": plainly(500, [JSON], b'{"error": "no"}'),
+    "forbidden": plainly(401, [JSON], b'{"data": [{"id": "gpt-test", "context_length": 300}]}'),
+    "HTML": plainly(200, [(b"Content-Type", b"text/html")], b"<html>Not found</html>"),
+    "huge": plainly(200, [JSON], b'{"data": [' + b'{"id": "x"},' * 300_000),
+    "garbage": plainly(200, [JSON], b"\xff\x00"),
+    "cut off": in_pieces(b'{"data": [', headers=[JSON], end=False),
+    "odd": plainly(
+        200,
+        [JSON],
+        b'{"data": [null, 1, [], {"id": 5, "context_length": 9000}, {"id": "gpt-test", "context_length": "4k"'
+        b', "max_model_len": true, "meta": []}, {"id": "gpt-test", "context_length": 1}]}',
+    ),
+}
+
+
+@pytest.mark.parametrize("how", LISTS)
+async def test_a_model_list_that_cannot_be_had_costs_nothing(chats: Chats, how: str) -> None:
+    model = ListingModel(lists=LISTS[how])
+    async with running(model), proxying(model.url) as url:
+        chat = chats(url)
+        responses = [await chat.ask("Hello") for _ in range(3)]
+        await eventually(lambda: len(model.others) == 1)
+        responses.append(await chat.ask("Hello"))
+    assert {(response.status_code, tokens_of(response)["budget"]) for response in responses} == {
+        (200, UNKNOWN)
+    }
+    assert len(model.others) == 1, "it is not asked for again and again"
+
+
+async def test_a_model_list_that_never_comes_keeps_nobody_waiting(chats: Chats) -> None:
+    answered = asyncio.Event()
+
+    async def hangs(exchange: Exchange) -> None:
+        await answered.wait()
+        await exchange.answer_json({"data": []})
+
+    model = ListingModel(lists=hangs)
+    async with running(model), proxying(model.url) as url:
+        chat = chats(url)
+        statuses = [(await chat.ask("Hello")).status_code for _ in range(3)]
+        assert (statuses, len(model.others)) == ([200, 200, 200], 1)
+        answered.set()
+
+
+async def test_a_caller_who_may_not_see_the_list_keeps_nobody_from_it(chats: Chats) -> None:
+    async def guarded(exchange: Exchange) -> None:
+        if exchange.request.value("authorization") == b"Bearer good":
+            await exchange.answer_json({"data": [{"id": "gpt-test", "context_length": 32_000}]})
+        else:
+            await exchange.answer_json({"error": {"message": "no"}}, 401)
+
+    model = ListingModel(lists=guarded)
+    async with running(model), proxying(model.url) as url:
+        await chats(url, Authorization="Bearer bad").ask("Hello")
+        good = chats(url, Authorization="Bearer good")
+        await good.ask("Hello")
+        await eventually(lambda: len(model.others) == 2)
+        async with asyncio.timeout(PATIENCE):
+            while tokens_of(await good.ask("Hello"))["budget"] != 28_000:
+                pass
