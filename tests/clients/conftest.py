@@ -1,0 +1,44 @@
+"""One proxy for all clients, before one scripted upstream; each client has a key of its own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.clients.programs import BUDGET
+from tests.clients.serving import serving
+from tests.servers import FakeUpstream
+from tests.upstreams import Model, write_policy
+
+POLICY = f'extends = "balanced"\n[budget]\ntokens = {BUDGET}\n'
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def upstream() -> AsyncGenerator[FakeUpstream]:
+    async with FakeUpstream().serve() as served:
+        yield served
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def proxy(upstream: FakeUpstream, tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[str]:
+    policy = write_policy(tmp_path_factory.mktemp("policies"), "small", POLICY)
+    data = tmp_path_factory.mktemp("d")
+    async with serving(f"{upstream.url}/v1", data, "--policy", str(policy)) as url:
+        yield url
+
+
+@pytest.fixture
+def model(upstream: FakeUpstream) -> Model:
+    """A model for one test: it has a window, and refuses what the real API would refuse."""
+    scripted = Model(window=BUDGET, url=f"{upstream.url}/v1")
+    upstream.script = scripted.serve_one
+    return scripted
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A home directory for a client, without anybody's settings."""
+    return tmp_path
