@@ -3,12 +3,11 @@
 A file has one session a line, `{"id", "messages", "tools"?}`; messages are read and counted as in a request.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import gzip
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, replace
@@ -26,6 +25,7 @@ from proxy.cli.terminal import (
     add_json_option,
     notes,
     percent,
+    positive,
     print_json,
     show,
     stage_text,
@@ -57,6 +57,7 @@ class Outcome:
 
     session: str
     policy: str
+    """Its name, or what else tells it from the others."""
     budget: int
     turns: tuple[ReplayedTurn, ...]
 
@@ -72,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--policy", metavar="NAME|FILE", action="append", help="may be given several times (default)"
     )
     parser.add_argument("--policies", metavar="DIR", type=Path, help="a directory of policies")
-    parser.add_argument("--budget", metavar="TOKENS", type=_positive, help="lowers every policy's budget")
+    parser.add_argument("--budget", metavar="TOKENS", type=positive, help="lowers every policy's budget")
     parser.add_argument(
         "--model", metavar="NAME", default="", help="whose window and ratio of tokens to take"
     )
@@ -80,30 +81,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json_option(parser)
 
 
-def _positive(word: str) -> int:
-    number = int(word)
-    if number < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return number
-
-
 def run(args: argparse.Namespace) -> int:
     """Replay every session under every policy. Raises PolicyError, CommandError."""
-    library = PolicyLibrary((args.policies,) if args.policies else ())
-    policies = [library.load(name) for name in args.policy or ["default"]]
+    policies = _by_label(PolicyLibrary.of(args.policies), args.policy or ["default"])
     counter = TiktokenCounter()
     outcomes: list[Outcome] = []
     for session in _with_progress(list(_lines(args.file)), args.file, args.model, counter):
-        for policy in policies:
+        for label, policy in policies.items():
             budget = _budget(policy, session.head, args.budget, args.model)
             turns = tuple(replay(session.chain, policy, budget, counter.count))
-            outcomes.append(Outcome(session.id, policy.name, budget.tokens, turns))
-    names = list(dict.fromkeys(policy.name for policy in policies))
+            outcomes.append(Outcome(session.id, label, budget.tokens, turns))
     if args.json:
-        print_json(_as_json(outcomes, names, with_turns=args.turns))
+        print_json(_as_json(outcomes, list(policies), with_turns=args.turns))
     else:
-        show(*_tables(outcomes, names, with_turns=args.turns))
+        show(*_tables(outcomes, list(policies), with_turns=args.turns))
     return 0
+
+
+def _by_label(library: PolicyLibrary, given: Sequence[str]) -> dict[str, Policy]:
+    """Policies by name; those whose names are the same, by how they were given. Raises PolicyError."""
+    policies = {each: library.load(each) for each in given}
+    names = Counter(policy.name for policy in policies.values())
+    return {policy.name if names[policy.name] == 1 else each: policy for each, policy in policies.items()}
 
 
 # --- reading ---

@@ -1,7 +1,5 @@
 """Terminal output that the commands share: tables for people, JSON for programs, one bar for both stages."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys
@@ -30,6 +28,13 @@ class CommandError(OperatorError):
 def add_json_option(parser: argparse.ArgumentParser) -> None:
     """`--json`, which every command has."""
     parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def positive(word: str) -> int:
+    """A whole number above 0, as the type of an option."""
+    if not (word.isascii() and word.isdigit() and int(word)):
+        raise argparse.ArgumentTypeError("must be a whole number above 0")
+    return int(word)
 
 
 def print_json(value: object) -> None:

@@ -1,13 +1,13 @@
 """`unabridged check`: what a policy decides, or what is wrong with it."""
 
-from __future__ import annotations
-
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from proxy.cli import main
+from proxy.core.policy import Policy
 
 
 def test_a_valid_policy_is_ok_and_its_stages_are_shown_as_tokens(capsys: pytest.CaptureFixture[str]) -> None:
@@ -32,9 +32,50 @@ def test_what_does_not_act_yet_is_said(tmp_path: Path, capsys: pytest.CaptureFix
     assert json.loads(capsys.readouterr().out)["not_acting"] == ["memory"]
 
 
-def test_a_policy_that_is_off_has_no_stages(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", "off"]) == 0
-    assert "emergency" not in capsys.readouterr().out
+def told(capsys: pytest.CaptureFixture[str], policy: str) -> dict[str, str]:
+    """The lines about a policy by their first words."""
+    assert main(["check", policy]) == 0
+    lines = capsys.readouterr().out.splitlines()[1:]
+    return {
+        name: rest.strip()
+        for name, _, rest in (re.sub("  +", "\t", line, count=1).partition("\t") for line in lines)
+    }
+
+
+def test_a_policy_that_is_off_has_nothing_to_decide(capsys: pytest.CaptureFixture[str]) -> None:
+    assert told(capsys, "off") == {"strategy": "off", "cuts": "nothing: requests are relayed as they come"}
+
+
+def test_a_policy_that_prunes_by_count_says_by_which(capsys: pytest.CaptureFixture[str]) -> None:
+    window = told(capsys, "sliding-window")
+    assert window["cuts"] == "all but the newest 20 messages, at any usage"
+    assert not {"warn", "trim", "compact", "target"} & window.keys()
+    assert window["emergency"] == "above 112,000 tokens, cuts as much as it takes"
+
+
+def test_what_has_no_effect_yet_is_named_and_only_where_there_is_such(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "no effect yet" not in told(capsys, "default")
+    for key in Policy.PENDING_STRATEGIES:
+        file = tmp_path / "mine.toml"
+        file.write_text(f'[strategy]\nname = "{key}"\n')
+        assert told(capsys, str(file))["no effect yet"] == "strategy.name (as importance for now)"
+
+
+@pytest.mark.parametrize("window", ["0", "-1", "many"])
+def test_a_window_is_a_positive_number(window: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["check", "default", "--window", window])
+    assert ended.value.code == 2
+    assert "argument --window: must be a whole number above 0" in capsys.readouterr().err
+
+
+def test_a_directory_of_policies_that_is_none_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", "default", "--policies", str(tmp_path / "typo")]) == 1
+    assert capsys.readouterr().err == f"unabridged: {tmp_path}/typo: is not a directory of policies\n"
 
 
 def test_a_complaint_is_one_line_with_file_and_line_and_the_nearest_key(

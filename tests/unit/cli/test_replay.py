@@ -45,6 +45,24 @@ def test_policies_stand_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert off["totals"]["over_budget"] > 0
 
 
+def test_policies_of_one_name_are_told_apart_by_how_they_were_given(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = written(tmp_path / "a.jsonl", session())
+    given: list[str] = []
+    for directory, tokens in (("one", 1500), ("other", 3000)):
+        (tmp_path / directory).mkdir()
+        path = tmp_path / directory / "mine.toml"
+        path.write_text(f'extends = "balanced"\nbudget.tokens = {tokens}\n')
+        given.append(str(path))
+    told = replayed(capsys, file, *(word for path in [*given, "off"] for word in ("--policy", path)))
+    assert [each["policy"] for each in told] == [*given, "off"]
+    assert [each["sessions"][0]["budget"] for each in told[:2]] == [1500, 3000]
+    assert [len(each["sessions"]) for each in told] == [1, 1, 1]
+    (once,) = replayed(capsys, file, "--policy", given[0], "--policy", given[0])
+    assert (once["policy"], len(once["sessions"])) == ("mine", 1)
+
+
 def test_a_budget_lowers_a_policy_and_never_raises_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
