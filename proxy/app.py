@@ -18,11 +18,13 @@ from proxy.adapters.stores import open_store
 from proxy.adapters.tiktoken import TiktokenCounter
 from proxy.adapters.timed import TimedStore
 from proxy.config import Settings
+from proxy.engine.append import Appends
 from proxy.engine.background import Background
 from proxy.engine.epochs import Epochs
 from proxy.engine.foreground import Foreground
 from proxy.engine.history import Reader
 from proxy.engine.inspection import Inspection
+from proxy.engine.line import Line
 from proxy.engine.models import Models
 from proxy.engine.naming import Naming
 from proxy.engine.recognition import Recognition
@@ -76,9 +78,10 @@ def create_app(settings: Settings) -> ASGIApp:
     models = Models(upstream, prices.context_window, clock)
     summaries = Summaries(upstream, store, counter, foreground, clock, metrics)
     recognition, background = Recognition(store, naming), Background()
+    reader = Reader(counter)
     engine = Engine(
         upstream=upstream,
-        reader=Reader(counter),
+        reader=reader,
         models=models,
         recognition=recognition,
         epochs=Epochs(store, SummaryJobs(summaries, naming), counter, clock, metrics),
@@ -89,11 +92,16 @@ def create_app(settings: Settings) -> ASGIApp:
         clock=clock,
     )
     relay = Relay(upstream, request_id, metrics.relayed)
-    recorder = Recorder(recognition, background, store, counter, models, clock, metrics)
+    recorder = Recorder(
+        recognition, background, store, counter, models, clock, metrics, patience=settings.save_timeout
+    )
+    line = Line(store, background, clock, settings.line_lease)
+    appends = Appends(store, naming, reader, recorder, line)
     drain = Drain(settings.drain_timeout)
 
     async def stop() -> None:
         await summaries.aclose()
+        line.close()
         await background.drain()
         await upstream.aclose()
         await store.aclose()
@@ -112,9 +120,7 @@ def create_app(settings: Settings) -> ASGIApp:
         exception_handlers=refusals(),
     )
     memory = BodyMemory(settings.body_memory)
-    managed = Managed(
-        engine, recorder, relay, clock, metrics, memory, logs_content=settings.log_content
-    )
+    managed = Managed(engine, recorder, appends, relay, metrics, memory, logs_content=settings.log_content)
     return Draining(Front(managed, relay, own), drain)
 
 

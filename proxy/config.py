@@ -107,6 +107,10 @@ class Settings(BaseSettings):
     """Seconds that a request's head may take, and that a body may be silent."""
     body_memory: Memory = Field(default="512MiB", validate_default=True)
     """Bytes of request bodies that this process holds at a time."""
+    save_timeout: Timeout = 1.0
+    """Seconds that the last event of an appended turn waits for the store."""
+    line_lease: Timeout = 10.0
+    """Seconds for which a dead worker's place in a session's line is kept."""
     drain_timeout: Timeout = 30.0
     """Seconds that streams have to end after a SIGTERM."""
 

@@ -91,6 +91,16 @@ class InvalidSessionId(RequestError):
     default_message = "A session id is at most 256 printable characters."
 
 
+class SessionRequired(RequestError):
+    code = "session_required"
+    default_message = "Append mode needs a header that names the session, such as X-Unabridged-Session."
+
+
+class UnsupportedValue(RequestError):
+    code = "unsupported_value"
+    default_message = "A value is not supported here."
+
+
 class InvalidHeader(RequestError):
     code = "invalid_header"
     default_message = "A header is not valid."
@@ -157,6 +167,24 @@ class RequestTimeout(RequestError):
     default_message = "The request did not arrive in time."
 
 
+class SessionExists(RequestError):
+    status = 409
+    code = "session_exists"
+    default_message = "There is a session of that name already."
+
+
+class NothingToChange(RequestError):
+    status = 409
+    code = "nothing_to_change"
+    default_message = "There is nothing to change."
+
+
+class SessionExpired(RequestError):
+    status = 410
+    code = "session_expired"
+    default_message = "This session has expired or was deleted: send the whole history, or name another."
+
+
 class RequestTooLarge(RequestError):
     status = 413
     code = "request_too_large"
@@ -179,6 +207,13 @@ class UnsupportedMediaType(RequestError):
     status = 415
     code = "unsupported_media_type"
     default_message = "The body must be application/json."
+
+
+class SessionBusy(RequestError):
+    status = 429
+    code = "session_busy"
+    default_message = "Too many turns of this session are waiting, or one has waited for too long."
+    default_retry_after = 1
 
 
 class HeadersTooLarge(RequestError):
@@ -247,6 +282,11 @@ class StoreUnavailable(Unavailable):
 class HistoryUnavailable(Unavailable):
     code = "history_unavailable"
     default_message = "The history of this session cannot be read now."
+
+
+class HistoryNotSaved(Unavailable):
+    code = "history_not_saved"
+    default_message = "The turn was answered, but could not be saved: send it again."
 
 
 class Overloaded(Unavailable):

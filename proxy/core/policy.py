@@ -38,7 +38,6 @@ class Policy(Section):
     """One policy. `name` is its file's name and part of a session's lane; the rest is the file's content."""
 
     PENDING: ClassVar[tuple[str, ...]] = (
-        "append",
         "budget.bytes",
         "compactors",
         "economy",

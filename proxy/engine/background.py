@@ -2,23 +2,27 @@
 
 import asyncio
 from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 from proxy.telemetry import log_fault
+
+T = TypeVar("T")
 
 
 class Background:
     """Coroutines beside the requests."""
 
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
-    def run(self, work: Coroutine[None, None, None]) -> None:
+    def run(self, work: Coroutine[None, None, T]) -> asyncio.Task[T]:
         """Start ``work``; a client that leaves does not stop it."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
+        return task
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log_fault("background work failed", error)

@@ -1,5 +1,6 @@
 """A managed request on its way: as it came in, where it belongs, what is forwarded, what came back."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -13,6 +14,20 @@ from proxy.engine.history import History
 from proxy.engine.naming import Headers
 from proxy.engine.recognition import Recognised
 from proxy.ports import UpstreamResponse
+
+
+@dataclass(frozen=True)
+class Appended:
+    """Where a turn stands that was sent without its history."""
+
+    root: bytes
+    """h₀ of the session's chain."""
+    begun_at: bytes
+    """The session's tip, from which this turn may move it."""
+    after: bytes
+    """Chain hash of the last message before the new ones."""
+    retry_key: str
+    """Digest of the request's Idempotency-Key; empty without one."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +59,10 @@ class Prepared:
     adds_usage: bool = False
     """Whether the upstream is asked for a usage that the client did not ask for."""
     degraded: list[str] = field(default_factory=list[str])
+    appended: Appended | None = None
+    """Of a turn that was sent without its history."""
+    recording: "asyncio.Task[bool] | None" = None
+    """The turn on its way into the store."""
 
     @property
     def sent_tokens(self) -> int:

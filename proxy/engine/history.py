@@ -88,11 +88,14 @@ class Reader:
         self._seed = secrets.randbits(64)
         # The seed keeps a client from preparing two messages that this process takes for one.
 
-    def read(self, body: Body, *, by_header: bool) -> History:
-        """Place a request's messages; nothing is counted yet."""
+    def messages(self, raws: Sequence[bytes]) -> list[Message]:
+        """Who said these messages, and what identifies them."""
+        return [self._know(raw).message for raw in raws]
+
+    def read(self, body: Body, start: bytes) -> History:
+        """Place a request's messages on the chain that begins with ``start``; nothing is counted yet."""
         known = [self._know(raw) for raw in body.messages]
         head = head_length([entry.message.role for entry in known])
-        start = root("" if by_header else _person(body))
         return History(
             body=body,
             model=text_or_empty(body.get("model")),
@@ -153,9 +156,13 @@ class Reader:
                 history.known[place].text = max(counted - MESSAGE_TOKENS, 0)
 
 
-def _person(body: Body) -> str:
-    """Who is talking, where the client says so: part of a chain's root, never a session's name."""
-    return text_or_empty(body.get("safety_identifier")) or text_or_empty(body.get("user"))
+def root_of(body: Body, *, by_header: bool) -> bytes:
+    """h₀ of a request's chain.
+
+    Who is talking, where the client says so, is part of it, but never a session's name.
+    """
+    person = text_or_empty(body.get("safety_identifier")) or text_or_empty(body.get("user"))
+    return root("" if by_header else person)
 
 
 def _other_tokens(raw: bytes, model: str) -> int:

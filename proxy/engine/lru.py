@@ -30,7 +30,7 @@ class Lru(Generic[K, V]):
     def drop(self, key: K) -> None:
         self._entries.pop(key, None)
 
-    def drop_where(self, is_meant: Callable[[K], bool]) -> None:
-        """Forget every entry whose key is meant; looks at all of them."""
-        for key in list(filter(is_meant, self._entries)):
+    def drop_where(self, is_meant: Callable[[K, V], bool]) -> None:
+        """Forget the entries that are meant; looks at all of them."""
+        for key in [key for key, value in self._entries.items() if is_meant(key, value)]:
             del self._entries[key]

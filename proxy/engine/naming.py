@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from proxy.errors import InvalidSessionId
 from proxy.ports import SessionKey
@@ -62,6 +63,16 @@ def _agent_headers(headers: Headers) -> Iterable[bytes]:
     yield from (name for name in headers if _VENDOR_HEADER.fullmatch(name))
 
 
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who sends a request, and the session that a header of it names."""
+
+    tenant: str
+    name: str | None
+    """As the header has it; None where no header names a session."""
+    key: SessionKey | None
+
+
 class Naming:
     """Derives names from a secret (any string); the same secret gives the same names on every machine."""
 
@@ -78,6 +89,11 @@ class Naming:
         if all(_is_dummy(value) for _, value in credentials):
             return self._mac(b"anonymous", b"", 32)
         return self._mac(b"tenant", b"\0".join(part for pair in credentials for part in pair), 32)
+
+    def caller(self, headers: Headers) -> Caller:
+        """Who sends a request with these headers. Raises InvalidSessionId."""
+        name, tenant = session_header(headers), self.tenant(headers)
+        return Caller(tenant, name, None if name is None else self.named(tenant, name))
 
     def named(self, tenant: str, name: str) -> SessionKey:
         """The session that a header names: by an id of ours, or by a name of the client's."""

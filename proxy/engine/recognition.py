@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from proxy.core.plan import Epoch
-from proxy.core.policy import Policy
 from proxy.engine.history import History
 from proxy.engine.lru import Lru
-from proxy.engine.naming import NAMED, Naming
+from proxy.engine.naming import NAMED, Caller, Naming
 from proxy.errors import StoreUnavailable
 from proxy.ports import Found, Lookup, SessionKey, SessionStore
 
@@ -60,23 +59,15 @@ class Recognition:
         """Sessions without a header by tag and chain hash of an answer."""
 
     async def recognise(
-        self,
-        tenant: str,
-        name: str | None,
-        named: SessionKey | None,
-        history: History,
-        lane: str,
-        policy: Policy,
+        self, caller: Caller, history: History, lane: str, *, needs_store: bool
     ) -> Recognised:
-        """Find the session of a request; ``named`` is the one that its header's ``name`` stands for.
-
-        Raises StoreUnavailable where the policy is closed on faults.
-        """
+        """Find the session of a request. Raises StoreUnavailable where it ``needs_store``."""
+        tenant, name, named = caller.tenant, caller.name, caller.key
         tag = named.tag if named else self._naming.bucket(tenant, history.first_user)
         key = named or self._answered_here(tag, history)
         held = self._held.get((key, lane)) if key else None
         lookup = self._lookup(tag, key, history, lane, held)
-        found = await self._find(lookup, history, policy)
+        found = await self._find(lookup, history, needs_store=needs_store)
         key = key or SessionKey(tag, (found and found.sid) or secrets.token_hex(8))
         known = self._epochs(key, lane, found, held)
         return Recognised(
@@ -102,8 +93,8 @@ class Recognition:
             seen=(key.sid, held.saved if held else 0) if key else ("", 0),
         )
 
-    async def _find(self, lookup: Lookup, history: History, policy: Policy) -> Found | None:
-        """The store's answer; None while it cannot be used and the policy goes on without.
+    async def _find(self, lookup: Lookup, history: History, *, needs_store: bool) -> Found | None:
+        """The store's answer; None while it cannot be used, and the request can do without.
 
         Only a turn of more new messages than were asked about takes a second trip.
         """
@@ -113,7 +104,7 @@ class Recognition:
                 older = tuple(reversed(history.hashes[:-_ASKED]))
                 found = await self._store.find(replace(lookup, newest=older))
         except StoreUnavailable:
-            if policy.store.on_fault == "closed":
+            if needs_store:
                 raise
             return None
         return found
@@ -122,6 +113,8 @@ class Recognition:
         """A lane's epochs by what the store told and what was ``held`` here when it was asked."""
         if found is None:
             return held or self._held.get((key, lane))
+        if found.was_here:
+            held = None  # what ended there has ended here
         if held is None or found.epochs:
             # What the store holds counts: epochs of ours that it did not take give way to those of others.
             epochs = (*(held.epochs[: held.saved] if held and found.sid == key.sid else ()), *found.epochs)
@@ -154,6 +147,12 @@ class Recognition:
         held = Held(tuple(epochs), saved)
         self._held.put((key, lane), held)
         return held
+
+    def forget(self, key: SessionKey) -> None:
+        """The session was deleted: what this process knows of it goes too."""
+        self._held.drop_where(lambda entry, _: entry[0] == key)
+        self._lost.drop(key)
+        self._answered.drop_where(lambda answer, sid: SessionKey(answer[0], sid) == key)
 
     def mark_lost(self, key: SessionKey) -> None:
         """A turn could not be written: the session's next answer says so, and its body heals it."""

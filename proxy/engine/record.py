@@ -5,56 +5,28 @@ session's tree, named by their chain hashes, so that writing a turn twice writes
 after the client has its answer and is not stopped by its leaving; one that fails is healed by the next body.
 """
 
-from dataclasses import dataclass
+import asyncio
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
 
 from msgspec.structs import replace
 
 from proxy.core.budget import MESSAGE_TOKENS
-from proxy.core.completion import Answer, StreamCollector, read_completion
+from proxy.core.completion import Answer
 from proxy.core.identity import extend, read_message
 from proxy.core.messages import Content
 from proxy.core.records import Node, Session, Turn
 from proxy.engine.background import Background
+from proxy.engine.collector import Collector
 from proxy.engine.exchange import Prepared
 from proxy.engine.models import Models
 from proxy.engine.recognition import Recognition
 from proxy.errors import StoreUnavailable
-from proxy.ports import Clock, SessionStore, TokenCounter, UpstreamResponse
+from proxy.ports import Clock, Recorded, SessionKey, SessionStore, TokenCounter
 from proxy.telemetry import Metrics, log_warning
 
 _DAY = 86_400.0
-_ANSWER_BYTES = 64 * 2**20
-
-
-class Collector:
-    """Reads along while an answer goes by; it never holds a byte up, and gives up where it cannot read."""
-
-    def __init__(self, response: UpstreamResponse) -> None:
-        headers = {name.lower(): value.lower() for name, value in response.headers}
-        self.is_stream = headers.get(b"content-type", b"").startswith(b"text/event-stream")
-        self.is_readable = headers.get(b"content-encoding", b"identity") == b"identity"
-        self._stream = StreamCollector()
-        self._body = bytearray()
-
-    def feed(self, chunk: bytes) -> None:
-        """See a chunk of the body."""
-        if not self.is_readable:
-            return
-        if self.is_stream:
-            self._stream.feed(chunk)
-        elif len(self._body) <= _ANSWER_BYTES:
-            self._body += chunk
-
-    @property
-    def is_truncated(self) -> bool:
-        """Whether a stream ended without saying that it was over."""
-        return self.is_stream and self.is_readable and self._stream.truncated
-
-    def answer(self) -> Answer:
-        """What was said so far."""
-        if not self.is_readable:
-            return Answer()
-        return self._stream.answer() if self.is_stream else read_completion(bytes(self._body))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,53 +40,89 @@ class _Placed:
     is_complete: bool
 
 
+@dataclass(frozen=True)
 class Recorder:
     """Writes turns down."""
 
-    def __init__(
-        self,
-        recognition: Recognition,
-        background: Background,
-        store: SessionStore,
-        counter: TokenCounter,
-        models: Models,
-        clock: Clock,
-        metrics: Metrics,
-    ) -> None:
-        self._recognition = recognition
-        self._background = background
-        self._store = store
-        self._counter = counter
-        self._models = models
-        self._clock = clock
-        self._metrics = metrics
+    recognition: Recognition
+    background: Background
+    store: SessionStore
+    counter: TokenCounter
+    models: Models
+    clock: Clock
+    metrics: Metrics
+    patience: float
+    """Seconds for which the client of an appended turn waits until its turn is stored."""
+    writing: defaultdict[SessionKey, set[asyncio.Task[bool]]] = field(
+        default_factory=lambda: defaultdict(set)
+    )
+    """What this process is writing, by session."""
 
-    def begin(self, prepared: Prepared, collector: Collector) -> None:
+    def begin(self, prepared: Prepared, collector: Collector) -> asyncio.Task[bool]:
         """Record a turn whose answer is over, or was cut off, without keeping anybody waiting.
 
-        The answer's place is known at once: a quick client sends it back before the store has it.
+        The answer's place is known at once: a quick client sends it back before the store has it. What is
+        begun once is not begun again. The task tells whether the turn is in the store.
         """
-        answer = collector.answer()
+        if prepared.recording is not None:
+            return prepared.recording
+        answer, key = collector.answer(), prepared.recognised.key
         placed = _placed(prepared, answer)
         if placed is not None and prepared.recognised.is_headerless:
-            self._recognition.answered(prepared.recognised.key, placed.hash)
-        self._background.run(self._record(prepared, answer, placed))
+            self.recognition.answered(key, placed.hash)
+        task = prepared.recording = self.background.run(self._record(prepared, answer, placed))
+        self.writing[key].add(task)
+        task.add_done_callback(lambda done: self._written(key, done))
+        return task
 
-    async def _record(self, prepared: Prepared, answer: Answer, placed: _Placed | None) -> None:
+    def _written(self, key: SessionKey, task: asyncio.Task[bool]) -> None:
+        self.writing[key].discard(task)
+        if not self.writing[key]:
+            del self.writing[key]
+
+    async def written(self, key: SessionKey) -> None:
+        """Wait until what this process is writing of a session is written."""
+        if key in self.writing:
+            await asyncio.wait(tuple(self.writing[key]))
+
+    async def acknowledged(self, prepared: Prepared, collector: Collector) -> bool:
+        """Record an appended turn; False where it has an answer that the store has not confirmed in time."""
+        task = self.begin(prepared, collector)
+        done, _ = await asyncio.wait({task}, timeout=self.patience)
+        if not collector.answer().complete:
+            return True
+        return bool(done) and task.exception() is None and task.result()
+
+    async def _record(self, prepared: Prepared, answer: Answer, placed: _Placed | None) -> bool:
         if answer.complete and answer.choices == 1:
             case = prepared.case
-            self._models.learn_usage(case.tenant, case.model, prepared.sent_tokens, answer.usage)
+            self.models.learn_usage(case.tenant, case.model, prepared.sent_tokens, answer.usage)
         self._count(prepared, answer)
         key = prepared.recognised.key
         try:
-            turn = await self._turn(prepared, placed)
-            await self._store.record(key, turn, self._ttl(prepared))
+            recorded = await self._write(key, prepared, placed)
         except Exception as error:
-            self._recognition.mark_lost(key)
-            self._metrics.lost_turns.inc()
+            self._lose(key)
             if not isinstance(error, StoreUnavailable):
                 raise
             log_warning("a turn could not be written", code=error.code)
+            return False
+        if recorded is not Recorded.KEPT:
+            self._lose(key)
+            log_warning("a turn could not be written", code=recorded.value)
+        return recorded is Recorded.KEPT and (placed is not None or not answer.complete)
+
+    async def _write(self, key: SessionKey, prepared: Prepared, placed: _Placed | None) -> Recorded:
+        """Write the turn; the whole chain where what was there of it has gone in the meantime."""
+        ttl, known = self._ttl(prepared), prepared.recognised.found.known
+        recorded = await self.store.record(key, await self._turn(prepared, placed, known), ttl)
+        if recorded is Recorded.TORN and prepared.appended is None:
+            recorded = await self.store.record(key, await self._turn(prepared, placed, None), ttl)
+        return recorded
+
+    def _lose(self, key: SessionKey) -> None:
+        self.recognition.mark_lost(key)
+        self.metrics.lost_turns.inc()
 
     def _ttl(self, prepared: Prepared) -> float:
         """A session without a header that was seen for one turn lives a day."""
@@ -124,13 +132,13 @@ class Recorder:
 
     def _count(self, prepared: Prepared, answer: Answer) -> None:
         real = prepared.budget.real
-        self._metrics.tokens.labels(kind="received").inc(real(prepared.case.counted))
-        self._metrics.tokens.labels(kind="sent").inc(real(prepared.sent_tokens))
+        self.metrics.tokens.labels(kind="received").inc(real(prepared.case.counted))
+        self.metrics.tokens.labels(kind="sent").inc(real(prepared.sent_tokens))
         if answer.usage is not None and answer.usage.cached_tokens:
-            self._metrics.cached_tokens.inc(answer.usage.cached_tokens)
+            self.metrics.cached_tokens.inc(answer.usage.cached_tokens)
 
-    async def _turn(self, prepared: Prepared, placed: _Placed | None) -> Turn:
-        nodes = self._new_nodes(prepared)
+    async def _turn(self, prepared: Prepared, placed: _Placed | None, known: bytes | None) -> Turn:
+        nodes = self._new_nodes(prepared, known)
         last = await self._answer_node(prepared, placed) if placed else None
         if last is not None:
             nodes.append(last)
@@ -139,13 +147,14 @@ class Recorder:
             nodes=tuple(nodes),
             advances_tip=last is not None and last.complete,
             headerless=prepared.recognised.is_headerless,
+            begun_at=prepared.appended.begun_at if prepared.appended else None,
         )
 
-    def _new_nodes(self, prepared: Prepared) -> list[Node]:
+    def _new_nodes(self, prepared: Prepared, known: bytes | None) -> list[Node]:
         """The messages after the deepest one that the store knows."""
-        chain, known = prepared.case.chain, prepared.recognised.found.known
+        chain = prepared.case.chain
         first = chain.hashes.index(known) + 1 if known is not None else 0
-        now = self._clock.now()
+        now = self.clock.now()
         return [
             Node(
                 hash=chain.hashes[place],
@@ -159,23 +168,23 @@ class Recorder:
         ]
 
     async def _answer_node(self, prepared: Prepared, placed: _Placed) -> Node:
-        (tokens,) = await self._counter.count_all([placed.content.countable()])
+        (tokens,) = await self.counter.count_all([placed.content.countable()])
         return Node(
             hash=placed.hash,
             parent=placed.parent,
             raw=placed.raw,
             tokens=MESSAGE_TOKENS + tokens,
-            at=self._clock.now(),
+            at=self.clock.now(),
             sequence=len(prepared.case.chain),
             answer=True,
             complete=placed.is_complete,
         )
 
     def _session(self, prepared: Prepared, last: Node | None) -> Session:
-        now, verdict, budget, case = self._clock.now(), prepared.verdict, prepared.budget, prepared.case
+        now, verdict, budget, case = self.clock.now(), prepared.verdict, prepared.budget, prepared.case
         recognised = prepared.recognised
         before = recognised.found.session
-        if before is not None and recognised.found.known is None:
+        if before is not None and recognised.found.known is None and prepared.appended is None:
             return replace(before, updated=now)  # a line of its own, such as a request for a title
         return Session(
             name=recognised.name,
@@ -194,6 +203,7 @@ class Recorder:
             ratio=budget.ratio,
             head_tokens=budget.head,
             exchanges=_exchanges(prepared) + _is_final(last),
+            **_newest(prepared),
         )
 
 
@@ -205,6 +215,18 @@ def _placed(prepared: Prepared, answer: Answer) -> _Placed | None:
     parent = hashes[-1] if hashes else prepared.history.root
     place = extend(parent, read_message(content).identity)
     return _Placed(place, parent, answer.message, content, answer.complete)
+
+
+def _newest(prepared: Prepared) -> dict[str, Any]:
+    """What tells a retry of an appended turn from a new one."""
+    appended, hashes = prepared.appended, prepared.case.chain.hashes
+    if appended is None or not hashes or hashes[-1] == appended.after:
+        return {}
+    return {
+        "newest_from": appended.after,
+        "newest_to": hashes[-1],
+        "newest_key": appended.retry_key,
+    }
 
 
 def _exchanges(prepared: Prepared) -> int:

@@ -20,11 +20,11 @@ from proxy.core.sse import Decoder
 from proxy.engine.background import Background
 from proxy.engine.case import Case
 from proxy.engine.epochs import Epochs, Verdict
-from proxy.engine.exchange import Incoming, Prepared, Sent, forwarded_body
+from proxy.engine.exchange import Appended, Incoming, Prepared, Sent, forwarded_body
 from proxy.engine.foreground import Foreground
-from proxy.engine.history import History, Reader
+from proxy.engine.history import History, Reader, root_of
 from proxy.engine.models import Models
-from proxy.engine.naming import CREDENTIALS, NAMED, Headers, Naming, session_header
+from proxy.engine.naming import CREDENTIALS, NAMED, Headers, Naming
 from proxy.engine.recognition import Recognised, Recognition
 from proxy.errors import ContextLengthExceeded, InvalidPolicy, PolicyForbidden
 from proxy.ports import Clock, Upstream, UpstreamResponse
@@ -67,17 +67,20 @@ class Engine:
         """The policy that a request asks for. Raises InvalidPolicy."""
         return self.policies(headers.get(POLICY_HEADER, b"").decode("latin-1").strip())
 
-    async def prepare(self, incoming: Incoming, policy: Policy) -> Prepared:
-        """Decide what is forwarded. Raises the errors of a request that cannot be read, and no others."""
+    async def prepare(self, incoming: Incoming, policy: Policy, appended: Appended | None = None) -> Prepared:
+        """Decide what is forwarded. Raises the errors of a request that cannot be read.
+
+        Raises StoreUnavailable for an appended turn, and where the policy is closed on faults.
+        """
         arrived = self.clock.monotonic()
         body = read_body(incoming.body, policy.limits.messages)
-        name = session_header(incoming.headers)
         explicit = _explicit_budget(incoming.headers)
-        tenant = self.naming.tenant(incoming.headers)
-        named = None if name is None else self.naming.named(tenant, name)
-        history = self.reader.read(body, by_header=named is not None and named.sid == NAMED)
+        caller = self.naming.caller(incoming.headers)
+        tenant, by_header = caller.tenant, caller.key is not None and caller.key.sid == NAMED
+        history = self.reader.read(body, appended.root if appended else root_of(body, by_header=by_header))
         lane = _lane(history.model, policy.name, explicit)
-        recognised = await self.recognition.recognise(tenant, name, named, history, lane, policy)
+        needs_store = appended is not None or policy.store.on_fault == "closed"
+        recognised = await self.recognition.recognise(caller, history, lane, needs_store=needs_store)
         self.reader.take_counts(history, recognised.found.counts)
         await self.reader.count(history)
         last = recognised.found.session
@@ -92,7 +95,16 @@ class Engine:
         sent = self._body(case, history, verdict)
         degraded = list(recognised.degraded)
         prepared = Prepared(
-            policy, history, recognised, budget, case, verdict, sent, arrived, degraded=degraded
+            policy=policy,
+            history=history,
+            recognised=recognised,
+            budget=budget,
+            case=case,
+            verdict=verdict,
+            body=sent,
+            arrived=arrived,
+            degraded=degraded,
+            appended=appended,
         )
         self._ask_for_usage(prepared)
         return prepared

@@ -4,21 +4,21 @@ This module moves bytes and answers errors; what a request becomes is :mod:`prox
 and what its turn leaves behind :mod:`proxy.engine.record`'s.
 """
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import ExitStack, aclosing
+from collections.abc import Sequence
+from contextlib import ExitStack, aclosing, nullcontext
 from dataclasses import dataclass, field
 
-import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from proxy.core.completion import TRUNCATED_EVENT
 from proxy.core.policy import Policy
-from proxy.core.stream import UsageRemover
+from proxy.engine.append import Appends
+from proxy.engine.collector import Collector
 from proxy.engine.exchange import Incoming, Prepared, Sent
 from proxy.engine.naming import Headers
-from proxy.engine.record import Collector, Recorder
+from proxy.engine.record import Recorder
 from proxy.engine.request import Engine
-from proxy.errors import InvalidHeader, NotBuilt, UnabridgedError, UpstreamError, UpstreamTimeout
+from proxy.errors import InvalidHeader, UnabridgedError
+from proxy.http.answer import send_answer, send_appended
 from proxy.http.asgi import (
     ClientDisconnected,
     Request,
@@ -32,12 +32,12 @@ from proxy.http.body_memory import BodyMemory, Share
 from proxy.http.front import request_id as id_of
 from proxy.http.headers import Header, check_credentials, content_length, to_client, to_upstream, value
 from proxy.http.paths import upstream_target
-from proxy.http.relay import pump
-from proxy.ports import Clock
 from proxy.telemetry import Metrics, log_content, log_fault, log_request
 
 MODE_HEADER = b"x-unabridged-mode"
 _ROUTE = "chat"
+_MODES = frozenset({"full", "append", "off"})
+_ANSWERED = 200
 _NAME = 80
 """Characters of a model's name in the log: clients choose them."""
 
@@ -52,6 +52,8 @@ class _Passage:
     """Whether the request's body has been read."""
     has_begun: bool = False
     """Whether the client has the head of its answer."""
+    forwarded: float = 0.0
+    """When the request went to the upstream; monotonic seconds, as `began`."""
     fields: dict[str, object] = field(default_factory=dict[str, object])
 
 
@@ -62,8 +64,8 @@ class Managed:
         self,
         engine: Engine,
         recorder: Recorder,
+        appends: Appends,
         relay: ASGIApp,
-        clock: Clock,
         metrics: Metrics,
         memory: BodyMemory,
         *,
@@ -71,8 +73,9 @@ class Managed:
     ) -> None:
         self._engine = engine
         self._recorder = recorder
+        self._appends = appends
         self._relay = relay
-        self._clock = clock
+        self._clock = engine.clock
         self._metrics = metrics
         self._memory = memory
         self._logs_content = logs_content
@@ -83,7 +86,7 @@ class Managed:
         try:
             headers = _by_name(scope["headers"])
             policy = self._engine.policy_of(headers)
-            if self._is_off(scope["headers"], policy):
+            if _is_off(headers, policy):
                 await self._relay(scope, receive, send)
                 return
             with self._metrics.streams.track_inprogress(), self._memory.share() as share:
@@ -113,14 +116,6 @@ class Managed:
             passage.status = error.status
             await send_error(send, error, request_id, unread=unread)
 
-    def _is_off(self, headers: Sequence[Header], policy: Policy) -> bool:
-        mode = (value(headers, MODE_HEADER) or b"full").lower()
-        if mode == b"append":
-            raise NotBuilt("Append mode is not available; send the whole history.")
-        if mode not in (b"full", b"off"):
-            raise InvalidHeader("X-Unabridged-Mode is full, append or off.")
-        return mode == b"off" or policy.strategy.name == "off"
-
     async def _answer(
         self,
         scope: Scope,
@@ -130,45 +125,44 @@ class Managed:
         policy: Policy,
         passage: _Passage,
     ) -> None:
-        async with WhilePresent(Request(receive, has_body=False)):
-            prepared = await self._engine.prepare(incoming, policy)
+        is_append = _mode(incoming.headers) == "append"
+        turn = self._appends.turn(incoming, policy) if is_append else nullcontext((incoming, None))
+        async with WhilePresent(Request(receive, has_body=False)), turn as (whole, appended):
+            prepared = await self._engine.prepare(whole, policy, appended)
             self._note(prepared, passage)
             with ExitStack() as in_flight:
-                forwarded = self._clock.monotonic()
-                sent = await self._engine.send(prepared, incoming, in_flight)
+                passage.forwarded = self._clock.monotonic()
+                sent = await self._engine.send(prepared, whole, in_flight)
                 async with aclosing(sent.response):
                     passage.status = sent.response.status
                     collector = Collector(sent.response)
                     try:
-                        passage.has_begun = True
-                        await self._relay_answer(prepared, sent, collector, send, forwarded)
+                        await self._send(prepared, sent, collector, send, passage)
                     finally:
-                        if sent.response.status == 200:
+                        if sent.response.status == _ANSWERED:
                             self._recorder.begin(prepared, collector)
                         if self._logs_content:
                             log_content(id_of(scope), prepared.body, collector.answer().message)
 
-    async def _relay_answer(
-        self, prepared: Prepared, sent: Sent, collector: Collector, send: Send, forwarded: float
+    async def _send(
+        self, prepared: Prepared, sent: Sent, collector: Collector, send: Send, passage: _Passage
     ) -> None:
-        headers = to_client(sent.response.headers, same_body=not collector.is_stream)
-        headers += prepared.response_headers()
-        await send({"type": "http.response.start", "status": sent.response.status, "headers": headers})
-        self._metrics.first_chunk.observe(self._clock.monotonic() - forwarded)
+        async def begin() -> None:
+            headers = to_client(sent.response.headers, same_body=not collector.is_stream)
+            headers += prepared.response_headers()
+            passage.has_begun = True
+            await send({"type": "http.response.start", "status": passage.status, "headers": headers})
+            self._metrics.first_chunk.observe(self._clock.monotonic() - passage.forwarded)
 
-        def ending(fault: UpstreamError | None) -> bytes:
-            if fault is not None and not collector.is_stream:
-                raise fault
-            if not collector.is_truncated:
-                return b""
-            if isinstance(fault, UpstreamTimeout):
-                return b"data: %b\n\n" % msgspec.json.encode(fault.body())
-            return TRUNCATED_EVENT
+        adds_usage = prepared.adds_usage
+        if prepared.appended is not None and sent.response.status == _ANSWERED:
 
-        if prepared.adds_usage and collector.is_stream:
-            await pump(_without_usage(sent, collector), send, ending=ending)
+            async def acknowledged() -> bool:
+                return await self._appends.acknowledged(prepared, collector)
+
+            await send_appended(sent, collector, begin, send, acknowledged, adds_usage=adds_usage)
         else:
-            await pump(_rest(sent), send, tee=collector.feed, ending=ending)
+            await send_answer(sent, collector, begin, send, adds_usage=adds_usage)
 
     def _note(self, prepared: Prepared, passage: _Passage) -> None:
         stage = prepared.verdict.stage.value
@@ -223,26 +217,15 @@ def _by_name(headers: Sequence[Header]) -> dict[bytes, bytes]:
     return named
 
 
-async def _rest(sent: Sent) -> AsyncIterator[bytes]:
-    if sent.begun:
-        yield sent.begun
-    if not sent.is_over:
-        async for chunk in sent.response.chunks():
-            yield chunk
+def _mode(headers: Headers) -> str:
+    """`full`, `append` or `off`. Raises InvalidHeader."""
+    mode = headers.get(MODE_HEADER, b"").strip().lower().decode("latin-1") or "full"
+    if mode not in _MODES:
+        raise InvalidHeader("X-Unabridged-Mode is full, append or off.")
+    return mode
 
 
-async def _without_usage(sent: Sent, collector: Collector) -> AsyncIterator[bytes]:
-    """An answer without the usage that only we asked for; ``collector`` sees it."""
-    remover = UsageRemover()
-    fault: UpstreamError | None = None
-    try:
-        async for chunk in _rest(sent):
-            collector.feed(chunk)
-            if passed := remover.feed(chunk):
-                yield passed
-    except UpstreamError as error:
-        fault = error
-    if left := remover.rest():
-        yield left
-    if fault is not None:
-        raise fault
+def _is_off(headers: Headers, policy: Policy) -> bool:
+    """Whether a request is relayed as it is. A policy that cuts nothing still needs an appended history."""
+    mode = _mode(headers)
+    return mode == "off" or (mode == "full" and policy.strategy.name == "off")

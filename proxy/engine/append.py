@@ -1,0 +1,169 @@
+"""Clients that send only what is new: the stored history of the session's tip goes before it (DESIGN 3).
+
+Never an answer without its history: where it cannot be read, the client is told so. What is sent again is
+told from what is said again: "yes" twice is two turns, a retried "yes" is one.
+"""
+
+import hashlib
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from proxy.core.body import Body, read_body
+from proxy.core.identity import chain_of, read_message, root
+from proxy.core.messages import Content, Message, head_length
+from proxy.core.policy import Policy
+from proxy.core.records import Node, Session
+from proxy.engine.collector import Collector
+from proxy.engine.exchange import Appended, Incoming, Prepared
+from proxy.engine.history import Reader
+from proxy.engine.line import TURN, Line
+from proxy.engine.lru import Lru
+from proxy.engine.naming import NAMED, Headers, Naming
+from proxy.engine.record import Recorder
+from proxy.errors import (
+    HistoryUnavailable,
+    SessionExpired,
+    SessionRequired,
+    StoreUnavailable,
+    UnsupportedValue,
+)
+from proxy.ports import SessionKey, SessionStore, Stored
+
+_IDEMPOTENCY_KEY = b"idempotency-key"
+_RETRY_COUNT = b"x-stainless-retry-count"
+_REMEMBERED = 10_000
+
+
+class Appends:
+    """Reads histories for turns that come without, one turn of a session after the other."""
+
+    def __init__(
+        self, store: SessionStore, naming: Naming, reader: Reader, recorder: Recorder, line: Line
+    ) -> None:
+        self._store = store
+        self._naming = naming
+        self._reader = reader
+        self._recorder = recorder
+        self._line = line
+        self._unsaved: Lru[SessionKey, bytes] = Lru(_REMEMBERED)
+        """The last message of a turn whose client was told that it is not saved; it may be all the same."""
+
+    @asynccontextmanager
+    async def turn(self, incoming: Incoming, policy: Policy) -> AsyncGenerator[tuple[Incoming, Appended]]:
+        """The request with its history before it. Entered when it is this turn's turn in its session.
+
+        Raises the errors of a request that cannot be read, SessionRequired, SessionExpired, SessionBusy and
+        HistoryUnavailable.
+        """
+        body = read_body(incoming.body, policy.limits.messages)
+        caller = self._naming.caller(incoming.headers)
+        if caller.key is None:
+            raise SessionRequired
+        if body.get("n") not in (None, 1):
+            raise UnsupportedValue("Append mode answers with one choice: `n` must be 1.", param="n")
+        key, rules = caller.key, policy.append
+
+        async def written() -> None:
+            await self._recorder.written(key)
+
+        try:
+            async with self._line.place(key, TURN, wait=rules.wait, queue=rules.queue, finished=written):
+                await written()
+                stored = await self._store.history(key)
+                yield self._complete(incoming, body, key, stored)
+        except StoreUnavailable as error:
+            raise HistoryUnavailable from error
+
+    async def acknowledged(self, prepared: Prepared, collector: Collector) -> bool:
+        """Wait until a turn is stored; False where that fails: its client is told, and may send it again."""
+        is_saved = await self._recorder.acknowledged(prepared, collector)
+        if not is_saved and prepared.case.chain.hashes:
+            self._unsaved.put(prepared.recognised.key, prepared.case.chain.hashes[-1])
+        return is_saved
+
+    def _complete(
+        self, incoming: Incoming, body: Body, key: SessionKey, stored: Stored
+    ) -> tuple[Incoming, Appended]:
+        """The request with its history before it."""
+        session, retry_key = stored.session, _retry_key(incoming.headers)
+        if session is None:
+            if stored.was_here or key.sid != NAMED:
+                raise SessionExpired
+            return incoming, Appended(root(), b"", root(), retry_key)
+        messages = self._reader.messages(body.messages)
+        head = head_length([message.role for message in messages])
+        start = _start(stored.nodes)
+        if self._is_retry(session, stored.nodes, messages[head:], key, incoming.headers):
+            after = session.newest_from
+        else:
+            after = _tip(session, stored.nodes, messages[head:]) or start
+        history = [node.raw for node in _path(stored.nodes, after, start)]
+        leading = body.messages[:head] or list(session.head)
+        whole = body.with_messages([*leading, *history, *body.messages[head:]])
+        return replace(incoming, body=whole), Appended(start, session.tip, after, retry_key)
+
+    def _is_retry(
+        self,
+        session: Session,
+        nodes: Mapping[bytes, Node],
+        new: Sequence[Message],
+        key: SessionKey,
+        headers: Headers,
+    ) -> bool:
+        """Whether the newest turn is sent again: the same messages, and no answer that reached the client."""
+        if not new or _ends_at(new, session.newest_from) != session.newest_to:
+            return False
+        tip, retry_key = nodes.get(session.tip), _retry_key(headers)
+        is_answered = tip is not None and tip.parent == session.newest_to
+        return (
+            not is_answered
+            or _is_retried(headers)
+            or (retry_key != "" and retry_key == session.newest_key)
+            or self._unsaved.get(key) == session.newest_to
+        )
+
+
+def _start(nodes: Mapping[bytes, Node]) -> bytes:
+    """h₀ of the session's chain."""
+    return next((node.parent for node in nodes.values() if not node.sequence), root())
+
+
+def _tip(session: Session, nodes: Mapping[bytes, Node], new: Sequence[Message]) -> bytes:
+    """The message that a new turn follows: the latest completed turn's answer.
+
+    Calls in it that the new messages do not answer keep the results that an unanswered turn has brought
+    (law 2: a call is never parted from its results).
+    """
+    tip = nodes.get(session.tip)
+    calls = read_message(Content.of(tip.raw)).calls if tip else ()
+    has_results = session.newest_from == session.tip and session.newest_to in nodes
+    if calls and has_results and not any(message.answers in calls for message in new):
+        return session.newest_to
+    return session.tip
+
+
+def _path(nodes: Mapping[bytes, Node], last: bytes, start: bytes) -> list[Node]:
+    """The messages from the beginning to the one of this chain hash. Raises HistoryUnavailable."""
+    path: list[Node] = []
+    while last != start:
+        node = nodes.get(last)
+        if node is None:
+            raise HistoryUnavailable
+        path.append(node)
+        last = node.parent
+    return path[::-1]
+
+
+def _ends_at(new: Sequence[Message], after: bytes) -> bytes:
+    return chain_of((message.identity for message in new), after)[-1] if new else b""
+
+
+def _is_retried(headers: Headers) -> bool:
+    count = headers.get(_RETRY_COUNT, b"").strip()
+    return count.isdigit() and int(count[:9]) > 0
+
+
+def _retry_key(headers: Headers) -> str:
+    key = headers.get(_IDEMPOTENCY_KEY, b"").strip()
+    return hashlib.sha256(key).hexdigest()[:32] if key else ""

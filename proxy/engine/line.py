@@ -1,0 +1,105 @@
+"""Order among a session's appended turns: each waits for the one before it, on whichever worker that runs.
+
+A place in the line is a ticket in the store with a lease. While its worker lives the lease is renewed; when
+the worker dies, the place is given up and the next turn goes (FAULTS 6). Whoever sends whole histories never
+stands here: their turns need no order.
+"""
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from proxy.engine.background import Background
+from proxy.errors import SessionBusy, StoreUnavailable
+from proxy.ports import Clock, SessionKey, SessionStore, Standing
+
+TURN = "turn"
+COMPACTOR = "compact"
+_GLANCES = (0.005, 0.05)
+"""Seconds between two looks at the line: the first, and the longest."""
+_AGAIN = 0.1
+"""Seconds after which a place is given up once more, where the store was away."""
+_RENEWALS = 3
+"""How often a lease is renewed before it would run out."""
+
+
+class Line:
+    """The lines of all sessions. ``lease`` is in seconds."""
+
+    def __init__(self, store: SessionStore, background: Background, clock: Clock, lease: float) -> None:
+        self._store = store
+        self._background = background
+        self._clock = clock
+        self._lease = lease
+        self._is_closing = False
+
+    def close(self) -> None:
+        """Leave what cannot be given up now to its lease: the process ends."""
+        self._is_closing = True
+
+    @asynccontextmanager
+    async def place(
+        self,
+        key: SessionKey,
+        kind: str,
+        *,
+        wait: float,
+        queue: int,
+        finished: Callable[[], Awaitable[None]],
+    ) -> AsyncGenerator[None]:
+        """Hold a place, entered when it is first. It is given up once ``finished`` returns.
+
+        Raises SessionBusy after ``wait`` seconds, or where ``queue`` others wait already, and
+        StoreUnavailable.
+        """
+        ticket = f"{kind}-{secrets.token_hex(8)}"
+        renewal: asyncio.Task[None] | None = None
+        try:
+            await self._stand(key, ticket, wait, queue)
+            renewal = asyncio.create_task(self._renew(key, ticket, queue))
+            yield
+        finally:
+            self._background.run(self._leave(key, ticket, finished, renewal))
+
+    async def _stand(self, key: SessionKey, ticket: str, wait: float, queue: int) -> None:
+        deadline = self._clock.monotonic() + wait
+        glance, longest = _GLANCES
+        while (standing := await self._store.stand(key, ticket, queue, self._lease)) is not Standing.GO:
+            if standing is Standing.FULL or self._clock.monotonic() >= deadline:
+                raise SessionBusy
+            await asyncio.sleep(glance)
+            glance = min(2 * glance, longest)
+
+    async def _renew(self, key: SessionKey, ticket: str, queue: int) -> None:
+        while True:
+            await asyncio.sleep(self._lease / _RENEWALS)
+            # A store that is away for longer than the lease costs the place; the tip's own check remains.
+            with contextlib.suppress(StoreUnavailable):
+                await self._store.stand(key, ticket, queue, self._lease)
+
+    async def _leave(
+        self,
+        key: SessionKey,
+        ticket: str,
+        finished: Callable[[], Awaitable[None]],
+        renewal: asyncio.Task[None] | None,
+    ) -> None:
+        try:
+            await finished()
+        finally:
+            if renewal is not None:
+                renewal.cancel()
+            given_up = self._clock.monotonic() + self._lease
+            while not await self._has_left(key, ticket):
+                if self._is_closing or self._clock.monotonic() >= given_up:
+                    break
+                await asyncio.sleep(_AGAIN)
+
+    async def _has_left(self, key: SessionKey, ticket: str) -> bool:
+        try:
+            await self._store.leave(key, ticket)
+        except StoreUnavailable:
+            return False
+        return True

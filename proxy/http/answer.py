@@ -1,0 +1,124 @@
+"""An upstream's answer on its way to the client: each chunk at once, and a true ending.
+
+What ends too early is said to have. The answer to an appended turn is over only once its turn is stored:
+until then its last event waits, or all of an answer that is no stream.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+
+import msgspec
+from starlette.types import Send
+
+from proxy.core.completion import TRUNCATED_EVENT
+from proxy.core.final import FinalEvent
+from proxy.core.stream import UsageRemover
+from proxy.engine.collector import Collector
+from proxy.engine.exchange import Sent
+from proxy.errors import HistoryNotSaved, UnabridgedError, UpstreamError, UpstreamTimeout
+from proxy.http.relay import pump
+
+Begin = Callable[[], Awaitable[None]]
+"""Sends the head of the answer."""
+Acknowledged = Callable[[], Awaitable[bool]]
+"""Waits until an appended turn is stored; whether it is."""
+
+
+async def send_answer(
+    sent: Sent, collector: Collector, begin: Begin, send: Send, *, adds_usage: bool
+) -> None:
+    """Pass an answer on, whatever it is; ``adds_usage``: without a usage that only we asked for."""
+    await begin()
+    ending = partial(_ending, collector)
+    if collector.is_stream and adds_usage:
+        await pump(_without_usage(_seen(sent, collector)), send, ending=ending)
+    else:
+        await pump(_rest(sent), send, tee=collector.feed, ending=ending)
+
+
+async def send_appended(
+    sent: Sent,
+    collector: Collector,
+    begin: Begin,
+    send: Send,
+    acknowledged: Acknowledged,
+    *,
+    adds_usage: bool,
+) -> None:
+    """Pass on the answer to an appended turn.
+
+    Raises HistoryNotSaved and UpstreamError before anything was sent, where the answer is no stream.
+    """
+    chunks = _seen(sent, collector)
+    if not collector.is_stream:
+        whole = b"".join([chunk async for chunk in chunks])
+        if not await acknowledged():
+            raise HistoryNotSaved
+        await begin()
+        await send({"type": "http.response.body", "body": whole, "more_body": False})
+        return
+    await begin()
+    if adds_usage:
+        chunks = _without_usage(chunks)
+    await pump(_held(chunks, acknowledged), send, ending=partial(_ending, collector))
+
+
+def _ending(collector: Collector, fault: UpstreamError | None) -> bytes:
+    """The last bytes of an answer: what is wrong with it, if it is a stream that broke off."""
+    if fault is not None and not collector.is_stream:
+        raise fault
+    if not collector.is_truncated:
+        return b""
+    return _event(fault) if isinstance(fault, UpstreamTimeout) else TRUNCATED_EVENT
+
+
+def _event(error: UnabridgedError) -> bytes:
+    return b"data: %b\n\n" % msgspec.json.encode(error.body())
+
+
+async def _rest(sent: Sent) -> AsyncIterator[bytes]:
+    if sent.begun:
+        yield sent.begun
+    if not sent.is_over:
+        async for chunk in sent.response.chunks():
+            yield chunk
+
+
+async def _seen(sent: Sent, collector: Collector) -> AsyncIterator[bytes]:
+    async for chunk in _rest(sent):
+        collector.feed(chunk)
+        yield chunk
+
+
+async def _without_usage(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """An answer without the usage that only we asked for."""
+    remover = UsageRemover()
+    fault: UpstreamError | None = None
+    try:
+        async for chunk in chunks:
+            if passed := remover.feed(chunk):
+                yield passed
+    except UpstreamError as error:
+        fault = error
+    if left := remover.rest():
+        yield left
+    if fault is not None:
+        raise fault
+
+
+async def _held(chunks: AsyncIterator[bytes], acknowledged: Acknowledged) -> AsyncIterator[bytes]:
+    """A stream whose final event waits for its turn to be stored, and is an error where that fails."""
+    final = FinalEvent()
+    async for chunk in chunks:
+        if passed := final.feed(chunk):
+            yield passed
+        if final.is_here:
+            break
+    if await acknowledged():
+        yield final.rest()
+        async for chunk in chunks:
+            yield chunk
+    else:
+        yield _event(HistoryNotSaved())
+        async for _ in chunks:
+            pass

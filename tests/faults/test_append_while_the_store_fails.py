@@ -1,0 +1,186 @@
+"""A client that sends only what is new gets no answer without its history, and no turn of it is lost unsaid."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Generator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.servers import Exchange
+from tests.stores import Server, relaying, serving, valkey_command
+from tests.upstreams import (
+    DONE,
+    KEY,
+    Behaviour,
+    Message,
+    Model,
+    completion,
+    events,
+    proxying,
+    running,
+    said,
+    sse,
+    user,
+)
+
+PATIENCE = 0.5
+"""Seconds after which the store is tried again: its breaker rests for 0.2."""
+
+
+@pytest.fixture
+def durable() -> Generator[Server]:
+    with serving(valkey_command(), "--appendonly", "yes", "--appendfsync", "always") as server:
+        yield server
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[Model]:
+    async with running(Model()) as served:
+        yield served
+
+
+async def append(url: str, *messages: Message, stream: bool = False, **headers: str) -> httpx2.Response:
+    async with httpx2.AsyncClient(timeout=10) as client:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return await client.post(
+            f"{url}/v1/chat/completions",
+            json={"model": "gpt-test", "messages": messages, "stream": stream},
+            headers={
+                "Authorization": KEY,
+                "X-Unabridged-Mode": "append",
+                "X-Unabridged-Session": "s",
+                **named,
+            },
+        )
+
+
+def texts(view: list[Message]) -> list[str]:
+    return [message["content"] for message in view]
+
+
+def code(response: httpx2.Response) -> str:
+    return response.json()["error"]["code"]
+
+
+def after(happening: asyncio.Event, begun: asyncio.Event, text: str) -> Behaviour:
+    """An answer that begins, waits for something to happen to the store, and ends well."""
+
+    async def behave(exchange: Exchange) -> None:
+        is_stream = b'"stream":true' in (await exchange.body()).replace(b" ", b"")
+        begun.set()
+        if not is_stream:
+            await happening.wait()
+            await exchange.answer_json(completion(said(text)))
+            return
+        await exchange.start(200, [(b"Content-Type", b"text/event-stream")])
+        first, *others = map(sse, events(said(text)))
+        await exchange.chunk(first)
+        await happening.wait()
+        for event in (*others, DONE):
+            await exchange.chunk(event)
+        await exchange.end()
+
+    return behave
+
+
+async def test_without_the_store_there_is_no_answer_without_its_history(
+    durable: Server, model: Model
+) -> None:
+    async with proxying(model.url, store=durable.url) as url:
+        assert (await append(url, user("first"))).status_code == 200
+        durable.kill()
+        for _ in range(3):
+            response = await append(url, user("second"))
+            assert (response.status_code, code(response)) == (503, "history_unavailable")
+            assert int(response.headers["retry-after"]) >= 1
+        assert len(model.chats) == 1
+        durable.start()
+        await asyncio.sleep(PATIENCE)
+        assert (await append(url, user("second"))).status_code == 200
+        assert texts(model.views()[1])[::2] == ["first", "second"]
+
+
+async def test_a_paused_store_is_a_history_that_cannot_be_read(durable: Server, model: Model) -> None:
+    async with proxying(model.url, store=durable.url) as url:
+        await append(url, user("first"))
+        assert durable.process is not None
+        os.kill(durable.process.pid, signal.SIGSTOP)
+        try:
+            assert code(await append(url, user("second"))) == "history_unavailable"
+        finally:
+            os.kill(durable.process.pid, signal.SIGCONT)
+        await asyncio.sleep(PATIENCE)
+        assert (await append(url, user("second"))).status_code == 200
+        assert len(model.views()[-1]) == 3
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+async def test_an_answer_whose_turn_cannot_be_saved_says_so_at_its_end(
+    durable: Server, model: Model, *, stream: bool
+) -> None:
+    happening, begun = asyncio.Event(), asyncio.Event()
+    model.replies.extend([said("One."), after(happening, begun, "Two."), said("Two again.")])
+    async with proxying(model.url, store=durable.url) as url:
+        await append(url, user("first"))
+        asked = asyncio.create_task(append(url, user("second"), stream=stream))
+        await begun.wait()
+        durable.kill()
+        happening.set()
+        response = await asked
+        if stream:
+            assert "history_not_saved" in response.text.splitlines()[-2]
+            assert "[DONE]" not in response.text
+        else:
+            assert (response.status_code, code(response)) == (503, "history_not_saved")
+        durable.start()
+        await asyncio.sleep(PATIENCE)
+        assert (await append(url, user("second"))).status_code == 200
+        assert texts(model.views()[2]) == ["first", "One.", "second"]
+
+
+async def test_a_turn_whose_confirmation_was_lost_is_there_once_when_sent_again(
+    durable: Server, model: Model
+) -> None:
+    """It was written; the client heard that it was not; it sends it again, and the turn is one."""
+    happening, begun = asyncio.Event(), asyncio.Event()
+    model.replies.extend([said("One."), after(happening, begun, "Two."), said("Two again."), said("Three.")])
+    async with relaying(durable.socket) as relay, proxying(model.url, store=relay.url) as url:
+        await append(url, user("first"))
+        asked = asyncio.create_task(append(url, user("yes"), stream=True))
+        await begun.wait()
+        relay.lose_replies = True
+        happening.set()
+        assert "history_not_saved" in (await asked).text
+        relay.lose_replies = False
+        await asyncio.sleep(PATIENCE)
+        assert (await append(url, user("yes"))).status_code == 200
+        await append(url, user("next"))
+        assert texts(model.views()[2]) == ["first", "One.", "yes"]
+        assert texts(model.views()[3]) == ["first", "One.", "yes", "Two again.", "next"]
+
+
+async def test_a_store_that_takes_no_writes_gives_no_complete_answer(durable: Server, model: Model) -> None:
+    async with proxying(model.url, store=durable.url) as url:
+        await append(url, user("first"))
+        durable.run("CONFIG", "SET", "maxmemory", "1")
+        assert code(await append(url, user("second"))) in {"history_unavailable", "history_not_saved"}
+        durable.run("CONFIG", "SET", "maxmemory", "0")
+        await asyncio.sleep(PATIENCE)
+        assert (await append(url, user("second"))).status_code == 200
+        assert texts(model.views()[-1])[::2] == ["first", "second"]
+
+
+async def test_a_history_with_a_hole_is_not_sent(durable: Server, model: Model, tmp_path: Path) -> None:
+    async with proxying(model.url, store=durable.url) as url:
+        for text in ("first", "second"):
+            await append(url, user(text))
+        (nodes,) = durable.run("KEYS", "u1:*:nodes")
+        names: list[bytes] = durable.run("HKEYS", nodes)
+        durable.run("HDEL", nodes, names[0])
+        assert code(await append(url, user("third"))) == "history_unavailable"
+        assert len(model.chats) == 2
