@@ -34,6 +34,7 @@ class ServerConfig(uvicorn.Config):
             app,
             factory=factory,
             workers=workers,
+            interface="asgi3",
             http=WireGuard,
             ws="none",
             lifespan="on",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from starlette.types import Message, Receive
 
@@ -53,7 +55,7 @@ def test_a_client_that_is_refused_may_come_again() -> None:
 
 def test_what_a_failed_request_took_comes_back() -> None:
     memory = BodyMemory(10)
-    with pytest.raises(ZeroDivisionError), memory.share() as share:
+    with suppress(Overloaded), memory.share() as share:
         share.take(10)
-        _ = 1 / 0
+        share.take(1)
     assert memory.held == 0
