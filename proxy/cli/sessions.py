@@ -1,19 +1,22 @@
 """`unabridged sessions list|show|transcript|view`: sessions of a running proxy."""
 
-from __future__ import annotations
-
 import argparse
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import count
 from typing import Any
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from proxy.cli.admin import AdminApi, Json, add_server_option
-from proxy.cli.terminal import facts, one_line, percent, print_json, show, stage_text, table, words
+from proxy.cli.terminal import facts, one_line, percent, positive, print_json, show, stage_text, table, words
 from proxy.core.messages import Content
 
 _LIMIT = 50
+_SHORT = 8
+"""Characters of an id that are shown at least."""
+_TO_THE_MINUTE = len("2026-11-22T03:47")
 _FACTS = (
     *("id", "name", "model", "policy", "stage", "tokens", "budget", "full_tokens", "turns", "exchanges"),
     *("prune_count", "llm_compressions", "summary_bytes", "blocked", "created", "updated"),
@@ -24,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """One verb, and the session that it is about."""
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     listing = verbs.add_parser("list", help="the sessions used last")
-    listing.add_argument("--limit", metavar="N", type=int, default=_LIMIT, help=f"how many ({_LIMIT})")
+    listing.add_argument("--limit", metavar="N", type=positive, default=_LIMIT, help=f"how many ({_LIMIT})")
     add_server_option(listing)
     for verb, purpose in (
         ("show", "one session and its epochs"),
@@ -32,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("view", "what the model gets"),
     ):
         one = verbs.add_parser(verb, help=purpose)
-        one.add_argument("session", metavar="SESSION", help="id or name")
+        one.add_argument("session", metavar="SESSION", help="id, its beginning as listed, or name")
         add_server_option(one)
 
 
@@ -54,14 +57,39 @@ def run(args: argparse.Namespace) -> int:
 
 def _listing(sessions: list[Json]) -> Iterator[RenderableType]:
     columns = ("id", "name", "model", "stage", ">tokens", ">budget", ">full", ">turns", ">epochs", "updated")
-    yield table(columns, [_session_row(session) for session in sessions])
+    shown = short_ids([session["id"] for session in sessions])
+    listed = table(columns, [_session_row(session, shown[session["id"]]) for session in sessions])
+    for column in listed.columns:
+        column.no_wrap = column.no_wrap or column.header in ("id", "stage")  # an id is copied whole
+    yield listed
 
 
-def _session_row(session: Json) -> tuple[object, ...]:
+def short_ids(ids: Iterable[str]) -> dict[str, str]:
+    """For each id as much of it as tells it from the others, after its tenant: a command takes that for it.
+
+    In a log line the same beginning is a request's `session`.
+    """
+    left = {each: each.partition(".")[2] for each in ids}
+    shown: dict[str, str] = {}
+    for size in count(_SHORT):
+        sharing = Counter(whole[:size] for whole in left.values())
+        for each, whole in left.items():
+            if sharing[whole[:size]] == 1 or size >= len(whole):
+                shown[each] = whole[:size]
+        left = {each: whole for each, whole in left.items() if each not in shown}
+        if not left:
+            break
+    return shown
+
+
+def _session_row(session: Json, shown: str) -> tuple[object, ...]:
     sizes = (session["tokens"], session["budget"], session["full_tokens"], session["turns"])
-    name = "" if session["name"] == session["id"] else one_line(str(session["name"]), 40)
+    name = str(session["name"])
+    is_issued = name.startswith(f"ub-{session['id'].split('.')[1]}-")  # by the server: as good as the id
+    told = "" if is_issued else one_line(name, 40)
     stage = stage_text(session["stage"])
-    return (session["id"], name, session["model"], stage, *sizes, session["prune_count"], session["updated"])
+    updated = str(session["updated"])[:_TO_THE_MINUTE].replace("T", " ")
+    return (shown, told, session["model"], stage, *sizes, session["prune_count"], updated)
 
 
 def _session(session: Json) -> Iterator[RenderableType]:

@@ -67,7 +67,8 @@ def table(columns: Iterable[str], rows: Iterable[Sequence[object]], *, title: st
     made = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for column in columns:
         is_number = column.startswith(">")
-        made.add_column(column.lstrip(">"), justify="right" if is_number else "left", overflow="fold")
+        justify = "right" if is_number else "left"
+        made.add_column(column.lstrip(">"), justify=justify, overflow="fold", no_wrap=is_number)
     for row in rows:
         made.add_row(*(cell if isinstance(cell, Text) else Text(words(cell)) for cell in row))
     return made
