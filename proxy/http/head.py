@@ -18,9 +18,8 @@ MAX_HEADERS = 200
 MAX_HEADER_BYTES = 64 * 1024
 """Bytes of all header lines together."""
 
-_LINE = 4
-"""Bytes of a header line besides name and value: a colon, a blank, a line end."""
-_BLANKS = frozenset({b" ", b"\t"})
+_BESIDES = 3
+"""Bytes of a header line besides name, value and its last: a colon, a blank, a carriage return."""
 _ABSOLUTE = re.compile(rb"https?://[^/?@]+/", re.IGNORECASE)  # RFC 9112 3.2.2, without user information
 _HOST = re.compile(rb"(?:\[[0-9A-Za-z:.%_~-]+\]|[\w.~%!$&'()*+;=-]+)(?::[0-9]*)?")  # RFC 3986 3.2.2
 
@@ -36,20 +35,15 @@ def check_head(version: str, target: bytes, headers: list[Header]) -> None:
     _check_target(target)
     if len(headers) > MAX_HEADERS:
         raise HeadersTooLarge
-    size = 0
-    hosts: list[bytes] = []
-    for place, (name, value) in enumerate(headers):
-        size += len(name) + len(value) + _LINE
-        if value[-1:] in _BLANKS:
-            value = value.rstrip(b" \t")  # noqa: PLW2901 - as it is meant
-            headers[place] = (name, value)
-        if name == b"host":
-            hosts.append(value)
-        elif name == b"transfer-encoding" and (version == "1.0" or value.lower() != b"chunked"):
-            raise RequestError("The only Transfer-Encoding that is read is chunked, in HTTP/1.1.")
-    if size > MAX_HEADER_BYTES:
+    names = [name for name, _ in headers]
+    lines = b"".join([value + b"\n" for _, value in headers])  # no value has line ends of its own
+    if len(b"".join(names)) + len(lines) + _BESIDES * len(headers) > MAX_HEADER_BYTES:
         raise HeadersTooLarge
-    _check_host(version, hosts)
+    if b" \n" in lines or b"\t\n" in lines:
+        headers[:] = [(name, value.rstrip(b" \t")) for name, value in headers]
+    _check_host(version, [value for name, value in headers if name == b"host"])
+    if b"transfer-encoding" in names:
+        _check_coding(version, headers[names.index(b"transfer-encoding")][1])
 
 
 def _check_target(target: bytes) -> None:
@@ -68,3 +62,9 @@ def _check_host(version: str, hosts: list[bytes]) -> None:
         raise RequestError("There is no Host header, or more than one.")
     if not _HOST.fullmatch(hosts[0]):
         raise RequestError("The Host header does not name a host.")
+
+
+def _check_coding(version: str, coding: bytes) -> None:
+    """A body comes in chunks or with its length (RFC 9112 6.1); llhttp refuses a second such header."""
+    if version == "1.0" or coding.lower() != b"chunked":
+        raise RequestError("The only Transfer-Encoding that is read is chunked, in HTTP/1.1.")

@@ -12,11 +12,11 @@ SLOWEST = 100
 
 
 class Pace:
-    """One connection's; `begin` for each head and each body."""
+    """That of one head, or of one body."""
 
-    def __init__(self, timeout: float) -> None:
+    def __init__(self, timeout: float, *, body: bool) -> None:
         self._timeout = timeout
-        self._is_body = False
+        self._is_body = body
         self._since = 0.0
         """When this head, or the span of a body that is looked at, began; 0 before its first byte."""
         self._heard = 0.0
@@ -24,12 +24,6 @@ class Pace:
         """Bytes of the span."""
         self._was_held_back = False
         """Whether we did not read at some time of the span."""
-
-    def begin(self, *, body: bool) -> None:
-        self._is_body = body
-        self._since = 0.0
-        self._came = 0
-        self._was_held_back = False
 
     def heard(self, now: float, size: int, *, held_back: bool) -> None:
         """Bytes have come; `held_back` says that no more will be read for now."""

@@ -61,7 +61,8 @@ class WireGuard(HttpToolsProtocol):
         self._phase = _IDLE
         self._framing = 0
         """Bytes since the last of a body, or of a request."""
-        self._pace = Pace(config.request_timeout)
+        self._pace: Pace | None = None
+        """That of the head or body that is incomplete, once it was found to be."""
         self._timeout = config.request_timeout
         self._timer: asyncio.TimerHandle | None = None
         self._running: RequestResponseCycle | None = None
@@ -146,7 +147,7 @@ class WireGuard(HttpToolsProtocol):
     def _enter(self, phase: int) -> None:
         self._phase = phase
         self._framing = 0
-        self._pace.begin(body=phase == _BODY)
+        self._pace = None
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
@@ -185,13 +186,15 @@ class WireGuard(HttpToolsProtocol):
         elif self._phase != _BODY and self._framing > MAX_UNFINISHED_HEAD:
             self._refuse(HeadersTooLarge())
         else:
+            if self._pace is None:
+                self._pace = Pace(self._timeout, body=self._phase == _BODY)
             self._pace.heard(self.loop.time(), size, held_back=self.flow.read_paused)
             if self._timer is None:
                 self._timer = self.loop.call_later(self._timeout, self._check_pace)
 
     def _check_pace(self) -> None:
         self._timer = None
-        if self._phase == _IDLE or self._is_deaf:
+        if self._pace is None or self._is_deaf:
             return
         if not self._pace.is_late(self.loop.time(), held_back=self._holds_back()):
             self._timer = self.loop.call_at(self._pace.due, self._check_pace)

@@ -8,8 +8,7 @@ ENOUGH = 15 * SLOWEST
 
 
 def test_a_head_has_one_timeout_however_often_it_is_added_to() -> None:
-    pace = Pace(15)
-    pace.begin(body=False)
+    pace = Pace(15, body=False)
     for second in range(100, 115):
         pace.heard(second, 1, held_back=False)
         assert not pace.is_late(second, held_back=False)
@@ -18,16 +17,14 @@ def test_a_head_has_one_timeout_however_often_it_is_added_to() -> None:
 
 
 def test_a_body_that_goes_on_may_take_for_ever() -> None:
-    pace = Pace(15)
-    pace.begin(body=True)
+    pace = Pace(15, body=True)
     for second in range(100, 1000, 10):
         pace.heard(second, ENOUGH, held_back=False)
         assert not pace.is_late(second + 9, held_back=False)
 
 
 def test_a_body_that_falls_silent_is_late_a_timeout_after_its_last_byte() -> None:
-    pace = Pace(15)
-    pace.begin(body=True)
+    pace = Pace(15, body=True)
     pace.heard(100, 10 * ENOUGH, held_back=False)
     pace.heard(110, 10 * ENOUGH, held_back=False)
     assert not pace.is_late(115, held_back=False)
@@ -36,8 +33,7 @@ def test_a_body_that_falls_silent_is_late_a_timeout_after_its_last_byte() -> Non
 
 
 def test_a_body_that_drips_is_late_though_it_is_never_silent() -> None:
-    pace = Pace(15)
-    pace.begin(body=True)
+    pace = Pace(15, body=True)
     for second in range(100, 115):
         pace.heard(second, 1, held_back=False)
     assert pace.due == 115
@@ -45,8 +41,7 @@ def test_a_body_that_drips_is_late_though_it_is_never_silent() -> None:
 
 
 def test_a_body_that_begins_to_drip_is_late_too() -> None:
-    pace = Pace(15)
-    pace.begin(body=True)
+    pace = Pace(15, body=True)
     pace.heard(100, ENOUGH, held_back=False)
     for second in range(101, 131):
         pace.heard(second, 1, held_back=False)
@@ -57,8 +52,7 @@ def test_a_body_that_begins_to_drip_is_late_too() -> None:
 
 
 def test_while_we_do_not_read_nobody_is_late() -> None:
-    pace = Pace(15)
-    pace.begin(body=True)
+    pace = Pace(15, body=True)
     pace.heard(100, 1, held_back=True)
     assert not pace.is_late(115, held_back=True)
     assert not pace.is_late(130, held_back=True)
@@ -67,21 +61,8 @@ def test_while_we_do_not_read_nobody_is_late() -> None:
 
 
 def test_what_was_held_back_for_a_moment_has_its_whole_time_again() -> None:
-    pace = Pace(15)
-    pace.begin(body=True)
+    pace = Pace(15, body=True)
     pace.heard(100, 1, held_back=True)
     assert not pace.is_late(115, held_back=False)
     assert pace.due == 130
     assert pace.is_late(130, held_back=False)
-
-
-def test_each_request_begins_anew() -> None:
-    pace = Pace(15)
-    pace.begin(body=False)
-    pace.heard(100, 1, held_back=False)
-    pace.begin(body=True)
-    pace.heard(114, ENOUGH, held_back=True)
-    pace.begin(body=False)
-    pace.heard(200, 1, held_back=False)
-    assert pace.due == 215
-    assert pace.is_late(215, held_back=False)
