@@ -37,7 +37,7 @@ from proxy.core.calibration import Ratio
 from proxy.core.policy import Policy
 from proxy.core.replay import ReplayedTurn, replay
 from proxy.core.situation import Chain
-from proxy.engine.history import Reader
+from proxy.engine.history import Reader, root_of
 from proxy.errors import UnabridgedError
 
 
@@ -146,7 +146,7 @@ async def read_session(line: bytes, model: str, counter: TiktokenCounter, number
     """One line of a file; a session without an id is named after its line. Raises UnabridgedError."""
     body = read_body(line.strip(), sys.maxsize)
     reader = Reader(counter)
-    history = replace(reader.read(body, by_header=True), model=model)
+    history = replace(reader.read(body, root_of(body, by_header=True)), model=model)
     await reader.count(history)
     head = await reader.head_tokens(history)
     name = body.get("id")

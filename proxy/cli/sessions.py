@@ -59,8 +59,7 @@ def _listing(sessions: list[Json]) -> Iterator[RenderableType]:
     columns = ("id", "name", "model", "stage", ">tokens", ">budget", ">full", ">turns", ">epochs", "updated")
     shown = short_ids([session["id"] for session in sessions])
     listed = table(columns, [_session_row(session, shown[session["id"]]) for session in sessions])
-    for column in listed.columns:
-        column.no_wrap = column.no_wrap or column.header in ("id", "stage")  # an id is copied whole
+    listed.columns[0].no_wrap = True  # to be copied whole
     yield listed
 
 
