@@ -36,12 +36,12 @@ def check_head(version: str, target: bytes, headers: list[Header]) -> None:
     if len(headers) > MAX_HEADERS:
         raise HeadersTooLarge
     names = [name for name, _ in headers]
-    lines = b"".join([value + b"\n" for _, value in headers])  # no value has line ends of its own
-    if len(b"".join(names)) + len(lines) + _BESIDES * len(headers) > MAX_HEADER_BYTES:
+    values = b"\n".join([value for _, value in headers]) + b"\n"  # no value has a line end of its own
+    if len(b"".join(names)) + len(values) + _BESIDES * len(headers) > MAX_HEADER_BYTES:
         raise HeadersTooLarge
-    if b" \n" in lines or b"\t\n" in lines:
+    if b" \n" in values or b"\t\n" in values:
         headers[:] = [(name, value.rstrip(b" \t")) for name, value in headers]
-    _check_host(version, [value for name, value in headers if name == b"host"])
+    _check_host(version, names, headers)
     if b"transfer-encoding" in names:
         _check_coding(version, headers[names.index(b"transfer-encoding")][1])
 
@@ -54,13 +54,14 @@ def _check_target(target: bytes) -> None:
         raise InvalidPath
 
 
-def _check_host(version: str, hosts: list[bytes]) -> None:
+def _check_host(version: str, names: list[bytes], headers: list[Header]) -> None:
     """Exactly one (RFC 9112 3.2); HTTP/1.0 did without."""
-    if not hosts and version == "1.0":
+    found = names.count(b"host")
+    if not found and version == "1.0":
         return
-    if len(hosts) != 1:
+    if found != 1:
         raise RequestError("There is no Host header, or more than one.")
-    if not _HOST.fullmatch(hosts[0]):
+    if not _HOST.fullmatch(headers[names.index(b"host")][1]):
         raise RequestError("The Host header does not name a host.")
 
 
