@@ -20,8 +20,10 @@ from proxy.adapters.timed import TimedStore
 from proxy.config import Settings
 from proxy.engine.append import Appends
 from proxy.engine.background import Background
+from proxy.engine.curation import Curation
 from proxy.engine.epochs import Epochs
 from proxy.engine.foreground import Foreground
+from proxy.engine.forks import Forks
 from proxy.engine.history import Reader
 from proxy.engine.inspection import Inspection
 from proxy.engine.line import Line
@@ -39,6 +41,7 @@ from proxy.http.front import Front, refusals, request_id
 from proxy.http.managed import Managed
 from proxy.http.probes import probe_routes
 from proxy.http.relay import Relay
+from proxy.ports import SessionStore, TokenCounter
 from proxy.telemetry import Metrics, set_up_logging
 
 SECRET_FILE = "secret"  # noqa: S105 - a file's name
@@ -64,8 +67,10 @@ def create_app(settings: Settings) -> ASGIApp:
     """
     set_up_logging(logging.DEBUG if settings.log_content else logging.INFO)
     clock, metrics = SystemClock(), Metrics()
-    url = settings.store or "memory://"
-    store = TimedStore(open_store(url, clock, settings.store_timeout, settings.store_breaker), metrics)
+    store = TimedStore(
+        open_store(settings.store or "memory://", clock, settings.store_timeout, settings.store_breaker),
+        metrics,
+    )
     upstream = HttpxUpstream(
         settings.upstream,
         connect_timeout=settings.upstream_connect_timeout,
@@ -78,13 +83,13 @@ def create_app(settings: Settings) -> ASGIApp:
     models = Models(upstream, prices.context_window, clock)
     summaries = Summaries(upstream, store, counter, foreground, clock, metrics)
     recognition, background = Recognition(store, naming), Background()
-    reader = Reader(counter)
+    reader, summary_jobs = Reader(counter), SummaryJobs(summaries, naming)
     engine = Engine(
         upstream=upstream,
         reader=reader,
         models=models,
         recognition=recognition,
-        epochs=Epochs(store, SummaryJobs(summaries, naming), counter, clock, metrics),
+        epochs=Epochs(store, summary_jobs, counter, clock, metrics),
         naming=naming,
         foreground=foreground,
         background=background,
@@ -106,7 +111,7 @@ def create_app(settings: Settings) -> ASGIApp:
         await upstream.aclose()
         await store.aclose()
 
-    admin = AdminAPI(Inspection(store, counter, policies.named), _admin_token(settings))
+    admin = _admin_api(settings, engine, store, counter, summary_jobs, line, recorder)
     probes = probe_routes(
         store,
         metrics,
@@ -147,6 +152,37 @@ def _lifespan(
 def _secret(settings: Settings) -> str:
     """The naming secret: as set, else made at the first start and kept beside the data."""
     return settings.secrets[0] if settings.secrets else kept_secret(settings.data_dir / SECRET_FILE)
+
+
+def _admin_api(
+    settings: Settings,
+    engine: Engine,
+    store: SessionStore,
+    counter: TokenCounter,
+    summary_jobs: SummaryJobs,
+    line: Line,
+    recorder: Recorder,
+) -> AdminAPI:
+    inspection = Inspection(store, counter, engine.policies)
+    curation = Curation(
+        store=store,
+        inspection=inspection,
+        recognition=engine.recognition,
+        epochs=engine.epochs,
+        summary_jobs=summary_jobs,
+        line=line,
+        clock=engine.clock,
+        settled=recorder.written,
+        credentials=_operator_credentials(settings),
+    )
+    forks = Forks(store, inspection, engine.naming, engine.clock, recorder.written)
+    return AdminAPI(inspection, curation, forks, engine.clock.now, _admin_token(settings))
+
+
+def _operator_credentials(settings: Settings) -> list[tuple[bytes, bytes]]:
+    """The auth header of work that no client's request has caused."""
+    key = settings.upstream_key
+    return [(b"authorization", f"Bearer {key.get_secret_value()}".encode())] if key else []
 
 
 def _admin_token(settings: Settings) -> str:

@@ -16,7 +16,8 @@ from proxy.config import PREFIX, default_data_dir
 
 DEFAULT_SERVER = "http://127.0.0.1:8080"
 TOKEN_FILE = "admin-token"  # noqa: S105 - a file's name
-_TIMEOUT = 30.0  # seconds
+_LOOKING, _CHANGING = 30.0, 120.0
+"""Seconds; a change may wait for turns and for summaries."""
 _UNAUTHORIZED = (401, 403)
 
 Json = dict[str, Any]
@@ -54,28 +55,61 @@ class AdminApi:
 
     def session(self, name: str, part: str = "") -> Json:
         """A session by id or name, or a `part` of it: transcript, view, explain."""
-        return self._get(f"/sessions/{quote(name, safe='')}{'/' if part else ''}{part}", {})
+        return self._get(f"{_path(name)}{'/' if part else ''}{part}", {})
+
+    def export(self, name: str) -> bytes:
+        """All that is kept of a session, as it was sent."""
+        return self._ask("GET", f"{_path(name)}/export").content
+
+    def change(self, name: str, verb: str, body: Json) -> Json:
+        """Fork, compact, restore, pause or resume a session."""
+        return self._read(self._ask("POST", f"{_path(name)}/{verb}", body=body))
+
+    def delete(self, name: str) -> Json:
+        """Forget a session."""
+        return self._read(self._ask("DELETE", _path(name)))
 
     def _get(self, path: str, query: Mapping[str, str]) -> Json:
+        return self._read(self._ask("GET", path, query))
+
+    def _ask(
+        self, method: str, path: str, query: Mapping[str, str] | None = None, body: Json | None = None
+    ) -> httpx2.Response:
+        """An answer that is no error."""
         url = f"{self._server}/unabridged/v1{path}"
+        timeout = _LOOKING if method == "GET" else _CHANGING
         try:
-            response = httpx2.get(url, params=query, headers=self._headers, timeout=_TIMEOUT)
-            answer: Any = response.json() if response.content else None
+            response = httpx2.request(
+                method, url, params=query, json=body, headers=self._headers, timeout=timeout
+            )
+        except httpx2.InvalidURL as error:
+            raise self._no_proxy() from error
         except httpx2.HTTPError as error:
             raise CommandError(
                 f"no proxy answers at {self._server} ({error}); name it with --server"
             ) from error
-        except (ValueError, httpx2.InvalidURL) as error:
-            raise CommandError(f"{self._server} is not the address of a proxy") from error
         if response.is_error:
-            raise CommandError(self._complaint(response.status_code, answer))
-        return cast("Json", answer)
+            raise CommandError(self._complaint(response.status_code, self._read(response)))
+        return response
+
+    def _read(self, response: httpx2.Response) -> Any:
+        try:
+            return response.json() if response.content else None
+        except ValueError as error:
+            raise self._no_proxy() from error
+
+    def _no_proxy(self) -> CommandError:
+        return CommandError(f"{self._server} is not the address of a proxy")
 
     def _complaint(self, status: int, answer: Any) -> str:
         error = answer.get("error") if isinstance(answer, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         said = error.get("message") if isinstance(error, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         hint = f" Set {PREFIX}ADMIN_TOKEN to the server's." if status in _UNAUTHORIZED else ""
         return f"{self._server} answers {status}: {said or 'no reason given.'}{hint}"
+
+
+def _path(name: str) -> str:
+    return f"/sessions/{quote(name, safe='')}"
 
 
 def admin_token(environment: Mapping[str, str]) -> str:

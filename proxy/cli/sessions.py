@@ -1,4 +1,4 @@
-"""`unabridged sessions list|show|transcript|view`: sessions of a running proxy."""
+"""`unabridged sessions …`: sessions of a running proxy. Looking is here, changing in `proxy.cli.curation`."""
 
 import argparse
 from collections import Counter
@@ -9,11 +9,13 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
+from proxy.cli import curation
 from proxy.cli.admin import AdminApi, Json, add_server_option
 from proxy.cli.terminal import facts, one_line, percent, positive, print_json, show, stage_text, table, words
 from proxy.core.messages import Content
 
 _LIMIT = 50
+_SESSION_HELP = "id, its beginning as listed, or name"
 _SHORT = 8
 """Characters of an id that are shown at least."""
 _TO_THE_MINUTE = len("2026-11-22T03:47")
@@ -35,13 +37,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("view", "what the model gets"),
     ):
         one = verbs.add_parser(verb, help=purpose)
-        one.add_argument("session", metavar="SESSION", help="id, its beginning as listed, or name")
+        one.add_argument("session", metavar="SESSION", help=_SESSION_HELP)
         add_server_option(one)
+    curation.add_verbs(verbs.add_parser, _SESSION_HELP)
 
 
 def run(args: argparse.Namespace) -> int:
     """Ask, and show the answer. Raises CommandError."""
     api = AdminApi.of(args)
+    if args.verb in curation.VERBS:
+        return curation.run(args, api)
     answer: Any
     if args.verb == "list":
         answer, telling = api.sessions(args.limit), _listing
@@ -126,24 +131,28 @@ def epochs_table(epochs: list[Json]) -> RenderableType:
 
 
 def _transcript(transcript: Json) -> Iterator[RenderableType]:
-    for number, entry in enumerate(transcript["messages"]):
+    for entry in transcript["messages"]:
         marks = [str(entry["at"])]
-        marks += [f"{words(entry['tokens'])} tokens counted"] if "tokens" in entry else []
-        marks += ["our answer"] if entry.get("answer") else []
-        marks += [] if entry.get("complete", True) else ["cut off"]
-        yield from message_lines(number, entry["message"], " · ".join(marks))
+        marks += [] if entry["tokens"] is None else [f"{words(entry['tokens'])} tokens counted"]
+        marks += ["our answer"] if entry["answer"] else []
+        marks += [] if entry["complete"] else ["cut off"]
+        yield from message_lines(entry["number"], entry["message"], " · ".join(marks))
 
 
 def _view(view: Json) -> Iterator[RenderableType]:
     yield f"{words(view['tokens'])} of {words(view['budget'])} tokens, epoch {view['epoch'] or 'none'}"
-    for number, message in enumerate(view["messages"]):
-        yield from message_lines(number, message, "")
+    for message in view["messages"]:
+        yield from message_lines(None, message, "")
 
 
-def message_lines(number: int, message: Json, remark: str) -> Iterator[Text]:
-    """A whole message: content is a client's, so its control characters do not reach the terminal."""
+def message_lines(number: int | None, message: Json, remark: str) -> Iterator[Text]:
+    """A whole message, after its number in the transcript.
+
+    Content is a client's, so its control characters do not reach the terminal.
+    """
     content = Content(message)
-    yield Text(f"\n[{number}] {content.role or '?'}  ", style="bold").append(remark, style="not bold dim")
+    place = "" if number is None else f"[{number}] "
+    yield Text(f"\n{place}{content.role or '?'}  ", style="bold").append(remark, style="not bold dim")
     if content.text:
         yield Text("\n".join(printable(line) for line in content.text.splitlines()))
     for call_id, name, arguments in content.tool_calls():

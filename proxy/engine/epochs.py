@@ -125,7 +125,7 @@ class Epochs:
 
     def forget(self, key: SessionKey) -> None:
         """The session was deleted: nothing prepared for it is kept."""
-        self._prepared.drop_where(lambda entry: entry[0] == key)
+        self._prepared.drop_where(lambda entry, _: entry[0] == key)
 
     def untouched(self, case: Case) -> Verdict:
         """The request as the client wrote it: the last resort where planning itself is at fault."""

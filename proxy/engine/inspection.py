@@ -1,4 +1,8 @@
-"""Looking into sessions: transcripts, views and why they are as they are. Read-only; serves the admin API."""
+"""Looking into sessions: transcripts, views and why they are as they are. Read-only; serves the admin API.
+
+What needs the processor for a long session is apart from what waits for the store: whoever serves others
+meanwhile runs it in a thread.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,11 +14,13 @@ from proxy.core.plan import EMPTY, Epoch, apply, in_force
 from proxy.core.policy import Policy
 from proxy.core.records import Node, Session
 from proxy.core.situation import Chain, Situation
-from proxy.errors import NotFound
+from proxy.errors import InvalidPolicy, NotFound
 from proxy.ports import SessionKey, SessionStore, TokenCounter
 
 _SEARCHED = 10_000
 """Sessions, the newest first, among which one is looked for by its name."""
+_SHORTEST = 4
+"""Characters of an id by which a session may be named."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +42,16 @@ class Inspected:
     epochs: tuple[Epoch, ...]
 
 
+@dataclass(frozen=True)
+class Everything:
+    """All that is kept of a session."""
+
+    nodes: list[Node]
+    """The whole tree, in the order of arrival."""
+    epochs: Mapping[str, tuple[Epoch, ...]]
+    """By lane."""
+
+
 class Inspection:
     """Reads sessions for people."""
 
@@ -50,39 +66,67 @@ class Inspection:
         return [await self._inspected(key, session) for key, session in found]
 
     async def find(self, name: str) -> Inspected:
-        """A session by its id, or by its name where only one has it. Raises NotFound."""
+        """A session by its id, or by its name or the beginning of its id where only one has that.
+
+        An id may begin after its tenant, as short ids are shown. Raises NotFound.
+        """
         parts = name.split(".")
         if len(parts) == 3:
             key = SessionKey(parts[1], parts[2])
             session = await self._store.session(key)
             if session is not None and session.tenant == parts[0]:
                 return await self._inspected(key, session)
-        named = [found for found in await self._store.sessions(_SEARCHED) if found[1].name == name]
-        if len(named) != 1:
-            raise NotFound("More than one session has that name." if named else "There is no such session.")
-        return await self._inspected(*named[0])
+        listed = await self._store.sessions(_SEARCHED)
+        meant = [found for found in listed if found[1].name == name]
+        if not meant and len(name) >= _SHORTEST:
+            meant = [found for found in listed if _begins_with(name, *found)]
+        if len(meant) != 1:
+            raise NotFound("More than one session has that name." if meant else "There is no such session.")
+        return await self._inspected(*meant[0])
+
+    async def read(self, key: SessionKey) -> Inspected:
+        """A session as it is now. Raises NotFound."""
+        session = await self._store.session(key)
+        if session is None:
+            raise NotFound("There is no such session.")
+        return await self._inspected(key, session)
 
     async def _inspected(self, key: SessionKey, session: Session) -> Inspected:
         epochs = await self._store.epochs(key, session.lane)
-        return Inspected(f"{session.tenant}.{key.tag}.{key.sid}", key, session, epochs)
+        return Inspected(_id(key, session), key, session, epochs)
+
+    async def everything(self, found: Inspected) -> Everything:
+        """The whole tree, and the epochs of every lane."""
+        nodes = await self._store.nodes(found.key)
+        lanes = await self._store.lanes(found.key)
+        epochs = {lane: await self._store.epochs(found.key, lane) for lane in lanes}
+        return Everything(sorted(nodes.values(), key=lambda node: (node.at, node.sequence)), epochs)
 
     async def branch(self, found: Inspected, tip: str | None = None) -> list[Node]:
         """The messages from the root to a tip (hex; the session's own by default). Raises NotFound."""
         return _branch(await self._store.nodes(found.key), found.session, tip)
 
-    async def transcript(self, found: Inspected, tip: str | None = None) -> list[Node]:
-        """A branch with its answers that were cut off, each after what it answered.
+    async def transcript(self, found: Inspected, tip: str | None = None) -> list[tuple[int | None, Node]]:
+        """A branch, numbered, with answers that were cut off, each after what it answered, without a number.
 
         Below the tip it goes on with the newest turn that was cut off, if there is one.
         """
         nodes = await self._store.nodes(found.key)
         branch = _branch(nodes, found.session, tip)
         cut_off = [node for node in nodes.values() if not node.complete]
-        told: list[Node] = []
-        for node in branch:
+        told: list[tuple[int | None, Node]] = []
+        for number, node in enumerate(branch):
             is_tip = node is branch[-1]
-            told += [node, *(other for other in cut_off if other.parent == node.hash and not is_tip)]
-        return told + _cut_off_below(nodes, branch, cut_off)
+            told.append((number, node))
+            told += [(None, other) for other in cut_off if other.parent == node.hash and not is_tip]
+        return told + [(None, node) for node in _cut_off_below(nodes, branch, cut_off)]
+
+    def policy_of(self, session: Session) -> Policy:
+        """The policy of a session's latest turn; the default one, where that is no more."""
+        try:
+            return self._policies(session.policy)
+        except InvalidPolicy:
+            return self._policies("")
 
     def situation(self, found: Inspected, branch: Sequence[Node]) -> tuple[Situation, Epoch | None]:
         """A branch under the plan in force for it."""
@@ -91,7 +135,7 @@ class Inspection:
         budget = Budget(max(session.budget, 1), session.ratio, session.head_tokens)
         counted = budget.head + sum(chain.tokens)
         epoch = in_force(found.epochs, chain.hashes, counted, chain.is_spared_by)
-        policy = self._policies(session.policy)
+        policy = self.policy_of(session)
         return Situation(chain, epoch.plan if epoch else EMPTY, policy, budget, self._counter.count), epoch
 
     @staticmethod
@@ -114,6 +158,15 @@ class Inspection:
         after = contents[asked[-1] + 1 :]
         is_answered = bool(after) and after[-1].role == "assistant" and not any(after[-1].tool_calls())
         return Cycle(contents[asked[-1]].text, len(after), after[-1].text if is_answered else None)
+
+
+def _id(key: SessionKey, session: Session) -> str:
+    return f"{session.tenant}.{key.tag}.{key.sid}"
+
+
+def _begins_with(beginning: str, key: SessionKey, session: Session) -> bool:
+    whole = _id(key, session)
+    return whole.startswith(beginning) or whole.partition(".")[2].startswith(beginning)
 
 
 def _branch(nodes: Mapping[bytes, Node], session: Session, tip: str | None) -> list[Node]:

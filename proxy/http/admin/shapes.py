@@ -1,0 +1,274 @@
+"""What the admin API answers and takes: the models are the contract of DESIGN 7, and its OpenAPI document.
+
+Messages are passed on as they are, odd ones too: they are a client's, and nothing here may refuse them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from proxy.core.explain import Row
+
+Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+Ranges = Annotated[str, Field(pattern=r"^\d{1,6}(-\d{1,6})?(,\d{1,6}(-\d{1,6})?)*$", max_length=200)]
+Number = Annotated[int, Field(ge=0, lt=10**6, strict=True)]
+
+
+class Shape(BaseModel):
+    """A JSON object with these members and no others."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+# --- answers ---
+
+
+class Cycle(Shape):
+    """The newest exchange of a session."""
+
+    user_question: str
+    agent_messages: int
+    final_answer: str | None
+
+
+class EpochTold(Shape):
+    """One change of what is cut. Counts are of messages of the view."""
+
+    id: str
+    number: int
+    at: Time
+    stage: str
+    original_count: int
+    original_tokens: int
+    final_count: int
+    final_tokens: int
+    removed_count: int
+    """Negative where messages came back."""
+    removed_tokens: int
+    emergency_mode: bool
+    asked: Literal["compact", "restore"] | None
+    """The verb by which a person asked for it; null where the policy began it."""
+    reason: str
+
+
+class SessionTold(Shape):
+    """A session as its latest turn left it."""
+
+    id: str
+    """Opaque; it includes the tenant."""
+    name: str
+    """What a client sends as `X-Unabridged-Session`."""
+    stage: str
+    tokens: int
+    """Of the last view, head included."""
+    full_tokens: int
+    """Of the last request before anything was cut."""
+    budget: int
+    model: str
+    policy: str
+    blocked: Literal["compacting", "paused"] | None
+    """Why appended turns wait."""
+    turns: int
+    exchanges: int
+    prune_count: int
+    summary_bytes: int
+    llm_compressions: int
+    current_cycle: Cycle | None
+    epochs: list[EpochTold]
+    """Of the lane of the latest turn, oldest first."""
+    created: Time
+    updated: Time
+
+
+class Sessions(Shape):
+    """The sessions used last, newest first."""
+
+    sessions: list[SessionTold]
+
+
+class Entry(Shape):
+    """A message as it came."""
+
+    number: int | None
+    """By which other verbs name it; null for system messages of the head, and for what is off this branch."""
+    message: Any
+    at: Time
+    tokens: int | None
+    """Counted, not calibrated; null for system messages of the head."""
+    answer: bool
+    """Whether the proxy relayed it."""
+    complete: bool
+    """False for an answer that was cut off."""
+
+
+class Transcript(Shape):
+    """A branch of a session."""
+
+    id: str
+    tip: str
+    messages: list[Entry]
+
+
+class View(Shape):
+    """What the model gets of a branch."""
+
+    id: str
+    tip: str
+    epoch: int
+    tokens: int
+    budget: int
+    messages: list[Any]
+
+
+class Explanation(Shape):
+    """What became of each unit of a branch, and why."""
+
+    id: str
+    policy: str
+    stage: str
+    usage: float
+    tokens: int
+    full_tokens: int
+    budget: int
+    ratio: float
+    head_tokens: int
+    stages: dict[str, float]
+    epochs: list[EpochTold]
+    units: list[Row]
+
+
+class KeptMessage(Shape):
+    """A message of the tree, exactly."""
+
+    hash: str
+    """Names the message at its place: of it, and of all before it."""
+    parent: str
+    sequence: int
+    at: Time
+    answer: bool
+    complete: bool
+    tokens: int
+    original: str
+    """The message's own JSON, byte for byte."""
+
+
+class KeptSummary(Shape):
+    """What a note says of messages `start` up to and without `end`."""
+
+    start: int
+    end: int
+    text: str
+
+
+class KeptGap(Shape):
+    """Messages `start` up to and without `end`, cut, and the literal note in their place."""
+
+    start: int
+    end: int
+    note: str
+    summaries: list[KeptSummary]
+    quotes: list[str]
+
+
+class KeptClip(Shape):
+    """A message that goes out clipped, literally."""
+
+    position: int
+    clipped: str
+
+
+class KeptEpoch(EpochTold):
+    """An epoch with its whole plan."""
+
+    parent: str
+    reach: str
+    """Hash of the message at which it comes into force."""
+    depth: int
+    budget: int
+    ratio: float
+    cut: list[KeptGap]
+    clipped: list[KeptClip]
+
+
+class Export(Shape):
+    """All that is kept of a session. `id` and `messages` make it a line that `unabridged replay` takes."""
+
+    id: str
+    format: Literal["unabridged session 1"]
+    exported: Time
+    session: SessionTold
+    head: list[str]
+    """The system messages of the latest turn, byte for byte."""
+    tip: str
+    messages: list[Any]
+    """The head, and the branch of the tip."""
+    tree: list[KeptMessage]
+    epochs: dict[str, list[KeptEpoch]]
+    """By lane: model, policy and explicit budget. All of them, whichever tip they are in force for."""
+
+
+class Deleted(Shape):
+    """A session that is no more."""
+
+    id: str
+    name: str
+    deleted: Literal[True]
+
+
+class Fault(Shape):
+    """What went wrong."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str
+
+
+class ErrorTold(Shape):
+    """An error, in the shape of OpenAI's."""
+
+    error: Fault
+
+
+class Document(BaseModel):
+    """An OpenAPI document."""
+
+    model_config = ConfigDict(extra="allow")
+
+    openapi: str
+
+
+# --- bodies ---
+
+
+class NoBody(Shape):
+    """Nothing."""
+
+
+class ForkBody(Shape):
+    """Which branch becomes a session of its own."""
+
+    tip: str | None = None
+    """The end of the branch; the session's own, if absent."""
+    at: Number | None = None
+    """The last message that is taken along, by its number in the transcript of that tip."""
+    name: str | None = None
+    """What the fork is named; a new name is made, if absent."""
+
+
+class CompactBody(Shape):
+    """Which messages are cut; all that may be, if there is no body."""
+
+    messages: Ranges | list[Number] | None = None
+    """Numbers as in the transcript: `"4-19"`, `"4-19,25"` or `[4, 5]`."""
+
+
+class RestoreBody(Shape):
+    """Which cuts are undone; all, if there is no body."""
+
+    messages: Ranges | list[Number] | None = None
+    """Numbers as in the transcript: `"4-19"`, `"4-19,25"` or `[4, 5]`."""
+    epoch: Number | None = None
+    """Instead of messages, the number of an epoch in force: what it cut."""
