@@ -20,6 +20,7 @@ from proxy.adapters.timed import TimedStore
 from proxy.config import Settings
 from proxy.engine.append import Appends
 from proxy.engine.background import Background
+from proxy.engine.backlog import Backlog
 from proxy.engine.curation import Curation
 from proxy.engine.epochs import Epochs
 from proxy.engine.foreground import Foreground
@@ -97,8 +98,17 @@ def create_app(settings: Settings) -> ASGIApp:
         clock=clock,
     )
     relay = Relay(upstream, request_id, metrics.relayed)
+    backlog = Backlog(store, pause=settings.store_breaker)
     recorder = Recorder(
-        recognition, background, store, counter, models, clock, metrics, patience=settings.save_timeout
+        recognition,
+        background,
+        store,
+        counter,
+        models,
+        clock,
+        metrics,
+        backlog,
+        patience=settings.save_timeout,
     )
     line = Line(store, background, clock, settings.line_lease)
     appends = Appends(store, naming, reader, recorder, line)
@@ -108,6 +118,7 @@ def create_app(settings: Settings) -> ASGIApp:
         await summaries.aclose()
         line.close()
         await background.drain()
+        await backlog.aclose()
         await upstream.aclose()
         await store.aclose()
 

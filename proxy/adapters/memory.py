@@ -87,7 +87,9 @@ class MemoryStore:
         tip = before.session.tip if before and before.session else b""
         if turn.begun_at is not None and tip not in (turn.begun_at, turn.session.tip):
             return Recorded.MOVED
-        self._write(key, turn, ttl, joined=bool(outer))
+        known = before.nodes if before else {}
+        was_known = any(node.hash in known for node in turn.nodes if not node.answer)
+        self._write(key, turn, ttl, joined=bool(outer) or was_known)
         return Recorded.KEPT
 
     def _write(self, key: SessionKey, turn: Turn, ttl: float, *, joined: bool) -> None:

@@ -98,10 +98,12 @@ class Appends:
             after = session.newest_from
         else:
             after = _tip(session, stored.nodes, messages[head:]) or start
-        history = [node.raw for node in _path(stored.nodes, after, start)]
+        path = [] if after == start else _path(stored.nodes, after)
+        history = [node.raw for node in path]
         leading = body.messages[:head] or list(session.head)
         whole = body.with_messages([*leading, *history, *body.messages[head:]])
-        return replace(incoming, body=whole), Appended(start, session.tip, after, retry_key)
+        begun = path[0].parent if path else start
+        return replace(incoming, body=whole), Appended(begun, session.tip, after, retry_key)
 
     def _is_retry(
         self,
@@ -125,7 +127,7 @@ class Appends:
 
 
 def _start(nodes: Mapping[bytes, Node]) -> bytes:
-    """h₀ of the session's chain."""
+    """h₀ of a session in which nothing has been answered yet."""
     return next((node.parent for node in nodes.values() if not node.sequence), root())
 
 
@@ -143,15 +145,14 @@ def _tip(session: Session, nodes: Mapping[bytes, Node], new: Sequence[Message]) 
     return session.tip
 
 
-def _path(nodes: Mapping[bytes, Node], last: bytes, start: bytes) -> list[Node]:
-    """The messages from the beginning to the one of this chain hash. Raises HistoryUnavailable."""
+def _path(nodes: Mapping[bytes, Node], last: bytes) -> list[Node]:
+    """The messages from the first to the one of this chain hash. Raises HistoryUnavailable."""
     path: list[Node] = []
-    while last != start:
-        node = nodes.get(last)
+    while not path or path[-1].sequence:
+        node = nodes.get(path[-1].parent if path else last)
         if node is None:
             raise HistoryUnavailable
         path.append(node)
-        last = node.parent
     return path[::-1]
 
 

@@ -18,6 +18,7 @@ from proxy.core.identity import extend, read_message
 from proxy.core.messages import Content
 from proxy.core.records import Node, Session, Turn
 from proxy.engine.background import Background
+from proxy.engine.backlog import Backlog, Unwritten
 from proxy.engine.collector import Collector
 from proxy.engine.exchange import Prepared
 from proxy.engine.models import Models
@@ -51,6 +52,7 @@ class Recorder:
     models: Models
     clock: Clock
     metrics: Metrics
+    backlog: Backlog
     patience: float
     """Seconds for which the client of an appended turn waits until its turn is stored."""
     writing: defaultdict[SessionKey, set[asyncio.Task[bool]]] = field(
@@ -79,6 +81,8 @@ class Recorder:
         self.writing[key].discard(task)
         if not self.writing[key]:
             del self.writing[key]
+        if task.cancelled() or task.exception() is not None:  # a fault of ours, which the log tells
+            self._lose(key)
 
     async def written(self, key: SessionKey) -> None:
         """Wait until what this process is writing of a session is written."""
@@ -98,26 +102,25 @@ class Recorder:
             case = prepared.case
             self.models.learn_usage(case.tenant, case.model, prepared.sent_tokens, answer.usage)
         self._count(prepared, answer)
-        key = prepared.recognised.key
-        try:
-            recorded = await self._write(key, prepared, placed)
-        except Exception as error:
-            self._lose(key)
-            if not isinstance(error, StoreUnavailable):
-                raise
-            log_warning("a turn could not be written", code=error.code)
-            return False
-        if recorded is not Recorded.KEPT:
-            self._lose(key)
-            log_warning("a turn could not be written", code=recorded.value)
+        known = prepared.recognised.found.known
+        recorded = await self._write(prepared, await self._turn(prepared, placed, known))
+        if recorded is Recorded.TORN and prepared.appended is None:
+            # What was there of the chain has gone in the meantime: the request holds all of it.
+            recorded = await self._write(prepared, await self._turn(prepared, placed, None))
         return recorded is Recorded.KEPT and (placed is not None or not answer.complete)
 
-    async def _write(self, key: SessionKey, prepared: Prepared, placed: _Placed | None) -> Recorded:
-        """Write the turn; the whole chain where what was there of it has gone in the meantime."""
-        ttl, known = self._ttl(prepared), prepared.recognised.found.known
-        recorded = await self.store.record(key, await self._turn(prepared, placed, known), ttl)
-        if recorded is Recorded.TORN and prepared.appended is None:
-            recorded = await self.store.record(key, await self._turn(prepared, placed, None), ttl)
+    async def _write(self, prepared: Prepared, turn: Turn) -> Recorded | None:
+        """Write a turn; None where the store cannot, which is said, and mended later if it can be."""
+        key, ttl = prepared.recognised.key, self._ttl(prepared)
+        recorded: Recorded | None = None
+        try:
+            recorded = await self.store.record(key, turn, ttl)
+        except StoreUnavailable as error:
+            log_warning("a turn could not be written", code=error.code)
+            if prepared.appended is None:
+                self.backlog.add(Unwritten(key, turn, ttl, frozenset(prepared.case.chain.hashes)))
+        if recorded is not Recorded.KEPT:
+            self._lose(key)
         return recorded
 
     def _lose(self, key: SessionKey) -> None:

@@ -35,6 +35,7 @@ BUDGET_HEADER = b"x-unabridged-budget"
 _DEADLINE = 3.0
 """Seconds that a request may wait for everything of ours together."""
 _DIGITS = 12
+_OK = 200
 _BAD_REQUEST = 400
 _REFUSED_PARAMETERS = (400, 422)
 _WANTS_ALTERNATION = re.compile(
@@ -173,7 +174,7 @@ class Engine:
         in_flight.enter_context(self.foreground.request())
         sent = await self._send(prepared, incoming)
         try:
-            if self.recognition.was_lost(prepared.recognised.key):
+            if sent.response.status == _OK and self.recognition.was_lost(prepared.recognised.key):
                 prepared.degraded.append("previous-turn")
             is_changed = (
                 self._let_alternate(prepared, sent)
@@ -260,7 +261,7 @@ class Engine:
 
 async def _begin(response: UpstreamResponse) -> Sent:
     """Read as much as tells a refusal from an answer: all of an error, the first event of a stream."""
-    if response.status == 200:
+    if response.status == _OK:
         return await _begin_stream(response) if _is_stream(response) else Sent(response, b"", is_over=False)
     begun = bytearray()
     async for chunk in response.chunks():

@@ -1,6 +1,6 @@
 -- Write a turn: nodes that are new, then the session's own fields, then the tips.
 -- The first bytes of a node stay, but a completed answer takes the place of one that was cut off. The tip of
--- a main line moves where the new one is news and an outer parent was known before, or where there was none;
+-- a main line moves where the new one is news and something before it was known, or where there was none;
 -- that of an appended turn moves from where the turn was begun, and from nowhere else.
 local session, tips, bucket = KEYS[1], KEYS[2], KEYS[3]
 local sid, ttl, record, created, tip = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
@@ -22,6 +22,7 @@ local function write(hash, node, tokens, kind)
     redis.call('HSET', session .. NODES, hash, node)
     new = true
   end
+  joined = joined or (not new and kind == 'message')
   if new then redis.call('HSET', session .. COUNTS, hash, tokens) end
   if new and kind == 'partial' then redis.call('SADD', session .. PARTIAL, hash) end
   return new

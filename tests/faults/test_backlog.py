@@ -1,0 +1,98 @@
+"""A turn that could not be written is written once the store is back, whatever the client sends next."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Generator
+from typing import Any
+
+import pytest
+
+from tests.stores import Server, serving, valkey_command
+from tests.upstreams import Chat, Model, admin, only_session, proxying, running, said, told
+
+
+@pytest.fixture
+def durable() -> Generator[Server]:
+    with serving(valkey_command(), "--appendonly", "yes", "--appendfsync", "always") as server:
+        yield server
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[Model]:
+    async with running(Model()) as served:
+        yield served
+
+
+async def transcript(url: str, **query: str) -> list[str]:
+    session = await only_session(url)
+    told: Any = await admin(url, f"sessions/{session['id']}/transcript", **query)
+    return [entry["message"]["content"] for entry in told["messages"]]
+
+
+async def written(url: str) -> None:
+    """Return once a first turn is in the store."""
+    while not (await admin(url, "sessions"))["sessions"]:  # noqa: ASYNC110 - another process has it
+        await asyncio.sleep(0.01)
+
+
+async def test_a_lost_turn_is_written_when_the_store_is_back(durable: Server, model: Model) -> None:
+    model.replies.extend([said("One."), said("Two.")])
+    async with proxying(model.url, store=durable.url) as url:
+        chat = Chat(url)
+        chat.headers["X-Unabridged-Session"] = "s"
+        await chat.ask("first")
+        await written(url)
+        durable.kill()
+        assert told(await chat.ask("second"), "degraded") == "store"
+        durable.start()
+        await asyncio.sleep(1.0)
+        assert await transcript(url) == ["first", "One.", "second", "Two."]
+        await chat.client.aclose()
+
+
+async def test_a_late_turn_does_not_become_the_tip_of_a_session_that_has_gone_on(
+    durable: Server, model: Model
+) -> None:
+    model.replies.extend([said("One."), said("Two."), said("Another two."), said("Three.")])
+    async with (
+        proxying(model.url, store=durable.url, store_breaker=1.0) as url,
+        proxying(model.url, store=durable.url) as other,
+    ):
+        chat = Chat(url)
+        chat.headers["X-Unabridged-Session"] = "s"
+        await chat.ask("first")
+        await written(url)
+        durable.kill()
+        await chat.ask("second")
+        durable.start()
+        del chat.messages[2:]
+        chat.url = other
+        await chat.ask("edited")
+        await chat.ask("third")
+        expected = ["first", "One.", "edited", "Another two.", "third", "Three."]
+        await asyncio.sleep(1.5)
+        assert await transcript(other) == expected
+        metrics = (await chat.client.get(f"{url}/metrics")).text
+        assert "unabridged_lost_turns_total 1.0" in metrics
+        await chat.client.aclose()
+
+
+async def test_a_refusal_does_not_spend_the_word_that_a_turn_was_lost(durable: Server, model: Model) -> None:
+    async def refuse(exchange: Any) -> None:
+        await exchange.body()
+        await exchange.answer_json({"error": {"message": "later"}}, 429)
+
+    model.replies.extend([said("One."), said("Two."), refuse, said("Three.")])
+    async with proxying(model.url, store=durable.url) as url:
+        chat = Chat(url)
+        chat.headers["X-Unabridged-Session"] = "s"
+        await chat.ask("first")
+        await written(url)
+        durable.kill()
+        await chat.ask("second")
+        durable.start()
+        await asyncio.sleep(0.5)
+        assert (await chat.ask("third")).status_code == 429
+        assert "previous-turn" in told(await chat.send(), "degraded")
+        await chat.client.aclose()
