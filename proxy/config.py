@@ -9,9 +9,10 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
+from collections.abc import Container
 from pathlib import Path
 from typing import Annotated, Any, Self
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import (
     AliasChoices,
@@ -22,6 +23,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from proxy.core.quantities import size
@@ -29,7 +31,10 @@ from proxy.errors import SettingsError
 
 PREFIX = "UNABRIDGED_"
 STORE_SCHEMES = ("redis", "rediss", "redis+cluster", "unix", "memory")
+FLAGS = ("upstream", "store", "policy", "policies", "host", "port", "workers", "tenant_header", "log_content")
+"""Settings that the command line sets too."""
 _FROM_FILES = ("secret", "admin_token", "upstream_key", "store")
+_DATABASE = re.compile(r"(/\d{0,5})?")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a token, RFC 9110 clause 5.6.2
 
 Timeout = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -120,11 +125,11 @@ class Settings(BaseSettings):
 
         Raises SettingsError.
         """
+        given: dict[str, Any] = {name: value for name, value in flags.items() if value is not None}
         try:
-            given: dict[str, Any] = {name: value for name, value in flags.items() if value is not None}
             return cls(**given)
         except ValidationError as error:
-            raise SettingsError(_in_plain_words(error)) from None
+            raise SettingsError(_in_plain_words(error, given)) from None
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -158,22 +163,29 @@ class Settings(BaseSettings):
     @field_validator("upstream")
     @classmethod
     def _is_plain_url(cls, url: str) -> str:
-        parts = urlsplit(url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
+        parts = _parts(url)
+        if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname:
             raise ValueError("must be a URL such as https://api.openai.com/v1")
         if parts.username is not None or parts.password is not None:
             raise ValueError("must not hold a user or a password: clients send their own keys")
         if parts.query or parts.fragment:
             raise ValueError("must not have a query or a fragment")
-        _ = parts.port  # raises ValueError where it is no port
         return url.rstrip("/")
 
     @field_validator("store")
     @classmethod
     def _is_known_store(cls, url: str | None) -> str | None:
-        if url is not None and (not url.isprintable() or urlsplit(url).scheme not in STORE_SCHEMES):
+        parts = _parts(url) if url is not None else urlsplit("memory://")
+        *others, last = (f"{each}://" for each in STORE_SCHEMES)
+        if parts is None:
+            raise ValueError("must be a URL such as redis://localhost:6379/0")
+        if parts.scheme not in STORE_SCHEMES:
+            raise ValueError(f"must be a URL that begins with {', '.join(others)} or {last}")
+        if parts.scheme == "unix" and not parts.path:
+            raise ValueError("must name a socket, as in unix:///run/valkey.sock")
+        if parts.scheme.startswith("redis") and not _DATABASE.fullmatch(parts.path):
             raise ValueError(
-                f"must be a URL that begins with {', '.join(f'{each}://' for each in STORE_SCHEMES)}"
+                "may end in the number of a database and nothing else, as in redis://localhost:6379/0"
             )
         return url
 
@@ -236,18 +248,49 @@ def _variable(name: str) -> str:
     return PREFIX + name.upper()
 
 
-def _in_plain_words(error: ValidationError) -> str:
-    """One line for each finding, after the variable that it is about; never a value, it may be a secret."""
+def _parts(url: str) -> SplitResult | None:
+    """The parts of a URL; None where it has none, or a port that is none."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises where it is none
+    except ValueError:
+        return None
+    return parts if url.isprintable() and " " not in url else None
+
+
+# --- complaints ---
+
+_WORDS = {
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_parsing": "must be a number",
+    "finite_number": "must be a finite number",
+    "bool_parsing": "must be true or false",
+    "string_too_short": "must not be empty",
+    "greater_than": "must be more than {gt:g}",
+    "greater_than_equal": "must be at least {ge:g}",
+    "less_than_equal": "must be at most {le:g}",
+}
+
+
+def _in_plain_words(error: ValidationError, given: Container[str]) -> str:
+    """One line for each finding, after what was set; never a value, it may be a secret."""
     findings = error.errors(include_url=False, include_input=False)
-    return "\n".join(_subject(finding["loc"]) + _predicate(finding["msg"]) for finding in findings)
+    return "\n".join(_subject(finding["loc"], given) + _predicate(finding) for finding in findings)
 
 
-def _subject(location: tuple[int | str, ...]) -> str:
+def _subject(location: tuple[int | str, ...], given: Container[str]) -> str:
+    """The flag, where it was `given` as one, else the variable."""
     if not location:
         return ""
-    name = str(location[0])
-    return f"{name} " if name.isupper() else f"{_variable(name)} "
+    variable = str(location[0])
+    name = variable.lower().removeprefix(PREFIX.lower())
+    if name in FLAGS and name in given:
+        return f"--{name.replace('_', '-')} "
+    return f"{variable} " if variable.isupper() else f"{_variable(name)} "
 
 
-def _predicate(message: str) -> str:
-    return message.removeprefix("Value error, ").replace("Input should be", "must be")
+def _predicate(finding: ErrorDetails) -> str:
+    words = _WORDS.get(finding["type"])
+    said = words.format(**finding.get("ctx", {})) if words else finding["msg"]
+    return said.removeprefix("Value error, ").replace("Input should be", "must be")

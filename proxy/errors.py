@@ -300,9 +300,13 @@ class Overloaded(Unavailable):
 class OperatorError(Exception):
     """Something to tell whoever starts the server: never an answer to a client."""
 
+    exit_code: ClassVar[int] = 1
+
 
 class SettingsError(OperatorError):
     """An option or an environment variable is wrong; the message names it."""
+
+    exit_code = 2  # as for any other wrong usage
 
 
 class VocabularyError(OperatorError):

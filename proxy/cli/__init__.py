@@ -58,7 +58,7 @@ def _run(command: Command, args: argparse.Namespace) -> int:
         sys.stdout.flush()
     except OperatorError as error:
         sys.stderr.write(f"unabridged: {error}\n")
-        return FAILED
+        return error.exit_code
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import httpx2
 
-from proxy.cli.terminal import CommandError, add_json_option
+from proxy.cli.terminal import CommandError, UsageError, add_json_option
 from proxy.config import PREFIX, default_data_dir
 
 DEFAULT_SERVER = "http://127.0.0.1:8080"
@@ -38,6 +38,8 @@ class AdminApi:
     """Asks one server, with the admin token. Every method raises CommandError in plain words."""
 
     def __init__(self, server: str, token: str) -> None:
+        if not server.startswith(("http://", "https://")):
+            raise UsageError(f'--server must be a URL such as {DEFAULT_SERVER}, not "{server}"')
         self._server = server.rstrip("/").removesuffix("/v1")
         self._headers = {"Authorization": f"Bearer {token}"}
 

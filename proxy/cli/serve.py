@@ -30,23 +30,11 @@ from proxy.adapters.redis.embedded import EmbeddedValkey
 from proxy.app import ADMIN_TOKEN_FILE, SECRET_FILE, create_app
 from proxy.cli.interruption import sigterm_interrupts
 from proxy.cli.terminal import CommandError, add_json_option, facts, notes
-from proxy.config import PREFIX, Settings
+from proxy.config import FLAGS, PREFIX, Settings
 from proxy.http.server import BACKLOG, ServerConfig
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
-
-_FLAGS = (
-    "upstream",
-    "store",
-    "policy",
-    "policies",
-    "host",
-    "port",
-    "workers",
-    "tenant_header",
-    "log_content",
-)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,9 +61,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGINT or SIGTERM. Raises OperatorError."""
-    settings = Settings.load(**{name: getattr(args, name) for name in _FLAGS})
+    settings = Settings.load(**{name: getattr(args, name) for name in FLAGS})
     # The app reads it again; here a mistake is said once, before anything starts.
-    PolicyLibrary([settings.policies] if settings.policies else []).load(settings.policy)
+    PolicyLibrary.of(settings.policies).load(settings.policy)
     with sigterm_interrupts(), _listening(settings) as listener:
         try:
             with _store(settings) as url:

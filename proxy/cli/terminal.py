@@ -25,6 +25,12 @@ class CommandError(OperatorError):
     """A command cannot do what it was asked to; the message says why, in one line."""
 
 
+class UsageError(CommandError):
+    """An option cannot mean anything; the message names it."""
+
+    exit_code = 2
+
+
 def add_json_option(parser: argparse.ArgumentParser) -> None:
     """`--json`, which every command has."""
     parser.add_argument("--json", action="store_true", help="print JSON")

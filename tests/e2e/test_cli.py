@@ -122,6 +122,13 @@ async def test_where_no_proxy_answers_server_is_named(cli: Callable[..., Any]) -
     assert "--server" in err
 
 
+@pytest.mark.parametrize("server", ["127.0.0.1:8080", "localhost", "", "ftp://localhost"])
+async def test_a_server_without_a_scheme_is_wrong_usage(cli: Callable[..., Any], server: str) -> None:
+    code, out, err = await cli("sessions", "list", server=server)
+    assert (code, out) == (2, "")
+    assert err == f'unabridged: --server must be a URL such as http://127.0.0.1:8080, not "{server}"\n'
+
+
 # --- serve ---
 
 
@@ -290,15 +297,23 @@ def refused(data: Path, *flags: str, **variables: str) -> subprocess.CompletedPr
     [
         (["--host", "0.0.0.0"], "UNABRIDGED_ADMIN_TOKEN"),
         (["--store", "redis://127.0.0.1:1"], "UNABRIDGED_SECRET"),
-        (["--policy", "nonsense", "--store", "memory://"], "nonsense"),
-        (["--port", "eighty"], "UNABRIDGED_PORT"),
+        (["--store", "127.0.0.1:6379"], "--store must be a URL"),
+        (["--port", "eighty"], "--port must be a whole number"),
     ],
 )
 def test_what_is_unsafe_or_wrong_does_not_start(data: Path, flags: list[str], reason: str) -> None:
     done = refused(data, *flags)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr.startswith("unabridged: ")
     assert reason in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("flags", [["--policy", "nonsense"], ["--policies", "nonsense"]])
+def test_a_policy_that_cannot_be_used_does_not_start(data: Path, flags: list[str]) -> None:
+    done = refused(data, "--store", "memory://", *flags)
+    assert done.returncode == 1
+    assert done.stderr.startswith("unabridged: nonsense: ")
     assert done.stderr.count("\n") == 1
 
 
