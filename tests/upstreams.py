@@ -297,7 +297,8 @@ async def proxying(upstream: str, **settings: Any) -> AsyncGenerator[str]:
         "store_timeout": 0.2,
         "store_breaker": 0.2,
     }
-    server = serve(create_app(Settings.load(upstream=upstream, **(usual | settings))))
+    loaded = Settings.load(upstream=upstream, **(usual | settings))
+    server = serve(create_app(loaded), request_timeout=loaded.request_timeout)
     try:
         yield server.__enter__()
     finally:
