@@ -76,6 +76,15 @@ async def test_a_session_is_found_by_a_name_that_needs_encoding(cli: Callable[..
     assert "prune_count" in out
 
 
+async def test_a_session_is_found_by_the_short_id_that_is_listed(cli: Callable[..., Any]) -> None:
+    _, out, _ = await cli("sessions", "list")
+    short = out.splitlines()[1].split()[0]
+    assert len(short) == 8
+    code, out, _ = await cli("sessions", "show", short, "--json")
+    assert code == 0
+    assert json.loads(out)["id"].partition(".")[2].startswith(short)
+
+
 async def test_the_transcript_has_every_message_and_the_view_only_what_is_sent(
     cli: Callable[..., Any],
 ) -> None:
