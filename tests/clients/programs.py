@@ -39,7 +39,7 @@ class Program:
 
     @property
     def name(self) -> str:
-        return "-".join((Path(self.file).stem, *self.arguments))
+        return "-".join(("npm",) * self.is_node + (Path(self.file).stem, *self.arguments))
 
     @property
     def is_node(self) -> bool:

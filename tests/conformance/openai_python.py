@@ -139,7 +139,9 @@ async def compare(checkout: Path) -> bool:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="make conformance", description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        usage="make conformance OPENAI_PYTHON=CHECKOUT", description=(__doc__ or "").partition("\n")[0]
+    )
     parser.add_argument("checkout", type=Path, help="a checkout of openai-python")
     checkout: Path = parser.parse_args(arguments).checkout.resolve()
     if not (checkout / SPECIFICATION).is_file():
