@@ -1,7 +1,5 @@
 """Policies that are edited while the server runs, seen from outside."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass

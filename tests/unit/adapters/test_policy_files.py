@@ -1,7 +1,5 @@
 """Policy files: found, extended, and complained about by file, line and nearest key."""
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """`unabridged replay`: files of sessions in, what would have been sent out."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

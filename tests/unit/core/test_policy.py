@@ -1,7 +1,5 @@
 """Policies: what a value may be, which rules contradict each other, what follows from the numbers."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
