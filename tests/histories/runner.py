@@ -1,0 +1,110 @@
+"""Plays scripts, many at once, and asks the oracle about each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tests.histories import checker
+from tests.histories.clients import Player, Wire
+from tests.histories.evidence import GRACE, Kind, Violation
+from tests.histories.history import Attempt, History, log
+from tests.histories.scripts import Script
+from tests.histories.site import Site
+
+SETTLING = 3.0
+"""Seconds within which writes that are under way have ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A history that went wrong."""
+
+    script: Script
+    history: History
+    violations: tuple[Violation, ...]
+
+    def __str__(self) -> str:
+        told = "\n".join(f"  {violation}" for violation in self.violations)
+        return f"SEED={self.script.seed}\n{told}\n{log(self.history)}"
+
+
+class Play:
+    """One script while it is played."""
+
+    def __init__(self, site: Site, script: Script) -> None:
+        self.script = script
+        self.history = History(script.seed)
+        self._site = site
+        self._faults = sorted(script.faults, key=lambda fault: fault.after)
+        self._harm: list[asyncio.Task[None]] = []
+        wire = Wire(self.history, site.urls, site.http, self._attempted)
+        self._players = [
+            Player(wire, client, number, script.seed) for number, client in enumerate(script.clients)
+        ]
+
+    async def play(self) -> None:
+        """Everything that the script says, its faults included."""
+        await asyncio.gather(*(player.play() for player in self._players))
+        await asyncio.gather(*self._harm)
+
+    async def say_last(self) -> None:
+        """One more turn of each client, once all is well again."""
+        for number, player in enumerate(self._players):
+            await player.say_last(self.script.seed + number)
+
+    def _attempted(self, _: Attempt) -> None:
+        while self._faults and self._faults[0].after <= len(self.history.attempts):
+            fault = self._faults.pop(0)
+            what = f"{fault.kind} for {fault.milliseconds} ms, worker {fault.worker}"
+            self.history.faults.append((asyncio.get_running_loop().time(), what))
+            self._harm.append(asyncio.create_task(self._site.disturb(fault)))
+
+
+async def run(site: Site, scripts: Iterable[Script], settling: float = SETTLING) -> list[Failure]:
+    """Play these scripts at once on one site, and tell what went wrong."""
+    counted = await site.lost_turns()
+    plays = [Play(site, script) for script in scripts]
+    await asyncio.gather(*(play.play() for play in plays))
+    if not site.is_calm:
+        await asyncio.sleep(GRACE)
+        await asyncio.gather(*(play.say_last() for play in plays))
+    for play in plays:
+        play.history.is_calm = site.is_calm
+        play.history.forwarded = site.model.take(f"h{play.script.seed}")
+        play.history.crashes = list(site.crashes)
+    failures = await _settled(site, plays, settling)
+    return failures or _uncounted(plays, await site.lost_turns() - counted)
+
+
+def _uncounted(plays: Sequence[Play], counted: float) -> list[Failure]:
+    """The histories with lost turns, where these are more than were counted for all of them."""
+    lost = {play.script.seed: checker.lost_turns(play.history) for play in plays}
+    if sum(lost.values()) <= counted:
+        return []
+    why = f"of {sum(lost.values())} lost turns {counted:.0f} were counted"
+    return [
+        Failure(
+            play.script, play.history, (Violation(Kind.UNCOUNTED, f"{lost[play.script.seed]} here", why),)
+        )
+        for play in plays
+        if lost[play.script.seed]
+    ]
+
+
+async def _settled(site: Site, plays: Sequence[Play], settling: float) -> list[Failure]:
+    """What is wrong, once writes that were under way have ended."""
+    deadline = asyncio.get_running_loop().time() + settling
+    left: list[Play] = list(plays)
+    failures: list[Failure] = []
+    while left:
+        await asyncio.gather(*(site.read(play.history) for play in left))
+        checked = [(play, checker.check(play.history)) for play in left]
+        failures = [Failure(play.script, play.history, tuple(found)) for play, found in checked if found]
+        if asyncio.get_running_loop().time() > deadline:
+            break
+        left = [play for play, found in checked if found]
+        if left:
+            await asyncio.sleep(0.1)
+    return failures
