@@ -3,8 +3,9 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
@@ -42,7 +43,7 @@ from proxy.http.front import Front, refusals, request_id
 from proxy.http.managed import Managed
 from proxy.http.probes import probe_routes
 from proxy.http.relay import Relay
-from proxy.ports import SessionStore, TokenCounter
+from proxy.ports import SessionStore, TokenCounter, Upstream
 from proxy.telemetry import Metrics, set_up_logging
 
 SECRET_FILE = "secret"  # noqa: S105 - a file's name
@@ -61,101 +62,131 @@ class SystemClock:
         return time.monotonic()
 
 
+@dataclass(frozen=True)
+class Outside:
+    """What the engine needs of the world."""
+
+    clock: SystemClock
+    metrics: Metrics
+    store: SessionStore
+    upstream: Upstream
+    counter: TokenCounter
+    policies: WatchedPolicies
+
+
+@dataclass(frozen=True)
+class Inside:
+    """The engine, and what works beside it."""
+
+    engine: Engine
+    recorder: Recorder
+    appends: Appends
+    line: Line
+    backlog: Backlog
+    summaries: Summaries
+    summary_jobs: SummaryJobs
+
+
 def create_app(settings: Settings) -> ASGIApp:
     """Build the proxy. The store must be named; the embedded one is started by whoever serves.
 
     Raises SettingsError and PolicyError.
     """
     set_up_logging(logging.DEBUG if settings.log_content else logging.INFO)
-    clock, metrics = SystemClock(), Metrics()
-    store = TimedStore(
-        open_store(settings.store or "memory://", clock, settings.store_timeout, settings.store_breaker),
-        metrics,
-    )
-    upstream = HttpxUpstream(
-        settings.upstream,
-        connect_timeout=settings.upstream_connect_timeout,
-        read_timeout=settings.upstream_read_timeout,
-    )
-    counter = TiktokenCounter()
-    policies = WatchedPolicies(PolicyLibrary.of(settings.policies), settings.policy, metrics)
-    naming = Naming(_secret(settings), settings.tenant_header)
-    foreground = Foreground()
-    models = Models(upstream, prices.context_window, clock)
-    summaries = Summaries(upstream, store, counter, foreground, clock, metrics)
-    recognition, background = Recognition(store, naming), Background()
-    reader, summary_jobs = Reader(counter), SummaryJobs(summaries, naming)
-    engine = Engine(
-        upstream=upstream,
-        reader=reader,
-        models=models,
-        recognition=recognition,
-        epochs=Epochs(store, summary_jobs, counter, clock, metrics),
-        naming=naming,
-        foreground=foreground,
-        background=background,
-        policies=policies.named,
-        clock=clock,
-    )
-    relay = Relay(upstream, request_id, metrics.relayed)
-    backlog = Backlog(store, pause=settings.store_breaker)
-    recorder = Recorder(
-        recognition,
-        background,
-        store,
-        counter,
-        models,
-        clock,
-        metrics,
-        backlog,
-        patience=settings.save_timeout,
-    )
-    line = Line(store, background, clock, settings.line_lease)
-    appends = Appends(store, naming, reader, recorder, line)
+    outside = _outside(settings)
+    inside = _inside(settings, outside)
+    metrics, policies = outside.metrics, outside.policies
     drain = Drain(settings.drain_timeout)
-
-    async def stop() -> None:
-        await summaries.aclose()
-        line.close()
-        await background.drain()
-        await backlog.aclose()
-        await upstream.aclose()
-        await store.aclose()
-
-    admin = _admin_api(settings, engine, store, counter, summary_jobs, line, recorder)
     probes = probe_routes(
-        store,
+        outside.store,
         metrics,
         lambda: drain.is_ready,
         opens_on_fault=lambda: policies.named("").store.on_fault == "open",
         stale_policies=policies.stale,
     )
     own = Starlette(
-        routes=[*probes, *admin.routes()],
-        lifespan=_lifespan(counter, policies, drain, stop),
+        routes=[*probes, *_admin_api(settings, outside, inside).routes()],
+        lifespan=_lifespan(outside, inside, drain),
         exception_handlers=refusals(),
     )
-    memory = BodyMemory(settings.body_memory)
-    managed = Managed(engine, recorder, appends, relay, metrics, memory, logs_content=settings.log_content)
+    relay = Relay(outside.upstream, request_id, metrics.relayed)
+    memory, logs_content = BodyMemory(settings.body_memory), settings.log_content
+    managed = Managed(
+        inside.engine, inside.recorder, inside.appends, relay, metrics, memory, logs_content=logs_content
+    )
     return Draining(Front(managed, relay, own), drain)
 
 
+def _outside(settings: Settings) -> Outside:
+    clock, metrics = SystemClock(), Metrics()
+    store = open_store(settings.store or "memory://", clock, settings.store_timeout, settings.store_breaker)
+    return Outside(
+        clock=clock,
+        metrics=metrics,
+        store=TimedStore(store, metrics),
+        upstream=HttpxUpstream(
+            settings.upstream,
+            connect_timeout=settings.upstream_connect_timeout,
+            read_timeout=settings.upstream_read_timeout,
+        ),
+        counter=TiktokenCounter(),
+        policies=WatchedPolicies(PolicyLibrary.of(settings.policies), settings.policy, metrics),
+    )
+
+
+def _inside(settings: Settings, outside: Outside) -> Inside:
+    store, upstream, counter, clock = outside.store, outside.upstream, outside.counter, outside.clock
+    metrics, naming = outside.metrics, Naming(_secret(settings), settings.tenant_header)
+    foreground, background = Foreground(), Background()
+    summaries = Summaries(upstream, store, counter, foreground, clock, metrics)
+    summary_jobs = SummaryJobs(summaries, naming)
+    engine = Engine(
+        upstream=upstream,
+        reader=Reader(counter),
+        models=Models(upstream, prices.context_window, clock),
+        recognition=Recognition(store, naming),
+        epochs=Epochs(store, summary_jobs, counter, clock, metrics),
+        naming=naming,
+        foreground=foreground,
+        background=background,
+        policies=outside.policies.named,
+        clock=clock,
+    )
+    backlog = Backlog(store, pause=settings.store_breaker)
+    recorder = Recorder(
+        recognition=engine.recognition,
+        background=background,
+        store=store,
+        counter=counter,
+        models=engine.models,
+        clock=clock,
+        metrics=metrics,
+        backlog=backlog,
+        patience=settings.save_timeout,
+    )
+    line = Line(store, background, clock, settings.line_lease)
+    appends = Appends(store, naming, engine.reader, recorder, line)
+    return Inside(engine, recorder, appends, line, backlog, summaries, summary_jobs)
+
+
 def _lifespan(
-    counter: TiktokenCounter,
-    policies: WatchedPolicies,
-    drain: Drain,
-    stop: Callable[[], Awaitable[None]],
+    outside: Outside, inside: Inside, drain: Drain
 ) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
     """Load what is slow before the first request; end in order after the last."""
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
-        await asyncio.gather(counter.ready(), asyncio.to_thread(prices.load))
-        watching = asyncio.create_task(policies.watch())
+        await asyncio.gather(outside.counter.ready(), asyncio.to_thread(prices.load))
+        watching = asyncio.create_task(outside.policies.watch())
         with drain.serving():
             yield
         watching.cancel()
-        await stop()
+        await inside.summaries.aclose()
+        inside.line.close()
+        await inside.engine.background.drain()
+        await inside.backlog.aclose()
+        await outside.upstream.aclose()
+        await outside.store.aclose()
 
     return lifespan
 
@@ -165,29 +196,23 @@ def _secret(settings: Settings) -> str:
     return settings.secrets[0] if settings.secrets else kept_secret(settings.data_dir / SECRET_FILE)
 
 
-def _admin_api(
-    settings: Settings,
-    engine: Engine,
-    store: SessionStore,
-    counter: TokenCounter,
-    summary_jobs: SummaryJobs,
-    line: Line,
-    recorder: Recorder,
-) -> AdminAPI:
-    inspection = Inspection(store, counter, engine.policies)
+def _admin_api(settings: Settings, outside: Outside, inside: Inside) -> AdminAPI:
+    store, clock, engine = outside.store, outside.clock, inside.engine
+    settled = inside.recorder.written
+    inspection = Inspection(store, outside.counter, engine.policies)
     curation = Curation(
         store=store,
         inspection=inspection,
         recognition=engine.recognition,
         epochs=engine.epochs,
-        summary_jobs=summary_jobs,
-        line=line,
-        clock=engine.clock,
-        settled=recorder.written,
+        summary_jobs=inside.summary_jobs,
+        line=inside.line,
+        clock=clock,
+        settled=settled,
         credentials=_operator_credentials(settings),
     )
-    forks = Forks(store, inspection, engine.naming, engine.clock, recorder.written)
-    return AdminAPI(inspection, curation, forks, engine.clock.now, _admin_token(settings))
+    forks = Forks(store, inspection, engine.naming, clock, settled)
+    return AdminAPI(inspection, curation, forks, clock.now, _admin_token(settings))
 
 
 def _operator_credentials(settings: Settings) -> list[tuple[bytes, bytes]]:

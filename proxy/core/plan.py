@@ -116,6 +116,8 @@ class Epoch(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens of the model over counted tokens, as known when the epoch began."""
     begun_at: bytes = b""
     """Chain hash of the last message of the request at which it began."""
+    alternates: bool = False
+    """Whether its notes go out within their neighbours, for a model that wants alternating roles."""
     asked: str = ""
     """The verb by which a person asked for it (`compact`, `restore`); empty where the policy began it."""
     plan: Plan = EMPTY

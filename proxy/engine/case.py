@@ -31,6 +31,9 @@ class Case:
     deadline: float
     """Monotonic seconds by which all waiting is over."""
 
+    alternates: bool = False
+    """Whether the model is known to want alternating roles."""
+
     @property
     def counted(self) -> int:
         """Counted tokens of the whole request."""

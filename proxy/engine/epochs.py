@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+import msgspec
+
 from proxy.core.budget import Stage, stage_of
 from proxy.core.change import RESTORE, Change
 from proxy.core.plan import EMPTY, Epoch, Plan, in_force, view_tokens
@@ -208,7 +210,7 @@ class Epochs:
     ) -> Verdict:
         """Write an epoch, or take over the one that another worker wrote first."""
         change = Change(case.lane, case.head_count, situation, plan, verdict.stage, verdict.epoch)
-        epoch = change.epoch(self._clock.now())
+        epoch = msgspec.structs.replace(change.epoch(self._clock.now()), alternates=case.alternates)
         known = case.epochs or ()
         unsaved = replace(
             verdict,

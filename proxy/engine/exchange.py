@@ -61,6 +61,8 @@ class Prepared:
     degraded: list[str] = field(default_factory=list[str])
     appended: Appended | None = None
     """Of a turn that was sent without its history."""
+    is_announced: bool = False
+    """Whether its messages are in the store already."""
     recording: "asyncio.Task[bool] | None" = None
     """The turn on its way into the store."""
 

@@ -77,6 +77,18 @@ class Recorder:
         task.add_done_callback(lambda done: self._written(key, done))
         return task
 
+    async def announce(self, prepared: Prepared) -> None:
+        """Write what a turn appends before it is answered: its client keeps nothing (law 5).
+
+        It also tells a retry of this turn from one of the turn before. Raises StoreUnavailable.
+        """
+        known = prepared.recognised.found.known
+        turn = await self._turn(prepared, None, known)
+        recorded = await self.store.record(prepared.recognised.key, turn, self._ttl(prepared))
+        if recorded is not Recorded.KEPT:
+            raise StoreUnavailable("The session has gone on from elsewhere.")
+        prepared.is_announced = True
+
     def _written(self, key: SessionKey, task: asyncio.Task[bool]) -> None:
         self.writing[key].discard(task)
         if not self.writing[key]:
@@ -102,7 +114,8 @@ class Recorder:
             case = prepared.case
             self.models.learn_usage(case.tenant, case.model, prepared.sent_tokens, answer.usage)
         self._count(prepared, answer)
-        known = prepared.recognised.found.known
+        hashes, known = prepared.case.chain.hashes, prepared.recognised.found.known
+        known = hashes[-1] if prepared.is_announced and hashes else known
         recorded = await self._write(prepared, await self._turn(prepared, placed, known))
         if recorded is Recorded.TORN and prepared.appended is None:
             # What was there of the chain has gone in the meantime: the request holds all of it.

@@ -133,7 +133,12 @@ class Engine:
             saved=recognised.saved,
             credentials=credentials,
             deadline=arrived + _DEADLINE,
+            alternates=self._alternates(recognised.tenant, history.model, policy),
         )
+
+    def _alternates(self, tenant: str, model: str, policy: Policy) -> bool:
+        rule = policy.summary.alternate
+        return self.models.alternates(tenant, model) if rule == "auto" else rule
 
     async def _budget(self, tenant: str, history: History, policy: Policy, explicit: int | None) -> Budget:
         """The request's budget. Raises PolicyForbidden where a client asks for more than the policy gives."""
@@ -190,8 +195,10 @@ class Engine:
         return await self._send(prepared, incoming)
 
     def _body(self, case: Case, history: History, verdict: Verdict) -> bytes:
-        rule = case.policy.summary.alternate
-        alternates = self.models.alternates(case.tenant, case.model) if rule == "auto" else rule
+        """What goes out. How the notes of an epoch go out stands in it; a refusal overrules that."""
+        rule, epoch = case.policy.summary.alternate, verdict.epoch
+        refused = rule == "auto" and self.models.alternates(case.tenant, case.model)
+        alternates = (epoch.alternates if epoch else case.alternates) or refused
         return forwarded_body(history, verdict.plan, alternates=alternates)
 
     def _ask_for_usage(self, prepared: Prepared) -> None:

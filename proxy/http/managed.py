@@ -130,6 +130,8 @@ class Managed:
         async with WhilePresent(Request(receive, has_body=False)), turn as (whole, appended):
             prepared = await self._engine.prepare(whole, policy, appended)
             self._note(prepared, passage)
+            if appended is not None:
+                await self._recorder.announce(prepared)
             with ExitStack() as in_flight:
                 passage.forwarded = self._clock.monotonic()
                 sent = await self._engine.send(prepared, whole, in_flight)

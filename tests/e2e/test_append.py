@@ -265,7 +265,34 @@ async def test_a_retry_count_of_zero_is_no_retry(appender: Appender, model: Mode
     assert len(model.views()[1]) == 3
 
 
-async def test_a_turn_that_the_upstream_refused_left_nothing(appender: Appender, model: Model) -> None:
+async def test_a_retry_is_one_of_the_newest_turn_though_that_was_refused(
+    appender: Appender, model: Model
+) -> None:
+    async def fail(exchange: Exchange) -> None:
+        await exchange.body()
+        await exchange.answer_json({"error": {"message": "overloaded"}}, 500)
+
+    model.replies.extend([said("One."), fail, said("Two.")])
+    await appender.ask("continue")
+    assert (await appender.ask("continue", x_stainless_retry_count="0")).status_code == 500
+    await appender.ask("continue", x_stainless_retry_count="1")
+    assert contents(model.views()[2]) == ["continue", "One.", "continue"]
+    assert await transcript(appender.url) == ["continue", "One.", "continue", "Two."]
+
+
+async def test_what_was_appended_is_kept_though_nobody_answered(appender: Appender, model: Model) -> None:
+    async def die(exchange: Exchange) -> None:
+        exchange.close()
+
+    model.replies.extend([said("One."), die])
+    await appender.ask("first")
+    assert (await appender.ask("second")).status_code == 502
+    session = await only_session(appender.url)
+    kept = await admin(appender.url, f"sessions/{session['id']}/export")
+    assert [json.loads(entry["original"])["content"] for entry in kept["tree"]] == ["first", "One.", "second"]
+
+
+async def test_a_turn_that_the_upstream_refused_is_in_no_later_view(appender: Appender, model: Model) -> None:
     async def refuse(exchange: Exchange) -> None:
         await exchange.body()
         await exchange.answer_json({"error": {"message": "no"}}, 400)
@@ -426,7 +453,7 @@ async def test_a_place_is_free_again_when_its_worker_has_died(model: Model, appe
             key = Naming("secret").caller(named).key
             assert key is not None
             dead = open_store(store, SystemClock(), 1.0, 1.0)
-            while await dead.stand(key, "turn-of-a-dead-worker", 8, 0.3) is not Standing.GO:
+            while await dead.stand(key, "turn-of-a-dead-worker", 8, 0.3) is not Standing.GO:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)  # the first turn's place is given up after its answer
             assert (await appender.ask("second")).status_code == 200
             assert [len(view) for view in model.views()] == [1, 3]

@@ -144,6 +144,7 @@ pins = ["Question 0"]
 min_gap = 1
 role = "system"
 max_tokens = 10
+alternate = true
 [strategy]
 name = "sliding_window"
 last = 1000
