@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.completion import TRUNCATED_EVENT, Answer, StreamCollector
+from proxy.core.final import FinalEvent
 from proxy.core.stream import UsageRemover
 
 USAGE = b'data: {"id":"c","choices":[],"usage":{"prompt_tokens":9}}\n\n'
@@ -166,3 +167,16 @@ def test_an_event_that_is_whole_is_followed_at_once_by_the_next() -> None:
     assert (collector.truncated, collector.separator) == (True, b"")
     collector.feed(b"data: {")
     assert (collector.truncated, collector.separator) == (True, b"\n\n")
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("name", STREAMS)
+def test_what_waits_for_its_record_waits_wherever_the_stream_is_cut(name: str, end: bytes) -> None:
+    stream = STREAMS[name].replace(b"\n", end)
+    done = stream.find(b"data: [DONE]")
+    for first, second in itertools.pairwise((*range(len(stream) + 1), len(stream))):
+        final = FinalEvent()
+        passed = b"".join(map(final.feed, (stream[:first], stream[first:second], stream[second:])))
+        assert final.is_here is (done >= 0)
+        assert passed == (stream[:done] if final.is_here else passed)
+        assert passed + final.rest() == stream
