@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from tests.servers import PATIENCE, connect
-from tests.upstreams import KEY, Model, proxying, running, told, write_policy
+from tests.upstreams import KEY, Model, proxying, running, tokens_of, told, write_policy
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -79,6 +79,12 @@ REFUSED = {
     "UTF-8 of a surrogate": (HELLO.replace(b"Hello", b"\xed\xa0\x80"), 400, "invalid_encoding"),
     "UTF-16": (HELLO.decode().encode("utf-16"), 400, "invalid_encoding"),
     "UTF-16 without a mark": (HELLO.decode().encode("utf-16-le"), 400, "invalid_encoding"),
+    "arrays that never close": (with_messages(b"[" * 5_000_000), 400, "json_too_deep"),
+    "content 100,000 deep": (
+        with_messages(b'[{"role":"user","content":' + b'[{"a":' * 50_000 + b"1" + b"}]" * 50_000 + b"}]"),
+        400,
+        "json_too_deep",
+    ),
     "arrays 100,000 deep": (with_messages(b"[" * 100_000 + b"]" * 100_000), 400, "json_too_deep"),
     "objects 100,000 deep": (
         HELLO.replace(b"{", b'{"x":' + b'{"a":' * 100_000 + b"1" + b"}" * 100_000 + b",", 1),
@@ -91,6 +97,11 @@ REFUSED = {
     "messages that are null": (with_messages(b"null"), 400, "invalid_type"),
     "no message in messages": (with_messages(b"[]"), 400, "empty_array"),
     "a message that is null": (with_messages(b"[null]"), 400, "invalid_type"),
+    "a million messages": (
+        with_messages(b"[" + b",".join([b"{}"] * 1_000_000) + b"]"),
+        413,
+        "too_many_messages",
+    ),
 }
 
 
@@ -133,6 +144,19 @@ FORWARDED = {
     "a 10,000-digit integer in a message": with_messages(
         b'[{"role":"user","content":"x","x":' + b"1" * 10_000 + b"}]"
     ),
+    "stream that is a string": HELLO.replace(b"{", b'{"stream":"true",', 1),
+    "n 0": HELLO.replace(b"{", b'{"n":0,', 1),
+    "n a string": HELLO.replace(b"{", b'{"n":"two",', 1),
+    "max_tokens negative": HELLO.replace(b"{", b'{"max_tokens":-5,', 1),
+    "max_tokens 0": HELLO.replace(b"{", b'{"max_completion_tokens":0,', 1),
+    "max_tokens beyond every window": HELLO.replace(b"{", b'{"max_tokens":1' + b"0" * 400 + b",", 1),
+    "max_tokens a string": HELLO.replace(b"{", b'{"max_tokens":"many",', 1),
+    "max_tokens a fraction": HELLO.replace(b"{", b'{"max_tokens":1.5e3,', 1),
+    "NUL, escaped": with_messages(b'[{"role":"user","content":"a\\u0000b"}]'),
+    "text from right to left": with_messages('[{"role":"user","content":"\u05e9\u202e\u0645"}]'.encode()),
+    "zero-width characters": with_messages('[{"role":"user","content":"a\u200b\u200d\ufeffb"}]'.encode()),
+    "characters of four bytes": with_messages('[{"role":"user","content":"\U0001f418\U00020000"}]'.encode()),
+    "line separators": with_messages('[{"role":"user","content":"a\u2028b\u2029c\u0085"}]'.encode()),
     "lone surrogates": with_messages(b'[{"role":"user","content":"\\ud83d \\udc18"}]'),
     "special tokens": with_messages(b'[{"role":"user","content":"<|endoftext|><|im_start|>"}]'),
     "a key twice": b'{"messages":[],"messages":[{"role":"user","content":"x"}],"model":"a","model":"b"}',
@@ -189,6 +213,35 @@ async def test_a_compressed_body_is_read(client: httpx2.AsyncClient, model: Mode
     assert (await post(client, gzip.compress(HELLO), Content_Encoding="gzip")).status_code == 200
     assert bytes(model.chats[0].body) == HELLO
     assert model.chats[0].value("content-encoding") is None
+
+
+@pytest.mark.parametrize(
+    ("body", "coding", "status", "code"),
+    [
+        (b"nonsense", "gzip", 400, "invalid_encoding"),
+        (gzip.compress(HELLO)[:-6], "gzip", 400, "invalid_encoding"),
+        (gzip.compress(b" " * 70 * 2**20), "gzip", 413, "request_too_large"),
+        (b"nonsense", "br", 415, "unsupported_media_type"),
+    ],
+    ids=["no gzip", "half of it", "a bomb", "another coding"],
+)
+async def test_a_body_that_does_not_unpack_to_its_limit_is_refused(
+    client: httpx2.AsyncClient, model: Model, body: bytes, coding: str, status: int, code: str
+) -> None:
+    assert await refused(client, body, Content_Encoding=coding) == (status, code)
+    assert not model.chats
+
+
+async def test_an_image_is_forwarded_as_it_is_and_not_counted_as_text(
+    client: httpx2.AsyncClient, model: Model
+) -> None:
+    image = b'{"type":"image_url","image_url":{"url":"data:image/png;base64,%b"}}' % (b"iVBORw0K" * 2_500_000)
+    body = with_messages(b'[{"role":"user","content":[{"type":"text","text":"What is it?"},%b]}]' % image)
+    model.replies.append(_ok)
+    response = await post(client, body)
+    assert response.status_code == 200
+    assert bytes(model.chats[0].body) == body
+    assert tokens_of(response)["full"] < 10_000
 
 
 async def test_a_body_over_the_limit_is_refused_before_it_is_read(model: Model, tmp_path: Any) -> None:
