@@ -77,9 +77,10 @@ _WORDINGS = [
         # llama.cpp, whose JSON has the numbers as well, and its Python server
         r"request \(PROMPT tokens\) exceeds the available context size \(WINDOW tokens\)",
         r"requested tokens \(PROMPT\) exceed context window of WINDOW",
-        # LM Studio, in two forms
+        # LM Studio, in three forms
         r"keep the first PROMPT tokens when context the overflows.{0,80}? length of only WINDOW tokens",
         r"n_keep:? ?\(?PROMPT\)? ?>= n_ctx:? ?\(?WINDOW",
+        r"the input has PROMPT tokens, but the context length only supports WINDOW tokens",
         # Moonshot, whose other number includes the answer
         r"exceeded model token limit: WINDOW",
         # GitHub Copilot

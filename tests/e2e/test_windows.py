@@ -98,6 +98,15 @@ REFUSALS: dict[str, Refusal] = {
     ),
     "llama.cpp": (400, {"error": LLAMA}),
     "llama.cpp of 2025": (500, {"error": {**LLAMA, "code": 500, "message": "the request exceeds it"}}),
+    "LM Studio": (
+        400,
+        {
+            "error": {
+                "message": "Input does not fit in context length. The input has 1900 tokens, but the context "
+                f"length only supports {WINDOW} tokens."
+            },
+        },
+    ),
     "Ollama": (400, {"error": "prompt too long; exceeded max context length by 1000 tokens (ref: 1-2)"}),
     "Ollama, local": (
         400,

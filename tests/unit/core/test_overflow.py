@@ -163,6 +163,14 @@ STATED = {
         7424,
         15028,
     ),
+    "lm studio, mlx": (
+        (
+            "Input does not fit in context length. The input has 31430 tokens, but the context length only "
+            "supports 30000 tokens."
+        ),
+        30000,
+        31430,
+    ),
     "lm studio, 2026": ("Cannot truncate prompt with n_keep (15028) >= n_ctx (7424)", 7424, 15028),
     "moonshot": ("Your request exceeded model token limit: 256000 (requested: 300000)", 256000, None),
     "copilot": ("prompt token count of 200000 exceeds the limit of 128000", 128000, 200000),
