@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -136,6 +138,97 @@ async def test_a_server_without_a_scheme_is_wrong_usage(cli: Callable[..., Any],
     code, out, err = await cli("sessions", "list", server=server)
     assert (code, out) == (2, "")
     assert err == f'unabridged: --server must be a URL such as http://127.0.0.1:8080, not "{server}"\n'
+
+
+NAME = "trip? to #1 & 100%"
+
+
+async def test_an_export_is_a_line_that_replay_takes(cli: Callable[..., Any], tmp_path: Path) -> None:
+    code, out, _ = await cli("sessions", "export", NAME)
+    assert code == 0
+    assert out.count("\n") == 1
+    file = tmp_path / "kept.json"
+    file.write_text(out)
+    assert await asyncio.to_thread(main, ["replay", str(file)]) == 0
+    assert len(json.loads(out)["messages"]) == 16
+
+
+async def test_an_export_to_a_file_is_for_its_owner_alone(cli: Callable[..., Any], tmp_path: Path) -> None:
+    file = tmp_path / "kept.json"
+    file.write_text("something longer than nothing")
+    file.chmod(0o644)
+    code, out, _ = await cli("sessions", "export", NAME, "-o", str(file))
+    assert (code, out) == (0, "")
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert json.loads(file.read_text())["session"]["name"] == NAME
+    code, _, err = await cli("sessions", "export", NAME, "-o", str(tmp_path / "no" / "where"))
+    assert code == 1
+    assert "cannot be written" in err
+
+
+async def test_a_fork_tells_what_to_send(cli: Callable[..., Any]) -> None:
+    code, out, _ = await cli("sessions", "fork", NAME, "--at", "3", "--name", "other")
+    assert code == 0
+    assert '"other"' in out
+    assert "X-Unabridged-Session" in out
+    _, transcript, _ = await cli("sessions", "transcript", "other")
+    assert "Question 1:" in transcript
+    assert "Question 2:" not in transcript
+    code, _, err = await cli("sessions", "fork", NAME, "--name", "other")
+    assert code == 1
+    assert "409" in err
+
+
+async def test_cuts_are_made_and_undone(cli: Callable[..., Any]) -> None:
+    code, out, _ = await cli("sessions", "restore", NAME, "--json")
+    assert code == 0
+    assert json.loads(out)["asked"] == "restore"
+    _, view, _ = await cli("sessions", "view", NAME)
+    assert "messages omitted]" not in view
+    code, out, _ = await cli("sessions", "compact", NAME, "--messages", "2-7")
+    assert code == 0
+    assert re.match(r"epoch \d+: 16 → 11 messages, [\d,]+ → [\d,]+ tokens\n", out)
+    _, out, _ = await cli("explain", NAME, "--json")
+    cut = [unit["start"] for unit in json.loads(out)["units"] if unit["state"] == "cut"]
+    assert cut == [2, 3, 4, 5, 6, 7]
+    assert (await cli("sessions", "restore", NAME, "--messages", "2-99"))[0] == 1
+
+
+async def test_a_session_is_paused_and_resumed(cli: Callable[..., Any]) -> None:
+    for verb, told in (("pause", "is paused"), ("resume", "is not blocked")):
+        code, out, _ = await cli("sessions", verb, NAME)
+        assert code == 0
+        assert told in out
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+async def test_a_deletion_is_confirmed_at_a_terminal(
+    cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
+    code, out, err = await cli("sessions", "delete", NAME)
+    assert (code, out) == (1, "")
+    assert "8 turns" in err
+    assert (await cli("sessions", "show", NAME))[0] == 0
+    monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
+    assert (await cli("sessions", "delete", NAME))[0] == 0
+    assert (await cli("sessions", "show", NAME))[0] == 1
+
+
+async def test_a_deletion_by_a_program_is_not_asked_about(
+    cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal(""))
+    code, out, _ = await cli("sessions", "delete", NAME, "--yes", "--json")
+    assert code == 0
+    assert json.loads(out)["deleted"] is True
+    code, _, err = await cli("sessions", "delete", NAME, "--yes")
+    assert code == 1
+    assert "404" in err
 
 
 # --- serve ---
