@@ -1,9 +1,12 @@
 """Reading along: what a turn's record needs of an answer, taken while its bytes go by."""
 
 from proxy.core.completion import Answer, StreamCollector, read_completion
+from proxy.core.unpacking import Unpacker, UnpackingError
 from proxy.ports import UpstreamResponse
 
 _ANSWER_BYTES = 64 * 2**20
+_UNPACKED_BYTES = 16 * 2**20
+"""Of an answer that is compressed: no more than the event loop can unpack between two others."""
 
 
 class Collector:
@@ -12,7 +15,10 @@ class Collector:
     def __init__(self, response: UpstreamResponse) -> None:
         headers = {name.lower(): value.lower() for name, value in response.headers}
         self.is_stream = headers.get(b"content-type", b"").startswith(b"text/event-stream")
-        self.is_readable = headers.get(b"content-encoding", b"identity") == b"identity"
+        coding = headers.get(b"content-encoding", b"identity").strip()
+        self._is_plain = coding == b"identity"
+        self._unpacker = Unpacker(coding, _UNPACKED_BYTES) if Unpacker.knows(coding) else None
+        self.is_readable = self._is_plain or self._unpacker is not None
         self._stream = StreamCollector()
         self._body = bytearray()
 
@@ -20,6 +26,12 @@ class Collector:
         """See a chunk of the body."""
         if not self.is_readable:
             return
+        if self._unpacker is not None:
+            try:
+                chunk = self._unpacker.feed(chunk)
+            except UnpackingError:
+                self.is_readable = False
+                return
         if self.is_stream:
             self._stream.feed(chunk)
         elif len(self._body) <= _ANSWER_BYTES:
@@ -27,8 +39,8 @@ class Collector:
 
     @property
     def is_truncated(self) -> bool:
-        """Whether a stream ended without saying that it was over."""
-        return self.is_stream and self.is_readable and self._stream.truncated
+        """Whether a stream ended without saying that it was over; of a compressed one nothing can be said."""
+        return self.is_stream and self._is_plain and self._stream.truncated
 
     def answer(self) -> Answer:
         """What was said so far."""

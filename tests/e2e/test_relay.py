@@ -270,17 +270,19 @@ async def test_a_redirect_is_the_clients_to_follow(stage: Stage) -> None:
     assert len(stage.upstream.requests) == 1
 
 
-async def test_a_compressed_answer_is_not_unpacked(stage: Stage, raw: RawClient) -> None:
-    packed = gzip.compress(b"text " * 1000)
+@pytest.mark.parametrize("coding", [b"gzip", b"br", b"zstd", b"gzip, br"])
+async def test_a_compressed_answer_is_not_unpacked(stage: Stage, raw: RawClient, coding: bytes) -> None:
+    packed = gzip.compress(b"text " * 1000)  # what it is named is all that counts
 
     async def script(exchange: Exchange) -> None:
-        await exchange.answer(200, [(b"Content-Encoding", b"gzip")], packed)
+        await exchange.answer(200, [(b"Content-Encoding", coding)], packed)
 
     stage.upstream.script = script
     await raw.send(head("GET /v1/models HTTP/1.1", "Connection: close"))
     answer_head, body = (await raw.rest()).split(b"\r\n\r\n", 1)
     assert body == packed
-    assert b"content-encoding: gzip" in answer_head.lower()
+    assert b"content-encoding: " + coding in answer_head.lower()
+    assert b"content-length: %d\r\n" % len(packed) in answer_head.lower() + b"\r\n"
 
 
 async def test_a_client_has_each_event_before_the_upstream_sends_the_next(stage: Stage) -> None:
@@ -301,6 +303,27 @@ async def test_a_client_has_each_event_before_the_upstream_sends_the_next(stage:
             arrived.append(chunk)
             seen.release()
     assert arrived == events
+
+
+async def test_audio_is_heard_while_it_is_made(stage: Stage) -> None:
+    sound = [bytes([n]) * 4000 for n in range(5)]
+    heard = asyncio.Semaphore(0)
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.body()
+        await exchange.start(200, [(b"Content-Type", b"audio/mpeg")])
+        for part in sound:
+            await exchange.chunk(part)
+            await heard.acquire()
+        await exchange.end()
+
+    stage.upstream.script = script
+    arrived: list[bytes] = []
+    async with stage.client.stream("POST", "/v1/audio/speech", json={"input": "Hello"}) as response:
+        async for part in response.aiter_raw():
+            arrived.append(part)
+            heard.release()
+    assert arrived == sound
 
 
 async def test_an_answer_comes_no_faster_than_the_client_reads(stage: Stage, raw: RawClient) -> None:
