@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from tests.clients.programs import BUDGET
-from tests.clients.serving import serving
+from tests.clients.serving import log_of, serving
 from tests.servers import FakeUpstream
 from tests.upstreams import Model, write_policy
 
@@ -28,6 +28,8 @@ async def proxy(upstream: FakeUpstream, tmp_path_factory: pytest.TempPathFactory
     data = tmp_path_factory.mktemp("d")
     async with serving(f"{upstream.url}/v1", data, "--policy", str(policy)) as url:
         yield url
+    unexpected = [line for line in log_of(data).read_text().splitlines() if '"level": "info"' not in line]
+    assert unexpected == [], "the proxy complained"
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import sys
-from asyncio.subprocess import DEVNULL, PIPE
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,17 +21,22 @@ START = 30.0
 PATIENCE = 10.0
 
 
+def log_of(data: Path) -> Path:
+    return data / "serve.log"
+
+
 @asynccontextmanager
 async def serving(upstream: str, data: Path, *flags: str) -> AsyncGenerator[str]:
-    """A process of its own, with its data in that directory; yields its URL once it is ready."""
+    """A process of its own, with its data and its log in that directory; yields its URL once it is ready."""
     kept = {
         name: text for name, text in os.environ.items() if not name.startswith(("UNABRIDGED_", "OPENAI_"))
     }
     ours = {"UNABRIDGED_DATA_DIR": str(data), "UNABRIDGED_ADMIN_TOKEN": "admin"}
     words = ["-m", "proxy", "serve", "--port", "0", "--json", "--upstream", upstream, *flags]
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, *words, stdout=PIPE, stderr=DEVNULL, env={**kept, **ours}
-    )
+    with log_of(data).open("wb") as log:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, *words, stdout=PIPE, stderr=log, env={**kept, **ours}
+        )
     assert process.stdout is not None
     try:
         async with asyncio.timeout(START):

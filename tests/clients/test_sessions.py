@@ -7,7 +7,7 @@ outside: by the client, by the upstream, and by whoever reads the admin API.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import pytest
 from tests.clients.programs import BUDGET, PROGRAMS, Program, converse, here
 from tests.clients.python.dialogue import Dialogue, Turn, look_up
 from tests.clients.serving import sessions, transcript
-from tests.upstreams import Message, Model, calling, count_tokens, said
+from tests.upstreams import JSON, Message, Model, calling, count_tokens, plainly, said
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -87,6 +87,25 @@ def plain(message: Message) -> tuple[Any, ...]:
     return message["role"], text, calls, message.get("tool_call_id")
 
 
+def transcript_of(conversation: Sequence[Passage]) -> list[tuple[Any, ...]]:
+    """What should be in the store, and nothing else."""
+    return [plain(message) for passage in conversation for message in passage.messages]
+
+
+async def kept(url: str, session: str, length: int) -> list[tuple[Any, ...]]:
+    """What is in the store, once it is this long."""
+    return [plain(message) for message in await transcript(url, session, length)]
+
+
+def only_new(before: Collection[str], after: Collection[str]) -> str:
+    new = [session for session in after if session not in before]
+    assert len(new) == 1
+    return new[0]
+
+
+PATIENT = [program for program in PROGRAMS if program.name in {"openai_async", "npm-openai", "npm-ai_sdk"}]
+"""Each way in which clients repeat what failed; the others use the first."""
+
 programs = pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
 
 
@@ -109,14 +128,13 @@ async def test_a_conversation_that_outgrows_its_budget_is_one_session(
     assert max(map(count_tokens, model.bodies())) <= BUDGET
 
     # The store has one session: all of it, in order, each turn once, calls with their results.
-    new = [id_ for id_ in await sessions(proxy) if id_ not in before]
-    assert len(new) == 1
-    expected = [plain(message) for passage in conversation for message in passage.messages]
-    assert list(map(plain, await transcript(proxy, new[0], len(expected)))) == expected
-    session = (await sessions(proxy))[new[0]]
-    assert session["exchanges"] == len(conversation)
-    assert session["prune_count"] >= 1
-    assert len(model.views()[-1]) < len(expected) - 1
+    session = only_new(before, await sessions(proxy))
+    whole = transcript_of(conversation)
+    assert await kept(proxy, session, len(whole)) == whole
+    told_of = (await sessions(proxy))[session]
+    assert told_of["exchanges"] == len(conversation)
+    assert told_of["prune_count"] >= 1
+    assert len(model.views()[-1]) < len(whole) - 1
 
 
 @programs
@@ -129,8 +147,25 @@ async def test_a_header_that_the_client_sets_names_the_session(
     told = await converse(program, dialogue(program, proxy, conversation, X_Session_Id=name), home)
     assert [each["answer"] for each in told] == [passage.answer for passage in conversation]
     (session,) = [id_ for id_, session in (await sessions(proxy)).items() if session["name"] == name]
-    expected = [plain(message) for passage in conversation for message in passage.messages]
-    assert list(map(plain, await transcript(proxy, session, len(expected)))) == expected
+    whole = transcript_of(conversation)
+    assert await kept(proxy, session, len(whole)) == whole
+
+
+@pytest.mark.parametrize("program", PATIENT, ids=lambda program: program.name)
+async def test_a_request_that_the_client_repeats_by_itself_is_one_turn(
+    program: Program, model: Model, proxy: str, home: Path
+) -> None:
+    conversation = passages(2, tools=False)
+    for passage in conversation:
+        model.replies.append(plainly(503, [JSON, (b"Retry-After-Ms", b"10")], b'{"error": {}}'))
+        script(model, [passage])
+    before = await sessions(proxy)
+    told = await converse(here(program), dialogue(program, proxy, conversation), home)
+    assert [each["answer"] for each in told] == [passage.answer for passage in conversation]
+    assert len(model.chats) == 2 * len(conversation)
+    session = only_new(before, await sessions(proxy))
+    whole = transcript_of(conversation)
+    assert await kept(proxy, session, len(whole)) == whole
 
 
 async def test_raw_responses_tell_the_session_and_its_epoch(model: Model, proxy: str, home: Path) -> None:
