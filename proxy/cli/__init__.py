@@ -24,7 +24,7 @@ _COMMANDS = {
     "schema": ("proxy.cli.schema", "print the JSON Schema of policy files"),
     "replay": ("proxy.cli.replay", "show what policies would send for recorded sessions"),
     "explain": ("proxy.cli.explain", "show what became of each message of a session, and why"),
-    "sessions": ("proxy.cli.sessions", "look at sessions of a running proxy"),
+    "sessions": ("proxy.cli.sessions", "look at sessions of a running proxy, keep them, change them"),
     "demo": ("proxy.cli.demo", "watch a conversation outgrow a real model's window"),
 }
 
