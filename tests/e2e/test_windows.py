@@ -200,7 +200,7 @@ RATE_LIMITS: dict[str, Refusal] = {
             code="rate_limit_exceeded",
         ),
     ),
-    "a window, in a 429": (429, openai(LENGTH + "your messages resulted in 1900 tokens.")),
+    "any, with a window": (429, openai(LENGTH + "your messages resulted in 1900 tokens.")),
     "Groq": (
         413,
         openai(
@@ -217,19 +217,19 @@ RATE_LIMITS: dict[str, Refusal] = {
 }
 
 
-@pytest.mark.parametrize("upstream", RATE_LIMITS)
 async def test_a_rate_limit_that_speaks_of_tokens_is_passed_on_and_teaches_nothing(
-    model: Model, chats: Chats, url: str, upstream: str
+    model: Model, chats: Chats, url: str
 ) -> None:
-    chat = long_chat(chats, url, stream=True)
-    before = tokens_of(await chat.ask(question(30)))["budget"]
-    model.replies.append(as_json(RATE_LIMITS[upstream]))
-    response = await chat.ask(question(31))
-    status, body = RATE_LIMITS[upstream]
-    assert (response.status_code, response.json()) == (status, body)
-    assert response.headers["x-refused"] == "1"
-    assert len(model.chats) == 2
-    assert tokens_of(await chat.send())["budget"] == before
+    for upstream, (status, body) in RATE_LIMITS.items():
+        model.chats.clear()
+        chat = long_chat(chats, url, stream=True, Authorization=f"Bearer {upstream}")
+        before = tokens_of(await chat.ask(question(30)))["budget"]
+        model.replies.append(as_json((status, body)))
+        response = await chat.ask(question(31))
+        assert (response.status_code, response.json()) == (status, body)
+        assert response.headers["x-refused"] == "1"
+        assert len(model.chats) == 2
+        assert tokens_of(await chat.send())["budget"] == before
 
 
 @pytest.mark.parametrize("how", [as_json, as_event])
@@ -359,18 +359,21 @@ LISTS: dict[str, Behaviour] = {
 }
 
 
-@pytest.mark.parametrize("how", LISTS)
-async def test_a_model_list_that_cannot_be_had_costs_nothing(chats: Chats, how: str) -> None:
-    model = ListingModel(lists=LISTS[how])
+async def test_model_lists_that_cannot_be_had_cost_nothing(chats: Chats) -> None:
+    async def lists(exchange: Exchange) -> None:
+        caller = exchange.request.value("authorization") or b""
+        await LISTS[caller.decode().removeprefix("Bearer ")](exchange)
+
+    model = ListingModel(lists=lists)
     async with running(model), proxying(model.url) as url:
-        chat = chats(url)
-        responses = [await chat.ask("Hello") for _ in range(3)]
-        await eventually(lambda: len(model.others) == 1)
-        responses.append(await chat.ask("Hello"))
-    assert {(response.status_code, tokens_of(response)["budget"]) for response in responses} == {
-        (200, UNKNOWN)
-    }
-    assert len(model.others) == 1, "it is not asked for again and again"
+        for asked, how in enumerate(LISTS, 1):
+            chat = chats(url, Authorization=f"Bearer {how}")
+            responses = [await chat.ask("Hello") for _ in range(3)]
+            await eventually(lambda asked=asked: len(model.others) == asked)
+            responses.append(await chat.ask("Hello"))
+            told = {(response.status_code, tokens_of(response)["budget"]) for response in responses}
+            assert told == {(200, UNKNOWN)}, how
+    assert len(model.others) == len(LISTS), "none is asked for again and again"
 
 
 async def test_a_model_list_that_never_comes_keeps_nobody_waiting(chats: Chats) -> None:
