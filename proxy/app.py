@@ -198,7 +198,6 @@ def _secret(settings: Settings) -> str:
 
 def _admin_api(settings: Settings, outside: Outside, inside: Inside) -> AdminAPI:
     store, clock, engine = outside.store, outside.clock, inside.engine
-    settled = inside.recorder.written
     inspection = Inspection(store, outside.counter, engine.policies)
     curation = Curation(
         store=store,
@@ -208,10 +207,10 @@ def _admin_api(settings: Settings, outside: Outside, inside: Inside) -> AdminAPI
         summary_jobs=inside.summary_jobs,
         line=inside.line,
         clock=clock,
-        settled=settled,
+        recorder=inside.recorder,
         credentials=_operator_credentials(settings),
     )
-    forks = Forks(store, inspection, engine.naming, clock, settled)
+    forks = Forks(store, inspection, engine.naming, clock, inside.recorder.written)
     return AdminAPI(inspection, curation, forks, clock.now, _admin_token(settings))
 
 

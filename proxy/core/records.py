@@ -58,6 +58,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Chain hash of the last message that the client appended in it; empty where it was not appended."""
     newest_key: str = ""
     """Digest of its Idempotency-Key."""
+    newest_count: int = 0
+    """How often its client had tried before."""
     blocked: str = ""
     """Why appended turns wait: `paused`, `compacting`, or not at all. The store knows; no record says so."""
 

@@ -26,6 +26,7 @@ from proxy.errors import (
     SessionExpired,
     SessionRequired,
     StoreUnavailable,
+    Superseded,
     UnsupportedValue,
 )
 from proxy.ports import SessionKey, SessionStore, Stored
@@ -86,11 +87,12 @@ class Appends:
         self, incoming: Incoming, body: Body, key: SessionKey, stored: Stored
     ) -> tuple[Incoming, Appended]:
         """The request with its history before it."""
-        session, retry_key = stored.session, _retry_key(incoming.headers)
+        session = stored.session
+        retry_key, retry_count = _retry_key(incoming.headers), _retry_count(incoming.headers)
         if session is None:
             if stored.was_here or key.sid != NAMED:
                 raise SessionExpired
-            return incoming, Appended(root(), b"", root(), retry_key)
+            return incoming, Appended(root(), b"", root(), retry_key, retry_count)
         messages = self._reader.messages(body.messages)
         head = head_length([message.role for message in messages])
         start = _start(stored.nodes)
@@ -103,7 +105,7 @@ class Appends:
         leading = body.messages[:head] or list(session.head)
         whole = body.with_messages([*leading, *history, *body.messages[head:]])
         begun = path[0].parent if path else start
-        return replace(incoming, body=whole), Appended(begun, session.tip, after, retry_key)
+        return replace(incoming, body=whole), Appended(begun, session.tip, after, retry_key, retry_count)
 
     def _is_retry(
         self,
@@ -113,17 +115,22 @@ class Appends:
         key: SessionKey,
         headers: Headers,
     ) -> bool:
-        """Whether the newest turn is sent again: the same messages, and no answer that reached the client."""
+        """Whether the newest turn is sent again: the same messages, and no answer that reached the client.
+
+        Raises Superseded for an attempt that comes after a later one has been answered.
+        """
         if not new or _ends_at(new, session.newest_from) != session.newest_to:
             return False
-        tip, retry_key = nodes.get(session.tip), _retry_key(headers)
+        tip = nodes.get(session.tip)
         is_answered = tip is not None and tip.parent == session.newest_to
-        return (
-            not is_answered
-            or _is_retried(headers)
-            or (retry_key != "" and retry_key == session.newest_key)
-            or self._unsaved.get(key) == session.newest_to
-        )
+        if not is_answered or self._unsaved.get(key) == session.newest_to:
+            return True
+        retry_key, count = _retry_key(headers), _retry_count(headers)
+        if retry_key and retry_key == session.newest_key and count < session.newest_count:
+            raise Superseded
+        if retry_key and session.newest_key:
+            return retry_key == session.newest_key
+        return count > 0
 
 
 def _start(nodes: Mapping[bytes, Node]) -> bytes:
@@ -160,9 +167,9 @@ def _ends_at(new: Sequence[Message], after: bytes) -> bytes:
     return chain_of((message.identity for message in new), after)[-1] if new else b""
 
 
-def _is_retried(headers: Headers) -> bool:
+def _retry_count(headers: Headers) -> int:
     count = headers.get(_RETRY_COUNT, b"").strip()
-    return count.isdigit() and int(count[:9]) > 0
+    return int(count[:9]) if count.isdigit() else 0
 
 
 def _retry_key(headers: Headers) -> str:

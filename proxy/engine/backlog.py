@@ -55,6 +55,11 @@ class Backlog:
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._write_all())
 
+    def forget(self, key: SessionKey) -> None:
+        """Let go of a session's turns."""
+        self._waiting = deque(late for late in self._waiting if late.key != key)
+        self._size = sum(late.size for late in self._waiting)
+
     def _drop(self) -> None:
         self._size -= self._waiting.popleft().size
 

@@ -20,6 +20,7 @@ from proxy.engine.epochs import Epochs
 from proxy.engine.inspection import Inspected, Inspection
 from proxy.engine.line import COMPACTOR, Line
 from proxy.engine.recognition import Recognition
+from proxy.engine.record import Recorder
 from proxy.engine.summary_jobs import SummaryJobs
 from proxy.errors import InvalidType, NotFound, NothingToChange, SessionBusy
 from proxy.ports import Clock, SessionKey, SessionStore
@@ -44,14 +45,14 @@ class Curation:
     summary_jobs: SummaryJobs
     line: Line
     clock: Clock
-    settled: Callable[[SessionKey], Awaitable[None]]
-    """Returns when the turns that this process has answered are written."""
+    recorder: Recorder
     credentials: Sequence[tuple[bytes, bytes]] = ()
     """Headers of the calls for summaries; without any, none are written on request."""
 
     async def delete(self, found: Inspected) -> None:
         """Forget a session here and in the store."""
-        await self.settled(found.key)
+        await self.recorder.written(found.key)
+        self.recorder.forget(found.key)
         was_there = await self.store.delete(found.key)
         self.recognition.forget(found.key)
         self.epochs.forget(found.key)
@@ -133,7 +134,7 @@ class Curation:
         self, found: Inspected, asked: str, plan: Callable[[Standing], Awaitable[Plan]]
     ) -> Epoch:
         """Decide on a plan for the default tip, and write it as an epoch; anew where somebody was faster."""
-        await self.settled(found.key)
+        await self.recorder.written(found.key)
         for _ in range(_RACES):
             standing = await self._standing(found.key)
             now, situation, current = standing

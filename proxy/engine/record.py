@@ -89,6 +89,10 @@ class Recorder:
             raise StoreUnavailable("The session has gone on from elsewhere.")
         prepared.is_announced = True
 
+    def forget(self, key: SessionKey) -> None:
+        """The session was deleted: what could not be written of it will not be."""
+        self.backlog.forget(key)
+
     def _written(self, key: SessionKey, task: asyncio.Task[bool]) -> None:
         self.writing[key].discard(task)
         if not self.writing[key]:
@@ -242,6 +246,7 @@ def _newest(prepared: Prepared) -> dict[str, Any]:
         "newest_from": appended.after,
         "newest_to": hashes[-1],
         "newest_key": appended.retry_key,
+        "newest_count": appended.retry_count,
     }
 
 

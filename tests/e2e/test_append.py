@@ -259,6 +259,26 @@ async def test_another_idempotency_key_is_another_turn(appender: Appender, model
     assert len(model.views()[1]) == 3
 
 
+async def test_another_idempotency_key_is_another_turn_whatever_was_tried_before(
+    appender: Appender, model: Model
+) -> None:
+    await appender.ask("yes", Idempotency_Key="k-1")
+    await appender.ask("yes", Idempotency_Key="k-2", x_stainless_retry_count="1")
+    assert len(model.views()[1]) == 3
+
+
+async def test_an_attempt_that_comes_after_its_retry_was_answered_changes_nothing(
+    appender: Appender, model: Model
+) -> None:
+    await appender.ask("first")
+    await appender.ask("yes", Idempotency_Key="k-1", x_stainless_retry_count="1")
+    before = await transcript(appender.url)
+    late = await appender.ask("yes", Idempotency_Key="k-1", x_stainless_retry_count="0")
+    assert (late.status_code, error_code(late)) == (409, "superseded")
+    assert len(model.chats) == 2
+    assert await transcript(appender.url) == before
+
+
 async def test_a_retry_count_of_zero_is_no_retry(appender: Appender, model: Model) -> None:
     await appender.ask("yes", x_stainless_retry_count="0")
     await appender.ask("yes", x_stainless_retry_count="0")

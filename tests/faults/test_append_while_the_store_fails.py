@@ -1,4 +1,4 @@
-"""A client that sends only what is new gets no answer without its history, and no turn of it is lost unsaid."""
+"""A client that sends only what is new: no answer without its history, and no turn of it is lost unsaid."""
 
 from __future__ import annotations
 

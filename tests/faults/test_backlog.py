@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator, Generator
 from typing import Any
 
+import httpx2
 import pytest
 
 from tests.stores import Server, serving, valkey_command
-from tests.upstreams import Chat, Model, admin, only_session, proxying, running, said, told
+from tests.upstreams import ADMIN, Chat, Model, admin, only_session, proxying, running, said, told
 
 
 @pytest.fixture
@@ -48,6 +49,25 @@ async def test_a_lost_turn_is_written_when_the_store_is_back(durable: Server, mo
         durable.start()
         await asyncio.sleep(1.0)
         assert await transcript(url) == ["first", "One.", "second", "Two."]
+        await chat.client.aclose()
+
+
+async def test_a_deleted_session_does_not_come_back(durable: Server, model: Model) -> None:
+    async with proxying(model.url, store=durable.url, store_breaker=1.0) as url:
+        chat = Chat(url)
+        chat.headers["X-Unabridged-Session"] = "s"
+        await chat.ask("first")
+        await written(url)
+        session = await only_session(url)
+        durable.kill()
+        await chat.ask("second")
+        durable.start()
+        async with httpx2.AsyncClient(base_url=url, headers=ADMIN) as operator:
+            path = f"/unabridged/v1/sessions/{session['id']}"
+            while (await operator.delete(path)).status_code != 200:  # noqa: ASYNC110 - a breaker's rest
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(1.5)
+        assert (await admin(url, "sessions"))["sessions"] == []
         await chat.client.aclose()
 
 
