@@ -85,7 +85,6 @@ class WireGuard(HttpToolsProtocol):
             self.timeout_keep_alive_task.cancel()
         if self._running is not None:
             _leave(self._running)  # uvicorn tells only the newest of pipelined requests
-        self.pipeline.clear()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:

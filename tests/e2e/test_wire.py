@@ -128,6 +128,19 @@ async def test_a_refusal_is_heard_by_those_who_send_on(url: str) -> None:
         assert read(await raw.rest()) == (431, "headers_too_large")
 
 
+async def test_a_refused_client_that_stays_is_shut_out(raw: RawClient) -> None:
+    await raw.send(b"garbage\r\n\r\n")
+    assert read(await raw.rest()) == (400, "invalid_request")
+
+    async def send_on() -> None:
+        while True:
+            await raw.send(b"more")
+            await asyncio.sleep(0.02)
+
+    with pytest.raises(ConnectionError):
+        await asyncio.wait_for(send_on(), PATIENCE)
+
+
 # --- paths ---
 
 PATHS = [

@@ -32,6 +32,7 @@ class Wire(asyncio.Transport):
         super().__init__()
         self.written = b""
         self.is_ended = False
+        self.is_closed = False
         self.is_paused = False
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
@@ -45,7 +46,7 @@ class Wire(asyncio.Transport):
         self.is_ended = True
 
     def close(self) -> None:
-        self.is_ended = True
+        self.is_ended = self.is_closed = True
 
     def is_closing(self) -> bool:
         return self.is_ended
@@ -77,10 +78,12 @@ class Connection:
     wire: Wire = field(default_factory=Wire)
     asked: list[Asked] = field(default_factory=list[Asked])
     may_answer: asyncio.Event = field(default_factory=asyncio.Event)
+    keep_alive: float = 75
 
     def __post_init__(self) -> None:
         self.may_answer.set()
         config = ServerConfig(self.answer, request_timeout=15.0)
+        config.timeout_keep_alive = self.keep_alive  # type: ignore[assignment]
         self.guard = WireGuard(config, ServerState(), {}, asyncio.get_running_loop())
         self.guard.connection_made(self.wire)
 
@@ -370,6 +373,65 @@ async def test_all_pipelined_requests_hear_that_their_client_left(connect: Conne
     await connection.say(GET + GET)
     await connection.leave()
     assert gone.is_set()
+
+
+async def answered_early(scope: Scope, receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+    await send({"type": "http.response.body", "body": b"ok"})
+
+
+async def answering(scope: Scope, receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+    await send({"type": "http.response.body", "body": b"o", "more_body": True})
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def test_nothing_is_put_into_an_answer_that_has_begun(connect: Connect) -> None:
+    connection = connect()
+    connection.guard.app = answering  # type: ignore[assignment]
+    await connection.say(CHUNKED)
+    await connection.say(b"x\r\n")
+    assert connection.statuses == [200]
+    assert connection.wire.written.endswith(b"\r\n\r\no")
+    assert connection.wire.is_closed
+
+
+async def test_a_body_that_is_wrong_after_its_answer_ends_the_connection(connect: Connect) -> None:
+    connection = connect()
+    connection.guard.app = answered_early  # type: ignore[assignment]
+    await connection.say(CHUNKED)
+    await connection.say(b"x\r\n")
+    assert connection.statuses == [200]
+    assert connection.wire.is_closed
+
+
+async def test_an_idle_connection_is_closed_in_the_end_whether_it_has_asked_or_not() -> None:
+    never = Connection(keep_alive=0.05)
+    early = Connection(keep_alive=0.05)
+    early.guard.app = answered_early  # type: ignore[assignment]
+    await early.say(POST + b"Content-Length: 3\r\n\r\n")
+    await early.say(b"abc")
+    assert not early.wire.is_closed
+    await asyncio.sleep(0.1)
+    assert never.wire.is_closed
+    assert early.wire.is_closed
+    for each in (never, early):
+        await each.leave()
+
+
+async def test_after_a_refusal_what_still_comes_is_let_in_and_thrown_away(connect: Connect) -> None:
+    connection = connect()
+    stalled = asyncio.Event()
+
+    async def stalling(scope: Scope, receive: Receive, send: Send) -> None:
+        await stalled.wait()
+
+    connection.guard.app = stalling  # type: ignore[assignment]
+    await connection.say(CHUNKED, b"20000\r\n" + b"a" * 0x20000 + b"\r\nx\r\n")
+    assert connection.statuses == [400]
+    assert not connection.wire.is_paused
+    stalled.set()
 
 
 async def test_a_request_after_one_that_closes_is_not_read(connect: Connect) -> None:
