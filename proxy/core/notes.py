@@ -37,7 +37,7 @@ _WORDINGS = {
         "The request above was handled in these messages.",
         "These were earlier steps of the work on the request above.",
         "Earlier requests that were handled: {text}",
-        "What the user laid down, word for word, and still held: {text}",
+        "What the user laid down, word for word, and still held:",
         "Exact details from what came before:",
     ),
     "de": _Wording(
@@ -48,7 +48,7 @@ _WORDINGS = {
         "Die Anfrage darüber wurde in diesen Nachrichten erledigt.",
         "Dies waren frühere Schritte der Arbeit an der Anfrage darüber.",
         "Frühere Anfragen, die erledigt wurden: {text}",
-        "Was der Nutzer wörtlich festgelegt hatte und weiter galt: {text}",
+        "Was der Nutzer wörtlich festgelegt hatte und weiter galt:",
         "Genaue Angaben aus dem Vorangegangenen:",
     ),
     "fr": _Wording(
@@ -59,7 +59,7 @@ _WORDINGS = {
         "La demande ci-dessus a été traitée dans ces messages.",
         "C'étaient des étapes antérieures du travail sur la demande ci-dessus.",
         "Demandes précédentes qui ont été traitées : {text}",
-        "Ce que l'utilisateur avait fixé, mot pour mot, et qui restait valable : {text}",
+        "Ce que l'utilisateur avait fixé, mot pour mot, et qui restait valable :",
         "Détails exacts de ce qui précède :",
     ),
     "es": _Wording(
@@ -70,7 +70,7 @@ _WORDINGS = {
         "La petición de arriba se atendió en estos mensajes.",
         "Eran pasos anteriores del trabajo sobre la petición de arriba.",
         "Peticiones anteriores que se atendieron: {text}",
-        "Lo que el usuario había fijado, palabra por palabra, y seguía vigente: {text}",
+        "Lo que el usuario había fijado, palabra por palabra, y seguía vigente:",
         "Datos exactos de lo anterior:",
     ),
     "ja": _Wording(
@@ -81,7 +81,7 @@ _WORDINGS = {
         "上の依頼はこれらのメッセージで対応済みです。",
         "これらは上の依頼に関する作業の以前の手順です。",
         "対応済みの以前の依頼: {text}",
-        "ユーザーが定め、その後も有効だったこと(原文のまま): {text}",
+        "ユーザーが定め、その後も有効だったこと(原文のまま):",
         "これまでの正確な情報:",
     ),
     "zh": _Wording(
@@ -92,7 +92,7 @@ _WORDINGS = {
         "上面的请求已在这些消息中处理。",
         "这些是处理上面请求的较早步骤。",
         "此前已处理的请求:{text}",
-        "用户此前定下且仍然有效的要求(原话):{text}",
+        "用户此前定下且仍然有效的要求(原话):",
         "此前内容中的确切信息:",
     ),
 }
@@ -138,11 +138,11 @@ class Note:
 
 
 def ledger_lines(constraints: Sequence[str], identifiers: str, language: str) -> str:
-    """The ledger as it stands in a note: sentences in quotation marks, then lines of exact things."""
+    """The ledger as it stands in a note: sentences, then exact things, on a line each."""
     wording = _WORDINGS[language]
     lines: list[str] = []
     if constraints:
-        lines.append(wording.constraints.format(text=" · ".join(f"“{text}”" for text in constraints)))
+        lines += [wording.constraints, *(f"- {text}" for text in constraints)]
     if identifiers:
         lines += [wording.identifiers, identifiers]
     return "\n".join(lines)

@@ -6,31 +6,38 @@ tests"), or forbid the same of different things.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from proxy.core.ledger.facts import NAME
+from proxy.core.ledger.facts import facts_in
 from proxy.core.ledger.sentences import Sentence
 from proxy.core.ledger.tokens import kind_of
 
 MOST_COMPARED = 400
 """Sentences, the newest, that are compared with each other."""
-_ALIKE = 0.6
-_WORD = re.compile(r"[^\W\d_][\w'’-]*|[$€£¥]?\d[\w.,/:-]*")
+_ALIKE, _ALIKE_IN_KIND = 0.6, 0.5
+"""Of the words of the shorter sentence: how many the other has; fewer will do where both name the same kind."""
+_WORD = re.compile(r"[^\W\d_][\w'\u2019-]*|[$€£¥]?\d[\w.,/:-]*")
 _CJK = re.compile(r"[\u3041-\u30ff\u3400-\u9fff]")
-_SUFFIX = re.compile(r"(?:ing|ped|ned|ed|es|s|'s|’s|en|e)$")
+_SUFFIX = re.compile(r"(?:ing|ped|ned|ed|es|s|'s|\u2019s|en|e)$")
 _STOP = frozenset(
     "the a an and or of to in on at by for with from into this that these those it its is are was were be been am do does "
     "not no don't dont never always must should shall may can will would please only just also we you i my our your their me "
-    "us as if then than so but any all every each ever now new old total more less most least user wants want safety rule "
+    "us as if then than so but any all every each ever now old more less most least user wants want safety rule "
     "hard constraint fact goal state preference note important update quick der die das und oder ein eine zu in mit auf für "
     "ist sind nicht nie niemals immer nur muss bitte kein keine el la los las un una de del y o que es son no nunca siempre "
     "solo debe por favor le la les des et ou un une du est sont ne pas jamais toujours doit dans sur pour".split()
 )
 _COUNTED = frozenset(
-    "one two three four five six seven eight nine ten hundred thousand million dollars dollar euros euro monday tuesday "
-    "wednesday thursday friday saturday sunday january february march april june july august september october november "
-    "december".split()
+    "one two three four five six seven eight nine ten hundred thousand million dollars dollar euros euro".split()
+)
+_KIND = {"amount": "quantity", "number": "quantity", "error": "code", "id": "code", "file": "path"}
+"""Kinds that stand for each other."""
+_CHANGES = re.compile(
+    r"\b(?:now|updated?|changed|moved|switched|new|rotated|renamed|replaced|instead|from now on|correction|no longer"
+    r"|jetzt|nun|neue?[rsmn]?|geändert|ab sofort|ahora|nuev[oa]|cambi\w+|désormais|maintenant|nouve\w+|chang\w+)\b"
+    r"|変更|今後|新しい|になりました|现在|現在|改为|改為|新的",
+    re.IGNORECASE,
 )
 _STATES = re.compile(
     r"\b(?:is|are|was|now|=|lives|runs|belongs|capped|cap|limit|deadline|called|moved|changed|ist|lautet|es|son|est|sont)\b|:|は|是|为|為",
@@ -49,11 +56,23 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a sentence is about: its words, values apart, and what stands before each."""
+    """What a sentence is about."""
 
     words: frozenset[str]
-    before: tuple[tuple[str, str], ...]
+    """Its words, values apart."""
+    before: Mapping[str, str]
+    """What stands before each word, if that is a word too."""
     values: frozenset[str]
+    kinds: frozenset[str]
+    """Of its values."""
+
+    def contrasts(self, other: "Subject") -> bool:
+        """Whether a word that both have is told apart by what stands before it: "unit tests", "smoke tests"."""
+        return any(
+            self.before.get(word, "") not in ("", *other.words)
+            and other.before.get(word, "") not in ("", *self.words)
+            for word in self.words & other.words
+        )
 
 
 def in_force(rules: Iterable[Rule]) -> tuple[list[Rule], list[tuple[Rule, Rule]]]:
@@ -61,8 +80,7 @@ def in_force(rules: Iterable[Rule]) -> tuple[list[Rule], list[tuple[Rule, Rule]]
     standing: list[tuple[Rule, Subject]] = []
     replaced: list[tuple[Rule, Rule]] = []
     said: set[str] = set()
-    newest = sorted(rules, key=lambda rule: -rule.position)[:MOST_COMPARED]
-    for rule in newest:
+    for rule in sorted(rules, key=lambda rule: -rule.position)[:MOST_COMPARED]:
         if rule.sentence.text in said:
             continue
         said.add(rule.sentence.text)
@@ -72,64 +90,71 @@ def in_force(rules: Iterable[Rule]) -> tuple[list[Rule], list[tuple[Rule, Rule]]
             standing.append((rule, subject))
         else:
             replaced.append((rule, newer))
+    for rule, subject in list(standing):
+        old = _changed_by(rule, subject, standing)
+        if old is not None:
+            standing = [each for each in standing if each[0] != old]
+            replaced.append((old, rule))
     return [rule for rule, _ in standing], replaced
 
 
 def _replaces(newer: Rule, about: Subject, older: Rule, subject: Subject) -> bool:
-    if newer.position == older.position:
+    """Whether two sentences are about the same, so that the newer one counts."""
+    common, least = about.words & subject.words, min(len(about.words), len(subject.words))
+    alike = _ALIKE_IN_KIND if about.kinds and about.kinds == subject.kinds else _ALIKE
+    if newer.position == older.position or not common or len(common) < alike * least:
         return False
-    common = about.words & subject.words
-    least = min(len(about.words), len(subject.words))
-    if (
-        not common
-        or len(common) < _ALIKE * least
-        or (len(common) == 1 and least == 1 and about.words != subject.words)
-    ):
+    if about.contrasts(subject) or (least == 1 and about.words != subject.words):
         return False
-    if _contrasts(about, subject, common):
-        return False
-    objects = {value for value in about.values ^ subject.values if kind_of(value) in _OBJECTS}
-    return not objects or bool(_STATES.search(newer.sentence.text) and _STATES.search(older.sentence.text))
+    objects = any(kind_of(value) in _OBJECTS for value in about.values ^ subject.values)
+    return not objects or all(_STATES.search(rule.sentence.text) for rule in (newer, older))
 
 
-def _contrasts(one: Subject, other: Subject, common: frozenset[str]) -> bool:
-    """Whether a word that both have is told apart by what stands before it."""
-    first, second = dict(one.before), dict(other.before)
-    return any(
-        first.get(word, "")
-        and second.get(word, "")
-        and first[word] not in other.words
-        and second[word] not in one.words
-        for word in common
+def _changed_by(rule: Rule, subject: Subject, standing: Sequence[tuple[Rule, Subject]]) -> Rule | None:
+    """The older sentence whose value this one, which tells of a change, has changed: the likest of its kind."""
+    if not _CHANGES.search(rule.sentence.text):
+        return None
+    likest = max(
+        (
+            (len(subject.words & about.words) / len(about.words), older.position, older)
+            for older, about in standing
+            if older.position < rule.position
+            and subject.words & about.words
+            and subject.kinds & about.kinds
+            and not subject.contrasts(about)
+        ),
+        key=lambda found: found[:2],
+        default=None,
     )
+    return likest[2] if likest is not None else None
 
 
 def subject_of(sentence: str) -> Subject:
     """The words and values of a sentence."""
+    facts = facts_in(sentence)
+    plain = sentence
+    for fact in sorted(facts, key=lambda fact: -len(fact.value)):
+        plain = plain.replace(fact.value, " ; ")
     words: list[str] = []
-    values: set[str] = set()
     before: dict[str, str] = {}
+    kinds = {_KIND.get(fact.kind, fact.kind) for fact in facts}
     previous = ""
-    values.update(match[0] for match in NAME.finditer(sentence))
-    for match in _WORD.finditer(NAME.sub(" ; ", sentence)):
-        word = match[0].strip(".,:'’-")
-        lower = word.lower()
+    for match in _WORD.finditer(plain):
+        word = match[0].strip(".,:'\u2019-").lower()
         if _CJK.search(word):
             words += [word[at : at + 2] for at in range(max(len(word) - 1, 1))]
             previous = ""
-        elif lower in _STOP or len(lower) < 2:
-            previous = ""
-        elif lower in _COUNTED or any(map(str.isdigit, word)) or (kind_of(word) is not None):
-            values.add(word)
+        elif word in _STOP or len(word) < 2 or word in _COUNTED or any(map(str.isdigit, word)):
+            kinds |= {"quantity"} if word in _COUNTED else set()
             previous = ""
         else:
-            stem = _stem(lower)
-            words.append(stem)
+            words.append(_stem(word))
             if previous:
-                before.setdefault(stem, previous)
-            previous = stem
-    return Subject(frozenset(words), tuple(before.items()), frozenset(values))
+                before.setdefault(words[-1], previous)
+            previous = words[-1]
+    values = frozenset(fact.value for fact in facts)
+    return Subject(frozenset(words), before, values, frozenset(kinds))
 
 
 def _stem(word: str) -> str:
-    return _SUFFIX.sub("", word) if len(word) > 4 else word
+    return _SUFFIX.sub("", word) if len(word) > 3 else word

@@ -17,7 +17,7 @@ from proxy.core.plan import Plan
 from proxy.core.situation import Count, Situation
 
 _READINGS = Readings()
-_RULES_SHARE = 0.5
+_RULES_SHARE = 0.9
 """Of the ledger: what constraints may take before identifiers have had their turn."""
 
 
@@ -54,7 +54,8 @@ def facts_of(situation: Situation, plan: Plan, room: int) -> Facts:
         identifiers = packing.text
         left -= situation.count(identifiers) if identifiers else 0
     chosen = [*first, *_fitting([text for text in wanted if text not in first], left, situation.count)]
-    return Facts(tuple(text for text in reversed(wanted) if text in chosen), identifiers)
+    told = sorted(found, key=lambda rule: rule.position)
+    return Facts(tuple(rule.sentence.text for rule in told if rule.sentence.text in chosen), identifiers)
 
 
 def _fitting(sentences: Iterable[str], room: int, count: Count) -> list[str]:
