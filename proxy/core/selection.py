@@ -113,7 +113,7 @@ class Selection:
         return islands
 
     def _yield_protections(self) -> None:
-        """Give up protections, oldest unit first, while the view is over the budget; none for the ledger alone."""
+        """Give up protections, oldest unit first, while the view without a ledger is over the budget."""
         situation = self._situation
         most = situation.budget.share(1)
         if self.view - self._ledger <= most:

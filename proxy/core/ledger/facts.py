@@ -44,9 +44,11 @@ _SPACED: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "amount",
         re.compile(
-            r"[$€£¥₹] ?\d[\d,.]*\d(?: (?:million|billion|thousand))?|\b\d[\d,.]* ?(?:USD|EUR|GBP|JPY|CNY|CHF|dollars?|euros?"
-            r"|pounds|yen|円|元|万円|千円|人民币)|\b\d[\d,.]* (?:ms|seconds|minutes|hours|days|weeks|months|years|GB|MB|KB|TB"
-            r"|kg|km|cm|mm|percent|Prozent|Stunden|Tage|Euro|días|horas|jours|heures)\b"
+            r"[$€£¥₹] ?\d[\d,.]*\d(?: (?:million|billion|thousand))?"
+            r"|(?<![\w.,])\d[\d,.]* ?(?:USD|EUR|GBP|JPY|CNY|CHF|dollars?|euros?|pounds|yen|人民币)"
+            r"|(?<![\d.,])\d[\d,.]*[万千億亿]?[円元]"
+            r"|\b\d[\d,.]* (?:ms|seconds|minutes|hours|days|weeks|months|years|GB|MB|KB|TB|kg|km|cm|mm"
+            r"|percent|Prozent|Stunden|Tage|Euro|días|horas|jours|heures)\b"
         ),
     ),
     ("phone", re.compile(r"(?<![\w.])\+?\(?\d{2,4}\)?(?:[ -]\(?\d{2,4}\)?){2,4}(?![\w.])")),
@@ -57,7 +59,8 @@ _QUOTED = re.compile(
 )
 _PAIR = re.compile(r"^[ \t>*+-]*([A-Za-z][\w .-]{1,30}?)[ \t]*[:=][ \t]+(\S[^\n]{0,59})$", re.MULTILINE)
 LABELS = re.compile(
-    r"(?:^|_|-)(?:id|ids|number|no|num|code|key|token|ref|reference|sku|uuid|hash|sha|slug|handle)$", re.I
+    r"(?:^|_|-)(?:id|ids|number|no|num|code|key|token|ref|reference|sku|uuid|hash|sha|slug|handle)$",
+    re.IGNORECASE,
 )
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
@@ -83,7 +86,7 @@ def facts_in(text: str) -> list[Fact]:
     read = _URL.sub(" ", read)
     for kind, pattern in _SPACED:
         for match in pattern.finditer(read):
-            _add(found, kind, match[0])
+            _add(found, kind_of(match[0]) or kind, match[0])
     for match in _WORD.finditer(read):
         for word in _pieces(match[0]):
             kind = kind_of(word)
@@ -113,7 +116,7 @@ def _add(found: dict[str, Fact], kind: str, value: str) -> None:
 
 
 def _pieces(word: str) -> Iterator[str]:
-    """A word without what only stands beside it; both sides of a colon that is not part of a time or a drive."""
+    """A word without what only stands beside it; both sides of a colon, but for times and drives."""
     stripped = word.rstrip(".,:;-+@$~\\").rstrip("/") if word != "/" else word
     if ":" in stripped and kind_of(stripped) is None:
         for part in stripped.split(":"):

@@ -1,8 +1,8 @@
 """The words by which people lay something down, in six languages, as patterns: data, not code.
 
-Firm marks say outright what must or must not be. Plain ones limit, prefer or tie behaviour to an occasion. Those
-of statements merely say how things now stand. English ``don't`` and ``never`` count where somebody is told, not
-where somebody tells ("I never got it").
+Firm marks say outright what must or must not be. Plain ones limit, prefer or tie behaviour to an occasion.
+Those of statements merely say how things now stand. English ``don't`` and ``never`` count where somebody is
+told, not where somebody tells ("I never got it").
 """
 
 import re
@@ -10,8 +10,9 @@ import re
 _FIRM = {
     "en": (
         r"\b(?:must(?:n['\u2019]t)?|shall not|under no circumstances|no(?:t)? (?:more|less) than|from now on",
-        r"|going forward|for the rest of|forbidden|not allowed|prohibited|mandatory|off[- ]limits|at all times",
-        r"|no exceptions?|non-negotiable|make sure|be sure to|no matter what|important constraint",
+        r"|going forward|for the rest of|forbidden|not allowed|prohibited|mandatory|off[- ]limits",
+        r"|at all times|no exceptions?|non-negotiable|make sure|be sure to|no matter what",
+        r"|important constraint",
         r"|(?:you|we) (?:should|may|can|are) not|is not to be)\b",
         r"|(?<!\bi )(?<!\bwe )(?<!ve )(?<!has )(?<!as )(?<!ad )\bnever\b",
         r"|(?:^|[,;:.\u2013-] ?|\b(?:please|and|but|so|also|then|just|or|you) )(?:do not|don['\u2019]t)\b",
@@ -20,10 +21,11 @@ _FIRM = {
         r"|\bonly (?:\w+ )?(?:may|can|when|if|after|with|in|use|the)\b",
     ),
     "de": (
-        r"\b(?:muss|müssen|musst|niemals|(?:darfst?|dürfen) (?:nicht|nur|kein\w*)|auf keinen Fall",
+        r"\b(?:muss|müssen|musst|niemals|auf keinen Fall",
         r"|unter keinen Umständen|ab (?:jetzt|sofort)|von (?:nun|jetzt) an|künftig|höchstens|nicht mehr als",
         r"|verboten|ausschließlich|unbedingt|merk(?:e|en Sie)? dir|denk(?:e|en Sie)? daran|vergiss nicht",
-        r"|bitte (?:immer|nie|nur|nicht|kein\w*))\b",
+        r"|bitte (?:immer|nie|nur|nicht|kein\w*)",
+        r"|d(?:arf(?:st)?|ürfen)\b[^.!?]{0,60}\b(?:nicht|nur|kein\w*))\b",
     ),
     "es": (
         r"\b(?:debes?|deben|nunca|jamás|en ningún caso|bajo ningun\w+|a partir de ahora|de ahora en adelante",
@@ -47,8 +49,8 @@ _FIRM = {
 }
 _PLAIN = {
     "en": (
-        r"\b(?:always|prefer\w*|avoid|instead of|rather than|without (?:asking|my|explicit|first)|unless|until",
-        r"|at most|at least|limit(?:ed)? to|whenever|(?:every|each) time|before you|after you|when you",
+        r"\b(?:always|prefer\w*|avoid|instead of|rather than|without (?:asking|my|explicit|first)|unless",
+        r"|until|at most|at least|limit(?:ed)? to|whenever|(?:every|each) time|before you|after you|when you",
         r"|as soon as you|(?:in (?:all|every|your|any)|every|any) (?:repl|answer|response|message)\w*",
         r"|every number|stick to|no longer|stop \w+ing|only|exactly",
         r"|i(?:['\u2019]d| would) (?:like you|rather|prefer)|i want (?:you|all|every|the)",
@@ -67,9 +69,7 @@ _PLAIN = {
         r"\b(?:toujours|seulement|préfère\w*|évite\w*|au lieu de|plutôt que|sans (?:demander|mon)|avant de",
         r"|quand tu|lorsque|chaque fois|au moins|au plus|il faut)\b",
     ),
-    "ja": (
-        r"常に|いつも|だけ|のみ|ようにして|避けて|てほしい|前に|ください|以下|以上|お願いします",
-    ),
+    "ja": (r"常に|いつも|だけ|のみ|ようにして|避けて|てほしい|前に|ください|以下|以上|お願いします",),
     "zh": (
         r"始终|始終|总是|總是|只(?:用|要|在|需)|仅|僅|避免|优先|優先|更喜欢|更喜歡|每次|至少|之前",
         r"|[请請](?:用|把|在|先)|不能|别(?!的|人)",
@@ -78,7 +78,8 @@ _PLAIN = {
 _STATED = {
     "en": (
         r"\b(?:now|updated?|changed|moved|switched|renamed|replaced|rotated|actually|correction",
-        r"|for (?:all|every|any|future)|when(?:ever)?|my \w+ (?:is|are)|call(?:ed)? me|we (?:use|call|refer))\b",
+        r"|for (?:all|every|any|future)|when(?:ever)?|my \w+ (?:is|are)|call(?:ed)? me",
+        r"|we (?:use|call|refer))\b",
         r"|^(?:use|keep|write|reply|answer|respond|format|include|exclude|send|report|put|end|start|begin|show",
         r"|give|ensure|limit|follow|treat|skip|wait|ask|save|cite|assume)\b",
     ),

@@ -1,7 +1,7 @@
 """Where the ledger stands: in the last note of a view, and in no other (laws 3 and 4).
 
-An epoch that sets a new note after the last one takes the ledger out of the old note. What follows the old note
-is being rewritten by such an epoch anyway.
+An epoch that sets a new note after the last one takes the ledger out of the old note, whose other words stay
+as they are.
 """
 
 from msgspec.structs import replace
@@ -16,6 +16,8 @@ from proxy.core.situation import Count, Situation
 
 _LEAST = 24
 """Counted tokens below which a ledger is not worth its introduction."""
+_TRIES = 3
+"""How often a ledger that came out too large, counted as a whole, is made smaller."""
 _OF_CUT = 0.5
 """Of the counted tokens of what is cut: the most that the ledger takes."""
 
@@ -40,24 +42,33 @@ def placed(situation: Situation, plan: Plan) -> Plan:
 
 
 def _with(situation: Situation, plain: Plan, room: int) -> Plan:
-    *others, last = plain.gaps
+    """The plan with a ledger by which its last note grows by at most ``room`` counted tokens."""
     language = language_of(" ".join(_said(situation)))
-    frame = situation.count(ledger_lines(("",), "", language)) + situation.count(
-        ledger_lines((), " ", language)
-    )
-    facts = facts_of(situation, plain, room - frame - 2)
-    if not facts:
-        return plain
-    ledger = ledger_lines(facts.constraints, facts.identifiers, language)
-    message = Content.of(last.note)
+    allowed = room - _introduction(language, situation.count)
+    for _ in range(_TRIES):
+        facts = facts_of(situation, plain, allowed)
+        if not facts:
+            break
+        ledger = ledger_lines(facts.constraints, facts.identifiers, language)
+        noted = _noting(plain.gaps[-1], ledger, situation.count)
+        excess = noted.tokens - plain.gaps[-1].tokens - room
+        if excess <= 0:
+            return Plan((*plain.gaps[:-1], noted), plain.replacements)
+        allowed -= excess + 1
+    return plain
+
+
+def _introduction(language: str, count: Count) -> int:
+    """Counted tokens of what a ledger says beside its facts."""
+    return count(ledger_lines(("",), "", language)) + count(ledger_lines((), " ", language)) + 2
+
+
+def _noting(gap: Gap, ledger: str, count: Count) -> Gap:
+    message = Content.of(gap.note)
     text = with_ledger(message.text, ledger)
-    noted = replace(
-        last,
-        note=as_message(text, message.role),
-        tokens=MESSAGE_TOKENS + situation.count(text),
-        ledger=ledger,
+    return replace(
+        gap, note=as_message(text, message.role), tokens=MESSAGE_TOKENS + count(text), ledger=ledger
     )
-    return Plan((*others, noted), plain.replacements)
 
 
 def _said(situation: Situation) -> list[str]:

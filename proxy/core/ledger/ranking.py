@@ -62,7 +62,7 @@ class Mentions:
         return not self.used and self.crowd >= _MANY
 
     def odds(self, length: int) -> float:
-        """Logarithm of the odds at a chain of so many messages, but for a constant; long things count less."""
+        """Logarithm of the odds, up to a constant, in a chain of ``length``; long things count less."""
         kind, age = self.fact.kind, log2(1 + length - self.last)
         score = _KIND[kind] + sum(_VOICE[voice] for voice in self.voices) + _AGE * age
         if self.used:

@@ -1,7 +1,7 @@
-"""What each message says that is exact, and in whose voice. Read once: a process remembers it by the identity.
+"""What each message says that is exact, and in whose voice.
 
-Keeps law 8 (O(new)): of a message nothing is remembered but its facts, and their number is bounded, so that an
-epoch costs what the messages cost that were never read before.
+Keeps law 8 (O(new)): a message is read once. A process remembers its facts, bounded in number, by the
+message's identity, so an epoch costs what was never read before.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ class Reading:
 
 
 class Readings:
-    """Readings by message identity (and, of a result, by the call that it answers); the oldest are forgotten."""
+    """Readings by identity (and, of a result, by the call that it answers); the oldest are forgotten."""
 
     def __init__(self, most: int = _REMEMBERED) -> None:
         self._most = most

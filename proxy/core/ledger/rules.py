@@ -16,26 +16,30 @@ from proxy.core.ledger.tokens import kind_of
 MOST_COMPARED = 400
 """Sentences, the newest, that are compared with each other."""
 _ALIKE, _ALIKE_IN_KIND = 0.6, 0.5
-"""Of the words of the shorter sentence: how many the other has; fewer will do where both name the same kind."""
+"""Of the shorter sentence's words, how many the other has; the second where both name the same kinds."""
 _WORD = re.compile(r"[^\W\d_][\w'\u2019-]*|[$€£¥]?\d[\w.,/:-]*")
 _CJK = re.compile(r"[\u3041-\u30ff\u3400-\u9fff]")
 _SUFFIX = re.compile(r"(?:ing|ped|ned|ed|es|s|'s|\u2019s|en|e)$")
 _STOP = frozenset(
-    "the a an and or of to in on at by for with from into this that these those it its is are was were be been am do does "
-    "not no don't dont never always must should shall may can will would please only just also we you i my our your their me "
-    "us as if then than so but any all every each ever now old more less most least user wants want safety rule "
-    "hard constraint fact goal state preference note important update quick der die das und oder ein eine zu in mit auf für "
-    "ist sind nicht nie niemals immer nur muss bitte kein keine el la los las un una de del y o que es son no nunca siempre "
-    "solo debe por favor le la les des et ou un une du est sont ne pas jamais toujours doit dans sur pour".split()
+    "the a an and or of to in on at by for with from into this that these those it its is are was were "
+    "be been am do does not no don't dont never always must should shall may can will would please "
+    "only just also we you i my our your their me us as if then than so but any all every each ever "
+    "now old more less most least user wants want safety rule hard constraint fact goal state "
+    "preference note important update quick der die das und oder ein eine zu in mit auf für ist sind "
+    "nicht nie niemals immer nur muss bitte kein keine el la los las un una de del y o que es son no "
+    "nunca siempre solo debe por favor le la les des et ou un une du est sont ne pas jamais toujours "
+    "doit dans sur pour".split()
 )
 _COUNTED = frozenset(
-    "one two three four five six seven eight nine ten hundred thousand million dollars dollar euros euro".split()
+    "one two three four five six seven eight nine ten hundred thousand million dollar dollars "
+    "euro euros".split()
 )
 _KIND = {"amount": "quantity", "number": "quantity", "error": "code", "id": "code", "file": "path"}
 """Kinds that stand for each other."""
 _CHANGES = re.compile(
-    r"\b(?:now|updated?|changed|moved|switched|new|rotated|renamed|replaced|instead|from now on|correction|no longer"
-    r"|jetzt|nun|neue?[rsmn]?|geändert|ab sofort|ahora|nuev[oa]|cambi\w+|désormais|maintenant|nouve\w+|chang\w+)\b"
+    r"\b(?:now|updated?|changed|moved|switched|new|rotated|renamed|replaced|instead|from now on|correction"
+    r"|no longer|jetzt|nun|neue?[rsmn]?|geändert|ab sofort|ahora|nuev[oa]|cambi\w+|désormais|maintenant"
+    r"|nouve\w+|chang\w+)\b"
     r"|変更|今後|新しい|になりました|现在|現在|改为|改為|新的",
     re.IGNORECASE,
 )
@@ -67,7 +71,7 @@ class Subject:
     """Of its values."""
 
     def contrasts(self, other: "Subject") -> bool:
-        """Whether a word that both have is told apart by what stands before it: "unit tests", "smoke tests"."""
+        """Whether what stands before a word tells two apart that both have it: unit and smoke *tests*."""
         return any(
             self.before.get(word, "") not in ("", *other.words)
             and other.before.get(word, "") not in ("", *self.words)
@@ -76,7 +80,7 @@ class Subject:
 
 
 def in_force(rules: Iterable[Rule]) -> tuple[list[Rule], list[tuple[Rule, Rule]]]:
-    """Rules, the newest first, without those that a newer one replaces; and those, each with what replaced it."""
+    """Rules, the newest first, without those that newer ones replace; and those, each with its successor."""
     standing: list[tuple[Rule, Subject]] = []
     replaced: list[tuple[Rule, Rule]] = []
     said: set[str] = set()
@@ -111,7 +115,7 @@ def _replaces(newer: Rule, about: Subject, older: Rule, subject: Subject) -> boo
 
 
 def _changed_by(rule: Rule, subject: Subject, standing: Sequence[tuple[Rule, Subject]]) -> Rule | None:
-    """The older sentence whose value this one, which tells of a change, has changed: the likest of its kind."""
+    """The older sentence whose value this one, if it tells of a change, has changed: the likest."""
     if not _CHANGES.search(rule.sentence.text):
         return None
     likest = max(

@@ -27,8 +27,9 @@ _ABBREVIATED = re.compile(
 _QUESTION = re.compile(r"[??][\"”»」』)\]]*$|か。?$|[吗呢嗎]。?$")
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
 _PROGRAM = re.compile(
-    r"^\s*(?://|/\*|\*/|>>>|\.\.\. |\$ |#!|@\w|def |class |import |from \w+ import|return\b|raise |assert |if .*:$"
-    r"|for .*:$|else:|try:|except|\d+[:|]|[+-]{1,3} ?\w*\(|\w+\s*=[^=]|<\/?\w)|[{;\\]\s*$|^\s{8,}\S|\w\(\w*\)\s*[.:{]?$"
+    r"^\s*(?://|/\*|\*/|>>>|\.\.\. |\$ |#!|@\w|def |class |import |from \w+ import|return\b|raise |assert "
+    r"|if .*:$|for .*:$|else:|try:|except|\d+[:|]|[+-]{1,3} ?\w*\(|\w+\s*=[^=]|<\/?\w)"
+    r"|[{;\\]\s*$|^\s{8,}\S|\w\(\w*\)\s*[.:{]?$"
 )
 _SYMBOLS = re.compile(r"[{}()\[\];=<>|\\`_]")
 _BULLET = re.compile(r"^\s*(?:[-*•·>+]|\(?\d{1,3}[.)]|[a-z]\)|#{1,6})\s+")

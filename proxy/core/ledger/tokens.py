@@ -1,4 +1,4 @@
-"""What kind of exact thing a single word is: a path, a code, a date, a name in code, or nothing in particular.
+"""What kind of exact thing a word is: a path, a code, a date, a name in code, or nothing in particular.
 
 General shapes only. Whatever is typed again letter by letter has one of them; prose has not.
 """
@@ -33,11 +33,12 @@ LONGEST = 120
 _SHORTEST = 3
 
 _EXTENSIONS = frozenset(
-    "bat bib bin bz2 c cc cfg class cnf conf cpp crt cs css csv dart db diff doc docx env exe f90 gif go gz h hpp "
-    "htm html icns ico in ini ipynb iso jar java jl jpeg jpg js json jsonl jsx key kt lean less lock log lua m "
-    "map md mjs mk mov mp3 mp4 npy npz o odt onnx parquet patch pdf pem php pkl pl plist png po ppt pptx proto "
-    "ps1 pt py pyc pyi pyx r rar rb rs rst rtf s sass scala scss sh so sql sqlite svg swift tar tex tf tgz toml "
-    "ts tsv tsx ttf txt vue wasm wav webp woff xls xlsx xml yaml yml zip zsh".split()
+    "bat bib bin bz2 c cc cfg class cnf conf cpp crt cs css csv dart db diff doc docx env exe f90 gif "
+    "go gz h hpp htm html icns ico in ini ipynb iso jar java jl jpeg jpg js json jsonl jsx key kt lean "
+    "less lock log lua m map md mjs mk mov mp3 mp4 npy npz o odt onnx parquet patch pdf pem php pkl pl "
+    "plist png po ppt pptx proto ps1 pt py pyc pyi pyx r rar rb rs rst rtf s sass scala scss sh so sql "
+    "sqlite svg swift tar tex tf tgz toml ts tsv tsx ttf txt vue wasm wav webp woff xls xlsx xml yaml "
+    "yml zip zsh".split()
 )
 _FLAGS = re.compile(r"-{1,2}[A-Za-z][\w-]*")
 _EMAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
@@ -111,7 +112,7 @@ def _place(word: str) -> str | None:
 def _is_path(word: str) -> bool:
     """Whether slashes part directories, and not words as in `and/or`."""
     segments = [segment for segment in word.split("/") if segment]
-    if not segments or not any(any(map(str.isalnum, segment)) for segment in segments):
+    if ":" in word or not segments or not any(any(map(str.isalnum, segment)) for segment in segments):
         return False
     if word[0] in "/~." or len(segments) > 2:
         return not all(_NUMERIC.fullmatch(segment) for segment in segments)

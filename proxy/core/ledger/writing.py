@@ -1,8 +1,8 @@
 """Writing the ledger of a plan: which facts of the messages that are cut are carried on, and in which words.
 
-A pure function of the chain, what is cut and the room: the same epoch has the same ledger on every worker (law
-3). It is made anew from the originals each time, so nothing in it drifts, and what the view still shows is not
-told twice. Tool text never becomes a constraint: whose sentence it was is known from the message's role.
+A pure function of the chain, what is cut and the room: the same epoch has the same ledger on every worker
+(law 3). It is made anew from the originals each time, so nothing in it drifts, and what the view still shows
+is not told twice. Tool text never becomes a constraint: whose sentence it was is known from the role.
 """
 
 from collections.abc import Collection, Iterable
@@ -17,7 +17,7 @@ from proxy.core.plan import Plan
 from proxy.core.situation import Count, Situation
 
 _READINGS = Readings()
-_RULES_SHARE = 0.9
+_RULES_SHARE = 0.8
 """Of the ledger: what constraints may take before identifiers have had their turn."""
 
 
@@ -49,11 +49,11 @@ def facts_of(situation: Situation, plan: Plan, room: int) -> Facts:
     left = room - _size(first, situation.count)
     identifiers = ""
     if rules.identifiers:
-        packing = Packing(left, situation.count, "\n".join([standing, *first]))
+        packing = Packing(left, situation.count, "\n".join([standing, *source.quoted(), *first]))
         packing.fill(source.identifiers(stale))
         identifiers = packing.text
         left -= situation.count(identifiers) if identifiers else 0
-    chosen = [*first, *_fitting([text for text in wanted if text not in first], left, situation.count)]
+    chosen = {*first, *_fitting([text for text in wanted if text not in first], left, situation.count)}
     told = sorted(found, key=lambda rule: rule.position)
     return Facts(tuple(rule.sentence.text for rule in told if rule.sentence.text in chosen), identifiers)
 
@@ -96,16 +96,16 @@ class _Source:
             for place in range(len(chain))
             if place not in self._absent
         ]
-        return "\n".join(
-            [*texts, *(raw.decode(errors="replace") for raw in replaced.values()), *self._noted()]
-        )
+        summaries = [anchor.text for gap in self._plan.gaps for anchor in gap.anchors]
+        clipped = [raw.decode(errors="replace") for raw in replaced.values()]
+        return "\n".join([*texts, *clipped, *summaries])
 
-    def _noted(self) -> list[str]:
-        gaps = self._plan.gaps
-        return [text for gap in gaps for text in (*gap.quotes, *(anchor.text for anchor in gap.anchors))]
+    def quoted(self) -> list[str]:
+        """Requests that notes quote as handled. A rule among them is told again: it is not over."""
+        return [text for gap in self._plan.gaps for text in gap.quotes]
 
     def constraints(self) -> tuple[list[Rule], frozenset[str]]:
-        """Sentences that bind and are out of sight, the firmest and newest first; and values that no longer hold."""
+        """Sentences that bind and are out of sight, the firmest first; and values that hold no more."""
         rules = [
             Rule(place, sentence)
             for place, reading in enumerate(self._readings)
@@ -143,7 +143,7 @@ class _Source:
         return [(fact, is_listed) for _, _, fact, is_listed in scored]
 
     def _mentions(self) -> dict[str, Mentions]:
-        """Every mention in what is absent, by value; without what a newer value of the same thing replaced."""
+        """Every mention in what is absent, by value, without values that newer ones replaced."""
         newest = _newest(self._readings)
         found: dict[str, Mentions] = {}
         for place, reading in enumerate(self._readings):
