@@ -43,9 +43,19 @@ SAID = [
 ]
 INTRODUCTIONS = (":", "\N{FULLWIDTH COLON}")
 lines = st.lists(st.sampled_from(SAID), min_size=1, max_size=4)
-texts = st.builds(lambda said, length: "\n".join([*said, prose("en", length)]), lines, st.integers(0, 300))
-POLICIES = st.builds(
-    lambda share, keep: Policy(keep=keep, ledger=Ledger(share=share)),
+
+
+def _text(said: list[str], length: int) -> str:
+    return "\n".join([*said, prose("en", length)])
+
+
+def _policy(share: float, keep: Keep) -> Policy:
+    return Policy(keep=keep, ledger=Ledger(share=share))
+
+
+texts = st.builds(_text, lines, st.integers(0, 300))
+policies = st.builds(
+    _policy,
     st.sampled_from([0.05, 0.1, 0.3, 0.9]),
     st.sampled_from([Keep(), Keep(recent=0.0, first_user=False)]),
 )
@@ -83,13 +93,9 @@ class Session:
 @st.composite
 def sessions(draw: st.DrawFn) -> Session:
     chain = chain_from(draw(conversations()))
-    policy, budget = draw(POLICIES), draw(budgets(chain))
-    return (
-        chain,
-        policy,
-        budget,
-        list(session(chain, policy, budget, draw(st.sampled_from([None, "Built."])))),
-    )
+    policy, budget = draw(policies), draw(budgets(chain))
+    summary = draw(st.sampled_from([None, "Built."]))
+    return Session(chain, policy, budget, summary, list(session(chain, policy, budget, summary)))
 
 
 @given(sessions())
