@@ -96,12 +96,21 @@ def _select(situation: Situation, stage: Stage, strategy: Strategy) -> tuple[Sel
         quotes = {span: selection.quotes_within(*span) for span in spans}
         decided = Draft(situation, stage, spans, quotes, selection.yielded)
         plain = _noted(decided, {})
-        view = view_tokens(plain, situation.chain.tokens)
-        over = view - selection.to_clip - situation.budget.share(1)
+        over = view_tokens(plain, situation.chain.tokens) - selection.to_clip - situation.budget.share(1)
         if stage is not Stage.EMERGENCY or over <= 0 or selection.is_exhausted:
-            view += room_for(situation, cut_tokens(situation, plain))
-            return selection, decided, situation.view - view
+            return selection, decided, situation.view - _size_of(situation, plain)
         set_aside += over
+
+
+def noticed(decided: Draft) -> int:
+    """Counted tokens that the view of a draft has at most, with notices for notes; quick."""
+    return _size_of(decided.situation, _noted(decided, {}))
+
+
+def _size_of(situation: Situation, plain: Plan) -> int:
+    """Counted tokens of the view of a plan that has no ledger yet, once it has one of full size."""
+    ledger = room_for(situation, cut_tokens(situation, plain))
+    return view_tokens(plain, situation.chain.tokens) + ledger
 
 
 def _set_aside(situation: Situation, stage: Stage) -> int:
@@ -128,12 +137,12 @@ def finish(decided: Draft, summaries: Summaries) -> Plan:
     given = dict(summaries)
     situation = decided.situation
     plan = _noted(decided, given)
-    ledger = room_for(situation, cut_tokens(situation, plan))
-    while given and view_tokens(plan, situation.chain.tokens) + ledger > situation.budget.share(1):
+    while given and _size_of(situation, plan) > situation.budget.share(1):
         # A summary may be longer than what was set aside for it; a notice always fits.
         given.pop(max(given, key=lambda span: len(given[span] or "")))
         plan = _noted(decided, given)
     if decided.stage is Stage.EMERGENCY:
+        ledger = room_for(situation, cut_tokens(situation, plan))
         plan = clip_view(situation, plan, decided.yielded, ledger)
     return placed(situation, plan)
 

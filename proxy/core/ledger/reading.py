@@ -13,7 +13,8 @@ from proxy.core.ledger.sentences import Sentence, binding
 from proxy.core.messages import HEAD_ROLES, TOOL_ROLES, Content, Message
 
 Voice = Literal["user", "system", "assistant", "argument", "result"]
-_REMEMBERED = 8_192
+_REMEMBERED = 100_000
+"""Facts, of a few hundred bytes each, that a process remembers."""
 _LONGEST_ARGUMENTS = 200
 
 
@@ -26,12 +27,18 @@ class Reading:
     sentences: tuple[Sentence, ...] = ()
     """Those that bind; only of what users and systems say."""
 
+    @property
+    def size(self) -> int:
+        """What it takes to remember it, in facts."""
+        return 1 + len(self.facts) + len(self.sentences)
+
 
 class Readings:
     """Readings by identity (and, of a result, by the call that it answers); the oldest are forgotten."""
 
     def __init__(self, most: int = _REMEMBERED) -> None:
         self._most = most
+        self._held = 0
         self._known: dict[tuple[bytes, str], Reading] = {}
 
     def of(self, message: Message, content: Content, thing: str) -> Reading:
@@ -39,12 +46,18 @@ class Readings:
         key = (message.identity, thing)
         found = self._known.get(key)
         if found is None:
-            found = read(content, thing)
-            if len(self._known) >= self._most:
-                for old in list(self._known)[: self._most // 4]:
-                    self._known.pop(old, None)
-            self._known[key] = found
+            found = self._known[key] = read(content, thing)
+            self._held += found.size
+            if self._held > self._most:
+                self._forget()
         return found
+
+    def _forget(self) -> None:
+        """Drop the older half. Threads may do so at once: each step is atomic, and none must be exact."""
+        entries = list(self._known.items())
+        for key, _ in entries[: (len(entries) + 1) // 2]:
+            self._known.pop(key, None)
+        self._held = sum(reading.size for reading in list(self._known.values()))
 
 
 def read(content: Content, thing: str = "") -> Reading:

@@ -113,7 +113,7 @@ def test_neither_tools_nor_the_assistant_lay_anything_down(message: dict[str, ob
 
 
 def test_a_message_is_read_once_and_few_are_remembered() -> None:
-    readings = Readings(most=4)
+    readings = Readings(most=8)
     chain = chain_from([user(f"boat K{number}X") for number in range(6)])
     contents = [Content.of(raw) for raw in chain.raws]
     first = readings.of(chain.messages[0], contents[0], "")
