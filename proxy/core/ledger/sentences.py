@@ -34,9 +34,9 @@ _PROGRAM = re.compile(
 _SYMBOLS = re.compile(r"[{}()\[\];=<>|\\`_]")
 _BULLET = re.compile(r"^\s*(?:[-*•·>+]|\(?\d{1,3}[.)]|[a-z]\)|#{1,6})\s+")
 
-_LABEL = re.compile(
-    r"^(?:[A-Z][A-Z _-]{2,30}|[A-Z]\w{2,15}(?: \d{1,3})?|[^\W\d_]{2,8}):\s?\S|^【[^】]{1,12}】"
-)
+_TITLE = re.compile(r"^[A-Z][A-Z _-]{2,30}(?: \d{1,3})?:\s?\S|^【[^】]{1,12}】")
+"""A sentence under a title, as people write what is to be remembered: `HOUSE RULE: no boats.`"""
+_LABEL = re.compile(r"^(?:[A-Z]\w{2,15}(?: \d{1,3})?|[^\W\d_]{2,8}):\s?\S")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def strength_of(sentence: str) -> int:
     """How firmly a sentence binds; 0 where it does not."""
     if _QUESTION.search(sentence):
         return 0
-    if FIRM.search(sentence):
+    if FIRM.search(sentence) or _TITLE.match(sentence):
         return 3
     if PLAIN.search(sentence) or _LABEL.match(sentence):
         return 2

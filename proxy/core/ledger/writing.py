@@ -17,6 +17,8 @@ from proxy.core.plan import Plan
 from proxy.core.situation import Count, Situation
 
 _READINGS = Readings()
+_BULLET = 2
+"""Counted tokens that a sentence takes beside its own."""
 _RULES_SHARE = 0.8
 """Of the ledger: what constraints may take before identifiers have had their turn."""
 
@@ -61,15 +63,15 @@ def facts_of(situation: Situation, plan: Plan, room: int) -> Facts:
 def _fitting(sentences: Iterable[str], room: int, count: Count) -> list[str]:
     chosen: list[str] = []
     for text in sentences:
-        room -= count(text) + 2
-        if room < 0:
-            break
-        chosen.append(text)
+        size = count(text) + _BULLET
+        if size <= room:
+            room -= size
+            chosen.append(text)
     return chosen
 
 
 def _size(sentences: Iterable[str], count: Count) -> int:
-    return sum(count(text) + 2 for text in sentences)
+    return sum(count(text) + _BULLET for text in sentences)
 
 
 class _Source:
