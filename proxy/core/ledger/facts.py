@@ -44,10 +44,11 @@ _SPACED: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "amount",
         re.compile(
-            r"[$€£¥₹] ?\d[\d,.]*\d(?: (?:million|billion|thousand))?"
-            r"|(?<![\w.,])\d[\d,.]* ?(?:USD|EUR|GBP|JPY|CNY|CHF|dollars?|euros?|pounds|yen|人民币)"
-            r"|(?<![\d.,])\d[\d,.]*[万千億亿]?[円元]"
-            r"|\b\d[\d,.]* (?:ms|seconds|minutes|hours|days|weeks|months|years|GB|MB|KB|TB|kg|km|cm|mm"
+            r"[$€£¥₹] ?\d[\d,.]{0,20}\d(?: (?:million|billion|thousand))?"
+            r"|(?<![\w.,])\d[\d,.]{0,20} ?(?:USD|EUR|GBP|JPY|CNY|CHF|dollars?|euros?|pounds|yen|人民币)"
+            r"|(?<![\d.,])\d[\d,.]{0,20}[万千億亿]?[円元]"
+            r"|(?<![\w.,])\d[\d,.]{0,20} (?:ms|seconds|minutes|hours|days|weeks|months|years"
+            r"|GB|MB|KB|TB|kg|km|cm|mm"
             r"|percent|Prozent|Stunden|Tage|Euro|días|horas|jours|heures)\b"
         ),
     ),
@@ -79,7 +80,7 @@ class Fact:
 
 def facts_in(text: str) -> list[Fact]:
     """The exact things in prose, logs and programs, each once, in the order of their first mention."""
-    read = _bounded(text)
+    read = bounded(text)
     found: dict[str, Fact] = {}
     for match in _URL.finditer(read):
         _add(found, "url", match[0].rstrip(".,;:!?"))
@@ -99,11 +100,12 @@ def facts_in(text: str) -> list[Fact]:
 
 def quotes_in(text: str) -> list[Fact]:
     """What stands in quotation marks."""
-    found = (match[1] or match[2] for match in _QUOTED.finditer(_bounded(text)))
+    found = (match[1] or match[2] for match in _QUOTED.finditer(bounded(text)))
     return [Fact("quoted", each) for each in found if each.strip() == each and not _CONTROL.search(each)]
 
 
-def _bounded(text: str) -> str:
+def bounded(text: str) -> str:
+    """As much of a text as is read."""
     if len(text) <= MOST_CHARACTERS:
         return text
     tail = MOST_CHARACTERS // 4
@@ -214,7 +216,7 @@ def _of_text(value: str, key: str, thing: str) -> Iterator[Fact]:
 def pairs_in(text: str, thing: str) -> list[Fact]:
     """`key: value` and `key = value`, each on a line of its own, where the value is exact."""
     found: list[Fact] = []
-    for match in _PAIR.finditer(_bounded(text)):
+    for match in _PAIR.finditer(bounded(text)):
         key, value = match[1].strip(), match[2].strip().strip("\"'`,;")
         kind = kind_of(value) if " " not in value else None
         if kind is not None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from proxy.core.ledger.facts import Fact, facts_in, leaves_of, pairs_in, quotes_in
+from proxy.core.ledger.facts import Fact, bounded, facts_in, leaves_of, pairs_in, quotes_in
 from proxy.core.ledger.sentences import Sentence, binding
 from proxy.core.messages import HEAD_ROLES, TOOL_ROLES, Content, Message
 
@@ -77,7 +77,7 @@ def read(content: Content, thing: str = "") -> Reading:
             if known is None or known[1].kind == "quoted":
                 found[fact.value] = (voice, fact)
     binds = voice in ("user", "system")
-    sentences = [sentence for text in content.texts() if binds for sentence in binding(text)]
+    sentences = [sentence for text in content.texts() if binds for sentence in binding(bounded(text))]
     return Reading(tuple(found.values()), tuple(sentences))
 
 

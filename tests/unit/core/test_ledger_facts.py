@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from proxy.core.ledger.facts import Fact, facts_in, leaves_of
+from proxy.core.ledger.facts import MOST_CHARACTERS, MOST_FACTS, Fact, facts_in, leaves_of
 from proxy.core.ledger.packing import Packing
 from proxy.core.ledger.reading import Reading, Readings, read
 from proxy.core.messages import Content
@@ -166,3 +166,19 @@ def test_the_directory_of_a_listing_is_named_once() -> None:
 def test_no_more_is_told_than_there_is_room_for(room: int) -> None:
     text = packed(*(Fact("id", f"K{number}", "boat_id") for number in range(50)), room=room)
     assert text == "" or count(text) <= room
+
+
+@pytest.mark.parametrize(
+    "piece", ["1,", "a_", "/a", "k: v1x\n", "never ", "darf ", "12 ", "$1", "a@", "[", "4 de "]
+)
+def test_of_a_huge_text_only_a_bounded_part_is_read(piece: str) -> None:
+    end = " K4711X"
+    text = (
+        piece * (MOST_CHARACTERS // len(piece))
+        + "K8822X "
+        + piece * (2 * MOST_CHARACTERS // len(piece))
+        + end
+    )
+    values = {fact.value for _, fact in reading(user(text)).facts}
+    assert "K8822X" not in values
+    assert len(values) <= MOST_FACTS
