@@ -52,7 +52,8 @@ class EchoModel:
         body: dict[str, Any] = json.loads(raw)
         answer = None if kind.isdigit() else _answer(attempt, kind, int(number or 0), body["messages"])
         kept = self.forwarded.setdefault(attempt, [])
-        kept.append(Forwarded(attempt, tuple(body["messages"]), raw, answer))
+        plain = {name: value for name, value in body.items() if name != "stream_options"}
+        kept.append(Forwarded(attempt, tuple(body["messages"]), json.dumps(plain), answer))
         if answer is None:
             error = {"message": "Not now.", "type": "server_error", "param": None, "code": "scripted"}
             await exchange.answer_json({"error": error}, int(kind))
