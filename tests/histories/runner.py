@@ -72,7 +72,6 @@ async def run(site: Site, scripts: Iterable[Script], settling: float = SETTLING)
         await asyncio.gather(*(play.say_last() for play in plays))
     for play in plays:
         play.history.is_calm = site.is_calm
-        play.history.forwarded = site.model.take(f"h{play.script.seed}")
         play.history.crashes = list(site.crashes)
     failures = await _settled(site, plays, settling)
     return failures or _uncounted(plays, counted, await site.lost_turns())
@@ -102,6 +101,8 @@ async def _settled(site: Site, plays: Sequence[Play], settling: float) -> list[F
     left: list[Play] = list(plays)
     failures: list[Failure] = []
     while left:
+        for play in left:  # a request whose client has left may arrive after all others
+            play.history.forwarded += site.model.take(f"h{play.script.seed}")
         await asyncio.gather(*(site.read(play.history) for play in left))
         checked = [(play, checker.check(play.history)) for play in left]
         failures = [Failure(play.script, play.history, tuple(found)) for play, found in checked if found]
