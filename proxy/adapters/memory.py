@@ -41,8 +41,8 @@ class MemoryStore:
         self._most = most
         self._kept: OrderedDict[SessionKey, _Kept] = OrderedDict()
         """By last write, oldest first."""
-        self._tips: dict[tuple[str, bytes], str] = {}
-        """(tag, chain hash of an answer) → sid."""
+        self._tips: dict[tuple[str, bytes], list[str]] = {}
+        """(tag, chain hash of an answer) → sids."""
         self._were: OrderedDict[SessionKey, None] = OrderedDict()
         """Sessions named by a header that were here once, newest last."""
         self._lines: dict[SessionKey, dict[str, float]] = {}
@@ -208,16 +208,24 @@ class MemoryStore:
         """Nothing to give back."""
 
     def _recognise(self, lookup: Lookup) -> str | None:
+        """The session of the newest answer known; of several with that answer, one in which it is the tip."""
         self._purge()
-        tips = (self._tips.get((lookup.tag, chain_hash)) for chain_hash in lookup.newest)
-        return next((sid for sid in tips if sid is not None), None)
+        for chain_hash in lookup.newest:
+            holders = self._tips.get((lookup.tag, chain_hash), [])
+            if len(holders) == 1:
+                return holders[0]
+            if holders:
+                kept = ((sid, self._kept[SessionKey(lookup.tag, sid)].session) for sid in holders)
+                return next((sid for sid, session in kept if session and session.tip == chain_hash), None)
+        return None
 
     def _enter(self, key: SessionKey, kept: _Kept, turn: Turn) -> None:
-        """Let the session be found by the turn's answers, where no other session is."""
+        """Let the session be found by the turn's answers."""
         for node in turn.nodes:
             tip = (key.tag, node.hash)
-            if node.answer and tip not in self._tips:
-                self._tips[tip] = key.sid
+            holders = self._tips.setdefault(tip, []) if node.answer else [key.sid]
+            if key.sid not in holders:
+                holders.append(key.sid)
                 kept.tips.append(node.hash)
 
     def _live(self, key: SessionKey) -> _Kept | None:
@@ -254,7 +262,10 @@ class MemoryStore:
 
     def _drop(self, key: SessionKey) -> None:
         for chain_hash in self._kept.pop(key).tips:
-            del self._tips[key.tag, chain_hash]
+            holders = self._tips[key.tag, chain_hash]
+            holders.remove(key.sid)
+            if not holders:
+                del self._tips[key.tag, chain_hash]
 
 
 def _is_news(node: Node, stored: Node | None) -> bool:

@@ -192,7 +192,9 @@ class Engine:
             await sent.response.aclose()
             raise
         await sent.response.aclose()
-        return await self._send(prepared, incoming)
+        sent = await self._send(prepared, incoming)
+        self._learn_refusal(prepared, sent)  # passed on all the same: the next turn acts on it
+        return sent
 
     def _body(self, case: Case, history: History, verdict: Verdict) -> bytes:
         """What goes out. How the notes of an epoch go out stands in it; a refusal overrules that."""
@@ -234,7 +236,7 @@ class Engine:
 
     def _learn_refusal(self, prepared: Prepared, sent: Sent) -> bool:
         """Whether an answer is a refusal for length from which something was learned."""
-        refusal = is_overflow_error(sent.response.status, sent.told)
+        refusal = is_overflow_error(sent.response.status, sent.told, prepared.body)
         if refusal is None:
             return False
         case, reserve = prepared.case, _reserve(prepared.history, prepared.policy) or 0

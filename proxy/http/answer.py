@@ -65,11 +65,12 @@ async def send_appended(
 
 def _ending(collector: Collector, fault: UpstreamError | None) -> bytes:
     """The last bytes of an answer: what is wrong with it, if it is a stream that broke off."""
-    if fault is not None and not collector.is_stream:
+    if fault is not None and not collector.can_tell:
         raise fault
     if not collector.is_truncated:
         return b""
-    return _event(fault) if isinstance(fault, UpstreamTimeout) else TRUNCATED_EVENT
+    event = _event(fault) if isinstance(fault, UpstreamTimeout) else TRUNCATED_EVENT
+    return collector.separator + event
 
 
 def _event(error: UnabridgedError) -> bytes:

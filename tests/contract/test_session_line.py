@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from proxy.ports import Recorded, SessionStore, Standing, Stored
+from proxy.ports import Recorded, SessionKey, SessionStore, Standing, Stored
 from tests.stores import DAY, KEY, HandClock, chain, found, turn
 
 LEASE = 5.0
@@ -35,6 +35,34 @@ class TestHistory:
         await asyncio.sleep(0.05)
         assert await store.history(KEY) == Stored(was_here=True)
         assert (await found(store, "u1", "a1", "u2")).was_here
+
+
+class TestSharedAnswers:
+    """Two sessions without a header that begin in the same words and got the same answer."""
+
+    async def test_a_request_continues_the_one_in_which_nothing_came_after(self, store: SessionStore) -> None:
+        other = SessionKey(KEY.tag, "02")
+        await store.record(KEY, turn("u1", "a1", headerless=True), DAY)
+        await store.record(other, turn("u1", "a1", headerless=True), DAY)
+        await store.record(KEY, turn("u1", "a1", "u2", "a2", known=2, headerless=True), DAY)
+        assert (await found(store, "u1", "a1", "mine", sid=None)).sid == other.sid
+        assert (await found(store, "u1", "a1", "u2", "a2", "u3", sid=None)).sid == KEY.sid
+
+    async def test_where_all_have_gone_on_a_request_continues_none(self, store: SessionStore) -> None:
+        for sid in ("01", "02"):
+            key = SessionKey(KEY.tag, sid)
+            await store.record(key, turn("u1", "a1", headerless=True), DAY)
+            await store.record(key, turn("u1", "a1", sid, f"a{sid}", known=2, headerless=True), DAY)
+        assert (await found(store, "u1", "a1", "edited", sid=None)).sid is None
+        assert (await found(store, "u1", "a1", "01", "a01", "u3", sid=None)).sid == "01"
+
+    async def test_a_deleted_one_is_no_longer_in_the_way(self, store: SessionStore) -> None:
+        other = SessionKey(KEY.tag, "02")
+        for key in (KEY, other):
+            await store.record(key, turn("u1", "a1", headerless=True), DAY)
+        await store.record(other, turn("u1", "a1", "u2", "a2", known=2, headerless=True), DAY)
+        await store.delete(KEY)
+        assert (await found(store, "u1", "a1", "edited", sid=None)).sid == other.sid
 
 
 class TestAppendedTurns:
@@ -123,7 +151,7 @@ class TestTheLine:
         assert await store.stand(KEY, "next", 8, LEASE) is Standing.GO
 
     async def test_sessions_do_not_wait_for_each_other(self, store: SessionStore) -> None:
-        other = type(KEY)(KEY.tag, "02")
+        other = SessionKey(KEY.tag, "02")
         assert await store.stand(KEY, "one", 8, LEASE) is Standing.GO
         assert await store.stand(other, "two", 8, LEASE) is Standing.GO
 
@@ -171,7 +199,7 @@ class TestDeleting:
 
     @pytest.mark.parametrize("known", [0, 2])
     async def test_another_session_of_the_bucket_stays(self, store: SessionStore, known: int) -> None:
-        other = type(KEY)(KEY.tag, "02")
+        other = SessionKey(KEY.tag, "02")
         await store.record(other, turn("u1", "b1", headerless=True), DAY)
         await store.record(KEY, turn("u1", "a1", headerless=True), DAY)
         await store.record(KEY, turn("u1", "a1", "u2", "a2", known=known, headerless=True), DAY)

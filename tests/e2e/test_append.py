@@ -574,6 +574,21 @@ async def test_another_caller_with_the_same_name_has_another_history(
     assert contents(model.views()[1]) == ["what is it?"]
 
 
+async def test_of_two_people_with_the_same_beginning_neither_appends_to_the_other(
+    appender: Appender, url: str, model: Model, chats: Chats
+) -> None:
+    """Behind one key, without `user`: their first turns are alike, word for word."""
+    ann, bob = chats(url), chats(url)
+    for person in (ann, bob):
+        model.replies.append(said("Hi! How can I help?"))
+        await person.ask("Hello")
+    appender.session = told(await bob.ask("Tell me a joke"), "session")
+    await ann.ask("My secret is alpha-4711")
+    await appender.ask("What did I say?")
+    assert "alpha-4711" not in str(model.views()[-1])
+    assert contents(model.views()[-1])[2] == "Tell me a joke"
+
+
 async def test_the_answer_of_a_turn_is_what_the_upstream_said(appender: Appender, model: Model) -> None:
     model.replies.append(said("Word for word."))
     response = await appender.ask("first")

@@ -249,11 +249,14 @@ async def test_a_retry_that_is_refused_as_well_is_passed_on(
     assert len(model.chats) == 2
 
 
-async def test_a_refusal_that_somebody_quotes_teaches_nothing(model: Model, chats: Chats, url: str) -> None:
-    """Of a window that could not have been exceeded: the upstream complains about something else."""
-    chat = chats(url)
-    before = tokens_of(await chat.ask("Hello"))["budget"]
-    text = "What is “prompt is too long: 250000 tokens > 200000 maximum”?"
+@pytest.mark.parametrize("quoted", [PROMPT_TOO_LONG, "prompt is too long: 250000 tokens > 200000 maximum"])
+async def test_a_refusal_that_somebody_quotes_teaches_nothing(
+    model: Model, chats: Chats, url: str, quoted: str
+) -> None:
+    """The upstream complains about something else, and says what it could not read."""
+    chat = long_chat(chats, url, stream=False)
+    before = tokens_of(await chat.ask(question(30)))["budget"]
+    text = f"What is “{quoted}”?"
     model.replies.append(as_json((400, vllm(f"[{{'type': 'missing', 'input': {text!r}}}]"))))
     chat.messages.append(user(text))
     response = await chat.send()

@@ -284,6 +284,20 @@ PLANTED = {
 }
 
 
+class TestACallerThatLeaves:
+    async def test_its_leaving_is_never_swallowed(self, store: RedisStore) -> None:
+        await store.ping()
+        swallowed: list[int] = []
+        for moment in range(200):
+            call = asyncio.create_task(store.stand(KEY, f"ticket {moment}", 1_000, 1.0))
+            for _ in range(moment % 40):
+                await asyncio.sleep(0)
+            if call.cancel():
+                await asyncio.wait({call})
+                swallowed += [] if call.cancelled() else [moment]
+        assert swallowed == []
+
+
 class TestValuesThatAreNotOurs:
     @pytest.mark.parametrize(
         ("part", "refused"),
@@ -337,7 +351,7 @@ class TestValuesThatAreNotOurs:
         valkey.run("HSET", PLANTED["nodes"], chain("u1")[0], "junk")
         with pytest.raises(StoreUnavailable):
             await found(store, "u1", "a1")
-        assert await found(store, "u1", "a1") == Found()
+        assert await found(store, "u1", "a1") == Found(was_here=True)
         await store.record(KEY, turn("u1", "a1"), DAY)
         assert (await found(store, "u1", "a1")).session is not None
         assert len(await store.nodes(KEY)) == 2

@@ -51,6 +51,7 @@ class Connection:
         called again at once. One that cannot be reached, or not in time, is left alone for a while.
         """
         self._breaker.admit()
+        cancelled = _cancellations()
         try:
             async with asyncio.timeout(self._timeout):
                 yield self.client
@@ -61,6 +62,10 @@ class Connection:
             self._breaker.failed(failure)
             raise StoreUnavailable from failure
         self._breaker.succeeded()
+        if _cancellations() > cancelled:
+            # redis-py waits by `asyncio.wait_for`, which before Python 3.12 swallows a cancellation that comes
+            # together with the result: a request whose client has left would go on.
+            raise asyncio.CancelledError
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -69,6 +74,11 @@ class Connection:
                 await self.client.aclose()
         except (ConnectionFailed, OSError):
             return  # the server was gone before us, and the sockets are closed either way
+
+
+def _cancellations() -> int:
+    task = asyncio.current_task()
+    return task.cancelling() if task else 0
 
 
 def _client(url: str, timeout: float) -> Redis:

@@ -5,7 +5,7 @@ a script may touch them together. Law 6 rests on the tag: it is derived from the
 
 | key | type | holds |
 |---|---|---|
-| `u1:{tag}:tips` | hash | chain hash of an answer → sid: finds a session that no header names |
+| `u1:{tag}:tips` | hash | chain hash of an answer → sids: finds a session that no header names |
 | `u1:{tag}:<sid>` | hash | the session: `record`, `created`, `turns`, `tip`, `paused` |
 | `u1:{tag}:<sid>:nodes` | hash | chain hash → Node: the transcript |
 | `u1:{tag}:<sid>:counts` | hash | chain hash → counted tokens, so that `find` reads no bodies back |

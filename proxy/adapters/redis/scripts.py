@@ -85,7 +85,7 @@ class Scripts:
     """The scripts, as one client runs them. `ttl` is in milliseconds throughout."""
 
     def __init__(self, client: Redis) -> None:
-        begin = _PARTS + _source("renew")
+        begin = _PARTS + _source("shared")
 
         def script(name: str) -> _Script:
             return cast("_Script", client.register_script(begin + _source(name)))
@@ -151,7 +151,7 @@ class Scripts:
 
     async def delete(self, key: SessionKey, *, remembered: int) -> bool:
         """Forget a session; whether there was one."""
-        return bool(await self._delete(_bucket(key)[:2], (key.sid, remembered)))
+        return bool(await self._delete(_bucket(key), (key.sid, remembered)))
 
 
 def _bucket(key: SessionKey) -> list[str]:
