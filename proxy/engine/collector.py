@@ -40,9 +40,14 @@ class Collector:
             self._body += chunk
 
     @property
+    def is_plain_stream(self) -> bool:
+        """Whether it is a stream in which events can be held back or added."""
+        return self.is_stream and self._is_plain
+
+    @property
     def can_tell(self) -> bool:
         """Whether it is known how a stream ends: it is neither compressed nor too large to be read."""
-        return self.is_stream and self._is_plain and not self._stream.overflowed
+        return self.is_plain_stream and not self._stream.overflowed
 
     @property
     def separator(self) -> bytes:
@@ -52,7 +57,7 @@ class Collector:
     @property
     def is_truncated(self) -> bool:
         """Whether a stream ended without saying that it was over; of a compressed one nothing can be said."""
-        return self.is_stream and self._is_plain and self._stream.truncated
+        return self.is_plain_stream and self._stream.truncated
 
     def answer(self) -> Answer:
         """What was said so far."""

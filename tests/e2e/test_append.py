@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -20,6 +21,9 @@ from proxy.ports import Standing
 from tests.servers import PATIENCE, Exchange, eventually
 from tests.stores import embedded_valkey
 from tests.upstreams import (
+    DONE,
+    EVENTS,
+    JSON,
     KEY,
     Chat,
     Message,
@@ -27,9 +31,11 @@ from tests.upstreams import (
     admin,
     answer_in,
     calling,
+    completion,
     events,
     in_pieces,
     only_session,
+    plainly,
     proxying,
     said,
     sse,
@@ -222,6 +228,21 @@ async def test_an_id_that_we_issued_names_the_session_to_append_to(
     await appender.ask("second")
     assert contents(model.views()[1]) == ["first", "One.", "second"]
     assert (await only_session(url))["turns"] == 2
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_an_answer_that_comes_compressed_is_kept_too(
+    appender: Appender, model: Model, *, stream: bool
+) -> None:
+    message = said("Compressed though nobody asked.")
+    plain = b"".join(map(sse, events(message))) + DONE if stream else json.dumps(completion(message)).encode()
+    headers = [EVENTS if stream else JSON, (b"Content-Encoding", b"gzip")]
+    model.replies.append(plainly(200, headers, gzip.compress(plain)))
+    appender.members["stream"] = stream
+    assert answer_in(await appender.ask("first"))["content"] == "Compressed though nobody asked."
+    appender.members["stream"] = False
+    await appender.ask("second")
+    assert contents(model.views()[1])[1] == "Compressed though nobody asked."
 
 
 # --- retries and repetition ---

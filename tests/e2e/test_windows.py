@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -179,6 +180,14 @@ async def test_a_refusal_for_length_teaches_the_window_unseen_by_the_client(
         assert max(count_tokens(model.bodies()[1]), tokens_of(response)["sent"]) <= budget
         assert tokens_of(await chat.ask(question(31)))["budget"] == budget
         assert len(model.chats) == 3, "what was learned acts at once"
+
+
+async def test_a_refusal_that_comes_compressed_is_understood(model: Model, chats: Chats, url: str) -> None:
+    status, body = REFUSALS["OpenAI"]
+    packed = gzip.compress(json.dumps(body).encode())
+    model.replies += [plainly(status, [JSON, (b"Content-Encoding", b"gzip")], packed), said("All of it.")]
+    chat = long_chat(chats, url, stream=False)
+    assert tokens_of(await chat.ask(question(30)))["budget"] == WINDOW - WINDOW // 8
 
 
 async def test_the_error_field_of_an_older_llama_cpp_is_heard(model: Model, chats: Chats, url: str) -> None:

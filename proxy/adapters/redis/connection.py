@@ -63,8 +63,8 @@ class Connection:
             raise StoreUnavailable from failure
         self._breaker.succeeded()
         if _cancellations() > cancelled:
-            # redis-py waits by `asyncio.wait_for`, which before Python 3.12 swallows a cancellation that comes
-            # together with the result: a request whose client has left would go on.
+            # redis-py waits by `asyncio.wait_for`, which before Python 3.12 swallows a cancellation that
+            # comes with the result: a request whose client has left would go on.
             raise asyncio.CancelledError
 
     async def aclose(self) -> None:
