@@ -128,6 +128,13 @@ class SessionStore(Protocol):
         """Let appended turns of a session wait, or go on; whether there is such a session."""
         ...
 
+    async def mark_unsaved(self, key: SessionKey, newest: bytes) -> None:
+        """The client of the turn that ends in ``newest`` was told that it is not saved, be it or not.
+
+        Holds until the session's next appended turn.
+        """
+        ...
+
     async def stand(self, key: SessionKey, ticket: str, most: int, lease: float) -> Standing:
         """Take a place in the session's line, or keep it for another ``lease`` (seconds).
 

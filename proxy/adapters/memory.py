@@ -31,6 +31,7 @@ class _Kept:
     summaries: dict[str, str] = field(default_factory=dict[str, str])
     tips: list[bytes] = field(default_factory=list[bytes])
     paused: bool = False
+    unsaved: bytes = b""
 
 
 class MemoryStore:
@@ -94,6 +95,8 @@ class MemoryStore:
 
     def _write(self, key: SessionKey, turn: Turn, ttl: float, *, joined: bool) -> None:
         kept = self._renewed(key, ttl)
+        if turn.begun_at is not None and not turn.advances_tip:
+            kept.unsaved = b""
         fresh = [node for node in turn.nodes if _is_news(node, kept.nodes.get(node.hash))]
         kept.nodes.update((node.hash, node) for node in fresh)
         kept.session = _merged(kept.session, turn, fresh, joined=joined)
@@ -124,6 +127,12 @@ class MemoryStore:
         if kept is not None:
             kept.paused = paused
         return kept is not None
+
+    async def mark_unsaved(self, key: SessionKey, newest: bytes) -> None:
+        """The client of this turn was told that it is not saved."""
+        kept = self._live(key)
+        if kept is not None:
+            kept.unsaved = newest
 
     async def stand(self, key: SessionKey, ticket: str, most: int, lease: float) -> Standing:
         """Take a place in the session's line, or keep it."""
@@ -177,7 +186,7 @@ class MemoryStore:
         first = next(iter(self._line(key)), "")
         compacting = "compacting" if first.startswith("compact") else ""
         blocked = "paused" if kept.paused else compacting
-        return kept.session and msgspec.structs.replace(kept.session, blocked=blocked)
+        return kept.session and msgspec.structs.replace(kept.session, blocked=blocked, unsaved=kept.unsaved)
 
     async def sessions(self, limit: int) -> list[tuple[SessionKey, Session]]:
         """The sessions used last, newest first."""

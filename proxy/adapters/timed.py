@@ -47,6 +47,10 @@ class TimedStore:
         with self._inspect.time():
             return await self._store.pause(key, paused=paused)
 
+    async def mark_unsaved(self, key: SessionKey, newest: bytes) -> None:
+        with self._record.time():
+            await self._store.mark_unsaved(key, newest)
+
     async def stand(self, key: SessionKey, ticket: str, most: int, lease: float) -> Standing:
         with self._line.time():
             return await self._store.stand(key, ticket, most, lease)

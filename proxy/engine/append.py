@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 
 from proxy.core.body import Body, read_body
 from proxy.core.identity import chain_of, read_message, root
@@ -18,7 +19,6 @@ from proxy.engine.collector import Collector
 from proxy.engine.exchange import Appended, Incoming, Prepared
 from proxy.engine.history import Reader
 from proxy.engine.line import TURN, Line
-from proxy.engine.lru import Lru
 from proxy.engine.naming import NAMED, Headers, Naming
 from proxy.engine.record import Recorder
 from proxy.errors import (
@@ -33,7 +33,8 @@ from proxy.ports import SessionKey, SessionStore, Stored
 
 _IDEMPOTENCY_KEY = b"idempotency-key"
 _RETRY_COUNT = b"x-stainless-retry-count"
-_REMEMBERED = 10_000
+_DOUBT = 300.0
+"""Seconds for which a turn that could not be confirmed stands before the next one of its session."""
 
 
 class Appends:
@@ -47,8 +48,8 @@ class Appends:
         self._reader = reader
         self._recorder = recorder
         self._line = line
-        self._unsaved: Lru[SessionKey, bytes] = Lru(_REMEMBERED)
-        """The last message of a turn whose client was told that it is not saved; it may be all the same."""
+        self._unsaved: dict[SessionKey, bytes] = {}
+        """Turns whose clients were told that they are not saved, until the store knows."""
 
     @asynccontextmanager
     async def turn(self, incoming: Incoming, policy: Policy) -> AsyncGenerator[tuple[Incoming, Appended]]:
@@ -61,16 +62,16 @@ class Appends:
         caller = self._naming.caller(incoming.headers)
         if caller.key is None:
             raise SessionRequired
-        if body.get("n") not in (None, 1):
+        choices = body.get("n")
+        if isinstance(choices, int) and choices > 1:
             raise UnsupportedValue("Append mode answers with one choice: `n` must be 1.", param="n")
         key, rules = caller.key, policy.append
 
-        async def written() -> None:
-            await self._recorder.written(key)
-
         try:
-            async with self._line.place(key, TURN, wait=rules.wait, queue=rules.queue, finished=written):
-                await written()
+            async with self._line.place(
+                key, TURN, wait=rules.wait, queue=rules.queue, finished=partial(self._settle, key)
+            ):
+                await self._recorder.written(key)
                 stored = await self._store.history(key)
                 yield self._complete(incoming, body, key, stored)
         except StoreUnavailable as error:
@@ -80,8 +81,15 @@ class Appends:
         """Wait until a turn is stored; False where that fails: its client is told, and may send it again."""
         is_saved = await self._recorder.acknowledged(prepared, collector)
         if not is_saved and prepared.case.chain.hashes:
-            self._unsaved.put(prepared.recognised.key, prepared.case.chain.hashes[-1])
+            self._unsaved[prepared.recognised.key] = prepared.case.chain.hashes[-1]
         return is_saved
+
+    async def _settle(self, key: SessionKey) -> None:
+        """End a turn: the next one waits until it is written, or known to be in doubt."""
+        await self._recorder.written(key)
+        newest = self._unsaved.pop(key, None)
+        if newest is not None:
+            await self._line.insist(lambda: self._store.mark_unsaved(key, newest), _DOUBT)
 
     def _complete(
         self, incoming: Incoming, body: Body, key: SessionKey, stored: Stored
@@ -96,7 +104,7 @@ class Appends:
         messages = self._reader.messages(body.messages)
         head = head_length([message.role for message in messages])
         start = _start(stored.nodes)
-        if self._is_retry(session, stored.nodes, messages[head:], key, incoming.headers):
+        if _is_retry(session, stored.nodes, messages[head:], incoming.headers):
             after = session.newest_from
         else:
             after = _tip(session, stored.nodes, messages[head:]) or start
@@ -107,30 +115,26 @@ class Appends:
         begun = path[0].parent if path else start
         return replace(incoming, body=whole), Appended(begun, session.tip, after, retry_key, retry_count)
 
-    def _is_retry(
-        self,
-        session: Session,
-        nodes: Mapping[bytes, Node],
-        new: Sequence[Message],
-        key: SessionKey,
-        headers: Headers,
-    ) -> bool:
-        """Whether the newest turn is sent again: the same messages, and no answer that reached the client.
 
-        Raises Superseded for an attempt that comes after a later one has been answered.
-        """
-        if not new or _ends_at(new, session.newest_from) != session.newest_to:
-            return False
-        tip = nodes.get(session.tip)
-        is_answered = tip is not None and tip.parent == session.newest_to
-        if not is_answered or self._unsaved.get(key) == session.newest_to:
-            return True
-        retry_key, count = _retry_key(headers), _retry_count(headers)
-        if retry_key and retry_key == session.newest_key and count < session.newest_count:
-            raise Superseded
-        if retry_key and session.newest_key:
-            return retry_key == session.newest_key
-        return count > 0
+def _is_retry(
+    session: Session, nodes: Mapping[bytes, Node], new: Sequence[Message], headers: Headers
+) -> bool:
+    """Whether the newest turn is sent again: the same messages, and no answer that reached the client.
+
+    Raises Superseded for an attempt that comes after a later one has been answered.
+    """
+    if not new or _ends_at(new, session.newest_from) != session.newest_to:
+        return False
+    tip = nodes.get(session.tip)
+    is_answered = tip is not None and tip.parent == session.newest_to
+    if not is_answered or session.unsaved == session.newest_to:
+        return True
+    retry_key, count = _retry_key(headers), _retry_count(headers)
+    if retry_key and retry_key == session.newest_key and count < session.newest_count:
+        raise Superseded
+    if retry_key and session.newest_key:
+        return retry_key == session.newest_key
+    return count > 0
 
 
 def _start(nodes: Mapping[bytes, Node]) -> bytes:

@@ -51,8 +51,7 @@ class Curation:
 
     async def delete(self, found: Inspected) -> None:
         """Forget a session here and in the store."""
-        await self.recorder.written(found.key)
-        self.recorder.forget(found.key)
+        await self.recorder.forget(found.key)
         was_there = await self.store.delete(found.key)
         self.recognition.forget(found.key)
         self.epochs.forget(found.key)

@@ -91,15 +91,13 @@ class Line:
         finally:
             if renewal is not None:
                 renewal.cancel()
-            given_up = self._clock.monotonic() + self._lease
-            while not await self._has_left(key, ticket):
-                if self._is_closing or self._clock.monotonic() >= given_up:
-                    break
-                await asyncio.sleep(_AGAIN)
+            await self.insist(lambda: self._store.leave(key, ticket), self._lease)
 
-    async def _has_left(self, key: SessionKey, ticket: str) -> bool:
-        try:
-            await self._store.leave(key, ticket)
-        except StoreUnavailable:
-            return False
-        return True
+    async def insist(self, call: Callable[[], Awaitable[None]], seconds: float) -> None:
+        """Call the store until it has heard, for so long at most."""
+        given_up = self._clock.monotonic() + seconds
+        while not self._is_closing and self._clock.monotonic() < given_up:
+            with contextlib.suppress(StoreUnavailable):
+                await call()
+                return
+            await asyncio.sleep(_AGAIN)

@@ -89,9 +89,10 @@ class Recorder:
             raise StoreUnavailable("The session has gone on from elsewhere.")
         prepared.is_announced = True
 
-    def forget(self, key: SessionKey) -> None:
-        """The session was deleted: what could not be written of it will not be."""
-        self.backlog.forget(key)
+    async def forget(self, key: SessionKey) -> None:
+        """The session is being deleted: what could not be written of it will not be."""
+        await self.written(key)
+        await self.backlog.forget(key)
 
     def _written(self, key: SessionKey, task: asyncio.Task[bool]) -> None:
         self.writing[key].discard(task)

@@ -111,6 +111,25 @@ class TestAppendedTurns:
         assert (session.tip, session.newest_to) == (tip, b"u2")
 
 
+class TestDoubt:
+    async def test_a_turn_that_was_called_unsaved_is_known_until_the_next(self, store: SessionStore) -> None:
+        await store.record(KEY, turn("u1", "a1", begun_at=b""), DAY)
+        await store.mark_unsaved(KEY, b"u1")
+        assert (await store.history(KEY)).session == await store.session(KEY)
+        session = await store.session(KEY)
+        assert session is not None
+        assert session.unsaved == b"u1"
+        announced = turn("u1", "a1", "u2", known=2, complete=False, begun_at=chain("u1", "a1")[-1])
+        await store.record(KEY, announced, DAY)
+        session = await store.session(KEY)
+        assert session is not None
+        assert session.unsaved == b""
+
+    async def test_nothing_is_made_of_a_session_that_is_not_there(self, store: SessionStore) -> None:
+        await store.mark_unsaved(KEY, b"u1")
+        assert await store.history(KEY) == Stored()
+
+
 class TestTornTurns:
     async def test_a_turn_whose_past_is_gone_is_not_written(self, store: SessionStore) -> None:
         assert await store.record(KEY, turn("u1", "a1", "u2", "a2", known=2), DAY) is Recorded.TORN

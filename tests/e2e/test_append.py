@@ -357,6 +357,8 @@ async def test_an_answer_that_was_cut_off_is_in_the_transcript_and_in_no_view(
     assert await transcript(appender.url, complete=False) == ["half an "]
     await appender.ask("third")
     assert contents(model.views()[2]) == ["first", "One.", "third"]
+    assert await transcript(appender.url, complete=False) == ["half an "]
+    assert await transcript(appender.url) == ["first", "One.", "second", "third", "Three."]
     assert (await only_session(appender.url))["turns"] == 2
 
 

@@ -94,6 +94,7 @@ class Scripts:
         self._begin_epoch = script("begin_epoch")
         self._record = script("record")
         self._keep_summary = script("keep_summary")
+        self._mark_unsaved = script("mark_unsaved")
         self._stand = script("stand")
         self._leave = script("leave")
         self._pause = script("pause")
@@ -136,6 +137,10 @@ class Scripts:
     async def keep_summary(self, key: SessionKey, address: str, summary: bytes, *, ttl: int) -> None:
         """Keep a summary, and the session with it."""
         await self._keep_summary([keys.session(key)], (address, summary, ttl))
+
+    async def mark_unsaved(self, key: SessionKey, newest: bytes) -> None:
+        """Note which turn's client was told that it is not saved."""
+        await self._mark_unsaved([keys.session(key)], (newest,))
 
     async def stand(self, key: SessionKey, ticket: str, *, most: int, lease: int) -> str:
         """Take or keep a place in the session's line: `go`, `wait`, or `full`."""

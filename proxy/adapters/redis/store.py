@@ -6,35 +6,22 @@ compare-and-set for epochs. What the keys hold is in :mod:`proxy.adapters.redis.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import msgspec
 from redis.asyncio.client import Pipeline
 
-from proxy.adapters.redis import codec, keys
+from proxy.adapters.redis import codec, keys, turns
 from proxy.adapters.redis.breaker import Breaker
 from proxy.adapters.redis.connection import Connection
-from proxy.adapters.redis.scripts import (
-    ANSWER,
-    MESSAGE,
-    PARTIAL,
-    Fields,
-    FoundFields,
-    NodeFields,
-    Scripts,
-    TurnFields,
-)
+from proxy.adapters.redis.scripts import Fields, FoundFields, Scripts
 from proxy.core.plan import Epoch
 from proxy.core.records import Node, Session, Turn
 from proxy.errors import StoreUnavailable
 from proxy.ports import Clock, Found, Lookup, Recorded, SessionKey, Standing, Stored
 from proxy.telemetry import log_warning
-
-PIECE_NODES: Final = 500
-PIECE_BYTES: Final = 4 * 1024 * 1024
-"""A turn of more than this is written in pieces: no one step holds up the server, or runs out of time."""
 
 _HistoryFields = tuple[Fields, bytes | None, dict[bytes, bytes], int]
 
@@ -92,7 +79,7 @@ class RedisStore:
 
     async def record(self, key: SessionKey, turn: Turn, ttl: float) -> Recorded:
         """Write a turn: messages first where they are many, the session and our answer last."""
-        *leading, final = _pieces(turn.nodes)
+        *leading, final = turns.pieces(turn.nodes)
         for nodes in leading:
             recorded = await self._write(key, turn, nodes, ttl, session=False)
             if recorded is not Recorded.KEPT:
@@ -126,6 +113,11 @@ class RedisStore:
         """Let appended turns of a session wait, or go on."""
         async with self._connection.call():
             return await self._scripts.pause(key, paused=paused)
+
+    async def mark_unsaved(self, key: SessionKey, newest: bytes) -> None:
+        """The client of this turn was told that it is not saved."""
+        async with self._connection.call():
+            await self._scripts.mark_unsaved(key, newest)
 
     async def stand(self, key: SessionKey, ticket: str, most: int, lease: float) -> Standing:
         """Take a place in the session's line, or keep it."""
@@ -202,16 +194,7 @@ class RedisStore:
     async def _write(
         self, key: SessionKey, turn: Turn, nodes: Sequence[Node], ttl: float, *, session: bool
     ) -> Recorded:
-        fields = TurnFields(
-            record=codec.encode(turn.session) if session else b"",
-            created=turn.session.created,
-            tip=turn.session.tip if turn.advances_tip else b"",
-            headerless=turn.headerless,
-            appended=turn.begun_at is not None,
-            begun_at=turn.begun_at or b"",
-            outer_parents=_outer_parents(turn.nodes),
-            nodes=[_node_fields(node) for node in nodes],
-        )
+        fields = turns.fields(turn, nodes, with_session=session)
         remembered = _milliseconds(ttl + keys.REMEMBERED)
         async with self._connection.call():
             return Recorded(
@@ -267,7 +250,7 @@ def _ask_session(pipe: Pipeline, key: SessionKey) -> None:
 
 
 def _session(fields: Fields, first_in_line: bytes | None = None) -> Session | None:
-    record, created, turns, tip, paused = fields
+    record, created, turns, tip, paused, unsaved = fields
     if record is None:
         return None
     compacting = "compacting" if (first_in_line or b"").startswith(b"compact") else ""
@@ -276,36 +259,13 @@ def _session(fields: Fields, first_in_line: bytes | None = None) -> Session | No
         created=codec.seconds(created or b""),
         turns=codec.integer(turns or b""),
         tip=tip or b"",
+        unsaved=unsaved or b"",
         blocked="paused" if paused else compacting,
     )
 
 
 def _epochs(stored: Sequence[bytes]) -> tuple[Epoch, ...]:
     return tuple(codec.decode(epoch, Epoch) for epoch in stored)
-
-
-def _node_fields(node: Node) -> NodeFields:
-    answer = ANSWER if node.complete else PARTIAL
-    return NodeFields(node.hash, codec.encode(node), node.tokens, answer if node.answer else MESSAGE)
-
-
-def _outer_parents(nodes: Sequence[Node]) -> list[bytes]:
-    """What must be there already; the first message of a chain has no such parent."""
-    within = {node.hash for node in nodes}
-    return sorted({node.parent for node in nodes if node.sequence} - within)
-
-
-def _pieces(nodes: Sequence[Node]) -> Iterator[list[Node]]:
-    """The nodes in pieces, answers in the last one: it counts them. There is always a last one."""
-    piece: list[Node] = []
-    size = 0
-    for node in sorted(nodes, key=lambda node: node.answer):
-        if piece and not node.answer and (len(piece) == PIECE_NODES or size + len(node.raw) > PIECE_BYTES):
-            yield piece
-            piece, size = [], 0
-        piece.append(node)
-        size += len(node.raw)
-    yield piece
 
 
 def _milliseconds(ttl: float) -> int:

@@ -37,6 +37,7 @@ for i = first, #ARGV, 4 do
   end
 end
 
+if appended and tip == '' then redis.call('HDEL', session, 'unsaved') end
 if record ~= '' then
   redis.call('HSETNX', session, 'created', created)
   redis.call('HINCRBY', session, 'turns', completed)
