@@ -128,11 +128,11 @@ class MemoryStore:
             kept.paused = paused
         return kept is not None
 
-    async def mark_unsaved(self, key: SessionKey, newest: bytes) -> None:
-        """The client of this turn was told that it is not saved."""
+    async def mark_unsaved(self, key: SessionKey, answer: bytes) -> None:
+        """The client of this answer was told that it is not saved."""
         kept = self._live(key)
         if kept is not None:
-            kept.unsaved = newest
+            kept.unsaved = answer
 
     async def stand(self, key: SessionKey, ticket: str, most: int, lease: float) -> Standing:
         """Take a place in the session's line, or keep it."""
@@ -145,6 +145,13 @@ class MemoryStore:
         kept = self._live(key)
         is_first = next(iter(line)) == ticket
         return Standing.GO if is_first and not (kept and kept.paused) else Standing.WAIT
+
+    async def renew_lease(self, key: SessionKey, ticket: str, lease: float) -> None:
+        """Keep a place in the session's line, if it is still held."""
+        line = self._line(key)
+        if ticket in line:
+            line[ticket] = self._clock.monotonic() + lease
+            self._lines[key] = line
 
     async def leave(self, key: SessionKey, ticket: str) -> None:
         """Give up a place in the session's line."""

@@ -61,7 +61,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     newest_count: int = 0
     """How often its client had tried before."""
     unsaved: bytes = b""
-    """`newest_to` of a turn whose client was told that it is not saved; kept beside the record."""
+    """Chain hash of an answer whose client was told that it is not saved; kept beside the record."""
     blocked: str = ""
     """Why appended turns wait: `paused`, `compacting`, or not at all; kept beside the record."""
 

@@ -49,7 +49,7 @@ class Appends:
         self._recorder = recorder
         self._line = line
         self._unsaved: dict[SessionKey, bytes] = {}
-        """Turns whose clients were told that they are not saved, until the store knows."""
+        """Answers whose clients were told that they are not saved, until the store knows."""
 
     @asynccontextmanager
     async def turn(self, incoming: Incoming, policy: Policy) -> AsyncGenerator[tuple[Incoming, Appended]]:
@@ -80,16 +80,16 @@ class Appends:
     async def acknowledged(self, prepared: Prepared, collector: Collector) -> bool:
         """Wait until a turn is stored; False where that fails: its client is told, and may send it again."""
         is_saved = await self._recorder.acknowledged(prepared, collector)
-        if not is_saved and prepared.case.chain.hashes:
-            self._unsaved[prepared.recognised.key] = prepared.case.chain.hashes[-1]
+        if not is_saved and prepared.answer:
+            self._unsaved[prepared.recognised.key] = prepared.answer
         return is_saved
 
     async def _settle(self, key: SessionKey) -> None:
         """End a turn: the next one waits until it is written, or known to be in doubt."""
         await self._recorder.written(key)
-        newest = self._unsaved.pop(key, None)
-        if newest is not None:
-            await self._line.insist(lambda: self._store.mark_unsaved(key, newest), _DOUBT)
+        answer = self._unsaved.pop(key, None)
+        if answer is not None:
+            await self._line.insist(lambda: self._store.mark_unsaved(key, answer), _DOUBT)
 
     def _complete(
         self, incoming: Incoming, body: Body, key: SessionKey, stored: Stored
@@ -127,7 +127,7 @@ def _is_retry(
         return False
     tip = nodes.get(session.tip)
     is_answered = tip is not None and tip.parent == session.newest_to
-    if not is_answered or session.unsaved == session.newest_to:
+    if not is_answered or session.unsaved == session.tip:
         return True
     retry_key, count = _retry_key(headers), _retry_count(headers)
     if retry_key and retry_key == session.newest_key and count < session.newest_count:

@@ -63,6 +63,8 @@ class Prepared:
     degraded: list[str] = field(default_factory=list[str])
     appended: Appended | None = None
     """Of a turn that was sent without its history."""
+    answer: bytes = b""
+    """Chain hash of the answer, once it is over."""
     is_announced: bool = False
     """Whether its messages are in the store already."""
     recording: "asyncio.Task[bool] | None" = None

@@ -70,6 +70,7 @@ class Recorder:
             return prepared.recording
         answer, key = collector.answer(), prepared.recognised.key
         placed = _placed(prepared, answer)
+        prepared.answer = placed.hash if placed is not None else b""
         if placed is not None and prepared.recognised.is_headerless:
             self.recognition.answered(key, placed.hash)
         task = prepared.recording = self.background.run(self._record(prepared, answer, placed))
@@ -107,10 +108,15 @@ class Recorder:
             await asyncio.wait(tuple(self.writing[key]))
 
     async def acknowledged(self, prepared: Prepared, collector: Collector) -> bool:
-        """Record an appended turn; False where it has an answer that the store has not confirmed in time."""
+        """Record an appended turn; False where its client must be told that it is not in the store.
+
+        That is so where the store has not confirmed the answer in time, and where there was none that can be
+        kept, unless the answer itself has said that something is wrong.
+        """
         task = self.begin(prepared, collector)
         done, _ = await asyncio.wait({task}, timeout=self.patience)
-        if not collector.answer().complete:
+        answer = collector.answer()
+        if not answer.complete and (collector.is_truncated or answer.error is not None):
             return True
         return bool(done) and task.exception() is None and task.result()
 
@@ -125,7 +131,7 @@ class Recorder:
         if recorded is Recorded.TORN and prepared.appended is None:
             # What was there of the chain has gone in the meantime: the request holds all of it.
             recorded = await self._write(prepared, await self._turn(prepared, placed, None))
-        return recorded is Recorded.KEPT and (placed is not None or not answer.complete)
+        return recorded is Recorded.KEPT and placed is not None and placed.is_complete
 
     async def _write(self, prepared: Prepared, turn: Turn) -> Recorded | None:
         """Write a turn; None where the store cannot, which is said, and mended later if it can be."""
@@ -205,7 +211,8 @@ class Recorder:
         now, verdict, budget, case = self.clock.now(), prepared.verdict, prepared.budget, prepared.case
         recognised = prepared.recognised
         before = recognised.found.session
-        if before is not None and recognised.found.known is None and prepared.appended is None:
+        is_aside = before is not None and before.tip and recognised.found.known is None
+        if before is not None and is_aside and prepared.appended is None:
             return replace(before, updated=now)  # a line of its own, such as a request for a title
         return Session(
             name=recognised.name,

@@ -169,6 +169,18 @@ class TestTheLine:
         await asyncio.sleep(0.05)
         assert await store.stand(KEY, "next", 8, LEASE) is Standing.GO
 
+    async def test_a_lease_is_renewed_while_the_place_is_held_and_not_after(
+        self, store: SessionStore, clock: HandClock
+    ) -> None:
+        await store.stand(KEY, "held", 8, 0.05)
+        await store.renew_lease(KEY, "held", LEASE)
+        clock.time += 1
+        await asyncio.sleep(0.1)
+        assert await store.stand(KEY, "next", 8, LEASE) is Standing.WAIT
+        await store.leave(KEY, "held")
+        await store.renew_lease(KEY, "held", LEASE)
+        assert await store.stand(KEY, "next", 8, LEASE) is Standing.GO
+
     async def test_sessions_do_not_wait_for_each_other(self, store: SessionStore) -> None:
         other = SessionKey(KEY.tag, "02")
         assert await store.stand(KEY, "one", 8, LEASE) is Standing.GO

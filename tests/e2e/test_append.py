@@ -25,6 +25,7 @@ from tests.upstreams import (
     EVENTS,
     JSON,
     KEY,
+    Behaviour,
     Chat,
     Message,
     Model,
@@ -419,6 +420,48 @@ async def test_a_client_that_leaves_after_the_last_word_has_its_turn(
     await response.aclose()
     await appender.ask("second")
     assert contents(model.views()[1]) == ["first", "All of it.", "second"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        plainly(200, [EVENTS], DONE),
+        plainly(200, [EVENTS], b'data: {"choices":[{"index":0,"delta":{"content":NaN}}]}\n\n' + DONE),
+        plainly(200, [JSON], b"{}"),
+        plainly(200, [JSON], b'{"choices":[{"message":{"role":"assistant","content":NaN}}]}'),
+        plainly(200, [(b"Content-Type", b"text/html")], b"<p>no"),
+        plainly(200, [JSON, (b"Content-Encoding", b"br")], b"no"),
+    ],
+    ids=["an empty stream", "a damaged stream", "no choices", "no JSON", "HTML", "compressed by br"],
+)
+async def test_an_answer_that_cannot_be_kept_is_called_unsaved(
+    appender: Appender, model: Model, answer: Behaviour
+) -> None:
+    await appender.ask("first")
+    model.replies.append(answer)
+    response = await appender.ask("second")
+    assert "history_not_saved" in response.text
+    assert "[DONE]" not in response.text
+    await appender.ask("third")
+    assert contents(model.views()[2])[::2] == ["first", "third"]
+
+
+async def test_an_answer_without_a_role_gets_one(appender: Appender, model: Model) -> None:
+    model.replies.append({"role": None, "content": "ok", "extra": [1.50]})
+    await appender.ask("first")
+    await appender.ask("second")
+    assert model.views()[1][1] == {"role": "assistant", "content": "ok", "extra": [1.50]}
+
+
+async def test_a_first_turn_that_was_cut_off_and_edited_is_history_once_it_is_answered(
+    appender: Appender, url: str, model: Model, chats: Chats
+) -> None:
+    model.replies.extend([lambda exchange: hold(exchange, "half an "), said("One.")])
+    await appender.leave_during("first")
+    chat = chats(url, X_Unabridged_Session="s")
+    await chat.ask("first, edited")
+    await appender.ask("second")
+    assert contents(model.views()[2]) == ["first, edited", "One.", "second"]
 
 
 # --- order ---

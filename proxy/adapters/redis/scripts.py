@@ -96,6 +96,7 @@ class Scripts:
         self._keep_summary = script("keep_summary")
         self._mark_unsaved = script("mark_unsaved")
         self._stand = script("stand")
+        self._renew_lease = script("renew_lease")
         self._leave = script("leave")
         self._pause = script("pause")
         self._delete = script("delete")
@@ -138,13 +139,17 @@ class Scripts:
         """Keep a summary, and the session with it."""
         await self._keep_summary([keys.session(key)], (address, summary, ttl))
 
-    async def mark_unsaved(self, key: SessionKey, newest: bytes) -> None:
+    async def mark_unsaved(self, key: SessionKey, answer: bytes) -> None:
         """Note which turn's client was told that it is not saved."""
-        await self._mark_unsaved([keys.session(key)], (newest,))
+        await self._mark_unsaved([keys.session(key)], (answer,))
 
     async def stand(self, key: SessionKey, ticket: str, *, most: int, lease: int) -> str:
         """Take or keep a place in the session's line: `go`, `wait`, or `full`."""
         return bytes(await self._stand([keys.session(key)], (ticket, most, lease))).decode()
+
+    async def renew_lease(self, key: SessionKey, ticket: str, *, lease: int) -> None:
+        """Keep a place in the session's line, if it is still held."""
+        await self._renew_lease([keys.session(key)], (ticket, lease))
 
     async def leave(self, key: SessionKey, ticket: str) -> None:
         """Give up a place in the session's line."""

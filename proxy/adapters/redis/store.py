@@ -114,15 +114,20 @@ class RedisStore:
         async with self._connection.call():
             return await self._scripts.pause(key, paused=paused)
 
-    async def mark_unsaved(self, key: SessionKey, newest: bytes) -> None:
-        """The client of this turn was told that it is not saved."""
+    async def mark_unsaved(self, key: SessionKey, answer: bytes) -> None:
+        """The client of this answer was told that it is not saved."""
         async with self._connection.call():
-            await self._scripts.mark_unsaved(key, newest)
+            await self._scripts.mark_unsaved(key, answer)
 
     async def stand(self, key: SessionKey, ticket: str, most: int, lease: float) -> Standing:
         """Take a place in the session's line, or keep it."""
         async with self._connection.call():
             return Standing(await self._scripts.stand(key, ticket, most=most, lease=_milliseconds(lease)))
+
+    async def renew_lease(self, key: SessionKey, ticket: str, lease: float) -> None:
+        """Keep a place in the session's line, if it is still held."""
+        async with self._connection.call():
+            await self._scripts.renew_lease(key, ticket, lease=_milliseconds(lease))
 
     async def leave(self, key: SessionKey, ticket: str) -> None:
         """Give up a place in the session's line."""
