@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -38,6 +38,8 @@ _LEASE = 1.0
 """Seconds after which a killed worker's place in a line is given up."""
 _POLICY = 'extends = "balanced"\n[summary]\nenabled = false\n'
 _SECRET = "secret"
+_STARTING = 30.0
+"""Seconds that workers have to start."""
 Plant = Callable[[SessionStore], SessionStore]
 """Puts a fault into a store."""
 
@@ -158,7 +160,18 @@ async def open_site_of_workers() -> AsyncGenerator[Site]:
     async with _ground(disturbed=True) as (site, settings):
         with _served(site.model.url, site.relays[0].url, settings) as (url, supervisor):
             site.urls, site.supervisor = [url], supervisor
+            await _ready(site)
             yield site
+
+
+async def _ready(site: Site) -> None:
+    """Wait until a worker serves; before that nobody listens."""
+    async with asyncio.timeout(_STARTING):
+        while True:
+            with suppress(httpx2.TransportError):
+                if (await site.http.get(f"{site.urls[0]}/readyz")).status_code == 200:
+                    return
+            await asyncio.sleep(0.05)
 
 
 @asynccontextmanager
