@@ -128,9 +128,6 @@ class Recorder:
         hashes, known = prepared.case.chain.hashes, prepared.recognised.found.known
         known = hashes[-1] if prepared.is_announced and hashes else known
         recorded = await self._write(prepared, await self._turn(prepared, placed, known))
-        if recorded is Recorded.TORN and prepared.appended is None:
-            # What was there of the chain has gone in the meantime: the request holds all of it.
-            recorded = await self._write(prepared, await self._turn(prepared, placed, None))
         return recorded is Recorded.KEPT and placed is not None and placed.is_complete
 
     async def _write(self, prepared: Prepared, turn: Turn) -> Recorded | None:

@@ -51,7 +51,7 @@ class Connection:
         called again at once. One that cannot be reached, or not in time, is left alone for a while.
         """
         self._breaker.admit()
-        cancelled = _cancellations()
+        cancellations = _cancellations()
         try:
             async with asyncio.timeout(self._timeout):
                 yield self.client
@@ -61,11 +61,13 @@ class Connection:
         except _FOREIGN as failure:
             self._breaker.failed(failure)
             raise StoreUnavailable from failure
-        self._breaker.succeeded()
-        if _cancellations() > cancelled:
-            # redis-py waits by `asyncio.wait_for`, which before Python 3.12 swallows a cancellation that
-            # comes with the result: a request whose client has left would go on.
-            raise asyncio.CancelledError
+        else:
+            self._breaker.succeeded()
+        finally:
+            if _cancellations() > cancellations:
+                # redis-py loses a cancellation that comes together with a result (`asyncio.wait_for`, before
+                # Python 3.12) or while it cleans up: a request whose client has left would go on.
+                raise asyncio.CancelledError
 
     async def aclose(self) -> None:
         """Close all connections."""

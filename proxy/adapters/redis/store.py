@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import msgspec
 from redis.asyncio.client import Pipeline
@@ -23,6 +23,7 @@ from proxy.errors import StoreUnavailable
 from proxy.ports import Clock, Found, Lookup, Recorded, SessionKey, Standing, Stored
 from proxy.telemetry import log_warning
 
+_UNREADABLE: Final[Fields] = [b"" for _ in keys.FIELDS]
 _HistoryFields = tuple[Fields, bytes | None, dict[bytes, bytes], int]
 
 
@@ -60,10 +61,13 @@ class RedisStore:
         """
         name = keys.session(key)
         async with self._connection.call() as client:
+            fields = cast("Fields", await client.hmget(name, keys.FIELDS))
             stored = cast("dict[bytes, bytes]", await client.hgetall(name + keys.NODES))
             damaged = [chain_hash for chain_hash, node in stored.items() if not codec.is_readable(node, Node)]
             async with client.pipeline(transaction=False) as pipe:
-                pipe.delete(name, name + keys.COUNTS, keys.epochs(key, lane))
+                pipe.delete(name + keys.COUNTS, keys.epochs(key, lane))
+                if not _is_readable(fields):
+                    pipe.delete(name)
                 if damaged:
                     pipe.hdel(name + keys.NODES, *damaged)
                 await pipe.execute()
@@ -98,8 +102,12 @@ class RedisStore:
             pipe.hgetall(name + keys.NODES)
             pipe.exists(name + keys.WAS)
             fields, first, stored, was_here = cast("_HistoryFields", await pipe.execute())
-        session = _session(fields, first)
-        nodes = {chain_hash: codec.decode(node, Node) for chain_hash, node in stored.items()}
+        try:
+            session = _session(fields, first)
+            nodes = {chain_hash: codec.decode(node, Node) for chain_hash, node in stored.items()}
+        except codec.UnreadableRecord:
+            await self._discard_unreadable(key, lane="")
+            raise
         return Stored(session, nodes, was_here=session is None and bool(was_here))
 
     async def delete(self, key: SessionKey) -> bool:
@@ -223,8 +231,10 @@ class RedisStore:
             async with client.pipeline(transaction=False) as pipe:
                 for key in listed:
                     _ask_session(pipe, key)
-                told: list[Any] = await pipe.execute()
-        return list(zip(listed, told[::2], told[1::2], strict=True))
+                told: list[Any] = await pipe.execute(raise_on_error=False)
+        # A key of another type under a session's name is an unreadable session, and no other's fault.
+        read: list[Any] = [_UNREADABLE if isinstance(answer, Exception) else answer for answer in told]
+        return list(zip(listed, read[::2], read[1::2], strict=True))
 
     async def _unlist(self, gone: Sequence[SessionKey]) -> int:
         """Drop sessions that have expired from the listing; how many were dropped."""
@@ -267,6 +277,13 @@ def _session(fields: Fields, first_in_line: bytes | None = None) -> Session | No
         unsaved=unsaved or b"",
         blocked="paused" if paused else compacting,
     )
+
+
+def _is_readable(fields: Fields) -> bool:
+    with suppress(codec.UnreadableRecord):
+        _session(fields)
+        return True
+    return False
 
 
 def _epochs(stored: Sequence[bytes]) -> tuple[Epoch, ...]:
