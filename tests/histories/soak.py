@@ -116,9 +116,7 @@ async def _main(first: int, count: int) -> int:
         _console.print("\nMade smaller:")
         _console.print(str(await shrunk(again)), markup=False, highlight=False, soft_wrap=True)
     for failure in failures:
-        _console.print(
-            f"make soak SEED={failure.script.seed} COUNT=1  # {failure.violations[0]}", markup=False
-        )
+        _print(f"make soak SEED={failure.script.seed} COUNT=1  # {failure.violations[0]}")
     return 1 if failures else 0
 
 
