@@ -150,10 +150,22 @@ def _tip(session: Session, nodes: Mapping[bytes, Node], new: Sequence[Message]) 
     """
     tip = nodes.get(session.tip)
     calls = read_message(Content.of(tip.raw)).calls if tip else ()
-    has_results = session.newest_from == session.tip and session.newest_to in nodes
-    if calls and has_results and not any(message.answers in calls for message in new):
-        return session.newest_to
-    return session.tip
+    last = session.tip
+    if calls and session.newest_from == last and not any(message.answers in calls for message in new):
+        for node in _between(nodes, last, session.newest_to):
+            if read_message(Content.of(node.raw)).answers not in calls:
+                break
+            last = node.hash
+    return last
+
+
+def _between(nodes: Mapping[bytes, Node], first: bytes, last: bytes) -> list[Node]:
+    """The messages after one and up to another, as far as they are there."""
+    path: list[Node] = []
+    while last != first and (node := nodes.get(last)) is not None:
+        path.append(node)
+        last = node.parent
+    return path[::-1]
 
 
 def _path(nodes: Mapping[bytes, Node], last: bytes) -> list[Node]:

@@ -397,6 +397,18 @@ async def test_results_that_an_unanswered_turn_brought_stay_with_their_calls(
     assert [message["role"] for message in model.views()[2]] == ["user", "assistant", "tool", "user"]
 
 
+async def test_words_that_were_refused_are_no_results(appender: Appender, model: Model) -> None:
+    async def refuse(exchange: Exchange) -> None:
+        await exchange.body()
+        await exchange.answer_json({"error": {"message": "later"}}, 429)
+
+    model.replies.extend([calling(("c1", "look", "{}")), refuse])
+    await appender.ask("look")
+    await appender.ask("refused")
+    await appender.ask("never mind")
+    assert [message["content"] for message in model.views()[2]] == ["look", None, "never mind"]
+
+
 async def test_a_client_that_leaves_after_the_last_word_has_its_turn(
     appender: Appender, model: Model
 ) -> None:
