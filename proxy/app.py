@@ -167,7 +167,8 @@ def _inside(settings: Settings, outside: Outside) -> Inside:
         patience=settings.save_timeout,
     )
     line = Line(store, background, clock, settings.line_lease)
-    appends = Appends(store, naming, engine.reader, recorder, line)
+    is_shared = settings.workers == 1 or settings.shares_store
+    appends = Appends(store, naming, engine.reader, recorder, line, is_shared=is_shared)
     return Inside(engine, recorder, appends, line, backlog, summaries, summary_jobs)
 
 

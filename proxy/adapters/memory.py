@@ -224,15 +224,12 @@ class MemoryStore:
         """Nothing to give back."""
 
     def _recognise(self, lookup: Lookup) -> str | None:
-        """The session of the newest answer known; of several with that answer, one in which it is the tip."""
+        """The session of the newest answer known; none where several gave it to the same words."""
         self._purge()
         for chain_hash in lookup.newest:
             holders = self._tips.get((lookup.tag, chain_hash), [])
-            if len(holders) == 1:
-                return holders[0]
             if holders:
-                kept = ((sid, self._kept[SessionKey(lookup.tag, sid)].session) for sid in holders)
-                return next((sid for sid, session in kept if session and session.tip == chain_hash), None)
+                return holders[0] if len(holders) == 1 else None
         return None
 
     def _enter(self, key: SessionKey, kept: _Kept, turn: Turn) -> None:

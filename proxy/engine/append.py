@@ -26,7 +26,6 @@ from proxy.errors import (
     SessionExpired,
     SessionRequired,
     StoreUnavailable,
-    Superseded,
     UnsupportedValue,
 )
 from proxy.ports import SessionKey, SessionStore, Stored
@@ -38,16 +37,27 @@ _DOUBT = 300.0
 
 
 class Appends:
-    """Reads histories for turns that come without, one turn of a session after the other."""
+    """Reads histories for turns that come without, one turn of a session after the other.
+
+    Where workers do not share their store (``is_shared``) no history is whole, and none is read.
+    """
 
     def __init__(
-        self, store: SessionStore, naming: Naming, reader: Reader, recorder: Recorder, line: Line
+        self,
+        store: SessionStore,
+        naming: Naming,
+        reader: Reader,
+        recorder: Recorder,
+        line: Line,
+        *,
+        is_shared: bool = True,
     ) -> None:
         self._store = store
         self._naming = naming
         self._reader = reader
         self._recorder = recorder
         self._line = line
+        self._is_shared = is_shared
         self._unsaved: dict[SessionKey, bytes] = {}
         """Answers whose clients were told that they are not saved, until the store knows."""
 
@@ -62,6 +72,8 @@ class Appends:
         caller = self._naming.caller(incoming.headers)
         if caller.key is None:
             raise SessionRequired
+        if not self._is_shared:
+            raise HistoryUnavailable("Each worker has a store of its own: name one that they share.")
         choices = body.get("n")
         if isinstance(choices, int) and choices > 1:
             raise UnsupportedValue("Append mode answers with one choice: `n` must be 1.", param="n")
@@ -96,11 +108,11 @@ class Appends:
     ) -> tuple[Incoming, Appended]:
         """The request with its history before it."""
         session = stored.session
-        retry_key, retry_count = _retry_key(incoming.headers), _retry_count(incoming.headers)
+        retry_key = _retry_key(incoming.headers)
         if session is None:
             if stored.was_here or key.sid != NAMED:
                 raise SessionExpired
-            return incoming, Appended(root(), b"", root(), retry_key, retry_count)
+            return incoming, Appended(root(), b"", root(), retry_key)
         messages = self._reader.messages(body.messages)
         head = head_length([message.role for message in messages])
         start = _start(stored.nodes)
@@ -113,28 +125,23 @@ class Appends:
         leading = body.messages[:head] or list(session.head)
         whole = body.with_messages([*leading, *history, *body.messages[head:]])
         begun = path[0].parent if path else start
-        return replace(incoming, body=whole), Appended(begun, session.tip, after, retry_key, retry_count)
+        return replace(incoming, body=whole), Appended(begun, session.tip, after, retry_key)
 
 
 def _is_retry(
     session: Session, nodes: Mapping[bytes, Node], new: Sequence[Message], headers: Headers
 ) -> bool:
-    """Whether the newest turn is sent again: the same messages, and no answer that reached the client.
-
-    Raises Superseded for an attempt that comes after a later one has been answered.
-    """
+    """Whether the newest turn is sent again: the same messages, and no answer that reached the client."""
     if not new or _ends_at(new, session.newest_from) != session.newest_to:
         return False
     tip = nodes.get(session.tip)
     is_answered = tip is not None and tip.parent == session.newest_to
     if not is_answered or session.unsaved == session.tip:
         return True
-    retry_key, count = _retry_key(headers), _retry_count(headers)
-    if retry_key and retry_key == session.newest_key and count < session.newest_count:
-        raise Superseded
+    retry_key = _retry_key(headers)
     if retry_key and session.newest_key:
         return retry_key == session.newest_key
-    return count > 0
+    return _is_retried(headers)
 
 
 def _start(nodes: Mapping[bytes, Node]) -> bytes:
@@ -183,9 +190,9 @@ def _ends_at(new: Sequence[Message], after: bytes) -> bytes:
     return chain_of((message.identity for message in new), after)[-1] if new else b""
 
 
-def _retry_count(headers: Headers) -> int:
+def _is_retried(headers: Headers) -> bool:
     count = headers.get(_RETRY_COUNT, b"").strip()
-    return int(count[:9]) if count.isdigit() else 0
+    return count.isdigit() and int(count[:9]) > 0
 
 
 def _retry_key(headers: Headers) -> str:

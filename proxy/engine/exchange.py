@@ -28,8 +28,6 @@ class Appended:
     """Chain hash of the last message before the new ones."""
     retry_key: str
     """Digest of the request's Idempotency-Key; empty without one."""
-    retry_count: int
-    """How often its client says that it has tried before."""
 
 
 @dataclass(frozen=True)

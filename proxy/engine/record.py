@@ -251,7 +251,6 @@ def _newest(prepared: Prepared) -> dict[str, Any]:
         "newest_from": appended.after,
         "newest_to": hashes[-1],
         "newest_key": appended.retry_key,
-        "newest_count": appended.retry_count,
     }
 
 

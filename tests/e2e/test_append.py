@@ -289,18 +289,6 @@ async def test_another_idempotency_key_is_another_turn_whatever_was_tried_before
     assert len(model.views()[1]) == 3
 
 
-async def test_an_attempt_that_comes_after_its_retry_was_answered_changes_nothing(
-    appender: Appender, model: Model
-) -> None:
-    await appender.ask("first")
-    await appender.ask("yes", Idempotency_Key="k-1", x_stainless_retry_count="1")
-    before = await transcript(appender.url)
-    late = await appender.ask("yes", Idempotency_Key="k-1", x_stainless_retry_count="0")
-    assert (late.status_code, error_code(late)) == (409, "superseded")
-    assert len(model.chats) == 2
-    assert await transcript(appender.url) == before
-
-
 async def test_a_retry_count_of_zero_is_no_retry(appender: Appender, model: Model) -> None:
     await appender.ask("yes", x_stainless_retry_count="0")
     await appender.ask("yes", x_stainless_retry_count="0")
@@ -604,6 +592,13 @@ async def test_a_header_of_another_agent_names_it_too(appender: Appender, model:
     assert len(model.views()[1]) == 3
 
 
+async def test_workers_that_share_no_store_have_no_history(model: Model, appenders: Appenders) -> None:
+    async with proxying(model.url, store="memory://", workers=2) as url:
+        response = await appenders(url).ask("first")
+        assert (response.status_code, error_code(response)) == (503, "history_unavailable")
+        assert not model.chats
+
+
 async def test_several_choices_are_refused(appender: Appender, model: Model) -> None:
     appender.members["n"] = 2
     response = await appender.ask("first")
@@ -652,19 +647,24 @@ async def test_another_caller_with_the_same_name_has_another_history(
     assert contents(model.views()[1]) == ["what is it?"]
 
 
+@pytest.mark.parametrize("order", ["abAB", "abBA", "baAB", "baBA"])
+@pytest.mark.parametrize("turn", [0, 1], ids=["told first", "told then"])
 async def test_of_two_people_with_the_same_beginning_neither_appends_to_the_other(
-    appender: Appender, url: str, model: Model, chats: Chats
+    appender: Appender, url: str, model: Model, chats: Chats, order: str, turn: int
 ) -> None:
     """Behind one key, without `user`: their first turns are alike, word for word."""
-    ann, bob = chats(url), chats(url)
-    for person in (ann, bob):
-        model.replies.append(said("Hi! How can I help?"))
-        await person.ask("Hello")
-    appender.session = told(await bob.ask("Tell me a joke"), "session")
-    await ann.ask("My secret is alpha-4711")
-    await appender.ask("What did I say?")
-    assert "alpha-4711" not in str(model.views()[-1])
-    assert contents(model.views()[-1])[2] == "Tell me a joke"
+    people = {"a": chats(url), "b": chats(url)}
+    told_to: dict[str, list[str]] = {"a": [], "b": []}
+    for who in order:
+        person = who.lower()
+        model.replies.append(said("Hi! How can I help?" if who == person else f"Noted, {person}."))
+        words = "Hello" if who == person else f"My secret is {person}-4711"
+        told_to[person].append(told(await people[person].ask(words), "session"))
+    for person, other in ("ab", "ba"):
+        appender.session = told_to[person][turn]
+        await appender.ask("What did I say?")
+        assert f"{other}-4711" not in str(model.views()[-1])
+        assert (f"{person}-4711" in str(model.views()[-1])) == bool(turn)
 
 
 async def test_the_answer_of_a_turn_is_what_the_upstream_said(appender: Appender, model: Model) -> None:
