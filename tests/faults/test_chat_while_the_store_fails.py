@@ -29,8 +29,8 @@ from tests.upstreams import (
 )
 
 BUDGET = 800
-PATIENCE = 0.5
-"""Seconds after which no call to the store is under way any more: its timeout is 0.2."""
+PATIENCE = 0.6
+"""Seconds after which no call to the store is under way any more: its timeout is 0.3."""
 Chats = Callable[..., Chat]
 
 
