@@ -105,7 +105,7 @@ class TestRecognition:
         await store.record(KEY, turn("hi", "a1", headerless=True), DAY)
         await store.record(OTHER, turn("hi", "a1", "u2", "a2", headerless=True), DAY)
         assert (await found(store, "hi", "a1", "u2", "a2", "u3", sid=None)).sid == OTHER.sid
-        assert (await found(store, "hi", "a1", "elsewhere", sid=None)).sid == KEY.sid
+        assert (await found(store, "hi", "a1", "elsewhere", sid=None)).sid is None, "whose is it?"
 
     async def test_a_fork_joins_the_session_that_gave_the_answer(self, store: SessionStore) -> None:
         await store.record(KEY, turn("u1", "a1", "u2", "a2", headerless=True), DAY)
