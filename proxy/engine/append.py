@@ -15,6 +15,7 @@ from proxy.core.identity import chain_of, read_message, root
 from proxy.core.messages import Content, Message, head_length
 from proxy.core.policy import Policy
 from proxy.core.records import Node, Session
+from proxy.core.tree import way_to
 from proxy.engine.collector import Collector
 from proxy.engine.exchange import Appended, Incoming, Prepared
 from proxy.engine.history import Reader
@@ -159,31 +160,19 @@ def _tip(session: Session, nodes: Mapping[bytes, Node], new: Sequence[Message]) 
     calls = read_message(Content.of(tip.raw)).calls if tip else ()
     last = session.tip
     if calls and session.newest_from == last and not any(message.answers in calls for message in new):
-        for node in _between(nodes, last, session.newest_to):
+        for node in way_to(nodes, session.newest_to, after={last}):
             if read_message(Content.of(node.raw)).answers not in calls:
                 break
             last = node.hash
     return last
 
 
-def _between(nodes: Mapping[bytes, Node], first: bytes, last: bytes) -> list[Node]:
-    """The messages after one and up to another, as far as they are there."""
-    path: list[Node] = []
-    while last != first and (node := nodes.get(last)) is not None:
-        path.append(node)
-        last = node.parent
-    return path[::-1]
-
-
 def _path(nodes: Mapping[bytes, Node], last: bytes) -> list[Node]:
     """The messages from the first to the one of this chain hash. Raises HistoryUnavailable."""
-    path: list[Node] = []
-    while not path or path[-1].sequence:
-        node = nodes.get(path[-1].parent if path else last)
-        if node is None:
-            raise HistoryUnavailable
-        path.append(node)
-    return path[::-1]
+    path = way_to(nodes, last)
+    if not path or path[0].sequence:
+        raise HistoryUnavailable
+    return path
 
 
 def _ends_at(new: Sequence[Message], after: bytes) -> bytes:

@@ -65,7 +65,7 @@ class Prepared:
     """Chain hash of the answer, once it is over."""
     is_announced: bool = False
     """Whether its messages are in the store already."""
-    recording: "asyncio.Task[bool] | None" = None
+    recording: asyncio.Task[bool] | None = None
     """The turn on its way into the store."""
 
     @property

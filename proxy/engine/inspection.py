@@ -5,7 +5,7 @@ meanwhile runs it in a thread.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
@@ -16,6 +16,7 @@ from proxy.core.plan import EMPTY, Epoch, apply, in_force
 from proxy.core.policy import Policy
 from proxy.core.records import Node, Session
 from proxy.core.situation import Chain, Situation
+from proxy.core.tree import way_to
 from proxy.errors import InvalidPolicy, NotFound
 from proxy.ports import SessionKey, SessionStore, TokenCounter
 
@@ -170,14 +171,16 @@ def _begins_with(beginning: str, key: SessionKey, session: Session) -> bool:
 
 def _branch(nodes: Mapping[bytes, Node], session: Session, tip: str | None) -> list[Node]:
     if tip:
-        wanted = nodes.get(_unhex(tip))
-        if wanted is None:
+        wanted = _unhex(tip)
+        if wanted not in nodes:
             raise NotFound("There is no such tip.")
+    elif session.tip in nodes:
+        wanted = session.tip
     else:
         complete = (node for node in nodes.values() if node.complete)
         newest = max(complete, key=lambda node: (node.at, node.sequence), default=None)
-        wanted = nodes.get(session.tip, newest)
-    return list(_beside(nodes, wanted, frozenset()))[::-1]
+        wanted = newest.hash if newest else b""
+    return way_to(nodes, wanted)
 
 
 def _unanswered(nodes: Mapping[bytes, Node], branch: AbstractSet[bytes]) -> Mapping[bytes, list[Node]]:
@@ -190,17 +193,10 @@ def _unanswered(nodes: Mapping[bytes, Node], branch: AbstractSet[bytes]) -> Mapp
     found: defaultdict[bytes, list[Node]] = defaultdict(list)
     for end in sorted(ends, key=lambda node: (node.at, node.sequence)):
         if not (end.answer and end.complete):
-            path = list(_beside(nodes, end, branch))[::-1]
+            path = way_to(nodes, end.hash, after=branch)
             place = found[path[0].parent]
             place += [node for node in path if node not in place]
     return found
-
-
-def _beside(nodes: Mapping[bytes, Node], node: Node | None, branch: AbstractSet[bytes]) -> Iterator[Node]:
-    """From a node towards the root, as long as it is not on the branch."""
-    while node is not None and node.hash not in branch:
-        yield node
-        node = nodes.get(node.parent)
 
 
 def _unhex(text: str) -> bytes:

@@ -227,7 +227,7 @@ class Recorder:
             budget=budget.tokens,
             ratio=budget.ratio,
             head_tokens=budget.head,
-            exchanges=_exchanges(prepared) + _is_final(last),
+            exchanges=case.chain.exchanges + _is_final(last),
             **_newest(prepared),
         )
 
@@ -252,11 +252,6 @@ def _newest(prepared: Prepared) -> dict[str, Any]:
         "newest_to": hashes[-1],
         "newest_key": appended.retry_key,
     }
-
-
-def _exchanges(prepared: Prepared) -> int:
-    """Final answers in the chain: assistant messages without tool calls."""
-    return sum(message.role == "assistant" and not message.calls for message in prepared.case.chain.messages)
 
 
 def _is_final(node: Node | None) -> bool:
