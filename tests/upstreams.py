@@ -217,7 +217,10 @@ class Model:
         return [body["messages"] for body in self.bodies()]
 
     async def serve_one(self, exchange: Exchange) -> None:
-        body = _read(await exchange.body())
+        whole = await exchange.body()
+        if len(whole) < int(exchange.request.value("content-length") or b"0"):
+            return  # the caller left before it had written its request
+        body = _read(whole)
         if not exchange.request.target.partition("?")[0].endswith("/chat/completions"):
             self.others.append(exchange.request)
             await exchange.answer_json(self.listing)
@@ -294,7 +297,7 @@ async def proxying(upstream: str, **settings: Any) -> AsyncGenerator[str]:
         "store": "memory://",
         "secret": "secret",
         "admin_token": "admin",
-        "store_timeout": 0.2,
+        "store_timeout": 0.3,
         "store_breaker": 0.2,
     }
     loaded = Settings.load(upstream=upstream, **(usual | settings))

@@ -31,6 +31,7 @@ class _Kept:
     summaries: dict[str, str] = field(default_factory=dict[str, str])
     tips: list[bytes] = field(default_factory=list[bytes])
     paused: bool = False
+    unsaved: bytes = b""
 
 
 class MemoryStore:
@@ -41,8 +42,8 @@ class MemoryStore:
         self._most = most
         self._kept: OrderedDict[SessionKey, _Kept] = OrderedDict()
         """By last write, oldest first."""
-        self._tips: dict[tuple[str, bytes], str] = {}
-        """(tag, chain hash of an answer) → sid."""
+        self._tips: dict[tuple[str, bytes], list[str]] = {}
+        """(tag, chain hash of an answer) → sids."""
         self._were: OrderedDict[SessionKey, None] = OrderedDict()
         """Sessions named by a header that were here once, newest last."""
         self._lines: dict[SessionKey, dict[str, float]] = {}
@@ -94,6 +95,8 @@ class MemoryStore:
 
     def _write(self, key: SessionKey, turn: Turn, ttl: float, *, joined: bool) -> None:
         kept = self._renewed(key, ttl)
+        if turn.begun_at is not None and not turn.advances_tip:
+            kept.unsaved = b""
         fresh = [node for node in turn.nodes if _is_news(node, kept.nodes.get(node.hash))]
         kept.nodes.update((node.hash, node) for node in fresh)
         kept.session = _merged(kept.session, turn, fresh, joined=joined)
@@ -125,6 +128,12 @@ class MemoryStore:
             kept.paused = paused
         return kept is not None
 
+    async def mark_unsaved(self, key: SessionKey, answer: bytes) -> None:
+        """The client of this answer was told that it is not saved."""
+        kept = self._live(key)
+        if kept is not None:
+            kept.unsaved = answer
+
     async def stand(self, key: SessionKey, ticket: str, most: int, lease: float) -> Standing:
         """Take a place in the session's line, or keep it."""
         now = self._clock.monotonic()
@@ -136,6 +145,13 @@ class MemoryStore:
         kept = self._live(key)
         is_first = next(iter(line)) == ticket
         return Standing.GO if is_first and not (kept and kept.paused) else Standing.WAIT
+
+    async def renew_lease(self, key: SessionKey, ticket: str, lease: float) -> None:
+        """Keep a place in the session's line, if it is still held."""
+        line = self._line(key)
+        if ticket in line:
+            line[ticket] = self._clock.monotonic() + lease
+            self._lines[key] = line
 
     async def leave(self, key: SessionKey, ticket: str) -> None:
         """Give up a place in the session's line."""
@@ -177,7 +193,7 @@ class MemoryStore:
         first = next(iter(self._line(key)), "")
         compacting = "compacting" if first.startswith("compact") else ""
         blocked = "paused" if kept.paused else compacting
-        return kept.session and msgspec.structs.replace(kept.session, blocked=blocked)
+        return kept.session and msgspec.structs.replace(kept.session, blocked=blocked, unsaved=kept.unsaved)
 
     async def sessions(self, limit: int) -> list[tuple[SessionKey, Session]]:
         """The sessions used last, newest first."""
@@ -208,16 +224,21 @@ class MemoryStore:
         """Nothing to give back."""
 
     def _recognise(self, lookup: Lookup) -> str | None:
+        """The session of the newest answer known; none where several gave it to the same words."""
         self._purge()
-        tips = (self._tips.get((lookup.tag, chain_hash)) for chain_hash in lookup.newest)
-        return next((sid for sid in tips if sid is not None), None)
+        for chain_hash in lookup.newest:
+            holders = self._tips.get((lookup.tag, chain_hash), [])
+            if holders:
+                return holders[0] if len(holders) == 1 else None
+        return None
 
     def _enter(self, key: SessionKey, kept: _Kept, turn: Turn) -> None:
-        """Let the session be found by the turn's answers, where no other session is."""
+        """Let the session be found by the turn's answers."""
         for node in turn.nodes:
             tip = (key.tag, node.hash)
-            if node.answer and tip not in self._tips:
-                self._tips[tip] = key.sid
+            holders = self._tips.setdefault(tip, []) if node.answer else [key.sid]
+            if key.sid not in holders:
+                holders.append(key.sid)
                 kept.tips.append(node.hash)
 
     def _live(self, key: SessionKey) -> _Kept | None:
@@ -254,7 +275,10 @@ class MemoryStore:
 
     def _drop(self, key: SessionKey) -> None:
         for chain_hash in self._kept.pop(key).tips:
-            del self._tips[key.tag, chain_hash]
+            holders = self._tips[key.tag, chain_hash]
+            holders.remove(key.sid)
+            if not holders:
+                del self._tips[key.tag, chain_hash]
 
 
 def _is_news(node: Node, stored: Node | None) -> bool:

@@ -47,9 +47,17 @@ class TimedStore:
         with self._inspect.time():
             return await self._store.pause(key, paused=paused)
 
+    async def mark_unsaved(self, key: SessionKey, answer: bytes) -> None:
+        with self._record.time():
+            await self._store.mark_unsaved(key, answer)
+
     async def stand(self, key: SessionKey, ticket: str, most: int, lease: float) -> Standing:
         with self._line.time():
             return await self._store.stand(key, ticket, most, lease)
+
+    async def renew_lease(self, key: SessionKey, ticket: str, lease: float) -> None:
+        with self._line.time():
+            await self._store.renew_lease(key, ticket, lease)
 
     async def leave(self, key: SessionKey, ticket: str) -> None:
         with self._line.time():

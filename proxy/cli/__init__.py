@@ -7,6 +7,7 @@ everything else, and every error, as one line, goes to stderr.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -57,6 +58,8 @@ def _run(command: Command, args: argparse.Namespace) -> int:
         code = command.run(args)
         sys.stdout.flush()
     except OperatorError as error:
+        if getattr(args, "json", False):
+            sys.stdout.write(json.dumps({"error": {"message": str(error)}}) + "\n")
         sys.stderr.write(f"unabridged: {error}\n")
         return error.exit_code
     except BrokenPipeError:  # whoever read our output has seen enough

@@ -111,6 +111,8 @@ class AdminApi:
 
 
 def _path(name: str) -> str:
+    if not name:
+        raise UsageError("the session's id or name is empty")
     return f"/sessions/{quote(name, safe='')}"
 
 

@@ -31,6 +31,7 @@ from proxy.app import ADMIN_TOKEN_FILE, SECRET_FILE, create_app
 from proxy.cli.interruption import sigterm_interrupts
 from proxy.cli.terminal import CommandError, add_json_option, facts, notes
 from proxy.config import FLAGS, PREFIX, Settings
+from proxy.errors import PolicyError, SettingsError
 from proxy.http.server import BACKLOG, ServerConfig
 
 if TYPE_CHECKING:
@@ -63,7 +64,10 @@ def run(args: argparse.Namespace) -> int:
     """Serve until SIGINT or SIGTERM. Raises OperatorError."""
     settings = Settings.load(**{name: getattr(args, name) for name in FLAGS})
     # The app reads it again; here a mistake is said once, before anything starts.
-    PolicyLibrary.of(settings.policies).load(settings.policy)
+    try:
+        PolicyLibrary.of(settings.policies).load(settings.policy)
+    except PolicyError as error:
+        raise SettingsError(str(error)) from error
     with sigterm_interrupts(), _listening(settings) as listener:
         try:
             with _store(settings) as url:

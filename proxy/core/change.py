@@ -32,6 +32,8 @@ class Change:
     """The epoch in force."""
     asked: str = ""
     """The verb by which a person asked for it; empty where the policy decided."""
+    alternates: bool = False
+    """Whether the model is known to want alternating roles."""
 
     def epoch(self, at: float) -> Epoch:
         """The epoch, begun ``at`` (seconds since 1970)."""
@@ -60,6 +62,7 @@ class Change:
             budget=budget.tokens,
             ratio=budget.ratio,
             begun_at=self._begun_at(),
+            alternates=self.alternates,
             asked=self.asked,
             plan=self.plan,
         )

@@ -99,6 +99,7 @@ class StreamCollector:
         self._model: str | None = None
         self._done = False
         self._unread = False  # the newest event could not be read
+        self._hole = False  # a chunk could not be read: some of the answer is missing
 
     @property
     def overflowed(self) -> bool:
@@ -139,7 +140,7 @@ class StreamCollector:
             message=well_formed(self._message.json()) if seen else None,
             finish_reason=finish_reason,
             usage=self._usage,
-            complete=ended and self._error is None and not self._unread and not self.overflowed,
+            complete=ended and self._error is None and not (self._unread or self._hole or self.overflowed),
             tool_calls=self._message.has_calls,
             choices=len(self._finish),
             error=self._error,
@@ -153,6 +154,7 @@ class StreamCollector:
             self._error = self._error or _error_of(chunk, event.data)
         if chunk is None:
             self._unread = event.name == "message"
+            self._hole = self._hole or (self._unread and event.data.lstrip().startswith(b"{"))
             return
         self._unread = False
         self._id = self._id or chunk.id
@@ -181,7 +183,7 @@ def read_completion(body: bytes) -> Answer:
     said = members(choice.message)
     error = _error_of(completion, body) if completion.error is not _ABSENT else None
     return Answer(
-        message=well_formed(bytes(choice.message)) if said is not None else None,
+        message=_with_role(choice.message, said) if said is not None else None,
         finish_reason=choice.finish_reason or None,
         usage=_usage(completion.usage) if completion.usage is not None else None,
         complete=said is not None and error is None,
@@ -191,6 +193,18 @@ def read_completion(body: bytes) -> Answer:
         id=completion.id,
         model=completion.model,
     )
+
+
+def _with_role(message: Raw, said: dict[str, Raw]) -> bytes:
+    """The message as it was written; one without a role gets it, for no request may be without."""
+    if string(said.get("role")):
+        return well_formed(bytes(message))
+    others = b"".join(
+        b",%b:%b" % (json.dumps(name).encode(), bytes(value))
+        for name, value in said.items()
+        if name != "role"
+    )
+    return well_formed(b'{"role":"assistant"' + others + b"}")
 
 
 def _read(data: bytes) -> _Completion | None:

@@ -50,6 +50,8 @@ _WORDINGS = [
         # OpenAI and those after it: Azure, DeepSeek, vLLM, OpenRouter
         r"LIMITyou requested (?:about )?# tokens \((?P<parts>[^)]*)\)",
         r"LIMITyour (?:messages|prompt|input) resulted in PROMPT tokens",
+        # vLLM of 2023, which counts the prompt alone
+        r"LIMITyou requested PROMPT tokens in the messages",
         # vLLM of 2025, and of 2026 ("at least" is where it stopped counting: no prompt is read there)
         r"LIMITyour (?:request|prompt) (?:has|contains) PROMPT input tokens",
         r"LIMITyou requested # output tokens and your prompt contains PROMPT input tokens",

@@ -58,10 +58,10 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Chain hash of the last message that the client appended in it; empty where it was not appended."""
     newest_key: str = ""
     """Digest of its Idempotency-Key."""
-    newest_count: int = 0
-    """How often its client had tried before."""
+    unsaved: bytes = b""
+    """Chain hash of an answer whose client was told that it is not saved; kept beside the record."""
     blocked: str = ""
-    """Why appended turns wait: `paused`, `compacting`, or not at all. The store knows; no record says so."""
+    """Why appended turns wait: `paused`, `compacting`, or not at all; kept beside the record."""
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):

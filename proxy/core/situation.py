@@ -42,6 +42,11 @@ class Chain:
     def __len__(self) -> int:
         return len(self.raws)
 
+    @property
+    def exchanges(self) -> int:
+        """Final answers: assistant messages without tool calls."""
+        return sum(message.role == "assistant" and not message.calls for message in self.messages)
+
     def is_spared_by(self, plan: Plan) -> bool:
         """Whether a plan leaves whole what this chain asks of the model."""
         clipped = [edit.position for edit in plan.replacements]

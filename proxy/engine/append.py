@@ -8,17 +8,18 @@ import hashlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 
 from proxy.core.body import Body, read_body
 from proxy.core.identity import chain_of, read_message, root
 from proxy.core.messages import Content, Message, head_length
 from proxy.core.policy import Policy
 from proxy.core.records import Node, Session
+from proxy.core.tree import way_to
 from proxy.engine.collector import Collector
 from proxy.engine.exchange import Appended, Incoming, Prepared
 from proxy.engine.history import Reader
 from proxy.engine.line import TURN, Line
-from proxy.engine.lru import Lru
 from proxy.engine.naming import NAMED, Headers, Naming
 from proxy.engine.record import Recorder
 from proxy.errors import (
@@ -26,29 +27,40 @@ from proxy.errors import (
     SessionExpired,
     SessionRequired,
     StoreUnavailable,
-    Superseded,
     UnsupportedValue,
 )
 from proxy.ports import SessionKey, SessionStore, Stored
 
 _IDEMPOTENCY_KEY = b"idempotency-key"
 _RETRY_COUNT = b"x-stainless-retry-count"
-_REMEMBERED = 10_000
+_DOUBT = 300.0
+"""Seconds for which a turn that could not be confirmed stands before the next one of its session."""
 
 
 class Appends:
-    """Reads histories for turns that come without, one turn of a session after the other."""
+    """Reads histories for turns that come without, one turn of a session after the other.
+
+    Where workers do not share their store (``is_shared``) no history is whole, and none is read.
+    """
 
     def __init__(
-        self, store: SessionStore, naming: Naming, reader: Reader, recorder: Recorder, line: Line
+        self,
+        store: SessionStore,
+        naming: Naming,
+        reader: Reader,
+        recorder: Recorder,
+        line: Line,
+        *,
+        is_shared: bool = True,
     ) -> None:
         self._store = store
         self._naming = naming
         self._reader = reader
         self._recorder = recorder
         self._line = line
-        self._unsaved: Lru[SessionKey, bytes] = Lru(_REMEMBERED)
-        """The last message of a turn whose client was told that it is not saved; it may be all the same."""
+        self._is_shared = is_shared
+        self._unsaved: dict[SessionKey, bytes] = {}
+        """Answers whose clients were told that they are not saved, until the store knows."""
 
     @asynccontextmanager
     async def turn(self, incoming: Incoming, policy: Policy) -> AsyncGenerator[tuple[Incoming, Appended]]:
@@ -61,16 +73,18 @@ class Appends:
         caller = self._naming.caller(incoming.headers)
         if caller.key is None:
             raise SessionRequired
-        if body.get("n") not in (None, 1):
+        if not self._is_shared:
+            raise HistoryUnavailable("Each worker has a store of its own: name one that they share.")
+        choices = body.get("n")
+        if isinstance(choices, int) and choices > 1:
             raise UnsupportedValue("Append mode answers with one choice: `n` must be 1.", param="n")
         key, rules = caller.key, policy.append
 
-        async def written() -> None:
-            await self._recorder.written(key)
-
         try:
-            async with self._line.place(key, TURN, wait=rules.wait, queue=rules.queue, finished=written):
-                await written()
+            async with self._line.place(
+                key, TURN, wait=rules.wait, queue=rules.queue, finished=partial(self._settle, key)
+            ):
+                await self._recorder.written(key)
                 stored = await self._store.history(key)
                 yield self._complete(incoming, body, key, stored)
         except StoreUnavailable as error:
@@ -79,24 +93,31 @@ class Appends:
     async def acknowledged(self, prepared: Prepared, collector: Collector) -> bool:
         """Wait until a turn is stored; False where that fails: its client is told, and may send it again."""
         is_saved = await self._recorder.acknowledged(prepared, collector)
-        if not is_saved and prepared.case.chain.hashes:
-            self._unsaved.put(prepared.recognised.key, prepared.case.chain.hashes[-1])
+        if not is_saved and prepared.answer:
+            self._unsaved[prepared.recognised.key] = prepared.answer
         return is_saved
+
+    async def _settle(self, key: SessionKey) -> None:
+        """End a turn: the next one waits until it is written, or known to be in doubt."""
+        await self._recorder.written(key)
+        answer = self._unsaved.pop(key, None)
+        if answer is not None:
+            await self._line.insist(lambda: self._store.mark_unsaved(key, answer), _DOUBT)
 
     def _complete(
         self, incoming: Incoming, body: Body, key: SessionKey, stored: Stored
     ) -> tuple[Incoming, Appended]:
         """The request with its history before it."""
         session = stored.session
-        retry_key, retry_count = _retry_key(incoming.headers), _retry_count(incoming.headers)
+        retry_key = _retry_key(incoming.headers)
         if session is None:
             if stored.was_here or key.sid != NAMED:
                 raise SessionExpired
-            return incoming, Appended(root(), b"", root(), retry_key, retry_count)
+            return incoming, Appended(root(), b"", root(), retry_key)
         messages = self._reader.messages(body.messages)
         head = head_length([message.role for message in messages])
         start = _start(stored.nodes)
-        if self._is_retry(session, stored.nodes, messages[head:], key, incoming.headers):
+        if _is_retry(session, stored.nodes, messages[head:], incoming.headers):
             after = session.newest_from
         else:
             after = _tip(session, stored.nodes, messages[head:]) or start
@@ -105,32 +126,23 @@ class Appends:
         leading = body.messages[:head] or list(session.head)
         whole = body.with_messages([*leading, *history, *body.messages[head:]])
         begun = path[0].parent if path else start
-        return replace(incoming, body=whole), Appended(begun, session.tip, after, retry_key, retry_count)
+        return replace(incoming, body=whole), Appended(begun, session.tip, after, retry_key)
 
-    def _is_retry(
-        self,
-        session: Session,
-        nodes: Mapping[bytes, Node],
-        new: Sequence[Message],
-        key: SessionKey,
-        headers: Headers,
-    ) -> bool:
-        """Whether the newest turn is sent again: the same messages, and no answer that reached the client.
 
-        Raises Superseded for an attempt that comes after a later one has been answered.
-        """
-        if not new or _ends_at(new, session.newest_from) != session.newest_to:
-            return False
-        tip = nodes.get(session.tip)
-        is_answered = tip is not None and tip.parent == session.newest_to
-        if not is_answered or self._unsaved.get(key) == session.newest_to:
-            return True
-        retry_key, count = _retry_key(headers), _retry_count(headers)
-        if retry_key and retry_key == session.newest_key and count < session.newest_count:
-            raise Superseded
-        if retry_key and session.newest_key:
-            return retry_key == session.newest_key
-        return count > 0
+def _is_retry(
+    session: Session, nodes: Mapping[bytes, Node], new: Sequence[Message], headers: Headers
+) -> bool:
+    """Whether the newest turn is sent again: the same messages, and no answer that reached the client."""
+    if not new or _ends_at(new, session.newest_from) != session.newest_to:
+        return False
+    tip = nodes.get(session.tip)
+    is_answered = tip is not None and tip.parent == session.newest_to
+    if not is_answered or session.unsaved == session.tip:
+        return True
+    retry_key = _retry_key(headers)
+    if retry_key and session.newest_key:
+        return retry_key == session.newest_key
+    return _is_retried(headers)
 
 
 def _start(nodes: Mapping[bytes, Node]) -> bytes:
@@ -146,30 +158,30 @@ def _tip(session: Session, nodes: Mapping[bytes, Node], new: Sequence[Message]) 
     """
     tip = nodes.get(session.tip)
     calls = read_message(Content.of(tip.raw)).calls if tip else ()
-    has_results = session.newest_from == session.tip and session.newest_to in nodes
-    if calls and has_results and not any(message.answers in calls for message in new):
-        return session.newest_to
-    return session.tip
+    last = session.tip
+    if calls and session.newest_from == last and not any(message.answers in calls for message in new):
+        for node in way_to(nodes, session.newest_to, after={last}):
+            if read_message(Content.of(node.raw)).answers not in calls:
+                break
+            last = node.hash
+    return last
 
 
 def _path(nodes: Mapping[bytes, Node], last: bytes) -> list[Node]:
     """The messages from the first to the one of this chain hash. Raises HistoryUnavailable."""
-    path: list[Node] = []
-    while not path or path[-1].sequence:
-        node = nodes.get(path[-1].parent if path else last)
-        if node is None:
-            raise HistoryUnavailable
-        path.append(node)
-    return path[::-1]
+    path = way_to(nodes, last)
+    if not path or path[0].sequence:
+        raise HistoryUnavailable
+    return path
 
 
 def _ends_at(new: Sequence[Message], after: bytes) -> bytes:
     return chain_of((message.identity for message in new), after)[-1] if new else b""
 
 
-def _retry_count(headers: Headers) -> int:
+def _is_retried(headers: Headers) -> bool:
     count = headers.get(_RETRY_COUNT, b"").strip()
-    return int(count[:9]) if count.isdigit() else 0
+    return count.isdigit() and int(count[:9]) > 0
 
 
 def _retry_key(headers: Headers) -> str:

@@ -44,6 +44,8 @@ class Backlog:
         self._limit = limit
         self._waiting: deque[Unwritten] = deque()
         self._size = 0
+        self._lock = asyncio.Lock()
+        """Held while a turn is being written."""
         self._writing: asyncio.Task[None] | None = None
 
     def add(self, unwritten: Unwritten) -> None:
@@ -55,10 +57,11 @@ class Backlog:
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._write_all())
 
-    def forget(self, key: SessionKey) -> None:
-        """Let go of a session's turns."""
-        self._waiting = deque(late for late in self._waiting if late.key != key)
-        self._size = sum(late.size for late in self._waiting)
+    async def forget(self, key: SessionKey) -> None:
+        """Let go of a session's turns; none of them is being written when this returns."""
+        async with self._lock:
+            self._waiting = deque(late for late in self._waiting if late.key != key)
+            self._size = sum(late.size for late in self._waiting)
 
     def _drop(self) -> None:
         self._size -= self._waiting.popleft().size
@@ -71,10 +74,11 @@ class Backlog:
 
     async def _write_what_waits(self) -> None:
         while self._waiting:
-            oldest = self._waiting[0]
-            await self._write(oldest)
-            if self._waiting and self._waiting[0] is oldest:
-                self._drop()
+            async with self._lock:
+                oldest = self._waiting[0]
+                await self._write(oldest)
+                if self._waiting and self._waiting[0] is oldest:
+                    self._drop()
 
     async def _write(self, late: Unwritten) -> None:
         session, turn = await self._store.session(late.key), late.turn

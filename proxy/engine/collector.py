@@ -4,6 +4,7 @@ from proxy.core.completion import Answer, StreamCollector, read_completion
 from proxy.core.unpacking import Unpacker, UnpackingError
 from proxy.ports import UpstreamResponse
 
+_ANSWERED = 200
 _ANSWER_BYTES = 64 * 2**20
 _UNPACKED_BYTES = 16 * 2**20
 """Of an answer that is compressed: no more than the event loop can unpack between two others."""
@@ -14,7 +15,8 @@ class Collector:
 
     def __init__(self, response: UpstreamResponse) -> None:
         headers = {name.lower(): value.lower() for name, value in response.headers}
-        self.is_stream = headers.get(b"content-type", b"").startswith(b"text/event-stream")
+        is_events = headers.get(b"content-type", b"").startswith(b"text/event-stream")
+        self.is_stream = is_events and response.status == _ANSWERED
         coding = headers.get(b"content-encoding", b"identity").strip()
         self._is_plain = coding == b"identity"
         self._unpacker = Unpacker(coding, _UNPACKED_BYTES) if Unpacker.knows(coding) else None
@@ -38,9 +40,24 @@ class Collector:
             self._body += chunk
 
     @property
+    def is_plain_stream(self) -> bool:
+        """Whether it is a stream in which events can be held back or added."""
+        return self.is_stream and self._is_plain
+
+    @property
+    def can_tell(self) -> bool:
+        """Whether it is known how a stream ends: it is neither compressed nor too large to be read."""
+        return self.is_plain_stream and not self._stream.overflowed
+
+    @property
+    def separator(self) -> bytes:
+        """What must stand before an event that is appended to a stream which broke off."""
+        return self._stream.separator
+
+    @property
     def is_truncated(self) -> bool:
         """Whether a stream ended without saying that it was over; of a compressed one nothing can be said."""
-        return self.is_stream and self._is_plain and self._stream.truncated
+        return self.is_plain_stream and self._stream.truncated
 
     def answer(self) -> Answer:
         """What was said so far."""

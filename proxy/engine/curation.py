@@ -14,6 +14,7 @@ from proxy.core.change import COMPACT, RESTORE, Change
 from proxy.core.curation import compacted, restored
 from proxy.core.plan import Epoch, Plan
 from proxy.core.planner import finish
+from proxy.core.policy import Policy
 from proxy.core.situation import Chain, Situation
 from proxy.engine.case import Case
 from proxy.engine.epochs import Epochs
@@ -51,8 +52,7 @@ class Curation:
 
     async def delete(self, found: Inspected) -> None:
         """Forget a session here and in the store."""
-        await self.recorder.written(found.key)
-        self.recorder.forget(found.key)
+        await self.recorder.forget(found.key)
         was_there = await self.store.delete(found.key)
         self.recognition.forget(found.key)
         self.epochs.forget(found.key)
@@ -141,8 +141,16 @@ class Curation:
             new = await plan(standing)
             if new == situation.plan:
                 raise NothingToChange
-            head_count, stage = len(now.session.head), Stage(self.inspection.stage(situation))
-            change = Change(now.session.lane, head_count, situation, new, stage, current, asked)
+            change = Change(
+                lane=now.session.lane,
+                head_count=len(now.session.head),
+                before=situation,
+                plan=new,
+                stage=Stage(self.inspection.stage(situation)),
+                parent=current,
+                asked=asked,
+                alternates=_alternates(situation.policy, current),
+            )
             epoch = change.epoch(self.clock.now())
             if await self._write(now, epoch, situation.policy.store.ttl):
                 return epoch
@@ -158,6 +166,11 @@ class Curation:
         await self.inspection.read(found.key)
         written = await self.store.begin_epoch(found.key, epoch, len(found.epochs), ttl)
         return bool(written) and written[0].id == epoch.id
+
+
+def _alternates(policy: Policy, current: Epoch | None) -> bool:
+    """Whether the notes go out within their neighbours: by the policy, or as they do already."""
+    return policy.summary.alternate is True or (current is not None and current.alternates)
 
 
 async def _at_once() -> None:

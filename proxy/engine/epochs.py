@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-import msgspec
-
 from proxy.core.budget import Stage, stage_of
 from proxy.core.change import RESTORE, Change
 from proxy.core.plan import EMPTY, Epoch, Plan, in_force, view_tokens
@@ -208,8 +206,16 @@ class Epochs:
         self, case: Case, situation: Situation, verdict: Verdict, plan: Plan, races: int
     ) -> Verdict:
         """Write an epoch, or take over the one that another worker wrote first."""
-        change = Change(case.lane, case.head_count, situation, plan, verdict.stage, verdict.epoch)
-        epoch = msgspec.structs.replace(change.epoch(self._clock.now()), alternates=case.alternates)
+        change = Change(
+            lane=case.lane,
+            head_count=case.head_count,
+            before=situation,
+            plan=plan,
+            stage=verdict.stage,
+            parent=verdict.epoch,
+            alternates=case.alternates,
+        )
+        epoch = change.epoch(self._clock.now())
         known = case.epochs or ()
         unsaved = replace(
             verdict,

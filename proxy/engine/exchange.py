@@ -28,8 +28,6 @@ class Appended:
     """Chain hash of the last message before the new ones."""
     retry_key: str
     """Digest of the request's Idempotency-Key; empty without one."""
-    retry_count: int
-    """How often its client says that it has tried before."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +61,11 @@ class Prepared:
     degraded: list[str] = field(default_factory=list[str])
     appended: Appended | None = None
     """Of a turn that was sent without its history."""
+    answer: bytes = b""
+    """Chain hash of the answer, once it is over."""
     is_announced: bool = False
     """Whether its messages are in the store already."""
-    recording: "asyncio.Task[bool] | None" = None
+    recording: asyncio.Task[bool] | None = None
     """The turn on its way into the store."""
 
     @property

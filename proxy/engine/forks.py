@@ -100,7 +100,7 @@ class Forks:
             stage=self.inspection.stage(situation),
             tokens=budget.real(budget.head + situation.view),
             full_tokens=budget.real(budget.head + sum(situation.chain.tokens)),
-            exchanges=sum(each.role == "assistant" and not each.calls for each in situation.chain.messages),
+            exchanges=situation.chain.exchanges,
             newest_from=b"",
             newest_to=b"",
             newest_key="",

@@ -4,7 +4,9 @@ What needs the processor for a long session is apart from what waits for the sto
 meanwhile runs it in a thread.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from proxy.core.budget import Budget, stage_of
@@ -14,6 +16,7 @@ from proxy.core.plan import EMPTY, Epoch, apply, in_force
 from proxy.core.policy import Policy
 from proxy.core.records import Node, Session
 from proxy.core.situation import Chain, Situation
+from proxy.core.tree import way_to
 from proxy.errors import InvalidPolicy, NotFound
 from proxy.ports import SessionKey, SessionStore, TokenCounter
 
@@ -107,19 +110,16 @@ class Inspection:
         return _branch(await self._store.nodes(found.key), found.session, tip)
 
     async def transcript(self, found: Inspected, tip: str | None = None) -> list[tuple[int | None, Node]]:
-        """A branch, numbered, with answers that were cut off, each after what it answered, without a number.
-
-        Below the tip it goes on with the newest turn that was cut off, if there is one.
-        """
+        """A branch, numbered, and at their place, without a number, turns that were not answered in full."""
         nodes = await self._store.nodes(found.key)
         branch = _branch(nodes, found.session, tip)
-        cut_off = [node for node in nodes.values() if not node.complete]
-        told: list[tuple[int | None, Node]] = []
+        unanswered = _unanswered(nodes, {node.hash for node in branch})
+        root = branch[0].parent if branch else b""
+        told: list[tuple[int | None, Node]] = [(None, node) for node in unanswered.get(root, ())]
         for number, node in enumerate(branch):
-            is_tip = node is branch[-1]
             told.append((number, node))
-            told += [(None, other) for other in cut_off if other.parent == node.hash and not is_tip]
-        return told + [(None, node) for node in _cut_off_below(nodes, branch, cut_off)]
+            told += [(None, other) for other in unanswered.get(node.hash, ())]
+        return told
 
     def policy_of(self, session: Session) -> Policy:
         """The policy of a session's latest turn; the default one, where that is no more."""
@@ -171,25 +171,32 @@ def _begins_with(beginning: str, key: SessionKey, session: Session) -> bool:
 
 def _branch(nodes: Mapping[bytes, Node], session: Session, tip: str | None) -> list[Node]:
     if tip:
-        wanted = nodes.get(_unhex(tip))
-        if wanted is None:
+        wanted = _unhex(tip)
+        if wanted not in nodes:
             raise NotFound("There is no such tip.")
+    elif session.tip in nodes:
+        wanted = session.tip
     else:
         complete = (node for node in nodes.values() if node.complete)
         newest = max(complete, key=lambda node: (node.at, node.sequence), default=None)
-        wanted = nodes.get(session.tip, newest)
-    return list(_walk(nodes, wanted))[::-1]
+        wanted = newest.hash if newest else b""
+    return way_to(nodes, wanted)
 
 
-def _cut_off_below(
-    nodes: Mapping[bytes, Node], branch: Sequence[Node], cut_off: Sequence[Node]
-) -> list[Node]:
-    """The newest turn that hangs below the tip and was cut off in mid-answer."""
-    for node in sorted(cut_off, key=lambda node: -node.at):
-        path = list(_walk(nodes, node, until=branch[-1].hash))
-        if path and path[-1].parent == branch[-1].hash:
-            return path[::-1]
-    return []
+def _unanswered(nodes: Mapping[bytes, Node], branch: AbstractSet[bytes]) -> Mapping[bytes, list[Node]]:
+    """Turns beside a branch that nobody has answered in full, by the message after which they stand.
+
+    Such a turn ends in an answer that was cut off, or in words of the client after which nothing came.
+    """
+    parents = {node.parent for node in nodes.values()}
+    ends = (node for node in nodes.values() if node.hash not in parents | branch)
+    found: defaultdict[bytes, list[Node]] = defaultdict(list)
+    for end in sorted(ends, key=lambda node: (node.at, node.sequence)):
+        if not (end.answer and end.complete):
+            path = way_to(nodes, end.hash, after=branch)
+            place = found[path[0].parent]
+            place += [node for node in path if node not in place]
+    return found
 
 
 def _unhex(text: str) -> bytes:
@@ -197,13 +204,6 @@ def _unhex(text: str) -> bytes:
         return bytes.fromhex(text)
     except ValueError:
         return b""
-
-
-def _walk(nodes: Mapping[bytes, Node], node: Node | None, until: bytes = b"") -> Iterator[Node]:
-    """From a node towards the root, up to and without the node of hash ``until``."""
-    while node is not None and node.hash != until:
-        yield node
-        node = nodes.get(node.parent)
 
 
 def _chain(branch: Sequence[Node]) -> Chain:

@@ -55,13 +55,13 @@ class Line:
         StoreUnavailable.
         """
         ticket = f"{kind}-{secrets.token_hex(8)}"
-        renewal: asyncio.Task[None] | None = None
+        is_left = asyncio.Event()
         try:
             await self._stand(key, ticket, wait, queue)
-            renewal = asyncio.create_task(self._renew(key, ticket, queue))
+            self._background.run(self._renew(key, ticket, is_left))
             yield
         finally:
-            self._background.run(self._leave(key, ticket, finished, renewal))
+            self._background.run(self._leave(key, ticket, finished, is_left))
 
     async def _stand(self, key: SessionKey, ticket: str, wait: float, queue: int) -> None:
         deadline = self._clock.monotonic() + wait
@@ -72,34 +72,34 @@ class Line:
             await asyncio.sleep(glance)
             glance = min(2 * glance, longest)
 
-    async def _renew(self, key: SessionKey, ticket: str, queue: int) -> None:
-        while True:
-            await asyncio.sleep(self._lease / _RENEWALS)
+    async def _renew(self, key: SessionKey, ticket: str, is_left: asyncio.Event) -> None:
+        while not is_left.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._lease / _RENEWALS):
+                    await is_left.wait()
+                return
             # A store that is away for longer than the lease costs the place; the tip's own check remains.
             with contextlib.suppress(StoreUnavailable):
-                await self._store.stand(key, ticket, queue, self._lease)
+                await self._store.renew_lease(key, ticket, self._lease)
 
     async def _leave(
         self,
         key: SessionKey,
         ticket: str,
         finished: Callable[[], Awaitable[None]],
-        renewal: asyncio.Task[None] | None,
+        is_left: asyncio.Event,
     ) -> None:
         try:
             await finished()
         finally:
-            if renewal is not None:
-                renewal.cancel()
-            given_up = self._clock.monotonic() + self._lease
-            while not await self._has_left(key, ticket):
-                if self._is_closing or self._clock.monotonic() >= given_up:
-                    break
-                await asyncio.sleep(_AGAIN)
+            is_left.set()
+            await self.insist(lambda: self._store.leave(key, ticket), self._lease)
 
-    async def _has_left(self, key: SessionKey, ticket: str) -> bool:
-        try:
-            await self._store.leave(key, ticket)
-        except StoreUnavailable:
-            return False
-        return True
+    async def insist(self, call: Callable[[], Awaitable[None]], seconds: float) -> None:
+        """Call the store until it has heard, for so long at most."""
+        given_up = self._clock.monotonic() + seconds
+        while not self._is_closing and self._clock.monotonic() < given_up:
+            with contextlib.suppress(StoreUnavailable):
+                await call()
+                return
+            await asyncio.sleep(_AGAIN)

@@ -130,11 +130,17 @@ class Recognition:
         """
         newest = reversed(history.hashes[-_ASKED:])
         found = (self._answered.get((tag, chain_hash)) for chain_hash in newest)
-        return next((SessionKey(tag, sid) for sid in found if sid is not None), None)
+        sid = next((sid for sid in found if sid is not None), None)
+        return None if sid is None else SessionKey(tag, sid or secrets.token_hex(8))
 
     def answered(self, key: SessionKey, answer: bytes) -> None:
-        """An answer with this chain hash was given in a session without a header."""
-        self._answered.put((key.tag, answer), key.sid)
+        """An answer with this chain hash was given in a session without a header.
+
+        Where another session gave it too, to the same words, what continues it begins a session of its own:
+        nobody can tell whose it is (law 6).
+        """
+        before = self._answered.get((key.tag, answer))
+        self._answered.put((key.tag, answer), key.sid if before in (None, key.sid) else "")
 
     def hold(self, key: SessionKey, lane: str, epochs: Sequence[Epoch], saved: int) -> Held:
         """Remember a lane's epochs, of which the store holds the first ``saved``.

@@ -70,6 +70,7 @@ class Recorder:
             return prepared.recording
         answer, key = collector.answer(), prepared.recognised.key
         placed = _placed(prepared, answer)
+        prepared.answer = placed.hash if placed is not None else b""
         if placed is not None and prepared.recognised.is_headerless:
             self.recognition.answered(key, placed.hash)
         task = prepared.recording = self.background.run(self._record(prepared, answer, placed))
@@ -89,9 +90,10 @@ class Recorder:
             raise StoreUnavailable("The session has gone on from elsewhere.")
         prepared.is_announced = True
 
-    def forget(self, key: SessionKey) -> None:
-        """The session was deleted: what could not be written of it will not be."""
-        self.backlog.forget(key)
+    async def forget(self, key: SessionKey) -> None:
+        """The session is being deleted: what could not be written of it will not be."""
+        await self.written(key)
+        await self.backlog.forget(key)
 
     def _written(self, key: SessionKey, task: asyncio.Task[bool]) -> None:
         self.writing[key].discard(task)
@@ -106,10 +108,15 @@ class Recorder:
             await asyncio.wait(tuple(self.writing[key]))
 
     async def acknowledged(self, prepared: Prepared, collector: Collector) -> bool:
-        """Record an appended turn; False where it has an answer that the store has not confirmed in time."""
+        """Record an appended turn; False where its client must be told that it is not in the store.
+
+        That is so where the store has not confirmed the answer in time, and where there was none that can be
+        kept, unless the answer itself has said that something is wrong.
+        """
         task = self.begin(prepared, collector)
         done, _ = await asyncio.wait({task}, timeout=self.patience)
-        if not collector.answer().complete:
+        answer = collector.answer()
+        if not answer.complete and (collector.is_truncated or answer.error is not None):
             return True
         return bool(done) and task.exception() is None and task.result()
 
@@ -121,10 +128,7 @@ class Recorder:
         hashes, known = prepared.case.chain.hashes, prepared.recognised.found.known
         known = hashes[-1] if prepared.is_announced and hashes else known
         recorded = await self._write(prepared, await self._turn(prepared, placed, known))
-        if recorded is Recorded.TORN and prepared.appended is None:
-            # What was there of the chain has gone in the meantime: the request holds all of it.
-            recorded = await self._write(prepared, await self._turn(prepared, placed, None))
-        return recorded is Recorded.KEPT and (placed is not None or not answer.complete)
+        return recorded is Recorded.KEPT and placed is not None and placed.is_complete
 
     async def _write(self, prepared: Prepared, turn: Turn) -> Recorded | None:
         """Write a turn; None where the store cannot, which is said, and mended later if it can be."""
@@ -204,7 +208,8 @@ class Recorder:
         now, verdict, budget, case = self.clock.now(), prepared.verdict, prepared.budget, prepared.case
         recognised = prepared.recognised
         before = recognised.found.session
-        if before is not None and recognised.found.known is None and prepared.appended is None:
+        is_aside = before is not None and before.tip and recognised.found.known is None
+        if before is not None and is_aside and prepared.appended is None:
             return replace(before, updated=now)  # a line of its own, such as a request for a title
         return Session(
             name=recognised.name,
@@ -222,7 +227,7 @@ class Recorder:
             budget=budget.tokens,
             ratio=budget.ratio,
             head_tokens=budget.head,
-            exchanges=_exchanges(prepared) + _is_final(last),
+            exchanges=case.chain.exchanges + _is_final(last),
             **_newest(prepared),
         )
 
@@ -246,13 +251,7 @@ def _newest(prepared: Prepared) -> dict[str, Any]:
         "newest_from": appended.after,
         "newest_to": hashes[-1],
         "newest_key": appended.retry_key,
-        "newest_count": appended.retry_count,
     }
-
-
-def _exchanges(prepared: Prepared) -> int:
-    """Final answers in the chain: assistant messages without tool calls."""
-    return sum(message.role == "assistant" and not message.calls for message in prepared.case.chain.messages)
 
 
 def _is_final(node: Node | None) -> bool:

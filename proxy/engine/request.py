@@ -16,8 +16,8 @@ from proxy.core.budget import Budget, Stage, budget_tokens
 from proxy.core.messages import as_mapping
 from proxy.core.overflow import is_overflow_error
 from proxy.core.policy import Policy
-from proxy.core.sse import Decoder
 from proxy.engine.background import Background
+from proxy.engine.beginning import begin
 from proxy.engine.case import Case
 from proxy.engine.epochs import Epochs, Verdict
 from proxy.engine.exchange import Appended, Incoming, Prepared, Sent, forwarded_body
@@ -27,7 +27,7 @@ from proxy.engine.models import Models
 from proxy.engine.naming import CREDENTIALS, NAMED, Headers, Naming
 from proxy.engine.recognition import Recognised, Recognition
 from proxy.errors import ContextLengthExceeded, InvalidPolicy, PolicyForbidden
-from proxy.ports import Clock, Upstream, UpstreamResponse
+from proxy.ports import Clock, Upstream
 from proxy.telemetry import log_fault
 
 POLICY_HEADER = b"x-unabridged-policy"
@@ -42,8 +42,6 @@ _WANTS_ALTERNATION = re.compile(
     rb"roles?[^.]{0,40}alternat|consecutive[^.]{0,40}(?:role|user)", re.IGNORECASE
 )
 """What chat templates say that take one user message after each assistant message and no two."""
-_BEGUN_BYTES = 2**20
-_REFUSALS = frozenset({400, 413, 422, 500})
 _TAKEN_OVER = (*CREDENTIALS, b"openai-organization", b"openai-project")
 """Headers of a request that background calls made for it carry."""
 
@@ -192,7 +190,9 @@ class Engine:
             await sent.response.aclose()
             raise
         await sent.response.aclose()
-        return await self._send(prepared, incoming)
+        sent = await self._send(prepared, incoming)
+        self._learn_refusal(prepared, sent)  # passed on all the same: the next turn acts on it
+        return sent
 
     def _body(self, case: Case, history: History, verdict: Verdict) -> bytes:
         """What goes out. How the notes of an epoch go out stands in it; a refusal overrules that."""
@@ -234,7 +234,7 @@ class Engine:
 
     def _learn_refusal(self, prepared: Prepared, sent: Sent) -> bool:
         """Whether an answer is a refusal for length from which something was learned."""
-        refusal = is_overflow_error(sent.response.status, sent.told)
+        refusal = is_overflow_error(sent.response.status, sent.told, prepared.body)
         if refusal is None:
             return False
         case, reserve = prepared.case, _reserve(prepared.history, prepared.policy) or 0
@@ -243,7 +243,7 @@ class Engine:
     async def _send(self, prepared: Prepared, incoming: Incoming) -> Sent:
         response = await self.upstream.send("POST", incoming.target, incoming.forwarded, prepared.body)
         try:
-            return await _begin(response)
+            return await begin(response)
         except BaseException:
             await response.aclose()
             raise
@@ -264,42 +264,6 @@ class Engine:
         prepared.budget, prepared.case, prepared.verdict, prepared.body = budget, case, verdict, body
         prepared.adds_usage = False
         return True
-
-
-async def _begin(response: UpstreamResponse) -> Sent:
-    """Read as much as tells a refusal from an answer: all of an error, the first event of a stream."""
-    if response.status == _OK:
-        return await _begin_stream(response) if _is_stream(response) else Sent(response, b"", is_over=False)
-    begun = bytearray()
-    async for chunk in response.chunks():
-        begun += chunk
-        if response.status not in _REFUSALS or len(begun) > _BEGUN_BYTES:
-            return Sent(response, bytes(begun), is_over=False)
-    return Sent(response, bytes(begun), is_over=True, told=bytes(begun))
-
-
-async def _begin_stream(response: UpstreamResponse) -> Sent:
-    """Read the first event; comments (keep-alives) are not held back for it."""
-    decoder, begun = Decoder(), bytearray()
-    async for chunk in response.chunks():
-        begun += chunk
-        events = decoder.feed(chunk)
-        if events:
-            return Sent(response, bytes(begun), is_over=False, told=events[0].data)
-        if len(begun) > _BEGUN_BYTES or not _has_begun_an_event(bytes(begun)):
-            return Sent(response, bytes(begun), is_over=False)
-    return Sent(response, bytes(begun), is_over=True)
-
-
-def _has_begun_an_event(text: bytes) -> bool:
-    return any(line and not line.startswith(b":") for line in text.splitlines())
-
-
-def _is_stream(response: UpstreamResponse) -> bool:
-    return any(
-        name.lower() == b"content-type" and value.lower().startswith(b"text/event-stream")
-        for name, value in response.headers
-    )
 
 
 def _lane(model: str, policy: str, budget: int | None) -> str:

@@ -6,6 +6,7 @@ headers of the request that caused it, in memory only, and nothing else of the c
 """
 
 import asyncio
+import hashlib
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -161,7 +162,8 @@ class Summaries:
         self._metrics.summaries.labels(result=reason).inc()
 
     async def _piece(self, job: Job, number: int) -> str:
-        address = f"{job.address}/{number}"
+        text = job.source.pieces[number].encode(errors="surrogatepass")
+        address = f"{job.address}/{hashlib.sha256(text).hexdigest()}"
         found = self._texts.get(address)
         if found is None:
             try:

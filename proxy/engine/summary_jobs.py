@@ -90,7 +90,11 @@ class SummaryJobs:
         )
 
     def _address(self, case: Case, seal: bytes) -> str:
-        """Where a summary is kept: by what it covers and on which terms it is written."""
-        rules, tokens = case.policy.summary, case.policy.summary_tokens(case.budget.limit)
-        terms = f"{rules.model or case.model}\0{tokens}\0{rules.prompt}"
+        """Where a summary is kept: by what it covers and on which terms it is written.
+
+        Its length is no such term: it follows the ratio, which is learned while a summary is written.
+        Only budgets of another order of magnitude get summaries of their own.
+        """
+        rules = case.policy.summary
+        terms = f"{rules.model or case.model}\0{case.budget.tokens.bit_length()}\0{rules.prompt}"
         return self._naming.address(case.tenant, seal, terms.encode(errors="surrogatepass"))

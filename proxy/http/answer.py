@@ -30,7 +30,7 @@ async def send_answer(
     """Pass an answer on, whatever it is; ``adds_usage``: without a usage that only we asked for."""
     await begin()
     ending = partial(_ending, collector)
-    if collector.is_stream and adds_usage:
+    if collector.is_plain_stream and adds_usage:
         await pump(_without_usage(_seen(sent, collector)), send, ending=ending)
     else:
         await pump(_rest(sent), send, tee=collector.feed, ending=ending)
@@ -47,10 +47,11 @@ async def send_appended(
 ) -> None:
     """Pass on the answer to an appended turn.
 
-    Raises HistoryNotSaved and UpstreamError before anything was sent, where the answer is no stream.
+    Where that is no stream, or a compressed one, it waits as a whole, and HistoryNotSaved and UpstreamError
+    are raised before anything was sent.
     """
     chunks = _seen(sent, collector)
-    if not collector.is_stream:
+    if not collector.is_plain_stream:
         whole = b"".join([chunk async for chunk in chunks])
         if not await acknowledged():
             raise HistoryNotSaved
@@ -65,11 +66,12 @@ async def send_appended(
 
 def _ending(collector: Collector, fault: UpstreamError | None) -> bytes:
     """The last bytes of an answer: what is wrong with it, if it is a stream that broke off."""
-    if fault is not None and not collector.is_stream:
+    if fault is not None and not collector.can_tell:
         raise fault
     if not collector.is_truncated:
         return b""
-    return _event(fault) if isinstance(fault, UpstreamTimeout) else TRUNCATED_EVENT
+    event = _event(fault) if isinstance(fault, UpstreamTimeout) else TRUNCATED_EVENT
+    return collector.separator + event
 
 
 def _event(error: UnabridgedError) -> bytes:

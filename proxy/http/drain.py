@@ -38,6 +38,7 @@ class Drain:
         self._under_way = 0
         self._signal: int | None = None
         self._began: float | None = None
+        self._is_over = False
         self._is_empty = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop
         self._task: asyncio.Task[None] | None = None
@@ -56,6 +57,18 @@ class Drain:
     def grace_is_over(self) -> bool:
         grace = min(GRACE, self._timeout / 2)
         return self._began is not None and self._loop.time() - self._began > grace
+
+    @property
+    def is_over(self) -> bool:
+        """Whether what is still under way is being cut off."""
+        return self._is_over
+
+    async def emptied(self, seconds: float) -> None:
+        """Wait until nothing is under way any more, for so long at most."""
+        if self._under_way:
+            self._is_empty.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._is_empty.wait(), seconds)
 
     def enter(self) -> None:
         self._under_way += 1
@@ -97,13 +110,11 @@ class Drain:
 
     async def _finish(self) -> None:
         log_event("draining", requests=self._under_way)
-        if self._under_way:
-            self._is_empty.clear()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._is_empty.wait(), self._timeout)
+        await self.emptied(self._timeout)
         self._pass_on(self._signal or signal.SIGTERM)
 
     def _pass_on(self, *numbers: int) -> None:
+        self._is_over = True
         self._restore()
         for number in numbers:
             signal.raise_signal(number)
@@ -131,6 +142,9 @@ class Draining:
                 await self._answer_late(scope, receive, send)
             else:
                 await self._app(scope, receive, send)
+        except asyncio.CancelledError:
+            if not self._drain.is_over:
+                raise  # else the server has said so already
         finally:
             self._drain.leave()
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -32,12 +33,17 @@ def refusals() -> dict[Any, Callable[[Request, Exception], JSONResponse]]:
     """Answers in our errors' shape, by Starlette's status: wrong paths, wrong methods, faults."""
 
     def handler(error: UnabridgedError) -> Callable[[Request, Exception], JSONResponse]:
-        return lambda request, _: JSONResponse(
-            error.body(), error.status, {"X-Request-Id": request_id(request.scope)}
+        return lambda request, told: JSONResponse(
+            error.body(), error.status, {**_allowed(told), "X-Request-Id": request_id(request.scope)}
         )
 
     mistakes = {404: NotFound(), 405: MethodNotAllowed(), 500: UnabridgedError()}
     return {status: handler(error) for status, error in mistakes.items()}
+
+
+def _allowed(told: Exception) -> dict[str, str]:
+    """The methods that a path answers, where it does not answer one (RFC 9110 15.5.6)."""
+    return dict(told.headers or {}) if isinstance(told, HTTPException) else {}
 
 
 class Front:

@@ -47,6 +47,8 @@ class _Passage:
     """What is told of a request once it is over."""
 
     began: float
+    share: Share
+    """Of the memory for bodies."""
     status: int = 0
     is_read: bool = False
     """Whether the request's body has been read."""
@@ -81,7 +83,7 @@ class Managed:
         self._logs_content = logs_content
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        passage = _Passage(self._clock.monotonic())
+        passage = _Passage(self._clock.monotonic(), self._memory.share())
         request_id = id_of(scope)
         try:
             headers = _by_name(scope["headers"])
@@ -89,8 +91,8 @@ class Managed:
             if _is_off(headers, policy):
                 await self._relay(scope, receive, send)
                 return
-            with self._metrics.streams.track_inprogress(), self._memory.share() as share:
-                incoming = await _read(scope, receive, headers, policy, passage, share)
+            with self._metrics.streams.track_inprogress(), passage.share:
+                incoming = await _read(scope, receive, headers, policy, passage)
                 await self._answer(scope, receive, send, incoming, policy, passage)
         except ClientDisconnected:
             passage.status = passage.status or 499
@@ -128,6 +130,7 @@ class Managed:
         is_append = _mode(incoming.headers) == "append"
         turn = self._appends.turn(incoming, policy) if is_append else nullcontext((incoming, None))
         async with WhilePresent(Request(receive, has_body=False)), turn as (whole, appended):
+            passage.share.take(len(whole.body) - len(incoming.body))
             prepared = await self._engine.prepare(whole, policy, appended)
             self._note(prepared, passage)
             if appended is not None:
@@ -189,18 +192,18 @@ class Managed:
 
 
 async def _read(
-    scope: Scope, receive: Receive, named: Headers, policy: Policy, passage: _Passage, share: Share
+    scope: Scope, receive: Receive, named: Headers, policy: Policy, passage: _Passage
 ) -> Incoming:
     """The request, whole and decoded."""
     headers: Sequence[Header] = scope["headers"]
     check_credentials(headers)
     require_json(value(headers, b"content-type"))
-    body = await read_body(receive, policy.limits.body, share, content_length(headers))
+    body = await read_body(receive, policy.limits.body, passage.share, content_length(headers))
     passage.is_read = True
     encoding = value(headers, b"content-encoding")
     decoded = await decode_body(body, encoding, policy.limits.body)
     if decoded is not body:
-        share.take(len(decoded))
+        passage.share.take(len(decoded))
     forwarded = to_upstream(
         headers,
         accept_encoding=b"identity",

@@ -169,7 +169,6 @@ class WireGuard(HttpToolsProtocol):
         """
         head, self._plain_head = self._plain_head, b""
         if head:
-            self._enter(_IDLE)
             self.data_received(head + rest)
         else:
             self._is_deaf = True
@@ -193,7 +192,7 @@ class WireGuard(HttpToolsProtocol):
 
     def _check_pace(self) -> None:
         self._timer = None
-        if self._pace is None or self._is_deaf:
+        if self._pace is None:
             return
         if not self._pace.is_late(self.loop.time(), held_back=self._holds_back()):
             self._timer = self.loop.call_at(self._pace.due, self._check_pace)

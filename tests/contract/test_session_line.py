@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from proxy.ports import Recorded, SessionStore, Standing, Stored
+from proxy.ports import Recorded, SessionKey, SessionStore, Standing, Stored
 from tests.stores import DAY, KEY, HandClock, chain, found, turn
 
 LEASE = 5.0
@@ -35,6 +35,34 @@ class TestHistory:
         await asyncio.sleep(0.05)
         assert await store.history(KEY) == Stored(was_here=True)
         assert (await found(store, "u1", "a1", "u2")).was_here
+
+
+class TestSharedAnswers:
+    """Two sessions without a header that begin in the same words and got the same answer."""
+
+    async def test_a_request_continues_neither(self, store: SessionStore) -> None:
+        other = SessionKey(KEY.tag, "02")
+        for key in (KEY, other):
+            await store.record(key, turn("u1", "a1", headerless=True), DAY)
+        assert (await found(store, "u1", "a1", "mine", sid=None)).sid is None
+        await store.record(KEY, turn("u1", "a1", "u2", "a2", known=2, headerless=True), DAY)
+        assert (await found(store, "u1", "a1", "mine", sid=None)).sid is None
+
+    async def test_from_where_they_part_each_is_continued(self, store: SessionStore) -> None:
+        for sid in ("01", "02"):
+            key = SessionKey(KEY.tag, sid)
+            await store.record(key, turn("u1", "a1", headerless=True), DAY)
+            await store.record(key, turn("u1", "a1", sid, f"a{sid}", known=2, headerless=True), DAY)
+        assert (await found(store, "u1", "a1", "01", "a01", "u3", sid=None)).sid == "01"
+        assert (await found(store, "u1", "a1", "02", "a02", "u3", sid=None)).sid == "02"
+
+    async def test_a_deleted_one_is_no_longer_in_the_way(self, store: SessionStore) -> None:
+        other = SessionKey(KEY.tag, "02")
+        for key in (KEY, other):
+            await store.record(key, turn("u1", "a1", headerless=True), DAY)
+        await store.record(other, turn("u1", "a1", "u2", "a2", known=2, headerless=True), DAY)
+        await store.delete(KEY)
+        assert (await found(store, "u1", "a1", "edited", sid=None)).sid == other.sid
 
 
 class TestAppendedTurns:
@@ -83,6 +111,25 @@ class TestAppendedTurns:
         assert (session.tip, session.newest_to) == (tip, b"u2")
 
 
+class TestDoubt:
+    async def test_a_turn_that_was_called_unsaved_is_known_until_the_next(self, store: SessionStore) -> None:
+        await store.record(KEY, turn("u1", "a1", begun_at=b""), DAY)
+        await store.mark_unsaved(KEY, b"u1")
+        assert (await store.history(KEY)).session == await store.session(KEY)
+        session = await store.session(KEY)
+        assert session is not None
+        assert session.unsaved == b"u1"
+        announced = turn("u1", "a1", "u2", known=2, complete=False, begun_at=chain("u1", "a1")[-1])
+        await store.record(KEY, announced, DAY)
+        session = await store.session(KEY)
+        assert session is not None
+        assert session.unsaved == b""
+
+    async def test_nothing_is_made_of_a_session_that_is_not_there(self, store: SessionStore) -> None:
+        await store.mark_unsaved(KEY, b"u1")
+        assert await store.history(KEY) == Stored()
+
+
 class TestTornTurns:
     async def test_a_turn_whose_past_is_gone_is_not_written(self, store: SessionStore) -> None:
         assert await store.record(KEY, turn("u1", "a1", "u2", "a2", known=2), DAY) is Recorded.TORN
@@ -122,8 +169,20 @@ class TestTheLine:
         await asyncio.sleep(0.05)
         assert await store.stand(KEY, "next", 8, LEASE) is Standing.GO
 
+    async def test_a_lease_is_renewed_while_the_place_is_held_and_not_after(
+        self, store: SessionStore, clock: HandClock
+    ) -> None:
+        await store.stand(KEY, "held", 8, 0.05)
+        await store.renew_lease(KEY, "held", LEASE)
+        clock.time += 1
+        await asyncio.sleep(0.1)
+        assert await store.stand(KEY, "next", 8, LEASE) is Standing.WAIT
+        await store.leave(KEY, "held")
+        await store.renew_lease(KEY, "held", LEASE)
+        assert await store.stand(KEY, "next", 8, LEASE) is Standing.GO
+
     async def test_sessions_do_not_wait_for_each_other(self, store: SessionStore) -> None:
-        other = type(KEY)(KEY.tag, "02")
+        other = SessionKey(KEY.tag, "02")
         assert await store.stand(KEY, "one", 8, LEASE) is Standing.GO
         assert await store.stand(other, "two", 8, LEASE) is Standing.GO
 
@@ -171,7 +230,7 @@ class TestDeleting:
 
     @pytest.mark.parametrize("known", [0, 2])
     async def test_another_session_of_the_bucket_stays(self, store: SessionStore, known: int) -> None:
-        other = type(KEY)(KEY.tag, "02")
+        other = SessionKey(KEY.tag, "02")
         await store.record(other, turn("u1", "b1", headerless=True), DAY)
         await store.record(KEY, turn("u1", "a1", headerless=True), DAY)
         await store.record(KEY, turn("u1", "a1", "u2", "a2", known=known, headerless=True), DAY)

@@ -346,6 +346,18 @@ class TestCompact:
         units = (await admin(url, "sessions/chat/explain"))["units"]
         assert [unit["start"] for unit in units if unit["state"] == "cut"] == [2, 3, 4, 5, 6, 7]
 
+    async def test_a_model_that_insists_on_alternating_roles_gets_them(
+        self, chats: Chats, small: Small, model: Model
+    ) -> None:
+        url = await small(4_000, summaries=False, extra="alternate = true\n")
+        chat = chats(url, X_Unabridged_Session="chat")
+        await talk(chat)
+        await do(url, "compact", {"messages": "2-5"})
+        await chat.ask("And now?")
+        roles = [message["role"] for message in model.views()[-1]]
+        assert "<note " in str(model.views()[-1])
+        assert roles == (["user", "assistant"] * len(roles))[: len(roles)]
+
     async def test_with_the_operators_key_the_gap_is_summarised(
         self, model: Model, chats: Chats, tmp_path: Path
     ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -20,16 +21,22 @@ from proxy.ports import Standing
 from tests.servers import PATIENCE, Exchange, eventually
 from tests.stores import embedded_valkey
 from tests.upstreams import (
+    DONE,
+    EVENTS,
+    JSON,
     KEY,
+    Behaviour,
     Chat,
     Message,
     Model,
     admin,
     answer_in,
     calling,
+    completion,
     events,
     in_pieces,
     only_session,
+    plainly,
     proxying,
     said,
     sse,
@@ -224,6 +231,21 @@ async def test_an_id_that_we_issued_names_the_session_to_append_to(
     assert (await only_session(url))["turns"] == 2
 
 
+@pytest.mark.parametrize("stream", [True, False])
+async def test_an_answer_that_comes_compressed_is_kept_too(
+    appender: Appender, model: Model, *, stream: bool
+) -> None:
+    message = said("Compressed though nobody asked.")
+    plain = b"".join(map(sse, events(message))) + DONE if stream else json.dumps(completion(message)).encode()
+    headers = [EVENTS if stream else JSON, (b"Content-Encoding", b"gzip")]
+    model.replies.append(plainly(200, headers, gzip.compress(plain)))
+    appender.members["stream"] = stream
+    assert answer_in(await appender.ask("first"))["content"] == "Compressed though nobody asked."
+    appender.members["stream"] = False
+    await appender.ask("second")
+    assert contents(model.views()[1])[1] == "Compressed though nobody asked."
+
+
 # --- retries and repetition ---
 
 
@@ -265,18 +287,6 @@ async def test_another_idempotency_key_is_another_turn_whatever_was_tried_before
     await appender.ask("yes", Idempotency_Key="k-1")
     await appender.ask("yes", Idempotency_Key="k-2", x_stainless_retry_count="1")
     assert len(model.views()[1]) == 3
-
-
-async def test_an_attempt_that_comes_after_its_retry_was_answered_changes_nothing(
-    appender: Appender, model: Model
-) -> None:
-    await appender.ask("first")
-    await appender.ask("yes", Idempotency_Key="k-1", x_stainless_retry_count="1")
-    before = await transcript(appender.url)
-    late = await appender.ask("yes", Idempotency_Key="k-1", x_stainless_retry_count="0")
-    assert (late.status_code, error_code(late)) == (409, "superseded")
-    assert len(model.chats) == 2
-    assert await transcript(appender.url) == before
 
 
 async def test_a_retry_count_of_zero_is_no_retry(appender: Appender, model: Model) -> None:
@@ -336,6 +346,8 @@ async def test_an_answer_that_was_cut_off_is_in_the_transcript_and_in_no_view(
     assert await transcript(appender.url, complete=False) == ["half an "]
     await appender.ask("third")
     assert contents(model.views()[2]) == ["first", "One.", "third"]
+    assert await transcript(appender.url, complete=False) == ["half an "]
+    assert await transcript(appender.url) == ["first", "One.", "second", "third", "Three."]
     assert (await only_session(appender.url))["turns"] == 2
 
 
@@ -373,6 +385,18 @@ async def test_results_that_an_unanswered_turn_brought_stay_with_their_calls(
     assert [message["role"] for message in model.views()[2]] == ["user", "assistant", "tool", "user"]
 
 
+async def test_words_that_were_refused_are_no_results(appender: Appender, model: Model) -> None:
+    async def refuse(exchange: Exchange) -> None:
+        await exchange.body()
+        await exchange.answer_json({"error": {"message": "later"}}, 429)
+
+    model.replies.extend([calling(("c1", "look", "{}")), refuse])
+    await appender.ask("look")
+    await appender.ask("refused")
+    await appender.ask("never mind")
+    assert [message["content"] for message in model.views()[2]] == ["look", None, "never mind"]
+
+
 async def test_a_client_that_leaves_after_the_last_word_has_its_turn(
     appender: Appender, model: Model
 ) -> None:
@@ -396,6 +420,48 @@ async def test_a_client_that_leaves_after_the_last_word_has_its_turn(
     await response.aclose()
     await appender.ask("second")
     assert contents(model.views()[1]) == ["first", "All of it.", "second"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        plainly(200, [EVENTS], DONE),
+        plainly(200, [EVENTS], b'data: {"choices":[{"index":0,"delta":{"content":NaN}}]}\n\n' + DONE),
+        plainly(200, [JSON], b"{}"),
+        plainly(200, [JSON], b'{"choices":[{"message":{"role":"assistant","content":NaN}}]}'),
+        plainly(200, [(b"Content-Type", b"text/html")], b"<p>no"),
+        plainly(200, [JSON, (b"Content-Encoding", b"br")], b"no"),
+    ],
+    ids=["an empty stream", "a damaged stream", "no choices", "no JSON", "HTML", "compressed by br"],
+)
+async def test_an_answer_that_cannot_be_kept_is_called_unsaved(
+    appender: Appender, model: Model, answer: Behaviour
+) -> None:
+    await appender.ask("first")
+    model.replies.append(answer)
+    response = await appender.ask("second")
+    assert "history_not_saved" in response.text
+    assert "[DONE]" not in response.text
+    await appender.ask("third")
+    assert contents(model.views()[2])[::2] == ["first", "third"]
+
+
+async def test_an_answer_without_a_role_gets_one(appender: Appender, model: Model) -> None:
+    model.replies.append({"role": None, "content": "ok", "extra": [1.50]})
+    await appender.ask("first")
+    await appender.ask("second")
+    assert model.views()[1][1] == {"role": "assistant", "content": "ok", "extra": [1.50]}
+
+
+async def test_a_first_turn_that_was_cut_off_and_edited_is_history_once_it_is_answered(
+    appender: Appender, url: str, model: Model, chats: Chats
+) -> None:
+    model.replies.extend([lambda exchange: hold(exchange, "half an "), said("One.")])
+    await appender.leave_during("first")
+    chat = chats(url, X_Unabridged_Session="s")
+    await chat.ask("first, edited")
+    await appender.ask("second")
+    assert contents(model.views()[2]) == ["first, edited", "One.", "second"]
 
 
 # --- order ---
@@ -526,6 +592,13 @@ async def test_a_header_of_another_agent_names_it_too(appender: Appender, model:
     assert len(model.views()[1]) == 3
 
 
+async def test_workers_that_share_no_store_have_no_history(model: Model, appenders: Appenders) -> None:
+    async with proxying(model.url, store="memory://", workers=2) as url:
+        response = await appenders(url).ask("first")
+        assert (response.status_code, error_code(response)) == (503, "history_unavailable")
+        assert not model.chats
+
+
 async def test_several_choices_are_refused(appender: Appender, model: Model) -> None:
     appender.members["n"] = 2
     response = await appender.ask("first")
@@ -572,6 +645,26 @@ async def test_another_caller_with_the_same_name_has_another_history(
     await appender.ask("my secret")
     await appender.ask("what is it?", Authorization="Bearer sk-other")
     assert contents(model.views()[1]) == ["what is it?"]
+
+
+@pytest.mark.parametrize("order", ["abAB", "abBA", "baAB", "baBA"])
+@pytest.mark.parametrize("turn", [0, 1], ids=["told first", "told then"])
+async def test_of_two_people_with_the_same_beginning_neither_appends_to_the_other(
+    appender: Appender, url: str, model: Model, chats: Chats, order: str, turn: int
+) -> None:
+    """Behind one key, without `user`: their first turns are alike, word for word."""
+    people = {"a": chats(url), "b": chats(url)}
+    told_to: dict[str, list[str]] = {"a": [], "b": []}
+    for who in order:
+        person = who.lower()
+        model.replies.append(said("Hi! How can I help?" if who == person else f"Noted, {person}."))
+        words = "Hello" if who == person else f"My secret is {person}-4711"
+        told_to[person].append(told(await people[person].ask(words), "session"))
+    for person, other in ("ab", "ba"):
+        appender.session = told_to[person][turn]
+        await appender.ask("What did I say?")
+        assert f"{other}-4711" not in str(model.views()[-1])
+        assert (f"{person}-4711" in str(model.views()[-1])) == bool(turn)
 
 
 async def test_the_answer_of_a_turn_is_what_the_upstream_said(appender: Appender, model: Model) -> None:

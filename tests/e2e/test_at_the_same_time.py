@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import httpx2
@@ -24,7 +24,6 @@ from tests.upstreams import (
     fault_in,
     only_session,
     plainly,
-    running,
     said,
     told,
     user,
@@ -73,21 +72,6 @@ def held(model: Model, together: int) -> None:
             waiting[-1].set()
 
     model.replies.extend([behave] * together)
-
-
-class PatientModel(Model):
-    """A model that passes over requests whose callers left before they had written them."""
-
-    async def serve_one(self, exchange: Exchange) -> None:
-        announced = int(exchange.request.value("content-length") or b"0")
-        if len(await exchange.body()) == announced:
-            await super().serve_one(exchange)
-
-
-@pytest.fixture
-async def model() -> AsyncGenerator[Model]:
-    async with running(PatientModel()) as served:
-        yield served
 
 
 # --- one session, several requests ---
@@ -250,8 +234,9 @@ async def written(url: str) -> None:
             pass
 
 
+@pytest.mark.parametrize("ratio_moves", [False, True])
 async def test_a_summary_that_is_ready_too_late_is_used_at_the_next_epoch(
-    model: Model, chats: Chats, small: Small
+    model: Model, chats: Chats, small: Small, *, ratio_moves: bool
 ) -> None:
     late = asyncio.Event()
 
@@ -259,7 +244,7 @@ async def test_a_summary_that_is_ready_too_late_is_used_at_the_next_epoch(
         await late.wait()
         await exchange.answer_json(completion(said("Items 37 and 74 were delivered to the canary.")))
 
-    model.summary, model.tells_usage = slow, False
+    model.summary, model.tells_usage = slow, ratio_moves
     chat = chats(await small(1_100, wait="50ms"), X_Unabridged_Session="s")
     first = await pruned(chat)
     late.set()

@@ -414,7 +414,7 @@ def test_what_is_unsafe_or_wrong_does_not_start(data: Path, flags: list[str], re
 @pytest.mark.parametrize("flags", [["--policy", "nonsense"], ["--policies", "nonsense"]])
 def test_a_policy_that_cannot_be_used_does_not_start(data: Path, flags: list[str]) -> None:
     done = refused(data, "--store", "memory://", *flags)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr.startswith("unabridged: nonsense: ")
     assert done.stderr.count("\n") == 1
 

@@ -217,6 +217,7 @@ async def test_of_several_streamed_choices_the_next_body_tells_which_was_taken(
 
 # --- how a stream ends ---
 
+MEBIBYTE = 2**20
 
 ERROR = {"error": {"message": "overloaded", "code": 529}}
 FIRST = chunk(delta({"role": "assistant", "content": "Hel"}))
@@ -257,9 +258,39 @@ async def test_a_refused_streamed_request_is_answered_in_json_as_the_upstream_wr
     assert response.headers["content-type"] == "application/json; charset=utf-8"
 
 
-# --- much of it ---
+@pytest.mark.parametrize("end", [True, False], ids=["an orderly end", "a connection that closes"])
+async def test_a_stream_that_breaks_off_within_an_event_says_so_in_an_event_of_its_own(
+    model: Model, client: httpx2.AsyncClient, *, end: bool
+) -> None:
+    for at in (6, 20, len(FIRST) - 2, len(FIRST) - 1):
+        begun = FIRST + FIRST[:at]
+        model.replies.append(in_pieces(begun, end=end))
+        response = await post(client)
+        assert response.content.startswith(begun)
+        assert json.loads(response.content.split(b"\n\ndata: ")[-1])["error"]["code"] == "upstream_truncated"
 
-MEBIBYTE = 2**20
+
+async def test_an_error_that_calls_itself_a_stream_is_passed_on_as_it_is(
+    model: Model, client: httpx2.AsyncClient
+) -> None:
+    body = b'{"error": {"message": "slow down"}}'
+    model.replies.append(plainly(429, [EVENTS], body))
+    response = await post(client)
+    assert (response.status_code, response.content) == (429, body)
+
+
+@pytest.mark.parametrize("headers", [[EVENTS], [EVENTS, (b"Content-Encoding", b"br")]])
+async def test_where_nobody_can_tell_whether_an_answer_is_whole_a_broken_connection_stays_one(
+    model: Model, client: httpx2.AsyncClient, headers: list[tuple[bytes, bytes]]
+) -> None:
+    model.replies.append(in_pieces(b"data: " + b"x" * 9 * MEBIBYTE, headers=headers, end=False))
+    async with client.stream("POST", CHAT, content=HELLO) as response:
+        with pytest.raises(httpx2.RemoteProtocolError):
+            async for _ in response.aiter_raw():
+                pass
+
+
+# --- much of it ---
 
 
 @pytest.mark.parametrize("marks", [b"", b"\n"], ids=["one event", "one line without end"])

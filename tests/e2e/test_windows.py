@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
 
+from proxy.engine import beginning
 from tests.servers import PATIENCE, Exchange, eventually
 from tests.upstreams import (
+    DONE,
     EVENTS,
     JSON,
     Behaviour,
@@ -19,6 +22,7 @@ from tests.upstreams import (
     Model,
     completion,
     count_tokens,
+    events,
     in_pieces,
     plainly,
     proxying,
@@ -181,6 +185,57 @@ async def test_a_refusal_for_length_teaches_the_window_unseen_by_the_client(
         assert len(model.chats) == 3, "what was learned acts at once"
 
 
+async def test_a_refusal_that_comes_after_comments_is_unseen_as_well(
+    model: Model, chats: Chats, url: str
+) -> None:
+    """OpenRouter writes comments until the model behind it has said something."""
+    _, body = REFUSALS["OpenAI"]
+    refused = in_pieces(b": PROCESSING\n\n", b": PROCESSING\n\n", sse(body))
+    model.replies += [refused, said("All of it.")]
+    chat = long_chat(chats, url, stream=True)
+    response = await chat.ask(question(30))
+    assert chat.messages[-1]["content"] == "All of it."
+    assert b"PROCESSING" not in response.content
+    assert tokens_of(response)["budget"] == WINDOW - WINDOW // 8
+
+
+async def test_comments_are_passed_on_where_nothing_follows_them_soon(
+    model: Model, chats: Chats, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(beginning, "_COMMENTS", 0.02)
+    seen = asyncio.Event()
+
+    async def slow(exchange: Exchange) -> None:
+        await exchange.body()
+        await exchange.start(200, [EVENTS])
+        await exchange.chunk(b": PROCESSING\n\n")
+        await seen.wait()
+        for event in events(said("At last.")):
+            await exchange.chunk(sse(event))
+        await exchange.chunk(DONE)
+        await exchange.end()
+
+    model.replies.append(slow)
+    chat = chats(url)
+    body = {"model": "m", "stream": True, "messages": [user("Hello")]}
+    async with chat.client.stream("POST", f"{url}/v1/chat/completions", json=body) as response:
+        text = ""
+        async for part in response.aiter_text():
+            text += part
+            if "PROCESSING" in text:
+                seen.set()
+    assert text.startswith(": PROCESSING\n\ndata: ")
+    assert text.endswith("data: [DONE]\n\n")
+
+
+async def test_a_refusal_that_comes_compressed_is_understood(model: Model, chats: Chats, url: str) -> None:
+    status, body = REFUSALS["OpenAI"]
+    packed = gzip.compress(json.dumps(body).encode())
+    model.replies += [plainly(status, [JSON, (b"Content-Encoding", b"gzip")], packed), said("All of it.")]
+    chat = long_chat(chats, url, stream=False)
+    assert tokens_of(await chat.ask(question(30)))["budget"] == WINDOW - WINDOW // 8
+
+
 async def test_the_error_field_of_an_older_llama_cpp_is_heard(model: Model, chats: Chats, url: str) -> None:
     chat = long_chat(chats, url, stream=True)
     field = b"error: " + json.dumps({**LLAMA, "type": "invalid_request_error"}).encode() + b"\n\n"
@@ -249,11 +304,14 @@ async def test_a_retry_that_is_refused_as_well_is_passed_on(
     assert len(model.chats) == 2
 
 
-async def test_a_refusal_that_somebody_quotes_teaches_nothing(model: Model, chats: Chats, url: str) -> None:
-    """Of a window that could not have been exceeded: the upstream complains about something else."""
-    chat = chats(url)
-    before = tokens_of(await chat.ask("Hello"))["budget"]
-    text = "What is “prompt is too long: 250000 tokens > 200000 maximum”?"
+@pytest.mark.parametrize("quoted", [PROMPT_TOO_LONG, "prompt is too long: 250000 tokens > 200000 maximum"])
+async def test_a_refusal_that_somebody_quotes_teaches_nothing(
+    model: Model, chats: Chats, url: str, quoted: str
+) -> None:
+    """The upstream complains about something else, and says what it could not read."""
+    chat = long_chat(chats, url, stream=False)
+    before = tokens_of(await chat.ask(question(30)))["budget"]
+    text = f"What is “{quoted}”?"
     model.replies.append(as_json((400, vllm(f"[{{'type': 'missing', 'input': {text!r}}}]"))))
     chat.messages.append(user(text))
     response = await chat.send()

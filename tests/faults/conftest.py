@@ -7,7 +7,7 @@ import pytest
 from proxy.adapters.redis import RedisStore
 from tests.stores import HandClock, Server, serving, valkey_command
 
-TIMEOUT = 0.2
+TIMEOUT = 0.3
 
 
 @pytest.fixture

@@ -146,20 +146,25 @@ async def test_an_answer_whose_turn_cannot_be_saved_says_so_at_its_end(
 async def test_a_turn_whose_confirmation_was_lost_is_there_once_when_sent_again(
     durable: Server, model: Model
 ) -> None:
-    """It was written; the client heard that it was not; it sends it again, and the turn is one."""
+    """It was written; its client hears that it was not and sends it to another worker: it is one turn."""
     happening, begun = asyncio.Event(), asyncio.Event()
     model.replies.extend([said("One."), after(happening, begun, "Two."), said("Two again."), said("Three.")])
-    async with relaying(durable.socket) as relay, proxying(model.url, store=relay.url) as url:
+    async with (
+        relaying(durable.socket) as relay,
+        proxying(model.url, store=relay.url) as url,
+        proxying(model.url, store=durable.url) as other,
+    ):
         await append(url, user("first"))
         asked = asyncio.create_task(append(url, user("yes"), stream=True))
         await begun.wait()
         relay.lose_replies = True
         happening.set()
         assert "history_not_saved" in (await asked).text
-        relay.lose_replies = False
+        resent = asyncio.create_task(append(other, user("yes")))
         await asyncio.sleep(PATIENCE)
-        assert (await append(url, user("yes"))).status_code == 200
-        await append(url, user("next"))
+        relay.lose_replies = False
+        assert (await resent).status_code == 200
+        await append(other, user("next"))
         assert texts(model.views()[2]) == ["first", "One.", "yes"]
         assert texts(model.views()[3]) == ["first", "One.", "yes", "Two again.", "next"]
 

@@ -29,8 +29,8 @@ from tests.upstreams import (
 )
 
 BUDGET = 800
-PATIENCE = 0.5
-"""Seconds after which no call to the store is under way any more: its timeout is 0.2."""
+PATIENCE = 1.0
+"""Seconds after which no call to the store is under way any more: its timeout is 0.6."""
 Chats = Callable[..., Chat]
 
 
@@ -60,7 +60,9 @@ async def chats(model: Model, policy: str) -> AsyncIterator[Callable[..., Any]]:
     async with AsyncExitStack() as stack:
 
         async def chat(store: str, **headers: str) -> Chat:
-            url = await stack.enter_async_context(proxying(model.url, policy=policy, store=store))
+            url = await stack.enter_async_context(
+                proxying(model.url, policy=policy, store=store, store_timeout=0.6)
+            )
             made = Chat(url)
             made.headers |= {name.replace("_", "-"): value for name, value in headers.items()}
             await stack.enter_async_context(made.client)

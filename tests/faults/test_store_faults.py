@@ -17,7 +17,7 @@ import pytest
 from proxy.adapters.redis import RedisStore
 from proxy.adapters.redis.breaker import Breaker
 from proxy.errors import StoreUnavailable
-from proxy.ports import Found
+from proxy.ports import Found, SessionKey
 from tests.faults.conftest import TIMEOUT
 from tests.stores import (
     DAY,
@@ -284,6 +284,20 @@ PLANTED = {
 }
 
 
+class TestACallerThatLeaves:
+    async def test_its_leaving_is_never_swallowed(self, store: RedisStore) -> None:
+        await store.ping()
+        swallowed: list[int] = []
+        for moment in range(200):
+            call = asyncio.create_task(store.stand(KEY, f"ticket {moment}", 1_000, 1.0))
+            for _ in range(moment % 40):
+                await asyncio.sleep(0)
+            if call.cancel():
+                await asyncio.wait({call})
+                swallowed += [] if call.cancelled() else [moment]
+        assert swallowed == []
+
+
 class TestValuesThatAreNotOurs:
     @pytest.mark.parametrize(
         ("part", "refused"),
@@ -337,10 +351,30 @@ class TestValuesThatAreNotOurs:
         valkey.run("HSET", PLANTED["nodes"], chain("u1")[0], "junk")
         with pytest.raises(StoreUnavailable):
             await found(store, "u1", "a1")
-        assert await found(store, "u1", "a1") == Found()
+        assert await found(store, "u1", "a1") == Found(was_here=True)
         await store.record(KEY, turn("u1", "a1"), DAY)
         assert (await found(store, "u1", "a1")).session is not None
         assert len(await store.nodes(KEY)) == 2
+
+    async def test_damaged_counts_cost_no_message(self, store: RedisStore, valkey: Server) -> None:
+        await store.record(KEY, turn("u1", "a1"), DAY)
+        valkey.run("HSET", PLANTED["counts"], chain("u1")[0], "junk")
+        with pytest.raises(StoreUnavailable):
+            await found(store, "u1", "a1")
+        stored = await store.history(KEY)
+        assert stored.session is not None
+        assert len(stored.nodes) == 2
+
+    async def test_one_session_of_another_type_hides_no_other(
+        self, store: RedisStore, valkey: Server
+    ) -> None:
+        other = SessionKey(KEY.tag, "02")
+        for key in (KEY, other):
+            await store.record(key, turn("u1", "a1"), DAY)
+        valkey.run("DEL", PLANTED["session"])
+        valkey.run("SET", PLANTED["session"], "a string")
+        valkey.run("EXPIRE", PLANTED["session"], 100)
+        assert [key for key, _ in await store.sessions(10)] == [other]
 
     async def test_a_value_of_another_version_is_not_read_as_ours(
         self, store: RedisStore, valkey: Server

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
-
-import httpx2
 
 from tests.histories.history import Attempt, History, Message, Mode, Outcome
 from tests.histories.reading import Reading
 from tests.histories.scripts import WORKERS, Act, Client, Step, Then
-from tests.upstreams import told, user
+from tests.histories.wire import Answer, ConnectionBrokenError, post
+from tests.upstreams import user
 
 PATIENCE = 20.0
 """Seconds that a client waits for anything."""
@@ -24,19 +24,12 @@ _PADDING = " and on it goes" * 12
 """Makes a turn long enough for a small budget to be reached."""
 
 
-class Wire:
+class Sender:
     """Sends attempts to the workers, and notes what comes of them."""
 
-    def __init__(
-        self,
-        history: History,
-        urls: Sequence[str],
-        http: httpx2.AsyncClient,
-        attempted: Callable[[Attempt], None],
-    ) -> None:
+    def __init__(self, history: History, urls: Sequence[str], attempted: Callable[[Attempt], None]) -> None:
         self._history = history
         self._urls = urls
-        self._http = http
         self._attempted = attempted
 
     async def send(self, attempt: Attempt, client: Client, step: Step, key: str) -> Attempt:
@@ -51,9 +44,8 @@ class Wire:
         except TimeoutError:
             attempt.outcome = Outcome.LEFT
             attempt.code = "" if limit < PATIENCE else "no answer in time"
-        except httpx2.HTTPError as error:
+        except ConnectionBrokenError:
             attempt.outcome = Outcome.CUT if attempt.status else Outcome.BROKEN
-            attempt.code = type(error).__name__
         attempt.answer, attempt.ended = reading.message, asyncio.get_running_loop().time()
         return attempt
 
@@ -63,27 +55,29 @@ class Wire:
         url = f"{self._urls[attempt.worker % len(self._urls)]}/v1/chat/completions"
         body = json.dumps(_body(attempt, client, step)).encode()
         headers = _headers(attempt, client, step, key)
-        async with self._http.stream("POST", url, content=body, headers=headers) as response:
-            _note(attempt, response)
-            if response.headers.get("content-type", "").startswith("text/event-stream"):
-                async for chunk in response.aiter_raw():
-                    reading.feed(chunk)
-                    if step.leave is not None and reading.events > step.leave:
-                        attempt.outcome = Outcome.LEFT
-                        return
+        async with post(url, headers, body) as answer:
+            _note(attempt, answer)
+            if not answer.headers.get("content-type", "").startswith("text/event-stream"):
+                reading.take_body(b"".join([chunk async for chunk in answer.chunks()]))
             else:
-                reading.take_body(await response.aread())
+                async with aclosing(answer.chunks()) as chunks:
+                    async for chunk in chunks:
+                        reading.feed(chunk)
+                        if step.leave is not None and reading.events > step.leave:
+                            attempt.outcome = Outcome.LEFT
+                            return
         attempt.code = reading.code
         usual = Outcome.ANSWERED if reading.is_done else Outcome.CUT
         attempt.outcome = usual if attempt.status == 200 else Outcome.REFUSED
 
 
-def _note(attempt: Attempt, response: httpx2.Response) -> None:
-    attempt.status = response.status_code
-    attempt.session = response.headers.get("x-unabridged-session", "")
-    reasons = response.headers.get("x-unabridged-degraded", "")
+def _note(attempt: Attempt, answer: Answer) -> None:
+    attempt.status = answer.status
+    attempt.session = answer.headers.get("x-unabridged-session", "")
+    reasons = answer.headers.get("x-unabridged-degraded", "")
     attempt.degraded = tuple(reason for reason in reasons.split(", ") if reason)
-    attempt.cut = int(told(response, "cut")) if "x-unabridged-cut" in response.headers else None
+    cut = answer.headers.get("x-unabridged-cut")
+    attempt.cut = None if cut is None else int(cut)
 
 
 def _body(attempt: Attempt, client: Client, step: Step) -> dict[str, Any]:
@@ -117,11 +111,12 @@ def _headers(attempt: Attempt, client: Client, step: Step, key: str) -> dict[str
 class Player:
     """One client at its script. `messages` is what it remembers of the conversation, without the head."""
 
-    def __init__(self, wire: Wire, client: Client, number: int, seed: int) -> None:
-        self._wire = wire
+    def __init__(self, sender: Sender, client: Client, number: int, seed: int) -> None:
+        self._sender = sender
         self._client = client
         self._label = f"h{seed}.c{number}"
         self._count = 0
+        self._newest: list[Message] = []
         self.messages: list[Message] = []
 
     async def play(self) -> None:
@@ -153,7 +148,7 @@ class Player:
         key = self._next() if step.keyed else ""
         attempt = await self._attempt(past, new, step, key=key)
         for retry in range(_RETRIES):
-            if attempt.is_answered or step.then is not Then.RETRY:
+            if attempt.is_answered or step.then is not Then.RETRY or self._repeats(new, attempt):
                 break
             await asyncio.sleep(_BACKING_OFF * retry)
             again = replace(step, fate="answer", leave=None, worker=(step.worker + 1 + retry) % WORKERS)
@@ -162,10 +157,18 @@ class Player:
         keeps = attempt.is_answered or (step.then is Then.KEEP and not calls)
         if attempt.answer is not None and keeps:
             self.messages = [*past, *new, attempt.answer]
+            self._newest = new
             if calls:
                 await self._give_results(calls, step)
         else:
             self.messages = past
+
+    def _repeats(self, new: list[Message], attempt: Attempt) -> bool:
+        """Whether a retry would look like one of the turn before, of which the same was said.
+
+        Of an attempt that did not get as far as the upstream nothing is known, so it is not tried again.
+        """
+        return new == self._newest and attempt.status in (0, 503)
 
     async def _give_results(self, calls: list[Message], step: Step) -> None:
         results = [
@@ -261,4 +264,4 @@ class Player:
             tenant=client.credential,
             **marks,
         )
-        return await self._wire.send(attempt, client, step, key)
+        return await self._sender.send(attempt, client, step, key)

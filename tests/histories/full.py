@@ -151,11 +151,15 @@ def _is_abridged(attempt: Attempt, view: Sequence[Message]) -> bool:
 
 
 def _splits(evidence: Evidence, attempt: Attempt) -> Iterator[Violation]:
-    """Without a header, a turn goes on in the session that gave the newest answer of its history."""
-    if attempt.header or attempt.degraded or not attempt.session or not evidence.history.is_calm:
+    """Without a header, the first turn after an answer goes on in the session that gave it."""
+    if attempt.header or not attempt.session or not evidence.history.is_calm:
         return
     *_, past = [None, *filter(None, (_answered_with(evidence, attempt, each) for each in attempt.sent))]
-    if past is not None and past.session != attempt.session and attempt.began > past.ended + GRACE:
+    if past is None or past.answer is None or attempt.began < past.ended + GRACE:
+        return
+    others = (each for each in _attempts(evidence) if each.began < attempt.began)
+    is_first = not any(past.answer in each.sent for each in others)
+    if is_first and past.session != attempt.session:
         yield Violation(Kind.SPLIT, attempt.id, f"goes on from {past.id} in another session")
 
 

@@ -90,7 +90,8 @@ class Forwarded:
 
     attempt: str
     messages: tuple[Message, ...]
-    body: bytes
+    body: str
+    """All of it, but for the usage that each worker may ask for."""
     answer: Message | None
     """What the upstream meant to answer; None where it refused."""
 

@@ -52,7 +52,8 @@ class EchoModel:
         body: dict[str, Any] = json.loads(raw)
         answer = None if kind.isdigit() else _answer(attempt, kind, int(number or 0), body["messages"])
         kept = self.forwarded.setdefault(attempt, [])
-        kept.append(Forwarded(attempt, tuple(body["messages"]), raw, answer))
+        plain = {name: value for name, value in body.items() if name != "stream_options"}
+        kept.append(Forwarded(attempt, tuple(body["messages"]), json.dumps(plain), answer))
         if answer is None:
             error = {"message": "Not now.", "type": "server_error", "param": None, "code": "scripted"}
             await exchange.answer_json({"error": error}, int(kind))
@@ -82,17 +83,24 @@ async def _whole(exchange: Exchange, answer: Message, kind: str) -> None:
 
 
 async def _stream(exchange: Exchange, answer: Message, kind: str, number: int) -> None:
+    """Stream an answer, one chunk an event where it is slow or breaks off, and else as it would come."""
+    pieces = [sse(event) for event in events(answer)]
     await exchange.start(200, [EVENTS])
-    for place, event in enumerate(events(answer)):
-        if place == number and kind == "break":
+    if kind == "slow":
+        for piece in pieces:
+            await exchange.chunk(piece)
+            await asyncio.sleep(_SLOWLY)
+    elif kind in ("break", "error"):
+        for piece in pieces[:number]:
+            await exchange.chunk(piece)
+        if kind == "break":
             exchange.close()
             return
-        if place == number and kind == "error":
-            await exchange.chunk(sse({"error": {"message": "Enough.", "code": "scripted"}}))
-            await exchange.end()
-            return
-        await exchange.chunk(sse(event))
-        if kind == "slow":
-            await asyncio.sleep(_SLOWLY)
+        await exchange.chunk(sse({"error": {"message": "Enough.", "code": "scripted"}}))
+        await exchange.end()
+        return
+    else:
+        await exchange.chunk(b"".join(pieces[:2]))
+        await exchange.chunk(b"".join(pieces[2:]))
     await exchange.chunk(DONE)
     await exchange.end()

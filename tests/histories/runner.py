@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tests.histories import checker
-from tests.histories.clients import Player, Wire
+from tests.histories.clients import Player, Sender
 from tests.histories.evidence import GRACE, Kind, Violation
 from tests.histories.history import Attempt, History, log
 from tests.histories.scripts import Script
@@ -39,9 +39,9 @@ class Play:
         self._site = site
         self._faults = sorted(script.faults, key=lambda fault: fault.after)
         self._harm: list[asyncio.Task[None]] = []
-        wire = Wire(self.history, site.urls, site.http, self._attempted)
+        sender = Sender(self.history, site.urls, self._attempted)
         self._players = [
-            Player(wire, client, number, script.seed) for number, client in enumerate(script.clients)
+            Player(sender, client, number, script.seed) for number, client in enumerate(script.clients)
         ]
 
     async def play(self) -> None:
@@ -72,14 +72,16 @@ async def run(site: Site, scripts: Iterable[Script], settling: float = SETTLING)
         await asyncio.gather(*(play.say_last() for play in plays))
     for play in plays:
         play.history.is_calm = site.is_calm
-        play.history.forwarded = site.model.take(f"h{play.script.seed}")
         play.history.crashes = list(site.crashes)
     failures = await _settled(site, plays, settling)
-    return failures or _uncounted(plays, await site.lost_turns() - counted)
+    return failures or _uncounted(plays, counted, await site.lost_turns())
 
 
-def _uncounted(plays: Sequence[Play], counted: float) -> list[Failure]:
+def _uncounted(plays: Sequence[Play], before: float | None, after: float | None) -> list[Failure]:
     """The histories with lost turns, where these are more than were counted for all of them."""
+    if before is None or after is None:
+        return []
+    counted = after - before
     lost = {play.script.seed: checker.lost_turns(play.history) for play in plays}
     if sum(lost.values()) <= counted:
         return []
@@ -99,6 +101,8 @@ async def _settled(site: Site, plays: Sequence[Play], settling: float) -> list[F
     left: list[Play] = list(plays)
     failures: list[Failure] = []
     while left:
+        for play in left:  # a request whose client has left may arrive after all others
+            play.history.forwarded += site.model.take(f"h{play.script.seed}")
         await asyncio.gather(*(site.read(play.history) for play in left))
         checked = [(play, checker.check(play.history)) for play in left]
         failures = [Failure(play.script, play.history, tuple(found)) for play, found in checked if found]

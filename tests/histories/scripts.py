@@ -97,6 +97,7 @@ class Script:
 
 
 STORE_FAULTS = ("lose replies", "lag", "cut", "freeze", "kill")
+WORKER_FAULTS = ("crash", "crash", "lose replies", "cut")
 
 
 def script(seed: int, modes: tuple[Mode, ...] = tuple(Mode), faults: tuple[str, ...] = ()) -> Script:

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -34,8 +34,12 @@ STORE_TIMEOUT = 0.4
 """Seconds, where the store is disturbed. Undisturbed it has all the time that a busy machine takes."""
 _CALM_TIMEOUT = 10.0
 _BREAKER = 0.1
+_LEASE = 1.0
+"""Seconds after which a killed worker's place in a line is given up."""
 _POLICY = 'extends = "balanced"\n[summary]\nenabled = false\n'
 _SECRET = "secret"
+_STARTING = 30.0
+"""Seconds that workers have to start."""
 Plant = Callable[[SessionStore], SessionStore]
 """Puts a fault into a store."""
 
@@ -121,10 +125,10 @@ class Site:
         messages: list[dict[str, Any]] = response.json()["messages"]
         return list(without_head([each["message"] for each in messages]))
 
-    async def lost_turns(self) -> float:
-        """How many lost turns have been counted; of workers that may be killed nobody knows."""
+    async def lost_turns(self) -> float | None:
+        """How many lost turns have been counted; None of workers that may be killed: nobody knows."""
         if self.supervisor:
-            return float("inf")
+            return None
         texts = [(await self.http.get(f"{url}/metrics")).text for url in self.urls]
         found = [re.search(r"^unabridged_lost_turns_total (\S+)", text, re.MULTILINE) for text in texts]
         return sum(float(each[1]) for each in found if each)
@@ -156,7 +160,18 @@ async def open_site_of_workers() -> AsyncGenerator[Site]:
     async with _ground(disturbed=True) as (site, settings):
         with _served(site.model.url, site.relays[0].url, settings) as (url, supervisor):
             site.urls, site.supervisor = [url], supervisor
+            await _ready(site)
             yield site
+
+
+async def _ready(site: Site) -> None:
+    """Wait until a worker serves; before that nobody listens."""
+    async with asyncio.timeout(_STARTING):
+        while True:
+            with suppress(httpx2.TransportError):
+                if (await site.http.get(f"{site.urls[0]}/readyz")).status_code == 200:
+                    return
+            await asyncio.sleep(0.05)
 
 
 @asynccontextmanager
@@ -168,7 +183,7 @@ async def _ground(*, disturbed: bool) -> AsyncGenerator[tuple[Site, dict[str, An
         server = stack.enter_context(serving(valkey_command(), *options))
         model = await stack.enter_async_context(EchoModel().serve())
         relays = [await stack.enter_async_context(relaying(server.socket)) for _ in range(WORKERS)]
-        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=100)
+        limits = httpx2.Limits(max_connections=8)
         http = await stack.enter_async_context(httpx2.AsyncClient(timeout=None, limits=limits))
         store = RedisStore(server.url, HandClock(), timeout=_CALM_TIMEOUT, rest=_BREAKER)
         stack.push_async_callback(store.aclose)
@@ -177,6 +192,7 @@ async def _ground(*, disturbed: bool) -> AsyncGenerator[tuple[Site, dict[str, An
             "secret": _SECRET,
             "store_timeout": STORE_TIMEOUT if disturbed else _CALM_TIMEOUT,
             "store_breaker": _BREAKER,
+            "line_lease": _LEASE if disturbed else _CALM_TIMEOUT,
         }
         yield Site([], model, server, relays, http, store, is_calm=not disturbed), settings
 

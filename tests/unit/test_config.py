@@ -38,6 +38,15 @@ def test_the_environment_sets_what_a_flag_does_not(monkeypatch: pytest.MonkeyPat
     assert Settings.load(port=9100).port == 9100
 
 
+def test_memory_is_a_number_of_bytes_or_has_a_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Settings.load().body_memory == 512 * 2**20
+    monkeypatch.setenv("UNABRIDGED_BODY_MEMORY", "1000")
+    assert Settings.load().body_memory == 1000
+    assert Settings.load(body_memory="2GiB").body_memory == 2 * 2**30
+    assert complaint(body_memory="much").startswith("UNABRIDGED_BODY_MEMORY must be")
+    assert complaint(body_memory="0B").startswith("UNABRIDGED_BODY_MEMORY must be")
+
+
 def test_an_empty_variable_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UNABRIDGED_PORT", "")
     assert Settings.load().port == 8080

@@ -51,6 +51,7 @@ class Connection:
         called again at once. One that cannot be reached, or not in time, is left alone for a while.
         """
         self._breaker.admit()
+        cancellations = _cancellations()
         try:
             async with asyncio.timeout(self._timeout):
                 yield self.client
@@ -60,7 +61,13 @@ class Connection:
         except _FOREIGN as failure:
             self._breaker.failed(failure)
             raise StoreUnavailable from failure
-        self._breaker.succeeded()
+        else:
+            self._breaker.succeeded()
+        finally:
+            if _cancellations() > cancellations:
+                # redis-py loses a cancellation that comes together with a result (`asyncio.wait_for`, before
+                # Python 3.12) or while it cleans up: a request whose client has left would go on.
+                raise asyncio.CancelledError
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -69,6 +76,11 @@ class Connection:
                 await self.client.aclose()
         except (ConnectionFailed, OSError):
             return  # the server was gone before us, and the sockets are closed either way
+
+
+def _cancellations() -> int:
+    task = asyncio.current_task()
+    return task.cancelling() if task else 0
 
 
 def _client(url: str, timeout: float) -> Redis:

@@ -5,8 +5,8 @@ a script may touch them together. Law 6 rests on the tag: it is derived from the
 
 | key | type | holds |
 |---|---|---|
-| `u1:{tag}:tips` | hash | chain hash of an answer → sid: finds a session that no header names |
-| `u1:{tag}:<sid>` | hash | the session: `record`, `created`, `turns`, `tip`, `paused` |
+| `u1:{tag}:tips` | hash | chain hash of an answer → sids: finds a session that no header names |
+| `u1:{tag}:<sid>` | hash | the session, by the fields of :data:`FIELDS` |
 | `u1:{tag}:<sid>:nodes` | hash | chain hash → Node: the transcript |
 | `u1:{tag}:<sid>:counts` | hash | chain hash → counted tokens, so that `find` reads no bodies back |
 | `u1:{tag}:<sid>:partial` | set | chain hashes of answers that were cut off |
@@ -25,8 +25,8 @@ at a time, with each write; `u1:sessions` holds the newest :data:`LISTED`, and d
 it is read.
 
 `record`, a Node, an Epoch and a summary have been through :mod:`proxy.adapters.redis.codec` and mean
-nothing to the server. `created` (seconds), `turns`, `tip` (a chain hash) and `paused` (there or not) are
-plain, because the scripts merge them; they override what the record says.
+nothing to the server. `created` (seconds), `turns`, `tip` and `unsaved` (chain hashes), and `paused` (there
+or not) are plain, because the scripts merge them; they override what the record says.
 
 The prefix is the version of this layout: another layout is another prefix, and the old keys expire. The
 scripts need Redis 7.0 or any Valkey.
@@ -46,7 +46,7 @@ LISTED: Final = 100_000
 REMEMBERED: Final = 30 * 86_400.0
 """Seconds past a session's end for which it is known that there was one."""
 
-FIELDS: Final = ("record", "created", "turns", "tip", "paused")
+FIELDS: Final = ("record", "created", "turns", "tip", "paused", "unsaved")
 
 NODES: Final = ":nodes"
 COUNTS: Final = ":counts"

@@ -85,7 +85,7 @@ class Scripts:
     """The scripts, as one client runs them. `ttl` is in milliseconds throughout."""
 
     def __init__(self, client: Redis) -> None:
-        begin = _PARTS + _source("renew")
+        begin = _PARTS + _source("shared")
 
         def script(name: str) -> _Script:
             return cast("_Script", client.register_script(begin + _source(name)))
@@ -94,7 +94,9 @@ class Scripts:
         self._begin_epoch = script("begin_epoch")
         self._record = script("record")
         self._keep_summary = script("keep_summary")
+        self._mark_unsaved = script("mark_unsaved")
         self._stand = script("stand")
+        self._renew_lease = script("renew_lease")
         self._leave = script("leave")
         self._pause = script("pause")
         self._delete = script("delete")
@@ -137,9 +139,17 @@ class Scripts:
         """Keep a summary, and the session with it."""
         await self._keep_summary([keys.session(key)], (address, summary, ttl))
 
+    async def mark_unsaved(self, key: SessionKey, answer: bytes) -> None:
+        """Note which turn's client was told that it is not saved."""
+        await self._mark_unsaved([keys.session(key)], (answer,))
+
     async def stand(self, key: SessionKey, ticket: str, *, most: int, lease: int) -> str:
         """Take or keep a place in the session's line: `go`, `wait`, or `full`."""
         return bytes(await self._stand([keys.session(key)], (ticket, most, lease))).decode()
+
+    async def renew_lease(self, key: SessionKey, ticket: str, *, lease: int) -> None:
+        """Keep a place in the session's line, if it is still held."""
+        await self._renew_lease([keys.session(key)], (ticket, lease))
 
     async def leave(self, key: SessionKey, ticket: str) -> None:
         """Give up a place in the session's line."""
@@ -151,7 +161,7 @@ class Scripts:
 
     async def delete(self, key: SessionKey, *, remembered: int) -> bool:
         """Forget a session; whether there was one."""
-        return bool(await self._delete(_bucket(key)[:2], (key.sid, remembered)))
+        return bool(await self._delete(_bucket(key), (key.sid, remembered)))
 
 
 def _bucket(key: SessionKey) -> list[str]:

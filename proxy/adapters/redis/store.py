@@ -6,36 +6,24 @@ compare-and-set for epochs. What the keys hold is in :mod:`proxy.adapters.redis.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final, cast
 
 import msgspec
 from redis.asyncio.client import Pipeline
 
-from proxy.adapters.redis import codec, keys
+from proxy.adapters.redis import codec, keys, turns
 from proxy.adapters.redis.breaker import Breaker
 from proxy.adapters.redis.connection import Connection
-from proxy.adapters.redis.scripts import (
-    ANSWER,
-    MESSAGE,
-    PARTIAL,
-    Fields,
-    FoundFields,
-    NodeFields,
-    Scripts,
-    TurnFields,
-)
+from proxy.adapters.redis.scripts import Fields, FoundFields, Scripts
 from proxy.core.plan import Epoch
 from proxy.core.records import Node, Session, Turn
 from proxy.errors import StoreUnavailable
 from proxy.ports import Clock, Found, Lookup, Recorded, SessionKey, Standing, Stored
 from proxy.telemetry import log_warning
 
-PIECE_NODES: Final = 500
-PIECE_BYTES: Final = 4 * 1024 * 1024
-"""A turn of more than this is written in pieces: no one step holds up the server, or runs out of time."""
-
+_UNREADABLE: Final[Fields] = [b"" for _ in keys.FIELDS]
 _HistoryFields = tuple[Fields, bytes | None, dict[bytes, bytes], int]
 
 
@@ -73,10 +61,13 @@ class RedisStore:
         """
         name = keys.session(key)
         async with self._connection.call() as client:
+            fields = cast("Fields", await client.hmget(name, keys.FIELDS))
             stored = cast("dict[bytes, bytes]", await client.hgetall(name + keys.NODES))
             damaged = [chain_hash for chain_hash, node in stored.items() if not codec.is_readable(node, Node)]
             async with client.pipeline(transaction=False) as pipe:
-                pipe.delete(name, name + keys.COUNTS, keys.epochs(key, lane))
+                pipe.delete(name + keys.COUNTS, keys.epochs(key, lane))
+                if not _is_readable(fields):
+                    pipe.delete(name)
                 if damaged:
                     pipe.hdel(name + keys.NODES, *damaged)
                 await pipe.execute()
@@ -92,7 +83,7 @@ class RedisStore:
 
     async def record(self, key: SessionKey, turn: Turn, ttl: float) -> Recorded:
         """Write a turn: messages first where they are many, the session and our answer last."""
-        *leading, final = _pieces(turn.nodes)
+        *leading, final = turns.pieces(turn.nodes)
         for nodes in leading:
             recorded = await self._write(key, turn, nodes, ttl, session=False)
             if recorded is not Recorded.KEPT:
@@ -111,8 +102,12 @@ class RedisStore:
             pipe.hgetall(name + keys.NODES)
             pipe.exists(name + keys.WAS)
             fields, first, stored, was_here = cast("_HistoryFields", await pipe.execute())
-        session = _session(fields, first)
-        nodes = {chain_hash: codec.decode(node, Node) for chain_hash, node in stored.items()}
+        try:
+            session = _session(fields, first)
+            nodes = {chain_hash: codec.decode(node, Node) for chain_hash, node in stored.items()}
+        except codec.UnreadableRecord:
+            await self._discard_unreadable(key, lane="")
+            raise
         return Stored(session, nodes, was_here=session is None and bool(was_here))
 
     async def delete(self, key: SessionKey) -> bool:
@@ -127,10 +122,20 @@ class RedisStore:
         async with self._connection.call():
             return await self._scripts.pause(key, paused=paused)
 
+    async def mark_unsaved(self, key: SessionKey, answer: bytes) -> None:
+        """The client of this answer was told that it is not saved."""
+        async with self._connection.call():
+            await self._scripts.mark_unsaved(key, answer)
+
     async def stand(self, key: SessionKey, ticket: str, most: int, lease: float) -> Standing:
         """Take a place in the session's line, or keep it."""
         async with self._connection.call():
             return Standing(await self._scripts.stand(key, ticket, most=most, lease=_milliseconds(lease)))
+
+    async def renew_lease(self, key: SessionKey, ticket: str, lease: float) -> None:
+        """Keep a place in the session's line, if it is still held."""
+        async with self._connection.call():
+            await self._scripts.renew_lease(key, ticket, lease=_milliseconds(lease))
 
     async def leave(self, key: SessionKey, ticket: str) -> None:
         """Give up a place in the session's line."""
@@ -202,16 +207,7 @@ class RedisStore:
     async def _write(
         self, key: SessionKey, turn: Turn, nodes: Sequence[Node], ttl: float, *, session: bool
     ) -> Recorded:
-        fields = TurnFields(
-            record=codec.encode(turn.session) if session else b"",
-            created=turn.session.created,
-            tip=turn.session.tip if turn.advances_tip else b"",
-            headerless=turn.headerless,
-            appended=turn.begun_at is not None,
-            begun_at=turn.begun_at or b"",
-            outer_parents=_outer_parents(turn.nodes),
-            nodes=[_node_fields(node) for node in nodes],
-        )
+        fields = turns.fields(turn, nodes, with_session=session)
         remembered = _milliseconds(ttl + keys.REMEMBERED)
         async with self._connection.call():
             return Recorded(
@@ -235,8 +231,10 @@ class RedisStore:
             async with client.pipeline(transaction=False) as pipe:
                 for key in listed:
                     _ask_session(pipe, key)
-                told: list[Any] = await pipe.execute()
-        return list(zip(listed, told[::2], told[1::2], strict=True))
+                told: list[Any] = await pipe.execute(raise_on_error=False)
+        # A key of another type under a session's name is an unreadable session, and no other's fault.
+        read: list[Any] = [_UNREADABLE if isinstance(answer, Exception) else answer for answer in told]
+        return list(zip(listed, read[::2], read[1::2], strict=True))
 
     async def _unlist(self, gone: Sequence[SessionKey]) -> int:
         """Drop sessions that have expired from the listing; how many were dropped."""
@@ -267,7 +265,7 @@ def _ask_session(pipe: Pipeline, key: SessionKey) -> None:
 
 
 def _session(fields: Fields, first_in_line: bytes | None = None) -> Session | None:
-    record, created, turns, tip, paused = fields
+    record, created, turns, tip, paused, unsaved = fields
     if record is None:
         return None
     compacting = "compacting" if (first_in_line or b"").startswith(b"compact") else ""
@@ -276,36 +274,20 @@ def _session(fields: Fields, first_in_line: bytes | None = None) -> Session | No
         created=codec.seconds(created or b""),
         turns=codec.integer(turns or b""),
         tip=tip or b"",
+        unsaved=unsaved or b"",
         blocked="paused" if paused else compacting,
     )
 
 
+def _is_readable(fields: Fields) -> bool:
+    with suppress(codec.UnreadableRecord):
+        _session(fields)
+        return True
+    return False
+
+
 def _epochs(stored: Sequence[bytes]) -> tuple[Epoch, ...]:
     return tuple(codec.decode(epoch, Epoch) for epoch in stored)
-
-
-def _node_fields(node: Node) -> NodeFields:
-    answer = ANSWER if node.complete else PARTIAL
-    return NodeFields(node.hash, codec.encode(node), node.tokens, answer if node.answer else MESSAGE)
-
-
-def _outer_parents(nodes: Sequence[Node]) -> list[bytes]:
-    """What must be there already; the first message of a chain has no such parent."""
-    within = {node.hash for node in nodes}
-    return sorted({node.parent for node in nodes if node.sequence} - within)
-
-
-def _pieces(nodes: Sequence[Node]) -> Iterator[list[Node]]:
-    """The nodes in pieces, answers in the last one: it counts them. There is always a last one."""
-    piece: list[Node] = []
-    size = 0
-    for node in sorted(nodes, key=lambda node: node.answer):
-        if piece and not node.answer and (len(piece) == PIECE_NODES or size + len(node.raw) > PIECE_BYTES):
-            yield piece
-            piece, size = [], 0
-        piece.append(node)
-        size += len(node.raw)
-    yield piece
 
 
 def _milliseconds(ttl: float) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from proxy.core.change import RESTORE
 from proxy.core.explain import explain
 from proxy.core.jsonvalue import loads
 from proxy.core.plan import Epoch, Gap
@@ -34,7 +35,7 @@ def session(found: Inspected, branch: Sequence[Node] = NO_MESSAGES) -> shapes.Se
         blocked=blocked,
         turns=kept.turns,
         exchanges=kept.exchanges,
-        prune_count=len(found.epochs),
+        prune_count=sum(epoch.asked != RESTORE for epoch in found.epochs),
         summary_bytes=sum(
             len(anchor.text.encode(errors="replace")) for gap in standing for anchor in gap.anchors
         ),

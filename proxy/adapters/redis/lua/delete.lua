@@ -1,5 +1,5 @@
 -- Forget a session, all but that there was one; answer whether there was.
-local session, tips = KEYS[1], KEYS[2]
+local session, tips, bucket = KEYS[1], KEYS[2], KEYS[3]
 local sid, remembered = ARGV[1], ARGV[2]
 local was = redis.call('EXISTS', session)
 for _, lane in ipairs(redis.call('SMEMBERS', session .. LANES)) do redis.call('DEL', session .. EPOCHS .. lane) end
@@ -9,7 +9,9 @@ end
 redis.call('DEL', session)
 local entries = redis.call('HGETALL', tips)
 for i = 1, #entries, 2 do
-  if entries[i + 1] == sid then redis.call('HDEL', tips, entries[i]) end
+  if string.find(entries[i + 1], sid, 1, true) and #alive(bucket, entries[i + 1]) == 0 then
+    redis.call('HDEL', tips, entries[i])
+  end
 end
 if was == 1 then redis.call('SET', session .. WAS, 1, 'PX', remembered) end
 return was

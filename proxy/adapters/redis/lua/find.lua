@@ -1,4 +1,5 @@
--- Find a session, by its name or by the newest hash among the tips, and read what a request needs.
+-- Find a session, by its name or by the newest hash among the tips, and read what a request needs. Where
+-- several sessions gave the same answer to the same words it is none of them: they may be somebody else's.
 -- Writes nothing: a full server and a replica run it.
 local tips, bucket = KEYS[1], KEYS[2]
 local sid, lane, seen_sid, seen = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -15,8 +16,10 @@ local function values(key, from, to)  -- in portions: Lua's stack holds about 8,
 end
 
 if sid == '' then
-  for _, holder in ipairs(values(tips, first, last)) do
-    if holder and redis.call('EXISTS', bucket .. holder) == 1 then sid = holder break end
+  for _, holders in ipairs(values(tips, first, last)) do
+    local living = alive(bucket, holders)
+    if #living == 1 then sid = living[1] end
+    if #living > 0 then break end
   end
   if sid == '' then return false end
 end

@@ -37,6 +37,7 @@ for i = first, #ARGV, 4 do
   end
 end
 
+if appended and tip == '' then redis.call('HDEL', session, 'unsaved') end
 if record ~= '' then
   redis.call('HSETNX', session, 'created', created)
   redis.call('HINCRBY', session, 'turns', completed)
@@ -55,15 +56,18 @@ if not headerless then
 end
 for i = first, #ARGV, 4 do
   if ARGV[i + 3] ~= 'message' then
-    local holder = redis.call('HGET', tips, ARGV[i])
-    if not holder or redis.call('EXISTS', bucket .. holder) == 0 then
-      redis.call('HSET', tips, ARGV[i], sid)
+    local holders = alive(bucket, redis.call('HGET', tips, ARGV[i]))
+    local here = false
+    for _, holder in ipairs(holders) do here = here or holder == sid end
+    if not here then
+      holders[#holders + 1] = sid
+      redis.call('HSET', tips, ARGV[i], table.concat(holders, ',', math.max(1, #holders - 15)))
     end
   end
 end
 local sample = redis.call('HRANDFIELD', tips, 4, 'WITHVALUES')
 for i = 1, #sample, 2 do
-  if redis.call('EXISTS', bucket .. sample[i + 1]) == 0 then redis.call('HDEL', tips, sample[i]) end
+  if #alive(bucket, sample[i + 1]) == 0 then redis.call('HDEL', tips, sample[i]) end
 end
 if redis.call('PTTL', tips) < tonumber(ttl) then redis.call('PEXPIRE', tips, ttl) end
 return 'kept'

@@ -1,0 +1,21 @@
+-- What every script begins with.
+
+-- Those of the sessions that an entry of the tips names that are still there.
+local function alive(bucket, holders)
+  local living = {}
+  for sid in string.gmatch(holders or '', '[^,]+') do
+    if redis.call('EXISTS', bucket .. sid) == 1 then living[#living + 1] = sid end
+  end
+  return living
+end
+
+-- All keys of a session live equally long.
+local function renew(session, ttl)
+  redis.call('PEXPIRE', session, ttl)
+  for _, part in ipairs({NODES, COUNTS, PARTIAL, SUMMARIES, LANES}) do
+    redis.call('PEXPIRE', session .. part, ttl)
+  end
+  for _, lane in ipairs(redis.call('SMEMBERS', session .. LANES)) do
+    redis.call('PEXPIRE', session .. EPOCHS .. lane, ttl)
+  end
+end
