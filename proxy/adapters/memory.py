@@ -29,6 +29,7 @@ class _Kept:
     nodes: dict[bytes, Node] = field(default_factory=dict[bytes, Node])
     epochs: dict[str, list[Epoch]] = field(default_factory=dict[str, list[Epoch]])
     summaries: dict[str, str] = field(default_factory=dict[str, str])
+    beside: set[bytes] = field(default_factory=set[bytes])
     tips: list[bytes] = field(default_factory=list[bytes])
     paused: bool = False
     unsaved: bytes = b""
@@ -88,18 +89,23 @@ class MemoryStore:
         tip = before.session.tip if before and before.session else b""
         if turn.begun_at is not None and tip not in (turn.begun_at, turn.session.tip):
             return Recorded.MOVED
-        known = before.nodes if before else {}
-        was_known = any(node.hash in known for node in turn.nodes if not node.answer)
-        self._write(key, turn, ttl, joined=bool(outer) or was_known)
+        self._write(key, turn, ttl, outer)
         return Recorded.KEPT
 
-    def _write(self, key: SessionKey, turn: Turn, ttl: float, *, joined: bool) -> None:
+    def _write(self, key: SessionKey, turn: Turn, ttl: float, outer: set[bytes]) -> None:
         kept = self._renewed(key, ttl)
         if turn.begun_at is not None and not turn.advances_tip:
             kept.unsaved = b""
+        said = {node.hash for node in turn.nodes if not node.answer}
+        joined = bool((outer | said & kept.nodes.keys()) - kept.beside)
         fresh = [node for node in turn.nodes if _is_news(node, kept.nodes.get(node.hash))]
         kept.nodes.update((node.hash, node) for node in fresh)
-        kept.session = _merged(kept.session, turn, fresh, joined=joined)
+        moves = _moves_tip(kept.session, turn, fresh, joined=joined)
+        kept.session = _merged(kept.session, turn, fresh, moves=moves)
+        if moves:
+            kept.beside -= outer | said
+        elif not joined:
+            kept.beside |= said
         if turn.headerless:
             self._enter(key, kept, turn)
         else:
@@ -286,14 +292,19 @@ def _is_news(node: Node, stored: Node | None) -> bool:
     return stored is None or (node.answer and node.complete and not stored.complete)
 
 
-def _merged(before: Session | None, turn: Turn, fresh: Sequence[Node], *, joined: bool) -> Session:
+def _moves_tip(before: Session | None, turn: Turn, fresh: Sequence[Node], *, joined: bool) -> bool:
+    if not (turn.advances_tip and turn.session.tip):
+        return False
+    is_first = before is None or not before.tip
+    is_new = any(node.hash == turn.session.tip for node in fresh)
+    return is_first or turn.begun_at is not None or (joined and is_new)
+
+
+def _merged(before: Session | None, turn: Turn, fresh: Sequence[Node], *, moves: bool) -> Session:
     """The session after the turn; as it was before, where the turn brought nothing new."""
     appended = turn.begun_at is not None
     after = turn.session if fresh or appended or before is None else before
-    tip = before.tip if before else b""
-    is_new = any(node.hash == turn.session.tip for node in fresh)
-    if turn.advances_tip and turn.session.tip and (not tip or appended or (joined and is_new)):
-        tip = turn.session.tip
+    tip = turn.session.tip if moves else before.tip if before else b""
     return msgspec.structs.replace(
         after,
         created=before.created if before else turn.session.created,

@@ -264,7 +264,7 @@ def fold(chain: Chain, policy: Policy, budget: Budget, count: Count) -> tuple[Pl
             stage = stage_of(budget.usage(view), policy.stages)
         if stage not in (Stage.COMPACT, Stage.EMERGENCY) and not by_count:
             continue
-        decided = draft(Situation(prefix, plan, policy, budget, count, ledger), stage)
+        decided = draft(Situation(prefix, plan, policy, budget, count, unwritten=ledger), stage)
         if decided is None:
             continue
         begun, plan = decided.situation, _written(decided, {})

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Self
 
 from proxy.core.budget import Budget
+from proxy.core.conditions import UNKNOWN, Conditions
 from proxy.core.importance import Score, score
 from proxy.core.messages import HEAD_ROLES, Content, Message
 from proxy.core.plan import Plan, view_tokens
@@ -71,6 +72,7 @@ class Situation:
     budget: Budget
     count: Count
     """Counts the tokens of a text (a pure function)."""
+    conditions: Conditions = UNKNOWN
     unwritten: int = 0
     """Counted tokens of a ledger that stands in the view and is not yet in the plan."""
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from proxy.core.budget import Budget
+from proxy.core.conditions import UNKNOWN, Conditions
 from proxy.core.plan import Epoch
 from proxy.core.policy import Policy
 from proxy.core.situation import Chain
@@ -33,6 +34,7 @@ class Case:
 
     alternates: bool = False
     """Whether the model is known to want alternating roles."""
+    conditions: Conditions = UNKNOWN
 
     @property
     def counted(self) -> int:

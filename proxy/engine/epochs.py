@@ -144,7 +144,7 @@ class Epochs:
         return fold(case.chain, case.policy, case.budget, self._counter.count)
 
     def _situation(self, case: Case, plan: Plan) -> Situation:
-        return Situation(case.chain, plan, case.policy, case.budget, self._counter.count)
+        return Situation(case.chain, plan, case.policy, case.budget, self._counter.count, case.conditions)
 
     async def _off_loop(self, case: Case, work: Callable[[], T]) -> T:
         """Run planning where it cannot hold up other requests, if it is much."""

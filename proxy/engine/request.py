@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from proxy.core.body import asking_for_usage, read_body
 from proxy.core.budget import Budget, Stage, budget_tokens
+from proxy.core.conditions import Conditions
 from proxy.core.messages import as_mapping
 from proxy.core.overflow import is_overflow_error
 from proxy.core.policy import Policy
@@ -132,7 +133,13 @@ class Engine:
             credentials=credentials,
             deadline=arrived + _DEADLINE,
             alternates=self._alternates(recognised.tenant, history.model, policy),
+            conditions=Conditions(idle=self._idle(recognised, lane)),
         )
+
+    def _idle(self, recognised: Recognised, lane: str) -> float | None:
+        """Seconds since the lane was answered."""
+        last = recognised.found.session
+        return max(self.clock.now() - last.updated, 0.0) if last and last.lane == lane else None
 
     def _alternates(self, tenant: str, model: str, policy: Policy) -> bool:
         rule = policy.summary.alternate

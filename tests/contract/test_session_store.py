@@ -230,6 +230,34 @@ class TestTheTip:
             await store.record(KEY, turn("write a title", "a title"), DAY)
         assert await tip(store) == chain("u1", "a1")[-1]
 
+    async def test_is_not_taken_by_a_title_request_that_is_asked_again(self, store: SessionStore) -> None:
+        await store.record(KEY, turn("u1", "a1"), DAY)
+        await store.record(KEY, turn("write a title", "a title"), DAY)
+        await store.record(KEY, turn("write a title", "another one", known=1), DAY)
+        assert await tip(store) == chain("u1", "a1")[-1]
+
+    async def test_is_not_taken_by_a_title_request_in_the_words_of_somebodys_unanswered_beginning(
+        self, store: SessionStore
+    ) -> None:
+        await store.record(KEY, turn("u1", "a1"), DAY)
+        await store.record(KEY, turn("hello", "a w", complete=False), DAY)
+        await store.record(KEY, turn("hello", "a title", known=1), DAY)
+        assert await tip(store) == chain("u1", "a1")[-1]
+
+    async def test_moves_to_a_line_that_began_beside_it_once_that_goes_on(self, store: SessionStore) -> None:
+        await store.record(KEY, turn("u1", "a1"), DAY)
+        await store.record(KEY, turn("edited", "a1"), DAY)
+        await store.record(KEY, turn("edited", "a1", "u2", "a2", known=2), DAY)
+        assert await tip(store) == chain("edited", "a1", "u2", "a2")[-1]
+        await store.record(KEY, turn("edited", "again", known=1), DAY)
+        assert await tip(store) == chain("edited", "a1", "u2", "a2")[-1]
+
+    async def test_moves_with_the_first_answer_asked_for_again(self, store: SessionStore) -> None:
+        await store.record(KEY, turn("u1", "a1", complete=False), DAY)
+        await store.record(KEY, turn("u1", "a1b", known=1), DAY)
+        await store.record(KEY, turn("u1", "a1c", known=1), DAY)
+        assert await tip(store) == chain("u1", "a1c")[-1]
+
     async def test_is_not_moved_back_by_a_turn_written_again(self, store: SessionStore) -> None:
         turns = [
             turn("u1", "a1"),

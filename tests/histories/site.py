@@ -191,6 +191,7 @@ async def _ground(*, disturbed: bool) -> AsyncGenerator[tuple[Site, dict[str, An
             "policy": str(write_policy(directory, "histories", _POLICY)),
             "secret": _SECRET,
             "store_timeout": STORE_TIMEOUT if disturbed else _CALM_TIMEOUT,
+            "save_timeout": 1.0 if disturbed else _CALM_TIMEOUT,
             "store_breaker": _BREAKER,
             "line_lease": _LEASE if disturbed else _CALM_TIMEOUT,
         }

@@ -10,6 +10,7 @@ a script may touch them together. Law 6 rests on the tag: it is derived from the
 | `u1:{tag}:<sid>:nodes` | hash | chain hash → Node: the transcript |
 | `u1:{tag}:<sid>:counts` | hash | chain hash → counted tokens, so that `find` reads no bodies back |
 | `u1:{tag}:<sid>:partial` | set | chain hashes of answers that were cut off |
+| `u1:{tag}:<sid>:beside` | set | chain hashes of words that began a line beside the main one |
 | `u1:{tag}:<sid>:summaries` | hash | content address → summary |
 | `u1:{tag}:<sid>:lanes` | set | the lanes that have epochs |
 | `u1:{tag}:<sid>:epochs:<lane>` | list | the lane's Epochs, in the order written |
@@ -51,6 +52,7 @@ FIELDS: Final = ("record", "created", "turns", "tip", "paused", "unsaved")
 NODES: Final = ":nodes"
 COUNTS: Final = ":counts"
 PARTIAL: Final = ":partial"
+BESIDE: Final = ":beside"
 SUMMARIES: Final = ":summaries"
 LANES: Final = ":lanes"
 EPOCHS: Final = ":epochs:"

@@ -26,7 +26,8 @@ ANSWER: Final = "answer"
 PARTIAL: Final = "partial"
 
 _PARTS: Final = f"""
-local NODES, COUNTS, PARTIAL, WAS = '{keys.NODES}', '{keys.COUNTS}', '{keys.PARTIAL}', '{keys.WAS}'
+local NODES, COUNTS, PARTIAL = '{keys.NODES}', '{keys.COUNTS}', '{keys.PARTIAL}'
+local BESIDE, WAS = '{keys.BESIDE}', '{keys.WAS}'
 local SUMMARIES, LANES, EPOCHS = '{keys.SUMMARIES}', '{keys.LANES}', '{keys.EPOCHS}'
 local LINE, LEASES = '{keys.LINE}', '{keys.LEASES}'
 local FIELDS = {{{", ".join(repr(field) for field in keys.FIELDS)}}}

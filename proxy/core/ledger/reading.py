@@ -1,7 +1,7 @@
 """What each message says that is exact, and in whose voice.
 
 Keeps law 8 (O(new)): a message is read once. A process remembers its facts, bounded in number, by the digest
-of its bytes (law 3: bytes alone decide, not which of two spellings was read first), so an epoch costs what was
+of its bytes (law 3: they alone decide, not which of two spellings was read first), so an epoch costs what was
 never read before.
 """
 

@@ -1,17 +1,20 @@
 -- Write a turn: nodes that are new, then the session's own fields, then the tips.
 -- The first bytes of a node stay, but a completed answer takes the place of one that was cut off. The tip of
--- a main line moves where the new one is news and something before it was known, or where there was none;
--- that of an appended turn moves from where the turn was begun, and from nowhere else.
+-- a main line moves where the new one is news and goes on from what is known, or where there was none; that
+-- of an appended turn moves from where the turn was begun, and from nowhere else.
 local session, tips, bucket = KEYS[1], KEYS[2], KEYS[3]
 local sid, ttl, record, created, tip = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local headerless, appended, begun_at, remembered = ARGV[6] == '1', ARGV[7] == '1', ARGV[8], ARGV[9]
 local outer = 11                      -- the outer parents; the nodes follow, four arguments each
 local first = outer + ARGV[10]
 
+-- Words that began a line beside the main one say nothing when they are said again; their answers do.
+local function joins(hash) return redis.call('SISMEMBER', session .. BESIDE, hash) == 0 end
+
 local joined = false
 for i = outer, first - 1 do
   if redis.call('HEXISTS', session .. NODES, ARGV[i]) == 0 then return 'torn' end
-  joined = true
+  joined = joined or joins(ARGV[i])
 end
 local had = redis.call('HGET', session, 'tip') or ''
 if appended and had ~= begun_at and had ~= tip then return 'moved' end
@@ -22,7 +25,7 @@ local function write(hash, node, tokens, kind)
     redis.call('HSET', session .. NODES, hash, node)
     new = true
   end
-  joined = joined or (not new and kind == 'message')
+  joined = joined or (not new and kind == 'message' and joins(hash))
   if new then redis.call('HSET', session .. COUNTS, hash, tokens) end
   if new and kind == 'partial' then redis.call('SADD', session .. PARTIAL, hash) end
   return new
@@ -44,8 +47,14 @@ if record ~= '' then
   if appended or next(fresh) or redis.call('HEXISTS', session, 'record') == 0 then
     redis.call('HSET', session, 'record', record)
   end
-  if tip ~= '' and (appended or had == '' or (joined and fresh[tip])) then
-    redis.call('HSET', session, 'tip', tip)
+  local moves = tip ~= '' and (appended or had == '' or (joined and fresh[tip]))
+  if moves then redis.call('HSET', session, 'tip', tip) end
+  for i = outer, first - 1 do
+    if moves then redis.call('SREM', session .. BESIDE, ARGV[i]) end
+  end
+  for i = first, #ARGV, 4 do
+    if moves then redis.call('SREM', session .. BESIDE, ARGV[i])
+    elseif not joined and ARGV[i + 3] == 'message' then redis.call('SADD', session .. BESIDE, ARGV[i]) end
   end
 end
 renew(session, ttl)

@@ -1,0 +1,19 @@
+"""What an epoch is chosen by beside chain, plan and budget: the clock, and what the client asked for.
+
+Law 3: these may decide when an epoch begins and what it cuts, never how a request is rewritten by it.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """The circumstances of one request."""
+
+    idle: float | None = None
+    """Seconds since the lane was last answered; None where nobody knows of an answer."""
+    boundary: bool = False
+    """Whether the client says that something new begins with its newest message."""
+
+
+UNKNOWN = Conditions()
