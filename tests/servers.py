@@ -218,7 +218,7 @@ async def _read_head(reader: asyncio.StreamReader) -> Received:
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn, started and stopped by events: itself it looks ten times a second, and hundreds are started."""
+    """Uvicorn, stopped by events: itself it looks ten times a second, and tests start hundreds."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -238,7 +238,7 @@ class _Server(uvicorn.Server):
             connection.shutdown()
         with suppress(TimeoutError):
             async with asyncio.timeout(self.config.timeout_graceful_shutdown):
-                while self.server_state.connections or self.server_state.tasks:
+                while self.server_state.connections or self.server_state.tasks:  # noqa: ASYNC110 - as above
                     await asyncio.sleep(0.002)
         for task in self.server_state.tasks:
             task.cancel()

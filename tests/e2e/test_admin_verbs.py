@@ -183,9 +183,9 @@ class TestDelete:
         model.summary = said(f"They spoke of {canary} and of nothing else.")
         with embedded_valkey() as store:
             async with proxying(model.url, store=store, policy=str(policy)) as url:
+                await chats(url, X_Unabridged_Session="other").ask("Hello")
                 chat = chats(url, X_Unabridged_Session="chat")
                 await talk(chat, 12, canary)
-                await chats(url, X_Unabridged_Session="other").ask("Hello")
                 assert (await admin(url, "sessions/chat"))["prune_count"]
                 assert canary.encode() in contents(store)
                 assert (await ask(url, "DELETE", "sessions/chat")).is_success
