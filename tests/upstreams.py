@@ -297,7 +297,7 @@ async def proxying(upstream: str, **settings: Any) -> AsyncGenerator[str]:
         "store": "memory://",
         "secret": "secret",
         "admin_token": "admin",
-        "store_timeout": 0.3,
+        "store_timeout": PATIENCE,
         "store_breaker": 0.2,
     }
     loaded = Settings.load(upstream=upstream, **(usual | settings))

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Generator
 from pathlib import Path
 
 import httpx2
 import pytest
 
 from tests.servers import Exchange
-from tests.stores import Server, relaying, serving, valkey_command
+from tests.stores import Server, relaying
 from tests.upstreams import (
     DONE,
     KEY,
@@ -22,7 +21,6 @@ from tests.upstreams import (
     completion,
     events,
     proxying,
-    running,
     said,
     sse,
     user,
@@ -30,18 +28,6 @@ from tests.upstreams import (
 
 PATIENCE = 0.5
 """Seconds after which the store is tried again: its breaker rests for 0.2."""
-
-
-@pytest.fixture
-def durable() -> Generator[Server]:
-    with serving(valkey_command(), "--appendonly", "yes", "--appendfsync", "always") as server:
-        yield server
-
-
-@pytest.fixture
-async def model() -> AsyncIterator[Model]:
-    async with running(Model()) as served:
-        yield served
 
 
 async def append(url: str, *messages: Message, stream: bool = False, **headers: str) -> httpx2.Response:
@@ -106,7 +92,7 @@ async def test_without_the_store_there_is_no_answer_without_its_history(
 
 
 async def test_a_paused_store_is_a_history_that_cannot_be_read(durable: Server, model: Model) -> None:
-    async with proxying(model.url, store=durable.url) as url:
+    async with proxying(model.url, store=durable.url, store_timeout=0.6) as url:
         await append(url, user("first"))
         assert durable.process is not None
         os.kill(durable.process.pid, signal.SIGSTOP)
