@@ -16,6 +16,7 @@ from proxy.telemetry import JSONLines
 from tests.servers import Exchange
 from tests.stores import relaying, serving, valkey_command
 from tests.upstreams import (
+    CHAT,
     EVENTS,
     JSON,
     Behaviour,
@@ -27,6 +28,7 @@ from tests.upstreams import (
     completion,
     in_pieces,
     plainly,
+    question,
     refusal,
     running,
     said,
@@ -38,11 +40,6 @@ from tests.upstreams import (
 Chats = Callable[..., Chat]
 Small = Callable[..., Awaitable[str]]
 BUDGET = 800
-CHAT = "/v1/chat/completions"
-
-
-def question(number: int) -> str:
-    return f"Question {number}: what became of item {number * 37}? " + "Tell me all of it, please. " * 6
 
 
 def notes(view: list[Message]) -> list[Message]:

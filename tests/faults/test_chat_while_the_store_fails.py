@@ -23,6 +23,7 @@ from tests.upstreams import (
     fault_in,
     only_session,
     proxying,
+    question,
     running,
     told,
     write_policy,
@@ -64,10 +65,6 @@ async def chats(model: Model, policy: str) -> AsyncIterator[Callable[..., Any]]:
             return made
 
         yield chat
-
-
-def question(number: int) -> str:
-    return f"Question {number}: what became of item {number * 37}? " + "Tell me all of it, please. " * 6
 
 
 async def talk(chat: Chat, turns: range) -> list[httpx2.Response]:
