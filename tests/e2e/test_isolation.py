@@ -205,7 +205,7 @@ async def test_a_canary_in_keys_and_texts_is_found_in_no_log_no_metric_and_no_er
     named = {"Authorization": KEY, "X_Unabridged_Session": CANARY, "OpenAI_Organization": CANARY}
     with serving(valkey_command()) as server:
         async with relaying(server.socket) as store:
-            url = await small(BUDGET, store=store.url)
+            url = await small(BUDGET, store=store.url, store_timeout=0.3)
             with logged() as lines:
                 for lag, stream in ((0.0, False), (0.0, True), (1.0, True)):
                     store.lag = lag
