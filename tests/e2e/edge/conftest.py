@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 import pytest
@@ -16,8 +16,7 @@ from tests.upstreams import Model, proxying, running
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def served(request: pytest.FixtureRequest) -> AsyncIterator[tuple[str, Model]]:
     """The proxy's URL and the model behind it; a file may have `SETTINGS` for it."""
-    module: object = request.module  # pyright: ignore[reportUnknownMemberType]
-    settings: dict[str, Any] = getattr(module, "SETTINGS", {})
+    settings: dict[str, Any] = getattr(cast("Any", request).module, "SETTINGS", {})
     async with running(Model()) as model, proxying(model.url, **settings) as url:
         yield url, model
 
