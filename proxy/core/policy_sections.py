@@ -146,12 +146,24 @@ class Summary(Section):
     """Instruction to the model that writes; empty is the built-in one."""
 
 
+_LEAST_LEDGER = 1600
+
+
 class Ledger(Section):
     """Facts that are carried word for word out of what was cut."""
 
     share: Share = 0.10
+    least: Count | Auto = "auto"
+    """Tokens that the ledger may have under a small budget; `auto`: 1,600 where `share` is the default."""
     constraints: StrictBool = True
     identifiers: StrictBool = True
+
+    @property
+    def tokens(self) -> int:
+        """`least` in tokens. A share that a policy chooses for itself is a bound."""
+        if self.least == "auto":
+            return _LEAST_LEDGER if self.share == Ledger.model_fields["share"].default else 0
+        return self.least
 
 
 StrategyName = Literal["importance", "sliding_window", "session", "topic", "exchanges", "off"]

@@ -11,6 +11,7 @@ that the next turn does not stand before the same wall.
 from collections.abc import Iterable, Sequence
 
 from proxy.core.budget import Stage
+from proxy.core.ledger.sentences import lays_down
 from proxy.core.notes import quote
 from proxy.core.plan import Replacement
 from proxy.core.situation import CRITICAL, FIRST_USER, FIRST_USER_LEAST, FIXED, FREE, RECENT, Situation
@@ -114,8 +115,16 @@ class Selection:
             return
         if all(map(self._is_cut, situation.answer_to(asked))):
             self._take(asked)
-            self.quoted.append(asked)
-            self.view += self._situation.count(self._quote(asked))
+            if not self._is_rule(asked):
+                self.quoted.append(asked)
+                self.view += self._situation.count(self._quote(asked))
+
+    def _is_rule(self, index: int) -> bool:
+        """Whether a request was none, but what the ledger tells: a rule is never handled."""
+        situation = self._situation
+        rules = situation.policy.ledger
+        has_ledger = rules.constraints and (rules.share or rules.tokens)
+        return bool(has_ledger) and lays_down(situation.content(situation.units[index].start).text)
 
     def _take_islands(self) -> None:
         low = self._situation.policy.importance.low
@@ -155,7 +164,7 @@ class Selection:
                     return
                 self.yielded = max(self.yielded, level)
                 spared = max(situation.size(index) - FIRST_USER_LEAST, 0) if level == FIRST_USER else 0
-                if spared and self.view - spared <= most:
+                if spared and self.view - self._ledger - spared <= most:
                     self.to_clip = spared
                     return
                 self._take(index)

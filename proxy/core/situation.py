@@ -14,6 +14,8 @@ from typing import Self
 from proxy.core.budget import Budget
 from proxy.core.conditions import UNKNOWN, Conditions
 from proxy.core.importance import Score, score
+from proxy.core.ledger.reading import READINGS, Reading, things_of
+from proxy.core.ledger.rules import Rule, in_force
 from proxy.core.messages import HEAD_ROLES, Content, Message
 from proxy.core.plan import Plan, view_tokens
 from proxy.core.policy import Policy
@@ -116,6 +118,25 @@ class Situation:
     @cached_property
     def _contents(self) -> dict[int, Content]:
         return {}
+
+    @cached_property
+    def readings(self) -> list[Reading]:
+        """What each message says that is exact, and which of its sentences bind."""
+        contents = {place: self.content(place) for place in range(len(self.chain))}
+        things = things_of(contents)
+        return [
+            READINGS.of(raw, contents[place], things.get(place, ""))
+            for place, raw in enumerate(self.chain.raws)
+        ]
+
+    @cached_property
+    def constraints(self) -> tuple[list[Rule], list[tuple[Rule, Rule]]]:
+        """What was laid down and is in force; and what newer rules replaced, each with its successor."""
+        return in_force(
+            Rule(place, sentence)
+            for place, reading in enumerate(self.readings)
+            for sentence in reading.sentences
+        )
 
     @cached_property
     def protection(self) -> dict[int, int]:

@@ -56,6 +56,7 @@ _PLAIN = {
         r"|i(?:['\u2019]d| would) (?:like you|rather|prefer)|i want (?:you|all|every|the)",
         r"|needs? (?:approval|to be)|requires?|required|allowed|cap(?:ped)?|ceiling|deadline|budget|maximum",
         r"|minimum|rule|constraint|ever|nobody else|confirm|approv\w+)\b",
+        r"|^(?:for|in) [^,.;:]{3,40}, (?:please )?(?:use|keep|write|reply|answer|show|give|put|state|report|include)\b",
     ),
     "de": (
         r"\b(?:immer|nie|stets|nur|bevorzug\w+|lieber|vermeide\w*|statt|ohne (?:Rückfrage|meine|zu)|bevor du",
@@ -79,7 +80,7 @@ _STATED = {
     "en": (
         r"\b(?:now|updated?|changed|moved|switched|renamed|replaced|rotated|actually|correction",
         r"|for (?:all|every|any|future)|when(?:ever)?|my \w+ (?:is|are)|call(?:ed)? me",
-        r"|we (?:use|call|refer))\b",
+        r"|we (?:use|call|refer)|rebased|migrated|reassigned|rescheduled|postponed)\b",
         r"|^(?:use|keep|write|reply|answer|respond|format|include|exclude|send|report|put|end|start|begin|show",
         r"|give|ensure|limit|follow|treat|skip|wait|ask|save|cite|assume)\b",
     ),

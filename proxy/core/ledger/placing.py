@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from proxy.core.budget import MESSAGE_TOKENS
 from proxy.core.language import language_of
-from proxy.core.ledger.writing import facts_of
+from proxy.core.ledger.writing import constraint_tokens, facts_of
 from proxy.core.messages import Content
 from proxy.core.notes import as_message, ledger_lines, with_ledger, without_ledger
 from proxy.core.plan import Gap, Plan, view_tokens
@@ -20,6 +20,10 @@ _TRIES = 3
 """How often a ledger that came out too large, counted as a whole, is made smaller."""
 _OF_CUT = 0.5
 """Of the counted tokens of what is cut: the most that the ledger takes."""
+_DETAILS, _CONSTRAINTS = 0.3, 0.85
+"""Of the room: what ``ledger.least`` lets identifiers take, and what it lets constraints take."""
+_WORDS = 24
+"""Counted tokens, at least, of what a ledger says beside its constraints."""
 
 
 def room_for(situation: Situation, cut: int) -> int:
@@ -27,8 +31,23 @@ def room_for(situation: Situation, cut: int) -> int:
     rules = situation.policy.ledger
     if not (rules.constraints or rules.identifiers):
         return 0
-    room = min(int(rules.share * situation.budget.limit), int(cut * _OF_CUT))
+    details = details_room(situation)
+    most = min(rules.tokens, int(_CONSTRAINTS * situation.budget.room))
+    room = max(details, min(most, _needed(situation)) if rules.constraints and most > details else 0)
+    room = min(room, int(cut * _OF_CUT))
     return room if room >= _LEAST else 0
+
+
+def details_room(situation: Situation) -> int:
+    """Counted tokens that the ledger may have where constraints do not need more."""
+    rules, budget = situation.policy.ledger, situation.budget
+    return max(int(rules.share * budget.limit), min(rules.tokens, int(_DETAILS * budget.room)))
+
+
+def _needed(situation: Situation) -> int:
+    """Counted tokens of a ledger of every constraint in force."""
+    texts = [rule.sentence.text for rule in situation.constraints[0]]
+    return constraint_tokens(texts, situation.count) + _WORDS if texts else 0
 
 
 def placed(situation: Situation, plan: Plan, most: int | None = None) -> Plan:
@@ -56,7 +75,7 @@ def _with(situation: Situation, plain: Plan, room: int) -> Plan:
     language = language_of(" ".join(_said(situation)))
     allowed = room - _introduction(language, situation.count)
     for _ in range(_TRIES):
-        facts = facts_of(situation, plain, allowed)
+        facts = facts_of(situation, plain, allowed, details_room(situation))
         if not facts:
             break
         ledger = ledger_lines(facts.constraints, facts.identifiers, language)

@@ -62,6 +62,10 @@ class Readings:
         self._held = sum(reading.size for reading in list(self._known.values()))
 
 
+READINGS = Readings()
+"""Of this process."""
+
+
 def read(content: Content, thing: str = "") -> Reading:
     """The exact things of a message."""
     found: dict[str, tuple[Voice, Fact]] = {}

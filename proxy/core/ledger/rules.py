@@ -1,56 +1,21 @@
 """Constraints: what users and systems laid down, the newest where one takes the place of another.
 
-Two sentences are about the same subject where most of their words are the same, values apart. Such a sentence
-replaces an older one, unless the two speak of different things of one kind ("unit tests" and "integration
-tests"), or forbid the same of different things.
+Two sentences are about the same subject where most of their words are the same, values apart, or where they
+give another value to the same attribute ("spending", "expenses"). Such a sentence replaces an older one, unless
+the two speak of different things of one kind ("unit tests" and "integration tests"), or forbid the same of
+different things: to lose a rule is worse than to tell an old one too.
 """
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
-from proxy.core.ledger.facts import facts_in
 from proxy.core.ledger.sentences import Sentence
-from proxy.core.ledger.tokens import kind_of
+from proxy.core.ledger.subjects import Subject, subject_of
 
 MOST_COMPARED = 400
 """Sentences, the newest, that are compared with each other."""
-_REMEMBERED = 4_096
-"""Subjects that a process remembers."""
 _ALIKE, _ALIKE_IN_KIND = 0.6, 0.5
 """Of the shorter sentence's words, how many the other has; the second where both name the same kinds."""
-_WORD = re.compile(r"[^\W\d_][\w'\u2019-]*|[$€£¥]?\d[\w.,/:-]*")
-_CJK = re.compile(r"[\u3041-\u30ff\u3400-\u9fff]")
-_SUFFIX = re.compile(r"(?:ing|ped|ned|ed|es|s|'s|\u2019s|en|e)$")
-_STOP = frozenset(
-    "the a an and or of to in on at by for with from into this that these those it its is are was were "
-    "be been am do does not no don't dont never always must should shall may can will would please "
-    "only just also we you i my our your their me us as if then than so but any all every each ever "
-    "now old more less most least user wants want safety rule hard constraint fact goal state "
-    "preference note important update quick der die das und oder ein eine zu in mit auf für ist sind "
-    "nicht nie niemals immer nur muss bitte kein keine el la los las un una de del y o que es son no "
-    "nunca siempre solo debe por favor le la les des et ou un une du est sont ne pas jamais toujours "
-    "doit dans sur pour".split()
-)
-_COUNTED = frozenset(
-    "one two three four five six seven eight nine ten hundred thousand million dollar dollars "
-    "euro euros".split()
-)
-_KIND = {"amount": "quantity", "number": "quantity", "error": "code", "id": "code", "file": "path"}
-"""Kinds that stand for each other."""
-_CHANGES = re.compile(
-    r"\b(?:now|updated?|changed|moved|switched|new|rotated|renamed|replaced|instead|from now on|correction"
-    r"|no longer|jetzt|nun|neue?[rsmn]?|geändert|ab sofort|ahora|nuev[oa]|cambi\w+|désormais|maintenant"
-    r"|nouve\w+|chang\w+)\b"
-    r"|変更|今後|新しい|になりました|现在|現在|改为|改為|新的",
-    re.IGNORECASE,
-)
-_STATES = re.compile(
-    r"\b(?:is|are|was|now|=|lives|runs|belongs|capped|cap|limit|deadline|called|moved|changed|ist|lautet|es|son|est|sont)\b|:|は|是|为|為",
-    re.IGNORECASE,
-)
-_OBJECTS = frozenset({"path", "file", "symbol", "url", "email"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,30 +26,12 @@ class Rule:
     sentence: Sentence
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """What a sentence is about."""
-
-    words: frozenset[str]
-    """Its words, values apart."""
-    before: Mapping[str, str]
-    """What stands before each word, if that is a word too."""
-    values: frozenset[str]
-    kinds: frozenset[str]
-    """Of its values."""
-
-    def contrasts(self, other: "Subject") -> bool:
-        """Whether what stands before a word tells two apart that both have it: unit and smoke *tests*."""
-        return any(
-            self.before.get(word, "") not in ("", *other.words)
-            and other.before.get(word, "") not in ("", *self.words)
-            for word in self.words & other.words
-        )
-
-
 def in_force(rules: Iterable[Rule]) -> tuple[list[Rule], list[tuple[Rule, Rule]]]:
-    """Rules, the newest first, without those that newer ones replace; and those, each with its successor."""
-    standing: list[tuple[Rule, Subject]] = []
+    """Rules, the newest first, without those that newer ones replace; and those, each with its successor.
+
+    What takes the place of a rule is as firm as that was.
+    """
+    standing = _Standing()
     replaced: list[tuple[Rule, Rule]] = []
     said: set[str] = set()
     for rule in sorted(rules, key=lambda rule: -rule.position)[:MOST_COMPARED]:
@@ -92,41 +39,68 @@ def in_force(rules: Iterable[Rule]) -> tuple[list[Rule], list[tuple[Rule, Rule]]
             continue
         said.add(rule.sentence.text)
         subject = subject_of(rule.sentence.text)
-        newer = next((each for each, about in standing if _replaces(each, about, rule, subject)), None)
+        near = standing.near(subject)
+        newer = next((each for each, about in near if _replaces(each, about, rule, subject)), None)
         if newer is None:
-            standing.append((rule, subject))
+            standing.add(rule, subject)
         else:
             replaced.append((rule, newer))
-    for rule, subject in list(standing):
-        old = _changed_by(rule, subject, standing)
+    for rule, subject in standing.all():
+        old = _changed_by(rule, subject, standing.near(subject)) if subject.tells_change else None
         if old is not None:
-            standing = [each for each in standing if each[0] != old]
+            standing.remove(old)
             replaced.append((old, rule))
-    return [rule for rule, _ in standing], replaced
+    return [_as_firm(rule, replaced) for rule, _ in standing.all()], replaced
+
+
+class _Standing:
+    """Rules in force, the newest first, found by the words that they share with another."""
+
+    def __init__(self) -> None:
+        self._rules: dict[int, tuple[Rule, Subject]] = {}
+        self._places: dict[str, list[int]] = {}
+
+    def add(self, rule: Rule, subject: Subject) -> None:
+        place = len(self._rules)
+        self._rules[place] = (rule, subject)
+        for word in subject.words:
+            self._places.setdefault(word, []).append(place)
+
+    def remove(self, rule: Rule) -> None:
+        self._rules = {place: each for place, each in self._rules.items() if each[0] != rule}
+
+    def near(self, subject: Subject) -> list[tuple[Rule, Subject]]:
+        places = {place for word in subject.words for place in self._places.get(word, ())}
+        return [self._rules[place] for place in sorted(places) if place in self._rules]
+
+    def all(self) -> list[tuple[Rule, Subject]]:
+        return list(self._rules.values())
+
+
+def _as_firm(rule: Rule, replaced: Sequence[tuple[Rule, Rule]]) -> Rule:
+    sentence = rule.sentence
+    strength = max([sentence.strength, *(old.sentence.strength for old, newer in replaced if newer is rule)])
+    return rule if strength == sentence.strength else replace(rule, sentence=Sentence(sentence.text, strength))
 
 
 def _replaces(newer: Rule, about: Subject, older: Rule, subject: Subject) -> bool:
     """Whether two sentences are about the same, so that the newer one counts."""
-    common, least = about.words & subject.words, min(len(about.words), len(subject.words))
-    alike = _ALIKE_IN_KIND if about.kinds and about.kinds == subject.kinds else _ALIKE
-    if newer.position == older.position or not common or len(common) < alike * least:
+    if newer.position == older.position or not about.words & subject.words or about.contrasts(subject):
         return False
-    if about.contrasts(subject) or (least == 1 and about.words != subject.words):
+    if about.gives_another(subject):
+        return True
+    if not about.is_like(subject, _ALIKE_IN_KIND if about.kinds and about.kinds == subject.kinds else _ALIKE):
         return False
-    objects = any(kind_of(value) in _OBJECTS for value in about.values ^ subject.values)
-    return not objects or all(_STATES.search(rule.sentence.text) for rule in (newer, older))
+    return not about.concerns_others(subject)
 
 
 def _changed_by(rule: Rule, subject: Subject, standing: Sequence[tuple[Rule, Subject]]) -> Rule | None:
-    """The older sentence whose value this one, if it tells of a change, has changed: the likest."""
-    if not _CHANGES.search(rule.sentence.text):
-        return None
+    """The older sentence whose value this one, which tells of a change, has changed: the likest."""
     likest = max(
         (
             (len(subject.words & about.words) / len(about.words), older.position, older)
             for older, about in standing
             if older.position < rule.position
-            and subject.words & about.words
             and subject.kinds & about.kinds
             and not subject.contrasts(about)
         ),
@@ -134,35 +108,3 @@ def _changed_by(rule: Rule, subject: Subject, standing: Sequence[tuple[Rule, Sub
         default=None,
     )
     return likest[2] if likest is not None else None
-
-
-@lru_cache(_REMEMBERED)
-def subject_of(sentence: str) -> Subject:
-    """The words and values of a sentence."""
-    facts = facts_in(sentence)
-    plain = sentence
-    for fact in sorted(facts, key=lambda fact: -len(fact.value)):
-        plain = plain.replace(fact.value, " ; ")
-    words: list[str] = []
-    before: dict[str, str] = {}
-    kinds = {_KIND.get(fact.kind, fact.kind) for fact in facts}
-    previous = ""
-    for match in _WORD.finditer(plain):
-        word = match[0].strip(".,:'\u2019-").lower()
-        if _CJK.search(word):
-            words += [word[at : at + 2] for at in range(max(len(word) - 1, 1))]
-            previous = ""
-        elif word in _STOP or len(word) < 2 or word in _COUNTED or any(map(str.isdigit, word)):
-            kinds |= {"quantity"} if word in _COUNTED else set()
-            previous = ""
-        else:
-            words.append(_stem(word))
-            if previous:
-                before.setdefault(words[-1], previous)
-            previous = words[-1]
-    values = frozenset(fact.value for fact in facts)
-    return Subject(frozenset(words), before, values, frozenset(kinds))
-
-
-def _stem(word: str) -> str:
-    return _SUFFIX.sub("", word) if len(word) > 3 else word

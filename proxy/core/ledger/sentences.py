@@ -15,6 +15,7 @@ LONGEST = 320
 _SHORTEST = 4
 _SHORT_LINE = 140
 """Characters of a line that is not taken apart."""
+_OUTRIGHT = 3
 MOST_SENTENCES = 60
 """Sentences of one message."""
 
@@ -54,12 +55,18 @@ def binding(text: str) -> list[Sentence]:
     return [each for each in found if each.strength][:MOST_SENTENCES]
 
 
+def lays_down(text: str) -> bool:
+    """Whether a text is nothing but sentences that say outright what must be: a rule, and no request."""
+    found = [strength_of(each) for each in sentences_of(text)]
+    return bool(found) and min(found) == _OUTRIGHT
+
+
 def strength_of(sentence: str) -> int:
     """How firmly a sentence binds; 0 where it does not."""
     if _QUESTION.search(sentence):
         return 0
     if FIRM.search(sentence) or _TITLE.match(sentence):
-        return 3
+        return _OUTRIGHT
     if PLAIN.search(sentence) or _LABEL.match(sentence):
         return 2
     return 1 if STATED.search(sentence) else 0

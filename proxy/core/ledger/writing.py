@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from proxy.core.ledger.facts import Fact
 from proxy.core.ledger.packing import Packing
 from proxy.core.ledger.ranking import Mentions
-from proxy.core.ledger.reading import Reading, Readings, things_of
-from proxy.core.ledger.rules import Rule, in_force
+from proxy.core.ledger.reading import Reading
+from proxy.core.ledger.rules import Rule
+from proxy.core.messages import HEAD_ROLES
 from proxy.core.plan import Plan
 from proxy.core.situation import Count, Situation
 
-_READINGS = Readings()
 _BULLET = 2
 """Counted tokens that a sentence takes beside its own."""
 _RULES_SHARE = 0.8
-"""Of the ledger: what constraints may take before identifiers have had their turn."""
+"""Of a ledger that is no larger than identifiers alone may make it: what constraints may take before them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,22 +36,24 @@ class Facts:
         return bool(self.constraints or self.identifiers)
 
 
-def facts_of(situation: Situation, plan: Plan, room: int) -> Facts:
-    """The ledger of a chain under ``plan``, within ``room`` counted tokens."""
+def facts_of(situation: Situation, plan: Plan, room: int, details: int) -> Facts:
+    """The ledger of a chain under ``plan``, within ``room`` counted tokens, of identifiers within ``details``."""
     rules = situation.policy.ledger
     if room <= 0 or not plan.gaps:
         return Facts()
     source = _Source(situation, plan)
-    standing = source.standing_text()
     found, stale = source.constraints()
-    found = [rule for rule in found if rule.sentence.text not in standing] if rules.constraints else []
+    kept = source.kept_text("user", *HEAD_ROLES)
+    found = [rule for rule in found if rule.sentence.text not in kept] if rules.constraints else []
     wanted = [rule.sentence.text for rule in found]
     firm = [rule.sentence.text for rule in found if rule.sentence.strength > 1]
-    first = _fitting(firm, int(room * _RULES_SHARE) if rules.identifiers else room, situation.count)
-    left = room - _size(first, situation.count)
+    is_shared = rules.identifiers and room <= details
+    first = _fitting(firm, int(room * _RULES_SHARE) if is_shared else room, situation.count)
+    left = room - constraint_tokens(first, situation.count)
     identifiers = ""
     if rules.identifiers:
-        packing = Packing(left, situation.count, "\n".join([standing, *source.quoted(), *first]))
+        told = [source.kept_text(), *source.summaries(), *source.quoted(), *first]
+        packing = Packing(min(left, details), situation.count, "\n".join(told))
         packing.fill(source.identifiers(stale))
         identifiers = packing.text
         left -= situation.count(identifiers) if identifiers else 0
@@ -70,7 +72,8 @@ def _fitting(sentences: Iterable[str], room: int, count: Count) -> list[str]:
     return chosen
 
 
-def _size(sentences: Iterable[str], count: Count) -> int:
+def constraint_tokens(sentences: Iterable[str], count: Count) -> int:
+    """Counted tokens that sentences take in a ledger."""
     return sum(count(text) + _BULLET for text in sentences)
 
 
@@ -83,24 +86,26 @@ class _Source:
         messages = situation.chain.messages
         clipped = {edit.position for edit in plan.replacements}
         self._absent = {place for place in range(len(messages)) if plan.covers(place)} | clipped
-        contents = {place: situation.content(place) for place in range(len(messages))}
-        things = things_of(contents)
-        self._readings = [
-            _READINGS.of(raw, contents[place], things.get(place, ""))
-            for place, raw in enumerate(situation.chain.raws)
-        ]
+        self._readings = situation.readings
 
-    def standing_text(self) -> str:
-        """What the view says without the ledger."""
-        chain, replaced = self._situation.chain, {edit.position: edit.raw for edit in self._plan.replacements}
+    def kept_text(self, *roles: str) -> str:
+        """What messages of the view say, those of ``roles`` or all, clipped ones among them."""
+        messages = self._situation.chain.messages
         texts = [
             self._situation.content(place).countable()
-            for place in range(len(chain))
-            if place not in self._absent
+            for place, message in enumerate(messages)
+            if place not in self._absent and (not roles or message.role in roles)
         ]
-        summaries = [anchor.text for gap in self._plan.gaps for anchor in gap.anchors]
-        clipped = [raw.decode(errors="replace") for raw in replaced.values()]
-        return "\n".join([*texts, *clipped, *summaries])
+        clipped = [
+            edit.raw.decode(errors="replace")
+            for edit in self._plan.replacements
+            if not roles or messages[edit.position].role in roles
+        ]
+        return "\n".join([*texts, *clipped])
+
+    def summaries(self) -> list[str]:
+        """What notes say of what is cut. A rule there is told again: nobody vouches for a summary."""
+        return [anchor.text for gap in self._plan.gaps for anchor in gap.anchors]
 
     def quoted(self) -> list[str]:
         """Requests that notes quote as handled. A rule among them is told again: it is not over."""
@@ -108,12 +113,7 @@ class _Source:
 
     def constraints(self) -> tuple[list[Rule], frozenset[str]]:
         """Sentences that bind and are out of sight, the firmest first; and values that hold no more."""
-        rules = [
-            Rule(place, sentence)
-            for place, reading in enumerate(self._readings)
-            for sentence in reading.sentences
-        ]
-        standing, replaced = in_force(rules)
+        standing, replaced = self._situation.constraints
         wanted = sorted(
             (rule for rule in standing if rule.position in self._absent),
             key=lambda rule: (-rule.sentence.strength, -rule.position),

@@ -1,0 +1,214 @@
+"""What a sentence is about: its words, values apart, and what it says of which attribute."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from proxy.core.ledger.concepts import ATTRIBUTES, CONCEPTS, FITTING, SCOPES, TOKEN, VALUES
+from proxy.core.ledger.facts import facts_in
+
+_REMEMBERED = 4_096
+"""Subjects that a process remembers."""
+_SUFFIX = re.compile(r"(?:ing|ped|ned|ed|es|s|'s|\u2019s|en|e)$")
+_TITLE = re.compile(r"^[A-Z][A-Z _-]{2,30}(?: \d{1,3})?:\s?|^【[^】]{1,12}】")
+_STOP = frozenset(
+    "the a an and or of to in on at by for with from into this that these those it its is are was were "
+    "be been am do does not no don't dont never always must should shall may can will would please "
+    "only just also we you i my our your their me us as if then than so but any all every each ever "
+    "now old new more less most least user wants want current currently previous former latest working still "
+    "quick update important der die das und oder ein eine zu mit in auf für ist sind alte neue aktuelle "
+    "nicht nie niemals immer nur muss bitte kein keine el la los las un una de del y o que es son no viejo "
+    "nuevo actual nunca siempre solo debe por favor le la les des et ou un une du est sont ne pas jamais "
+    "toujours doit dans sur pour ancien nouveau without ohne sin sans".split()
+)
+_VERBS = frozenset(
+    "report show use put keep write give send make set tell print display format express state let get "
+    "need needs require requires has have run "
+    "verwende zeige schreibe nimm nenne usa muestra escribe pon utilise montre écris mets".split()
+)
+"""Verbs that lay down; they tell no two things apart."""
+_KIND = {"amount": "quantity", "number": "quantity", "error": "code", "id": "code", "file": "path"}
+"""Kinds that stand for each other."""
+_CHANGES = re.compile(
+    r"\b(?:now|updated?|changed|moved|switched|new|rotat(?:ed|ion)|rebased|migrated|reassigned|rescheduled"
+    r"|postponed|extended|raised|lowered|reduced|renamed|replaced|instead|rather|from now on|correction"
+    r"|no longer|jetzt|nun|neue?[rsmn]?|geändert|verschoben|ab sofort|statt|künftig|ahora|nuev[oa]|cambi\w+"
+    r"|en adelante|désormais|maintenant|dorénavant|nouve\w+|chang\w+)\b"
+    r"|変更|今後|これから|新しい|になりました|现在|現在|改为|改為|改成|今后|今後|新的",
+    re.IGNORECASE,
+)
+_STATES = re.compile(
+    r"\b(?:is|are|was|now|lives|runs|belongs|capped|cap|limit|deadline|called|moved|changed|ist|lautet|es|son"
+    r"|est|sont)\b|[:=]|は|是|为|為",
+    re.IGNORECASE,
+)
+_COPULA = re.compile(r"\b(?:is|are|will be|ist|lautet|sind|es|son|será|est|sont|sera)\b|[:=]|は|是|为|為")
+_FORBIDS = re.compile(
+    r"\b(?:never|no|not|don['\u2019]t|without|nie|niemals|nicht|keine?[nmrs]?|ohne|nunca|jamás|sin|jamais|pas|sans)"
+    r"\b|ない|禁|勿|不|别",
+    re.IGNORECASE,
+)
+_GERMAN = re.compile(r"\b(?:der|die|das|den|dem|ein|eine[nmrs]?|und|nicht|ist|für|mit|nie|auf|im|zu)\b", re.IGNORECASE)
+_OBJECTS = frozenset({"path", "file", "symbol", "url", "email", "code", "name"})
+_UNTYPED = ATTRIBUTES - FITTING.keys()
+_ENDS = ".!?:;\u2026\u2013\u2014\"'“«(¡¿"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a sentence is about."""
+
+    words: frozenset[str]
+    """Its words, values apart; those that name a concept by its name."""
+    before: Mapping[str, str]
+    """What stands before each word, if that is a word too."""
+    values: frozenset[str]
+    kinds: frozenset[str]
+    """Of its values."""
+    head: frozenset[str]
+    """The words before "is", where the sentence says of something what it is."""
+    states: bool
+    forbids: bool
+    tells_change: bool
+
+    @property
+    def attributes(self) -> frozenset[str]:
+        """What it names that has one value at a time."""
+        return self.words & ATTRIBUTES
+
+    def is_like(self, other: "Subject", part: float) -> bool:
+        """Whether the sentence with fewer words shares ``part`` of them with the other."""
+        least = min(len(self.words), len(other.words))
+        common = self.words & other.words
+        return len(common) >= part * least and (least > 1 or self.words == other.words)
+
+    def contrasts(self, other: "Subject") -> bool:
+        """Whether what stands before a word tells two apart that both have it: unit and smoke *tests*."""
+        scopes, others = self.words & SCOPES, other.words & SCOPES
+        if scopes and others and not scopes & others:
+            return True
+        return any(
+            self.before.get(word, "") not in ("", *other.words)
+            and other.before.get(word, "") not in ("", *self.words)
+            for word in self.words & other.words
+        )
+
+    def concerns_others(self, other: "Subject") -> bool:
+        """Whether the two are about different things, of which the same is said."""
+        differing = self.kinds_of_differing(other)
+        if not differing & _OBJECTS or self._fitting(other) & differing:
+            return False
+        return self.forbids or other.forbids or not (self.states and other.states)
+
+    def kinds_of_differing(self, other: "Subject") -> frozenset[str]:
+        """The kinds of the values that only one of the two has."""
+        return self.kinds | other.kinds if self.values != other.values else frozenset()
+
+    def gives_another(self, older: "Subject") -> bool:
+        """Whether this gives another value to an attribute that the older sentence gave one."""
+        if self.head and self.head == older.head and self.head <= _UNTYPED:
+            return True
+        fitting = self._fitting(older)
+        if not fitting or self.values & older.values:
+            return False
+        return self.tells_change or (self.kinds == older.kinds and fitting == self.kinds)
+
+    def _fitting(self, other: "Subject") -> frozenset[str]:
+        """Kinds of values that both give to an attribute that both name."""
+        both = self.kinds & other.kinds
+        return frozenset(
+            kind for name in self.attributes & other.attributes for kind in FITTING.get(name, ()) if kind in both
+        )
+
+
+@lru_cache(_REMEMBERED)
+def subject_of(sentence: str) -> Subject:
+    """What a sentence is about."""
+    told = _TITLE.sub("", sentence)
+    facts = [fact for fact in facts_in(told) if not _is_worded(fact.value)]
+    plain = told
+    for fact in sorted(facts, key=lambda fact: -len(fact.value)):
+        plain = plain.replace(fact.value, " ; ")
+    reading = _Reading(plain)
+    values = {fact.value for fact in facts} | reading.values
+    kinds = {_KIND.get(fact.kind, fact.kind) for fact in facts} | reading.kinds
+    copula = _COPULA.search(plain)
+    head = _Reading(plain[: copula.start()].rpartition(",")[2]) if copula else None
+    return Subject(
+        frozenset(reading.words),
+        reading.before,
+        frozenset(values),
+        frozenset(kinds),
+        frozenset() if head is None or head.values else frozenset(head.words),
+        bool(_STATES.search(told)),
+        bool(_FORBIDS.search(told)),
+        bool(_CHANGES.search(told)),
+    )
+
+
+class _Reading:
+    """The words of a text in their order, and the values that are written as words."""
+
+    def __init__(self, text: str) -> None:
+        self.words: list[str] = []
+        self.before: dict[str, str] = {}
+        self.values: set[str] = set()
+        self.kinds: set[str] = set()
+        self._previous = ""
+        self._end = -1
+        is_german = bool(_GERMAN.search(text))
+        matches = list(TOKEN.finditer(text))
+        self._has_style = any(match.lastgroup == "style" for match in matches)
+        for match in matches:
+            self._read(match, may_name=not is_german)
+
+    def _read(self, match: re.Match[str], *, may_name: bool) -> None:
+        kind = match.lastgroup or "word"
+        text = match[0].lower()
+        if kind == "letter":
+            self._letter(match)
+        elif kind in CONCEPTS:
+            self._word(kind)
+        elif kind in VALUES and (kind != "tone" or self._has_style):
+            self._value(kind, text)
+        elif any(map(str.isdigit, text)) or (may_name and _is_name(match)):
+            self._value("name" if text.isalpha() else "", text)
+        elif text in _STOP or len(text) < 2:
+            self._previous = ""
+        else:
+            self._word(_stem(text), is_verb=text in _VERBS)
+
+    def _value(self, kind: str, text: str) -> None:
+        if kind:
+            self.kinds.add(kind)
+            self.values.add(text)
+        self._previous = ""
+
+    def _word(self, word: str, *, is_verb: bool = False) -> None:
+        self.words.append(word)
+        if self._previous:
+            self.before.setdefault(word, self._previous)
+        self._previous = "" if is_verb else word
+
+    def _letter(self, match: re.Match[str]) -> None:
+        """Scripts without spaces are read in pairs of letters."""
+        if match.start() == self._end:
+            self.words.append(match.string[match.start() - 1 : match.end()])
+        self._end, self._previous = match.end(), ""
+
+
+def _is_worded(value: str) -> bool:
+    """Whether a value is written as words, such as a time zone, or is none: a verb that begins a sentence."""
+    match = TOKEN.fullmatch(value)
+    return (match is not None and match.lastgroup in VALUES) or value.partition(" ")[0].lower() in _VERBS
+
+
+def _is_name(match: re.Match[str]) -> bool:
+    """A capital within a sentence begins a name."""
+    before = match.string[: match.start()].rstrip()
+    return match[0][0].isupper() and bool(before) and before[-1] not in _ENDS
+
+
+def _stem(word: str) -> str:
+    return _SUFFIX.sub("", word.removesuffix("'s").removesuffix("\u2019s")) if len(word) > 3 else word
