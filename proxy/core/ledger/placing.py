@@ -17,7 +17,7 @@ from proxy.core.situation import Count, Situation
 _LEAST = 24
 """Counted tokens below which a ledger is not worth its introduction."""
 _TRIES = 3
-"""How often a ledger that came out too large, counted as a whole, is made smaller."""
+"""How often a ledger is written that came out too large, counted as a whole, or left out a rule needlessly."""
 _OF_CUT = 0.5
 """Of the counted tokens of what is cut: the most that the ledger takes."""
 _DETAILS, _CONSTRAINTS = 0.3, 0.85
@@ -73,18 +73,20 @@ def room_of(situation: Situation, plain: Plan) -> int:
 def _with(situation: Situation, plain: Plan, room: int) -> Plan:
     """The plan with a ledger by which its last note grows by at most ``room`` counted tokens."""
     language = language_of(" ".join(_said(situation)))
-    allowed = room - _introduction(language, situation.count)
+    allowed, last, best = room - _introduction(language, situation.count), plain.gaps[-1], plain.gaps[-1]
     for _ in range(_TRIES):
         facts = facts_of(situation, plain, allowed, details_room(situation))
         if not facts:
             break
         ledger = ledger_lines(facts.constraints, facts.identifiers, language)
-        noted = _noting(plain.gaps[-1], ledger, situation.count)
-        excess = noted.tokens - plain.gaps[-1].tokens - room
-        if excess <= 0:
-            return Plan((*plain.gaps[:-1], noted), plain.replacements)
-        allowed -= excess + 1
-    return plain
+        noted = _noting(last, ledger, situation.count)
+        excess = noted.tokens - last.tokens - room
+        if excess <= 0 and noted.tokens > best.tokens:
+            best = noted
+        if -_LEAST < excess <= 0 or (excess <= 0 and not facts.left_out):
+            break
+        allowed -= excess + (excess > 0)
+    return Plan((*plain.gaps[:-1], best), plain.replacements)
 
 
 def _introduction(language: str, count: Count) -> int:

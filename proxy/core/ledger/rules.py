@@ -17,6 +17,9 @@ MOST_COMPARED = 400
 _ALIKE, _ALIKE_IN_KIND = 0.6, 0.5
 """Of the shorter sentence's words, how many the other has; the second where both name the same kinds."""
 
+_CHANGED = 0.4
+"""The same where the newer one tells of a change, and both name values of a kind."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
@@ -102,6 +105,7 @@ def _changed_by(rule: Rule, subject: Subject, standing: Sequence[tuple[Rule, Sub
             for older, about in standing
             if older.position < rule.position
             and subject.kinds & about.kinds
+            and (subject.attributes & about.attributes or about.is_like(subject, _CHANGED))
             and not subject.contrasts(about)
         ),
         key=lambda found: found[:2],

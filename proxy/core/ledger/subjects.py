@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from proxy.core.ledger.concepts import ATTRIBUTES, CONCEPTS, FITTING, SCOPES, TOKEN, VALUES
-from proxy.core.ledger.facts import facts_in
+from proxy.core.ledger.facts import Fact, facts_in
 
 _REMEMBERED = 4_096
 """Subjects that a process remembers."""
@@ -50,6 +50,8 @@ _FORBIDS = re.compile(
     re.IGNORECASE,
 )
 _GERMAN = re.compile(r"\b(?:der|die|das|den|dem|ein|eine[nmrs]?|und|nicht|ist|für|mit|nie|auf|im|zu)\b", re.IGNORECASE)
+_COMPOUND = re.compile(r"(\w{3,}?)s?(kosten|ausgaben|budget|frist|termin|passwort|zweig|sprache|zeitzone|stil)")
+"""What German writes as one word."""
 _OBJECTS = frozenset({"path", "file", "symbol", "url", "email", "code", "name"})
 _UNTYPED = ATTRIBUTES - FITTING.keys()
 _ENDS = ".!?:;\u2026\u2013\u2014\"'“«(¡¿"
@@ -96,6 +98,10 @@ class Subject:
 
     def concerns_others(self, other: "Subject") -> bool:
         """Whether the two are about different things, of which the same is said."""
+        if not (self.attributes & other.attributes or self.kinds & other.kinds) and (
+            self.words - other.words and other.words - self.words
+        ):
+            return True
         differing = self.kinds_of_differing(other)
         if not differing & _OBJECTS or self._fitting(other) & differing:
             return False
@@ -112,7 +118,7 @@ class Subject:
         fitting = self._fitting(older)
         if not fitting or self.values & older.values:
             return False
-        return self.tells_change or (self.kinds == older.kinds and fitting == self.kinds)
+        return self.tells_change or (self.kinds == older.kinds and not (self.kinds - fitting) & _OBJECTS)
 
     def _fitting(self, other: "Subject") -> frozenset[str]:
         """Kinds of values that both give to an attribute that both name."""
@@ -126,13 +132,14 @@ class Subject:
 def subject_of(sentence: str) -> Subject:
     """What a sentence is about."""
     told = _TITLE.sub("", sentence)
-    facts = [fact for fact in facts_in(told) if not _is_worded(fact.value)]
+    facts = {_trimmed(fact): _KIND.get(fact.kind, fact.kind) for fact in facts_in(told)}
+    facts.pop("", None)
     plain = told
-    for fact in sorted(facts, key=lambda fact: -len(fact.value)):
-        plain = plain.replace(fact.value, " ; ")
+    for value in sorted(facts, key=lambda value: -len(value)):
+        plain = plain.replace(value, " ; ")
     reading = _Reading(plain)
-    values = {fact.value for fact in facts} | reading.values
-    kinds = {_KIND.get(fact.kind, fact.kind) for fact in facts} | reading.kinds
+    values = facts.keys() | reading.values
+    kinds = {*facts.values(), *reading.kinds}
     copula = _COPULA.search(plain)
     head = _Reading(plain[: copula.start()].rpartition(",")[2]) if copula else None
     return Subject(
@@ -176,6 +183,9 @@ class _Reading:
             self._value("name" if text.isalpha() else "", text)
         elif text in _STOP or len(text) < 2:
             self._previous = ""
+        elif compound := _COMPOUND.fullmatch(text):
+            self._word(_stem(compound[1]))
+            self._word(_group_of(compound[2]) or compound[2])
         else:
             self._word(_stem(text), is_verb=text in _VERBS)
 
@@ -198,10 +208,27 @@ class _Reading:
         self._end, self._previous = match.end(), ""
 
 
-def _is_worded(value: str) -> bool:
-    """Whether a value is written as words, such as a time zone, or is none: a verb that begins a sentence."""
-    match = TOKEN.fullmatch(value)
-    return (match is not None and match.lastgroup in VALUES) or value.partition(" ")[0].lower() in _VERBS
+def _trimmed(fact: Fact) -> str:
+    """A value without what is none: verbs and attributes at the ends of a name, and values that are words."""
+    if _group_of(fact.value) in VALUES:
+        return ""
+    if fact.kind != "name":
+        return fact.value
+    words = fact.value.split()
+    while words and _is_plain(words[0]):
+        del words[0]
+    while words and _is_plain(words[-1]):
+        del words[-1]
+    return " ".join(words) if len(words) > 1 else ""
+
+
+def _is_plain(word: str) -> bool:
+    return word.lower() in _VERBS or _group_of(word) in CONCEPTS
+
+
+def _group_of(word: str) -> str | None:
+    match = TOKEN.fullmatch(word)
+    return match.lastgroup if match else None
 
 
 def _is_name(match: re.Match[str]) -> bool:

@@ -31,6 +31,8 @@ class Facts:
     """Sentences, word for word."""
     identifiers: str = ""
     """Lines of exact things."""
+    left_out: bool = False
+    """Whether there was no room for a constraint."""
 
     def __bool__(self) -> bool:
         return bool(self.constraints or self.identifiers)
@@ -59,7 +61,8 @@ def facts_of(situation: Situation, plan: Plan, room: int, details: int) -> Facts
         left -= situation.count(identifiers) if identifiers else 0
     chosen = {*first, *_fitting([text for text in wanted if text not in first], left, situation.count)}
     told = sorted(found, key=lambda rule: rule.position)
-    return Facts(tuple(rule.sentence.text for rule in told if rule.sentence.text in chosen), identifiers)
+    texts = tuple(rule.sentence.text for rule in told if rule.sentence.text in chosen)
+    return Facts(texts, identifiers, left_out=len(texts) < len(found))
 
 
 def _fitting(sentences: Iterable[str], room: int, count: Count) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.core.ledger.rules import Rule, in_force
-from proxy.core.ledger.sentences import binding
+from proxy.core.ledger.sentences import Sentence, binding, lays_down
 
 
 def texts(text: str) -> list[str]:
@@ -14,7 +14,7 @@ def texts(text: str) -> list[str]:
 
 def standing(*sentences: str) -> list[str]:
     """What counts in the end of sentences said one after the other, in their order."""
-    rules = [Rule(place, each) for place, text in enumerate(sentences) for each in binding(text)]
+    rules = [Rule(place, Sentence(text, 3)) for place, text in enumerate(sentences)]
     return [rule.sentence.text for rule in reversed(in_force(rules)[0])]
 
 
@@ -29,6 +29,8 @@ def standing(*sentences: str) -> list[str]:
         "Only use the ferry when the bridge is closed.",
         "I'd rather have short answers.",
         "Before you build anything, show me the drawing.",
+        "For drawings, use ink.",
+        "We rebased the plans onto north/plan-2.",
         "RULE 3: boats go first.",
         "Du darfst keine Steine bewegen.",
         "Du darfst die Brücke nachts nicht öffnen.",
@@ -97,6 +99,22 @@ def test_abbreviations_and_versions_end_no_sentence() -> None:
         ("Report all heights in feet.", "From now on, report all heights in metres."),
         ("RULE: the bridge master this week is Anna Berg.", "Jo Stein is now the bridge master."),
         ("预算不超过5000元。", "预算不超过3000元。"),
+        ("All tide tables are in UTC.", "For the tide tables, give hours in Tokyo time."),
+        ("Keep replies short and use feet.", "Please make your answers detailed and give heights in metres."),
+        ("The gate code is K-4711 and nobody may see it.", "The gate code was rotated: never show K-9922."),
+        ("RULE: Answer in the Marlow style.", "RULE: I want answers in the Severn style."),
+        ("The stone comes from branch north/old-9.", "We rebased onto north/new-3."),
+        ("The bridge opens for good on 2031-04-01: that is the deadline.",
+         "The deadline has changed: it is May 12 now."),
+        ("The next step is paving the ramp.", "After the storm, the next step is drying the ropes."),
+        ("Stone deliveries need approval from Anna Berg.", "No stone delivery without Jo Stein approving it."),
+        ("Give the total in German.", "Give the total in French."),
+        ("Die Ausgaben sind auf 500 Euro begrenzt.", "Ab sofort liegt die Obergrenze der Kosten bei 300 Euro."),
+        ("Bereitschaft hat diese Woche Anna Berg.", "Jetzt hat Jo Stein Bereitschaft."),
+        ("El presupuesto es de 500 euros como máximo.", "Ahora los gastos tienen un tope de 300 euros."),
+        ("Le budget est de 500 euros au maximum.", "Désormais les dépenses ont un plafond de 300 euros."),
+        ("予算は5万円以内です。", "今後、費用は3万円以内にしてください。"),
+        ("请用正式的语气回复。", "现在请用友好的语气回复。"),
     ],
 )  # fmt: skip
 def test_the_newer_of_two_sentences_about_the_same_counts(older: str, newer: str) -> None:
@@ -110,13 +128,52 @@ def test_the_newer_of_two_sentences_about_the_same_counts(older: str, newer: str
         ("Project spending is capped at $500.", "Travel spending is capped at $200."),
         ("Run the unit tests before you push.", "Run the smoke tests before you release."),
         ("Never delete /srv/north/log.", "Never delete /srv/south/log."),
+        ("Never lend the Marlow crane.", "Never lend the Severn crane."),
+        ("Never share the harbour plans.", "Never share the church plans."),
+        ("No dogs on the bridge.", "No bicycles on the bridge."),
+        ("The production database runs in north-1.", "The staging database runs in south-2."),
+        ("The launch is due on 2031-04-01.", "The release is due on 2031-06-01 now."),
+        ("The working branch is north/plan-2.", "The branch is based on commit 8f3e2ab."),
+        ("The harbour code is K-4711, never show it.", "The gate code is now K-9922, never show it."),
+        ("Anna Berg is the harbour master this week.", "Jo Stein is the church warden this week."),
+        ("Run the unit tests with make unit.", "Run the smoke tests with make smoke."),
+        ("Die Baukosten sind auf 500 Euro begrenzt.", "Die Reisekosten sind auf 300 Euro begrenzt."),
+        ("Lösche nie die Pläne vom Hafen.", "Lösche nie die Pläne der Kirche."),
+        ("No borres nunca los planos del puerto.", "No borres nunca los planos de la iglesia."),
+        ("Ne montre jamais les plans du port.", "Ne montre jamais les plans de l'église."),
+        ("港の図面を絶対に見せないでください。", "教会の鍵を絶対に貸さないでください。"),
+        ("不要删除港口的日志。", "不要关闭大桥的灯。"),
     ],
 )
 def test_sentences_about_different_things_both_count(one: str, other: str) -> None:
     assert standing(one, other) == [one, other]
 
 
+def test_what_takes_the_place_of_a_rule_is_as_firm_as_that_was() -> None:
+    rules = [
+        Rule(0, Sentence("RULE: the bridge master this week is Anna Berg.", 3)),
+        Rule(1, Sentence("Jo Stein is now the bridge master.", 1)),
+    ]
+    (standing_rule,), _ = in_force(rules)
+    assert standing_rule.sentence == Sentence("Jo Stein is now the bridge master.", 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("RULE: no boats.", True),
+        ("Never open the bridge.\nYou must ask me.", True),
+        ("Never open the bridge. How wide is it?", False),
+        ("Paint the bridge, and never use red.\nThen tell me the price.", False),
+        ("Paint the bridge.", False),
+        ("", False),
+    ],
+)
+def test_a_rule_is_no_request(text: str, *, expected: bool) -> None:
+    assert lays_down(text) is expected
+
+
 def test_what_is_said_twice_is_told_once() -> None:
-    assert standing("Never close the bridge.", "Fine.", "Never close the bridge.") == [
+    assert standing("Never close the bridge.", "Never close the bridge.") == [
         "Never close the bridge."
     ]
