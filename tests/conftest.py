@@ -19,4 +19,5 @@ settings.register_profile(
     phases=tuple(Phase),
     derandomize=False,
 )
+settings.register_profile("soak", settings.get_profile("explore"), max_examples=10_000)
 settings.load_profile("unabridged")

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from proxy.core.budget import MESSAGE_TOKENS, Budget, Stage, stage_of
 from proxy.core.clipping import clip_view
+from proxy.core.conditions import UNKNOWN, Conditions
 from proxy.core.language import language_of
 from proxy.core.ledger.placing import cut_tokens, placed, plain_of, room_for, room_of
 from proxy.core.messages import HEAD_ROLES
@@ -28,6 +29,7 @@ from proxy.core.units import last_user, request_points
 LEAST_FREED = 0.1
 """Share of the room that an epoch must free to be begun below 100 %."""
 _NOTICES = 2
+_PRESSING = (Stage.COMPACT, Stage.EMERGENCY)
 _FOLDED_BITS = 3
 """Leading bits of an epoch's number; where all others are zero, a fold writes the epoch's ledger."""
 _SPARE = 32
@@ -36,6 +38,8 @@ _SPARE = 32
 Span = tuple[int, int]
 Summaries = Mapping[Span, str | None]
 """Summaries by gap; None where one was asked for and failed. A gap that is absent was not asked about."""
+Told = Mapping[Span, Anchor | None]
+"""The same, as the notes have it."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,16 @@ class Draft:
     """The firmest protection that had to yield (:mod:`proxy.core.situation`)."""
     has_room: bool = True
     """Whether the epoch is worth its while with summaries, and not with notices alone."""
+    strategy: Strategy | None = None
+    """The strategy that decided, and writes its notes; None where a person did."""
+    acts_now: bool = False
+    """Whether it begins for another reason than usage, at once."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether a request may wait for its summaries."""
+        is_rare = self.acts_now and self.strategy is not None and not self.strategy.slides
+        return self.stage is Stage.COMPACT or (is_rare and self.stage is not Stage.EMERGENCY)
 
     @property
     def wanted(self) -> tuple[Span, ...]:
@@ -59,14 +73,19 @@ class Draft:
         if not rules.enabled or not self.has_room:
             return ()
         summarised = {(gap.start, gap.end) for gap in self.situation.plan.gaps if gap.is_summarised}
-        return tuple(
-            span for span in self.spans if span[1] - span[0] >= rules.min_gap and span not in summarised
-        )
+        large = (span for span in self.spans if span[1] - span[0] >= rules.min_gap and span not in summarised)
+        strategy, situation = self.strategy, self.situation
+        return tuple(span for span in large if strategy is None or strategy.wants_summary(situation, *span))
 
 
 def is_due(situation: Situation, stage: Stage) -> bool:
     """Whether the policy's strategy would begin an epoch now; quick, since it is asked at every request."""
     return strategy_of(situation.policy.strategy.name).is_due(situation, stage)
+
+
+def acts_now(situation: Situation) -> bool:
+    """Whether the policy's strategy would begin one now for another reason than usage."""
+    return strategy_of(situation.policy.strategy.name).acts_now(situation)
 
 
 def draft(situation: Situation, stage: Stage) -> Draft | None:
@@ -79,7 +98,7 @@ def draft(situation: Situation, stage: Stage) -> Draft | None:
         return decided
     if not selection.cut:
         return None
-    if strategy.by_count:
+    if decided.acts_now:
         return decided if situation.view - freed <= situation.budget.share(1) else None
     least = LEAST_FREED * situation.budget.room
     if freed < least:
@@ -93,12 +112,15 @@ def _select(situation: Situation, stage: Stage, strategy: Strategy) -> tuple[Sel
     Answers also the counted tokens that the epoch frees with notices for notes.
     """
     set_aside, ledger = _set_aside(situation, stage), _ledger_set_aside(situation)
+    is_now = strategy.acts_now(situation)
     while True:
         selection = Selection(situation, stage, set_aside, ledger)
         selection.run(strategy)
         spans = tuple(selection.spans())
         quotes = {span: selection.quotes_within(*span) for span in spans}
-        decided = Draft(situation, stage, spans, quotes, selection.yielded)
+        decided = Draft(
+            situation, stage, spans, quotes, selection.yielded, strategy=strategy, acts_now=is_now
+        )
         plain = _noted(decided, {})
         over = view_tokens(plain, situation.chain.tokens) - selection.to_clip - situation.budget.share(1)
         if stage is not Stage.EMERGENCY or over <= 0 or selection.is_exhausted:
@@ -144,12 +166,12 @@ def finish(decided: Draft, summaries: Summaries) -> Plan:
 
 def _written(decided: Draft, summaries: Summaries) -> Plan:
     """The plan of a draft but for its ledger, for which it leaves room."""
-    given = dict(summaries)
+    given = _told(decided, summaries)
     situation = decided.situation
     plan = _noted(decided, given)
     while given and _size_of(situation, plan) > situation.budget.share(1):
         # A summary may be longer than what was set aside for it; a notice always fits.
-        given.pop(max(given, key=lambda span: len(given[span] or "")))
+        given.pop(max(given, key=lambda span: len(anchor.text) if (anchor := given[span]) else 0))
         plan = _noted(decided, given)
     if decided.stage is Stage.EMERGENCY:
         ledger = room_for(situation, cut_tokens(situation, plan))
@@ -157,15 +179,31 @@ def _written(decided: Draft, summaries: Summaries) -> Plan:
     return plan
 
 
-def _noted(decided: Draft, summaries: Summaries) -> Plan:
+def _told(decided: Draft, summaries: Summaries) -> dict[Span, Anchor | None]:
+    """What new notes have to say: the summaries, or what the strategy makes of them."""
+    told = {span: Anchor(*span, text) if text else None for span, text in summaries.items()}
+    if decided.strategy is None:
+        return told
+    standing = {(gap.start, gap.end) for gap in decided.situation.plan.gaps}
+    for span in decided.spans:
+        summary = summaries.get(span)
+        if not summary and span in standing:
+            continue  # it has its words
+        text = decided.strategy.words(decided.situation, *span, summary)
+        if text or summary:
+            told[span] = Anchor(*span, text, by_code=text != summary) if text else None
+    return told
+
+
+def _noted(decided: Draft, told: Told) -> Plan:
     """A draft with its notes written, but for the ledger."""
     situation = decided.situation
     standing = {(gap.start, gap.end): gap for gap in plain_of(situation.plan, situation.count).gaps}
     gaps: list[Gap] = []
     for span in decided.spans:
         old = standing.get(span)
-        is_settled = old is not None and (old.is_summarised or not summaries.get(span))
-        gaps.append(old if old is not None and is_settled else _gap(decided, span, summaries))
+        is_settled = old is not None and (old.is_summarised or not told.get(span))
+        gaps.append(old if old is not None and is_settled else _gap(decided, span, told))
     clipped = tuple(
         kept
         for kept in situation.plan.replacements
@@ -174,12 +212,12 @@ def _noted(decided: Draft, summaries: Summaries) -> Plan:
     return Plan(tuple(gaps), clipped)
 
 
-def _gap(decided: Draft, span: Span, summaries: Summaries) -> Gap:
+def _gap(decided: Draft, span: Span, told: Told) -> Gap:
     """A gap with a new note: a summary of all of it, or what earlier summaries say of parts of it."""
     situation, (start, end) = decided.situation, span
-    text = summaries.get(span)
-    anchors = (Anchor(start, end, text),) if text else _carried(situation, start, end)
-    failed = span in summaries and not text
+    anchor = told.get(span)
+    anchors = (anchor,) if anchor else _carried(situation, start, end)
+    failed = span in told and not anchor
     return noted_gap(situation, span, anchors, decided.quotes[span], failed=failed)
 
 
@@ -246,25 +284,34 @@ def _language(situation: Situation, start: int, end: int) -> str:
     return language_of(" ".join(situation.content(place).text for place in said[-8:]))
 
 
-def fold(chain: Chain, policy: Policy, budget: Budget, count: Count) -> tuple[Plan, int]:
-    """The plan that a chain would have come to by itself, with notices only, and how many epochs it took."""
+def fold(
+    chain: Chain, policy: Policy, budget: Budget, count: Count, conditions: Conditions = UNKNOWN
+) -> tuple[Plan, int]:
+    """The plan that a chain would have come to by itself, with notices only, and how many epochs it took.
+
+    ``conditions`` are those of the chain's last request; of the others nobody knows them.
+    """
     plan, epochs, view, position = EMPTY, 0, 0, 0
     begun, ledger, most = None, 0, None
-    by_count = strategy_of(policy.strategy.name).by_count
-    for length in [len(chain)] if by_count else request_points(chain.messages):
+    strategy = strategy_of(policy.strategy.name)
+    marks = strategy.turning_points(chain, policy)
+    for length in [len(chain)] if strategy.slides else request_points(chain.messages):
         view += sum(chain.tokens[position:length])
         position = length
         stage = stage_of(budget.usage(view), policy.stages)
-        is_pressing = stage in (Stage.COMPACT, Stage.EMERGENCY) or by_count
-        if not is_pressing and length < len(chain):
+        is_marked = strategy.slides or length in marks
+        if stage not in _PRESSING and not is_marked and length < len(chain):
             continue
         prefix = chain.prefix(length)
         if not prefix.is_spared_by(plan):
             plan, begun, ledger, view = EMPTY, None, 0, sum(prefix.tokens)
             stage = stage_of(budget.usage(view), policy.stages)
-        if stage not in (Stage.COMPACT, Stage.EMERGENCY) and not by_count:
+        known = conditions if length == len(chain) else UNKNOWN
+        situation = Situation(prefix, plan, policy, budget, count, known, ledger)
+        is_anew = known != UNKNOWN and strategy.acts_now(situation)
+        if stage not in _PRESSING and not is_marked and not is_anew:
             continue
-        decided = draft(Situation(prefix, plan, policy, budget, count, unwritten=ledger), stage)
+        decided = draft(situation, stage)
         if decided is None:
             continue
         begun, plan = decided.situation, _written(decided, {})

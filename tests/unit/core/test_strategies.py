@@ -10,7 +10,7 @@ from proxy.core.planner import fold
 from proxy.core.policy import Policy
 from proxy.core.policy_sections import Importance, Keep, Strategy
 from proxy.core.situation import Situation
-from proxy.core.strategies import STRATEGIES, strategy_of
+from proxy.core.strategies import strategy_of
 from tests.property.conversations import (
     Sent,
     assistant,
@@ -132,7 +132,7 @@ def test_a_window_whose_note_is_larger_than_what_it_cuts_does_not_leave_the_budg
     assert turn(chain, EMPTY, policy, budget).tokens <= budget.limit
 
 
-# --- off, and what is not built
+# --- off
 
 
 @pytest.mark.parametrize("tokens", [10, 1000, 100_000])
@@ -143,8 +143,3 @@ def test_off_never_prunes(tokens: int):
     assert (apply(plan, chain.raws), epochs) == (list(chain.raws), 0)
     assert turn(chain, EMPTY, policy, budget).plan == EMPTY
     assert stage_at(chain, EMPTY, policy, budget) in Stage
-
-
-@pytest.mark.parametrize("name", sorted(Policy.PENDING_STRATEGIES))
-def test_strategies_that_are_not_built_yet_act_as_importance(name: str):
-    assert strategy_of(name) is STRATEGIES["importance"]
