@@ -130,9 +130,9 @@ def _told(situation: Situation, start: int, end: int, anchors: Sequence[Anchor])
             yield _BREAK.join(request), answer
             request, answer = [], ""
         if messages[place].role == "user":
-            request.append(situation.content(place).text)
+            request.append(situation.content(place).text.strip())
         elif messages[place].role == "assistant" and not messages[place].calls:
-            answer = situation.content(place).text
+            answer = situation.content(place).text.strip()
     if request or answer:
         yield _BREAK.join(request), answer
 
