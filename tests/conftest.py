@@ -19,5 +19,7 @@ settings.register_profile(
     phases=tuple(Phase),
     derandomize=False,
 )
-settings.register_profile("soak", settings.get_profile("explore"), max_examples=10_000)
+settings.register_profile(
+    "soak", settings.get_profile("unabridged"), max_examples=10_000, derandomize=False, print_blob=True
+)
 settings.load_profile("unabridged")

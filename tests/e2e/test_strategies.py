@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from proxy import app
 from proxy.adapters.files.policies import shipped_policies
+from tests.servers import PATIENCE
 from tests.stores import serving, valkey_command
 from tests.upstreams import (
     Chat,
@@ -58,6 +60,13 @@ async def talk(chat: Chat, turns: int) -> list[httpx2.Response]:
     return [await chat.ask(f"Question {number}, please.") for number in range(turns)]
 
 
+async def recorded(url: str, turns: int) -> None:
+    """Wait until so many turns are written: the time of the last one counts."""
+    async with asyncio.timeout(PATIENCE):
+        while (await only_session(url))["turns"] < turns:
+            await asyncio.sleep(0.01)
+
+
 def kept(model: Model, chat: Chat) -> list[Message]:
     """The client's own messages in the newest view."""
     return [message for message in model.views()[-1] if message in chat.messages]
@@ -73,9 +82,11 @@ async def test_after_a_pause_everything_before_the_new_request_goes_and_stays_aw
         chat = chats(url)
         chat.messages.append({"role": "system", "content": "Be kind."})
         before = await talk(chat, 3)
+        await recorded(url, 3)
         clock.ahead += 599
         before.append(await chat.ask("Still there?"))
         assert {told(response, "cut") for response in before} == {"0"}
+        await recorded(url, 4)
         clock.ahead += 601
         response = await chat.ask("Good morning!")
         assert (told(response, "cut"), told(response, "epoch"), told(response, "stage")) == ("8", "1", "calm")
@@ -99,6 +110,7 @@ async def test_a_pause_while_a_tool_works_is_none(
         await talk(chat, 2)
         model.replies.append({"role": "assistant", "content": None, "tool_calls": [call]})
         await chat.ask("Build it.")
+        await recorded(url, 3)
         clock.ahead += 4_000
         response = await chat.say({"role": "tool", "tool_call_id": "c1", "content": "built"})
         assert told(response, "cut") == "0"
@@ -121,6 +133,21 @@ async def test_a_client_that_begins_something_new_says_so_in_a_header(
         assert bytes(model.chats[-1].body) == bytes(model.chats[-2].body)
         transcript = await admin(url, f"sessions/{(await only_session(url))['id']}/transcript")
         assert len(transcript["messages"]) == 8, "nothing is lost"
+
+
+async def test_a_boundary_comes_before_what_usage_has_prepared(
+    model: Model, chats: Chats, tmp_path: Path
+) -> None:
+    text = 'extends = "balanced"\n[strategy]\nname = "session"\n[budget]\ntokens = 800\n'
+    async with proxying(model.url, policy=str(write_policy(tmp_path, "tight", text))) as url:
+        chat = chats(url)
+        while not chat.stages or chat.stages[-1] != "trim":
+            await chat.ask(f"Question {len(chat.stages)}: " + "what became of it, please? " * 4)
+        chat.headers["X-Unabridged-Boundary"] = "new"
+        response = await chat.ask("Something else:")
+        assert told(response, "stage") in ("trim", "compact")
+        assert int(told(response, "cut")) == len(chat.messages) - 2
+        assert kept(model, chat) == [user("Something else:")]
 
 
 async def test_a_boundary_that_is_misspelt_is_refused(model: Model, chats: Chats, by_session: str) -> None:

@@ -240,6 +240,9 @@ def test_a_note_of_exchanges_has_no_more_bytes_than_it_may_have(data: st.DataObj
 def test_without_a_store_exchanges_roll_where_they_would_have_rolled(data: st.DataObject):
     drawn = data.draw(sessions("exchanges", valid_conversations(8)))
     chain, roomy = drawn.chain, Budget(10**9, 1.0, 0)
+    if not drawn.policy.keep.pins:
+        *_, live = replace(drawn, budget=roomy, summaries=(None,)).turns()
+        assert fold(chain, drawn.policy, roomy, count)[0] == live.plan
     views = [
         (epochs, apply(plan, prefix.raws))
         for prefix in map(chain.prefix, request_points(chain.messages))

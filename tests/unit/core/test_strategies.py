@@ -320,6 +320,13 @@ def test_an_exchange_ends_where_the_next_request_begins():
     ]
 
 
+def test_pins_and_later_system_messages_do_not_roll_and_count_as_no_exchange():
+    policy = ROLLING.model_copy(update={"keep": Keep(pins=("^[01] ",))})
+    assert gone([*talk(2)[:-1], system("Be brief."), *talk(4)[4:]], UNKNOWN, policy) == []
+    messages = [*talk(2)[:-1], system("Be brief."), *talk(6)[4:]]
+    assert gone(messages, UNKNOWN, policy) == [5, 6, 7, 8, 9, 10]
+
+
 def test_what_was_told_before_stays_above_what_rolls_next():
     told = note(rolled(7))
     assert re.findall(r"ask \d", told) == [f"ask {n}" for n in range(6)]
