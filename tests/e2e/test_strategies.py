@@ -63,7 +63,9 @@ async def talk(chat: Chat, turns: int) -> list[httpx2.Response]:
 async def recorded(url: str, turns: int) -> None:
     """Wait until so many turns are written: the time of the last one counts."""
     async with asyncio.timeout(PATIENCE):
-        while (await only_session(url))["turns"] < turns:
+        while True:
+            if (await only_session(url))["turns"] >= turns:
+                return
             await asyncio.sleep(0.01)
 
 
