@@ -19,11 +19,12 @@ from proxy.core.language import language_of
 from proxy.core.ledger.placing import cut_tokens, placed, plain_of, room_for, room_of
 from proxy.core.messages import HEAD_ROLES
 from proxy.core.notes import Note, as_message
-from proxy.core.plan import EMPTY, Anchor, Gap, Plan, view_tokens
+from proxy.core.plan import EMPTY, Anchor, Gap, Plan, Replacement, view_tokens
 from proxy.core.policy import Policy
 from proxy.core.selection import NOTICE_TOKENS, Selection
 from proxy.core.situation import FREE, Chain, Count, Situation
 from proxy.core.strategies import Strategy, strategy_of
+from proxy.core.tool_results import clearings
 from proxy.core.units import last_user, request_points
 
 LEAST_FREED = 0.1
@@ -53,6 +54,8 @@ class Draft:
     quotes: Mapping[Span, tuple[str, ...]]
     yielded: int
     """The firmest protection that had to yield (:mod:`proxy.core.situation`)."""
+    cleared: tuple[Replacement, ...] = ()
+    """Tool results that go out as placeholders from now on."""
     has_room: bool = True
     """Whether the epoch is worth its while with summaries, and not with notices alone."""
     strategy: Strategy | None = None
@@ -113,13 +116,21 @@ def _select(situation: Situation, stage: Stage, strategy: Strategy) -> tuple[Sel
     """
     set_aside, ledger = _set_aside(situation, stage), _ledger_set_aside(situation)
     is_now = strategy.acts_now(situation)
+    results = () if is_now or strategy.slides else clearings(situation)
     while True:
-        selection = Selection(situation, stage, set_aside, ledger)
+        selection = Selection(situation, stage, set_aside, ledger, results)
         selection.run(strategy)
         spans = tuple(selection.spans())
         quotes = {span: selection.quotes_within(*span) for span in spans}
         decided = Draft(
-            situation, stage, spans, quotes, selection.yielded, strategy=strategy, acts_now=is_now
+            situation,
+            stage,
+            spans,
+            quotes,
+            selection.yielded,
+            tuple(selection.edits),
+            strategy=strategy,
+            acts_now=is_now,
         )
         plain = _noted(decided, {})
         over = view_tokens(plain, situation.chain.tokens) - selection.to_clip - situation.budget.share(1)
@@ -204,12 +215,10 @@ def _noted(decided: Draft, told: Told) -> Plan:
         old = standing.get(span)
         is_settled = old is not None and (old.is_summarised or not told.get(span))
         gaps.append(old if old is not None and is_settled else _gap(decided, span, told))
-    clipped = tuple(
-        kept
-        for kept in situation.plan.replacements
-        if not any(start <= kept.position < end for start, end in decided.spans)
-    )
-    return Plan(tuple(gaps), clipped)
+    edits = {edit.position: edit for edit in (*situation.plan.replacements, *decided.cleared)}
+    for start, end in decided.spans:
+        edits = {place: edit for place, edit in edits.items() if not start <= place < end}
+    return Plan(tuple(gaps), tuple(edits[place] for place in sorted(edits)))
 
 
 def _gap(decided: Draft, span: Span, told: Told) -> Gap:

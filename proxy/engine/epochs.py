@@ -13,7 +13,7 @@ from typing import TypeVar
 from proxy.core.budget import Stage, stage_of
 from proxy.core.change import RESTORE, Change
 from proxy.core.conditions import UNKNOWN, Conditions
-from proxy.core.plan import EMPTY, Epoch, Plan, in_force, view_tokens
+from proxy.core.plan import EMPTY, Epoch, Plan, Replacement, in_force, view_tokens
 from proxy.core.planner import (
     Draft,
     Span,
@@ -70,6 +70,7 @@ class _Prepared:
     spans: tuple[Span, ...]
     quotes: Mapping[Span, tuple[str, ...]]
     yielded: int
+    cleared: tuple[Replacement, ...]
     strategy: Strategy | None
     parent: str
     seal: bytes
@@ -190,6 +191,7 @@ class Epochs:
             spans=decided.spans,
             quotes=decided.quotes,
             yielded=decided.yielded,
+            cleared=decided.cleared,
             strategy=decided.strategy,
             parent=parent,
             seal=case.chain.hashes[-1],
@@ -203,7 +205,13 @@ class Epochs:
             return None
         kept_stage = found.stage if stage is Stage.TRIM else stage
         decided = Draft(
-            situation, kept_stage, found.spans, found.quotes, found.yielded, strategy=found.strategy
+            situation,
+            kept_stage,
+            found.spans,
+            found.quotes,
+            found.yielded,
+            found.cleared,
+            strategy=found.strategy,
         )
         return decided if noticed(decided) < case.budget.share(case.policy.stages.trim) else None
 

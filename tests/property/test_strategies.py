@@ -37,8 +37,6 @@ from tests.property.conversations import (
 )
 from tests.property.test_plans import fits, is_reduced
 
-SESSIONS = settings(max_examples=max(200, settings().max_examples))
-"""200 of them; `make soak` plays 10,000."""
 SUMMARIES = (None, "", "Built a bridge of stone.", prose("ja", 200))
 short_conversations = st.one_of(valid_conversations(6), valid_conversations(6), odd_conversations())
 CIRCUMSTANCES = (UNKNOWN, UNKNOWN, Conditions(idle=10.0), Conditions(idle=4_000.0), Conditions(boundary=True))
@@ -138,9 +136,21 @@ def sessions(draw: st.DrawFn, name: str, messages: st.SearchStrategy[list[Sent]]
     return Session(chain, policy, draw(budgets(chain)), circumstances, summaries)
 
 
-@SESSIONS
+@settings(max_examples=200)
 @given(st.data())
 def test_a_random_session_is_valid_bounded_and_stable_under_every_strategy(data: st.DataObject):
+    check_under_every_strategy(data)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+@settings(max_examples=10_000, derandomize=False, print_blob=True)
+@given(st.data())
+def test_ten_thousand_random_sessions_are_valid_bounded_and_stable(data: st.DataObject):
+    check_under_every_strategy(data)
+
+
+def check_under_every_strategy(data: st.DataObject) -> None:
     drawn = data.draw(sessions("importance", short_conversations))
     for name in (*STRATEGIES, "wild"):
         turns = list(drawn.under(name).turns())
