@@ -10,16 +10,19 @@ worker without a store cuts today what it would have cut yesterday (law 7).
 """
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from proxy.core.budget import MESSAGE_TOKENS, Budget, Stage, stage_of
 from proxy.core.clipping import clip_view
+from proxy.core.counting import BY_UNITS
 from proxy.core.language import language_of
 from proxy.core.messages import HEAD_ROLES
 from proxy.core.notes import Note, as_message
 from proxy.core.plan import EMPTY, Anchor, Gap, Plan, view_tokens
 from proxy.core.policy import Policy
-from proxy.core.selection import NOTICE_TOKENS, Selection
+from proxy.core.precedence import NOTICE_TOKENS
+from proxy.core.selection import Selection
 from proxy.core.situation import FREE, Chain, Count, Situation
 from proxy.core.strategies import Strategy, strategy_of
 from proxy.core.units import last_user, request_points
@@ -55,24 +58,40 @@ class Draft:
             return ()
         summarised = {(gap.start, gap.end) for gap in self.situation.plan.gaps if gap.is_summarised}
         return tuple(
-            span for span in self.spans if span[1] - span[0] >= rules.min_gap and span not in summarised
+            span for span in self.spans if self._tellable(span) >= rules.min_gap and span not in summarised
         )
+
+    def _tellable(self, span: Span) -> int:
+        """Messages of a gap that a summary may tell of."""
+        return sum(map(self.situation.classes.may_be_summarised, range(*span)))
 
 
 def is_due(situation: Situation, stage: Stage) -> bool:
-    """Whether the policy's strategy would begin an epoch now; quick, since it is asked at every request."""
-    return strategy_of(situation.policy.strategy.name).is_due(situation, stage)
+    """Whether the policy would begin an epoch now; quick, since it is asked at every request."""
+    return _due(situation, stage) is not None
+
+
+def _due(situation: Situation, stage: Stage) -> Strategy | None:
+    """What would begin an epoch now: the strategy, before *compact* also the count of units."""
+    is_pressing = stage in (Stage.COMPACT, Stage.EMERGENCY)
+    if not is_pressing and BY_UNITS.is_due(situation, stage):
+        return BY_UNITS
+    strategy = strategy_of(situation.policy.strategy.name)
+    return strategy if strategy.is_due(situation, stage) else None
 
 
 def draft(situation: Situation, stage: Stage) -> Draft | None:
     """Decide on an epoch; None where none is due, or where it would free too little to be worth it."""
-    strategy = strategy_of(situation.policy.strategy.name)
-    if not strategy.is_due(situation, stage):
+    strategy = _due(situation, stage)
+    if strategy is None:
         return None
+    stage = Stage.TRIM if strategy is BY_UNITS else stage  # like there, no request waits for a summary
     selection, decided, freed = _select(situation, stage, strategy)
     if stage is Stage.EMERGENCY:
         return decided
     if not selection.cut:
+        return None
+    if strategy is BY_UNITS and freed <= 0:
         return None
     if strategy.by_count:
         return decided if situation.view - freed <= situation.budget.share(1) else None
@@ -209,7 +228,9 @@ def _language(situation: Situation, start: int, end: int) -> str:
     return language_of(" ".join(situation.content(place).text for place in said[-8:]))
 
 
-def fold(chain: Chain, policy: Policy, budget: Budget, count: Count) -> tuple[Plan, int]:
+def fold(
+    chain: Chain, policy: Policy, budget: Budget, count: Count, pins: AbstractSet[bytes] = frozenset()
+) -> tuple[Plan, int]:
     """The plan that a chain would have come to by itself, with notices only, and how many epochs it took."""
     plan, epochs, view, position = EMPTY, 0, 0, 0
     by_count = strategy_of(policy.strategy.name).by_count
@@ -226,7 +247,7 @@ def fold(chain: Chain, policy: Policy, budget: Budget, count: Count) -> tuple[Pl
             stage = stage_of(budget.usage(view), policy.stages)
         if stage not in (Stage.COMPACT, Stage.EMERGENCY) and not by_count:
             continue
-        decided = draft(Situation(prefix, plan, policy, budget, count), stage)
+        decided = draft(Situation(prefix, plan, policy, budget, count, pins=pins), stage)
         if decided is None:
             continue
         plan = finish(decided, {})

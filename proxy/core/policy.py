@@ -45,8 +45,6 @@ class Policy(Section):
         "limits.streams",
         "memory",
         "recall",
-        "retention",
-        "stages.max_units",
         "store.encrypt",
         "tool_results",
         "tools",

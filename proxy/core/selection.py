@@ -8,17 +8,25 @@ Protections yield only to the budget itself, one level after the other, and then
 that the next turn does not stand before the same wall.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from proxy.core.budget import Stage
 from proxy.core.notes import quote
-from proxy.core.situation import CRITICAL, FIRST_USER, FIRST_USER_LEAST, FIXED, FREE, RECENT, Situation
+from proxy.core.precedence import cut_order
+from proxy.core.situation import (
+    CRITICAL,
+    FIRST_USER,
+    FIRST_USER_LEAST,
+    FIXED,
+    FREE,
+    PINNED,
+    RECENT,
+    Situation,
+)
 from proxy.core.strategies import Strategy
 
 ISLAND = 2
 """Messages of an unimportant run between two gaps that is not worth keeping apart."""
-NOTICE_TOKENS = 60
-"""Counted tokens that are set aside for a notice."""
 _QUOTED_SHARE = 0.05
 """Share of the room that quotes of one gap may fill (a token is taken for four characters)."""
 
@@ -55,13 +63,19 @@ class Selection:
         """Choose."""
         situation = self._situation
         goal = situation.budget.share(situation.policy.stages.target)
-        for index in strategy.order(situation, self._stage):
+        for batch in self._batches(strategy):
             if strategy.is_enough(situation, self.view, goal):
                 break
-            self.take(index)
+            for index in batch:
+                self.take(index)
         self._take_islands()
         if self._stage is Stage.EMERGENCY:
             self._yield_protections()
+
+    def _batches(self, strategy: Strategy) -> Iterable[Sequence[int]]:
+        """Units in the order in which they go, what goes together as one; one by one where it counts."""
+        order = strategy.order(self._situation, self._stage)
+        return ((index,) for index in order) if strategy.by_count else cut_order(self._situation, order)
 
     def take(self, index: int) -> None:
         """Cut a unit, and the request that loses the last of its answer by it."""
@@ -84,8 +98,9 @@ class Selection:
             return
         if all(map(self._is_cut, situation.answer_to(asked))):
             self._take(asked)
-            self.quoted.append(asked)
-            self.view += self._situation.count(self._quote(asked))
+            if situation.classes.may_be_quoted(situation.units[asked].start):
+                self.quoted.append(asked)
+                self.view += self._situation.count(self._quote(asked))
 
     def _take_islands(self) -> None:
         low = self._situation.policy.importance.low
@@ -119,7 +134,7 @@ class Selection:
         if self.view <= most:
             return
         enough = situation.budget.share(situation.policy.stages.trim)
-        for level in (FREE, RECENT, FIRST_USER, CRITICAL):
+        for level in (FREE, RECENT, FIRST_USER, CRITICAL, PINNED):
             for index in self._at(level):
                 if self.view <= enough:
                     return

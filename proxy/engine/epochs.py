@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from proxy.core.budget import Stage, stage_of
 from proxy.core.change import RESTORE, Change
+from proxy.core.counting import since
 from proxy.core.plan import EMPTY, Epoch, Plan, in_force, view_tokens
 from proxy.core.planner import Draft, Span, draft, finish, fold, is_due, yielded_protection
 from proxy.core.situation import Situation
@@ -95,7 +96,7 @@ class Epochs:
 
     async def _decide(self, case: Case, epochs: tuple[Epoch, ...], races: int) -> Verdict:
         epoch = in_force(epochs, case.chain.hashes, case.counted, case.chain.is_spared_by)
-        situation = self._situation(case, epoch.plan if epoch else EMPTY)
+        situation = self._situation(case, epoch.plan if epoch else EMPTY, epoch)
         stage = stage_of(case.budget.usage(situation.view), case.policy.stages)
         standing = Verdict(
             plan=situation.plan,
@@ -141,10 +142,14 @@ class Epochs:
         return Verdict(plan, stage, view, None, number=number)
 
     def _fold(self, case: Case) -> tuple[Plan, int]:
-        return fold(case.chain, case.policy, case.budget, self._counter.count)
+        return fold(case.chain, case.policy, case.budget, self._counter.count, case.pins)
 
-    def _situation(self, case: Case, plan: Plan) -> Situation:
-        return Situation(case.chain, plan, case.policy, case.budget, self._counter.count, case.conditions)
+    def _situation(self, case: Case, plan: Plan, epoch: Epoch | None) -> Situation:
+        counts = case.policy.stages.max_units > 0
+        conditions = replace(case.conditions, since=since(epoch, case.chain.hashes) if counts else 0)
+        return Situation(
+            case.chain, plan, case.policy, case.budget, self._counter.count, conditions, case.pins
+        )
 
     async def _off_loop(self, case: Case, work: Callable[[], T]) -> T:
         """Run planning where it cannot hold up other requests, if it is much."""
@@ -159,7 +164,7 @@ class Epochs:
         situation = replace(situation, plan=self._summary_jobs.anchored(case, situation.plan))
         prepared = self._still_good(case, situation, stage, parent)
         decided = prepared or await self._off_loop(case, lambda: draft(situation, stage))
-        if stage is not Stage.TRIM:
+        if stage is not Stage.TRIM and (decided is None or decided.stage is not Stage.TRIM):
             return decided
         if decided is None:
             decided = await self._off_loop(case, lambda: draft(situation, Stage.COMPACT))
@@ -187,7 +192,9 @@ class Epochs:
         found = self._prepared.get((case.key, case.lane))
         if found is None or not found.holds_for(case, parent):
             return None
-        kept_stage = found.stage if stage is Stage.TRIM else stage
+        kept_stage = stage if stage in (Stage.COMPACT, Stage.EMERGENCY) else found.stage
+        if any(start <= place < end for place in situation.pinned for start, end in found.spans):
+            return None
         decided = Draft(situation, kept_stage, found.spans, found.quotes, found.yielded)
         view = view_tokens(finish(decided, {}), case.chain.tokens)
         return decided if view < case.budget.share(case.policy.stages.trim) else None

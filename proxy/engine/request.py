@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from proxy.core.body import asking_for_usage, read_body
 from proxy.core.budget import Budget, Stage, budget_tokens
 from proxy.core.conditions import Conditions
+from proxy.core.extension import take_extension
 from proxy.core.messages import as_mapping
 from proxy.core.overflow import is_overflow_error
 from proxy.core.policy import Policy
@@ -26,6 +27,7 @@ from proxy.engine.foreground import Foreground
 from proxy.engine.history import History, Reader, root_of
 from proxy.engine.models import Models
 from proxy.engine.naming import CREDENTIALS, NAMED, Headers, Naming
+from proxy.engine.pins import Pins
 from proxy.engine.recognition import Recognised, Recognition
 from proxy.errors import ContextLengthExceeded, InvalidPolicy, PolicyForbidden
 from proxy.ports import Clock, Upstream
@@ -56,6 +58,7 @@ class Engine:
     models: Models
     recognition: Recognition
     epochs: Epochs
+    pins: Pins
     naming: Naming
     foreground: Foreground
     background: Background
@@ -73,7 +76,7 @@ class Engine:
         Raises StoreUnavailable for an appended turn, and where the policy is closed on faults.
         """
         arrived = self.clock.monotonic()
-        body = read_body(incoming.body, policy.limits.messages)
+        body, extension = take_extension(read_body(incoming.body, policy.limits.messages))
         explicit = _explicit_budget(incoming.headers)
         caller = self.naming.caller(incoming.headers)
         tenant, by_header = caller.tenant, caller.key is not None and caller.key.sid == NAMED
@@ -81,6 +84,9 @@ class Engine:
         lane = _lane(history.model, policy.name, explicit)
         needs_store = appended is not None or policy.store.on_fault == "closed"
         recognised = await self.recognition.recognise(caller, history, lane, needs_store=needs_store)
+        from_end = appended.pins if appended else extension.pins_from_end(len(history.head))
+        asked = frozenset(history.hashes[-place] for place in from_end)
+        pins, unsaved = await self.pins.settle(recognised, asked, policy.store.ttl)
         self.reader.take_counts(history, recognised.found.counts)
         await self.reader.count(history)
         last = recognised.found.session
@@ -88,12 +94,12 @@ class Engine:
             self.models.remember_ratio(tenant, history.model, last.ratio)
         budget = await self._budget(tenant, history, policy, explicit)
         credentials = [pair for pair in incoming.forwarded if pair[0].lower() in _TAKEN_OVER]
-        case = self._case(history, recognised, lane, policy, budget, credentials, arrived)
+        case = replace(self._case(history, recognised, lane, policy, budget, credentials, arrived), pins=pins)
         if self.models.needs_listing(history.model):
             self.background.run(self.models.read_listing(credentials))
         verdict = await self._decide(case)
         sent = self._body(case, history, verdict)
-        degraded = list(recognised.degraded)
+        degraded = [*recognised.degraded, *unsaved]
         prepared = Prepared(
             policy=policy,
             history=history,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from proxy.core.budget import Stage
-from proxy.core.situation import FIXED, Situation
+from proxy.core.situation import CRITICAL, Situation
 
 
 class SlidingWindow:
@@ -16,11 +16,11 @@ class SlidingWindow:
         return stage is Stage.EMERGENCY or bool(self.order(situation, stage))
 
     def order(self, situation: Situation, stage: Stage) -> Sequence[int]:
-        """Standing units that do not fit among the newest ``last`` messages, oldest first."""
+        """Standing units that do not fit among the newest ``last`` messages, oldest first; pins stay."""
         left, outside = situation.policy.strategy.last, list[int]()
         for index in reversed(situation.standing):
             left -= situation.units[index].count
-            if left < 0 and situation.protection[index] != FIXED:
+            if left < 0 and situation.protection[index] < CRITICAL:
                 outside.append(index)
         return outside[::-1]
 
