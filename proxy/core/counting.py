@@ -50,7 +50,7 @@ def _come_free(situation: Situation) -> Sequence[int]:
 
 
 def _newest_from(situation: Situation, length: int) -> int:
-    """Where the units begin that `keep.recent` protected when the chain had so many messages."""
+    """Where the newest units began when the chain had so many messages: `keep.recent`, and the open one."""
     left = situation.budget.share(situation.policy.keep.recent)
     start = length
     for index in reversed(situation.standing):
@@ -58,7 +58,7 @@ def _newest_from(situation: Situation, length: int) -> int:
         if unit.start >= length:
             continue
         left -= situation.size(index)
-        if left < 0:
+        if left < 0 and start < length:
             break
         start = unit.start
     return start

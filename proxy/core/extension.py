@@ -65,12 +65,9 @@ def _pins(value: object, sent: int) -> Sequence[int]:
     pins = [index for index in indexes if isinstance(index, int) and not isinstance(index, bool)]
     if len(pins) < len(indexes):
         raise _wrong_type(".pin", "an array of indexes of messages")
-    outside = next((index for index in pins if not 0 <= index < sent), None)
-    if outside is not None:
-        raise InvalidValue(
-            f"Invalid '{MEMBER}.pin': there is no message {outside}; the messages are 0 to {sent - 1}.",
-            param=f"{MEMBER}.pin",
-        )
+    if not all(0 <= index < sent for index in pins):
+        name = f"{MEMBER}.pin"
+        raise InvalidValue(f"Invalid '{name}': the messages of this request are 0 to {sent - 1}.", param=name)
     return pins
 
 
