@@ -256,6 +256,12 @@ def fold(
     return plan, epochs
 
 
+def cuts_protected(situation: Situation, plan: Plan) -> bool:
+    """Whether a plan cuts what is protected now."""
+    protected = (situation.units[index] for index, level in situation.protection.items() if level > FREE)
+    return any(plan.covers(unit.start) for unit in protected)
+
+
 def yielded_protection(decided: Draft) -> bool:
     """Whether an epoch had to cut what the policy protects."""
     return decided.yielded > FREE

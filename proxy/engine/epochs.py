@@ -14,7 +14,16 @@ from proxy.core.budget import Stage, stage_of
 from proxy.core.change import RESTORE, Change
 from proxy.core.counting import since
 from proxy.core.plan import EMPTY, Epoch, Plan, in_force, view_tokens
-from proxy.core.planner import Draft, Span, draft, finish, fold, is_due, yielded_protection
+from proxy.core.planner import (
+    Draft,
+    Span,
+    cuts_protected,
+    draft,
+    finish,
+    fold,
+    is_due,
+    yielded_protection,
+)
 from proxy.core.situation import Situation
 from proxy.engine.case import Case
 from proxy.engine.lru import Lru
@@ -112,7 +121,8 @@ class Epochs:
             return standing
         if epoch is None and stage is Stage.EMERGENCY:
             plan, _ = await self._off_loop(case, lambda: self._fold(case))
-            new, summary, degraded = plan, "none", ()
+            new, summary = plan, "none"
+            degraded = ("protected-cut",) if cuts_protected(situation, plan) else ()
         else:
             decided = await self._intend(case, situation, stage, epoch.id if epoch else "")
             if decided is None:

@@ -232,5 +232,3 @@ def test_after_an_epoch_the_count_begins_again(made: list[Request]):
             stage = stage_at(request.chain, request.plan, request.before.policy, request.before.budget)
             again = draft(replace(request.after, conditions=since), stage)
             assert again is None or finish(again, {}) == request.plan
-
-

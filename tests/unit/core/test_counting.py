@@ -67,7 +67,9 @@ def test_the_newest_count_when_they_are_the_newest_no_more():
     decided = draft(situation(agent(due[0]), rules), Stage.CALM)
     assert decided is not None
     plan = finish(decided, {})
-    again = [n for n in range(30) if n > due[0] and is_due(situation(agent(n), rules, plan, began), Stage.CALM)]
+    again = [
+        n for n in range(30) if n > due[0] and is_due(situation(agent(n), rules, plan, began), Stage.CALM)
+    ]
     assert again[0] == due[0] + 5, "as many later as are counted"
 
 
