@@ -10,7 +10,7 @@ own: what is ephemeral stays out of summaries even where something firmer keeps 
 """
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property
 from hashlib import sha256
@@ -88,8 +88,9 @@ class Classes:
 
     def _of_message(self, position: int) -> RetentionClass | None:
         if position not in self._said:
-            found = {self._first_match(position, tool) for tool in self._tools_of(position)}
-            self._said[position] = _of_calls(found)
+            self._said[position] = _of_calls(
+                [self._first_match(position, tool) for tool in self._tools_of(position)]
+            )
         return self._said[position]
 
     def _first_match(self, position: int, tool: str | None) -> RetentionClass | None:
@@ -132,11 +133,11 @@ class Classes:
         return {message.identity: place for place, message in enumerate(self._messages)}
 
 
-def _of_calls(found: Collection[RetentionClass | None]) -> RetentionClass | None:
-    """The class of a message whose calls have these: of several the firmest, but one secret keeps the whole."""
+def _of_calls(found: Sequence[RetentionClass | None]) -> RetentionClass | None:
+    """The class of a message whose calls have these: the firmest, but one secret keeps all of it."""
     if "ephemeral" in found:
         return "ephemeral"
-    spoken = {each or "compressible" for each in found} if len(found) > 1 else found
+    spoken = [each or "compressible" for each in found] if any(found) else []
     return next((each for each in FIRMEST if each in spoken), None)
 
 

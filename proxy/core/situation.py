@@ -75,6 +75,8 @@ class Situation:
     count: Count
     """Counts the tokens of a text (a pure function)."""
     conditions: Conditions = UNKNOWN
+    unwritten: int = 0
+    """Counted tokens of a ledger that stands in the view and is not yet in the plan."""
     pins: AbstractSet[bytes] = frozenset()
     """Chain hashes of the messages that the client has pinned, on whichever branch."""
 
@@ -99,7 +101,7 @@ class Situation:
     @cached_property
     def view(self) -> int:
         """Counted tokens of the view."""
-        return view_tokens(self.plan, self.chain.tokens)
+        return view_tokens(self.plan, self.chain.tokens) + self.unwritten
 
     def size(self, index: int) -> int:
         """Counted tokens of unit number ``index``."""
@@ -170,6 +172,11 @@ class Situation:
         """Positions of messages that the client has pinned."""
         hashes = self.chain.hashes if self.pins else ()
         return [place for place, chain_hash in enumerate(hashes) if chain_hash in self.pins]
+
+    @property
+    def standing_pins(self) -> list[int]:
+        """Those of them that are in the view."""
+        return [place for place in self.pinned if not self.plan.covers(place)]
 
     def _pinned(self) -> list[int]:
         pinned = frozenset(self.pinned)

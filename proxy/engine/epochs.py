@@ -22,6 +22,7 @@ from proxy.core.planner import (
     finish,
     fold,
     is_due,
+    noticed,
     yielded_protection,
 )
 from proxy.core.situation import Situation
@@ -157,9 +158,8 @@ class Epochs:
     def _situation(self, case: Case, plan: Plan, epoch: Epoch | None) -> Situation:
         counts = case.policy.stages.max_units > 0
         conditions = replace(case.conditions, since=since(epoch, case.chain.hashes) if counts else 0)
-        return Situation(
-            case.chain, plan, case.policy, case.budget, self._counter.count, conditions, case.pins
-        )
+        count = self._counter.count
+        return Situation(case.chain, plan, case.policy, case.budget, count, conditions, pins=case.pins)
 
     async def _off_loop(self, case: Case, work: Callable[[], T]) -> T:
         """Run planning where it cannot hold up other requests, if it is much."""
@@ -203,11 +203,10 @@ class Epochs:
         if found is None or not found.holds_for(case, parent):
             return None
         kept_stage = stage if stage in (Stage.COMPACT, Stage.EMERGENCY) else found.stage
-        if any(start <= place < end for place in situation.pinned for start, end in found.spans):
+        if any(start <= place < end for place in situation.standing_pins for start, end in found.spans):
             return None
         decided = Draft(situation, kept_stage, found.spans, found.quotes, found.yielded)
-        view = view_tokens(finish(decided, {}), case.chain.tokens)
-        return decided if view < case.budget.share(case.policy.stages.trim) else None
+        return decided if noticed(decided) < case.budget.share(case.policy.stages.trim) else None
 
     async def _finish(self, case: Case, decided: Draft) -> tuple[Plan, str]:
         """Fetch what summaries may be had in time, and write the notes."""

@@ -1,4 +1,4 @@
-"""Pins by the body, retention by policy, epochs by count: what clients and policies keep, through the proxy."""
+"""Pins by the body, retention classes, epochs by count: what clients and policies keep, through the proxy."""
 
 from __future__ import annotations
 

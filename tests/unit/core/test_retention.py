@@ -34,7 +34,11 @@ def rule(class_: str, **match: str) -> dict[str, Any]:
 
 
 def policy(*rules: dict[str, Any], **tables: Any) -> Policy:
-    plain = {"keep": {"recent": 0.0, "first_user": False}, "summary": {"max_tokens": 50}}
+    plain: dict[str, Any] = {
+        "keep": {"recent": 0.0, "first_user": False},
+        "summary": {"max_tokens": 50},
+        "ledger": {"share": 0.0},
+    }
     return Policy.model_validate({"retention": rules} | plain | tables)
 
 
@@ -260,3 +264,15 @@ def test_summaries_under_other_rules_are_other_summaries():
     one, other = (policy(rule(class_, role="tool")).retention for class_ in ("ephemeral", "disposable"))
     assert len({terms_of(()), terms_of(one), terms_of(other)}) == 3
     assert terms_of(()) == ""
+
+
+def test_nothing_ephemeral_stands_in_the_ledger():
+    messages = talk(12)
+    messages[2] = user(f"The booking is under ABX-99321. {TEXT}")
+    messages[3] = assistant(f"Written down. {TEXT}")
+    for class_, is_listed in (("disposable", True), ("ephemeral", False)):
+        rules = [rule(class_, content="ABX")]
+        found = situation(messages, *rules, tokens=usage(messages, 0.95), ledger={"share": 0.3})
+        _, plan = cut_at(Stage.COMPACT, found)
+        assert plan.covers(2)
+        assert ("ABX-99321" in "".join(Content.of(gap.note).text for gap in plan.gaps)) == is_listed
