@@ -15,10 +15,9 @@ NOTICE_TOKENS = 60
 
 
 def cut_order(situation: Situation, order: Sequence[int]) -> Iterator[Sequence[int]]:
-    """A strategy's order of units as batches that go together, disposable units before all."""
-    together = _batches(situation)
+    """A strategy's order of units as batches that go together."""
+    together = batches(situation)
     awaited = {batch: set(batch) for batch in together.values()}
-    yield from ((index,) for index in _disposable(situation))
     for index in order:
         batch = together.get(index)
         if batch is None:
@@ -29,13 +28,13 @@ def cut_order(situation: Situation, order: Sequence[int]) -> Iterator[Sequence[i
             yield batch
 
 
-def _batches(situation: Situation) -> dict[int, tuple[int, ...]]:
+def batches(situation: Situation) -> dict[int, tuple[int, ...]]:
     """By unit the runs of unprotected batch-compressible units that stand side by side."""
-    runs = _runs(_free_of(situation, "batch_compressible"))
-    return {index: tuple(run) for run in runs for index in run}
+    runs = map(tuple, _runs(_free_of(situation, "batch_compressible")))
+    return {index: run for run in runs for index in run}
 
 
-def _disposable(situation: Situation) -> list[int]:
+def disposable(situation: Situation) -> list[int]:
     """Disposable units that may go, oldest first, but for runs that are no larger than a note about them."""
     runs = _runs(_free_of(situation, "disposable"))
     return [index for run in runs if _is_worth_a_note(situation, run) for index in run]

@@ -13,7 +13,7 @@ from typing import TypeVar
 from proxy.core.budget import Stage, stage_of
 from proxy.core.change import RESTORE, Change
 from proxy.core.counting import since
-from proxy.core.plan import EMPTY, Epoch, Plan, in_force, view_tokens
+from proxy.core.plan import EMPTY, Epoch, Plan, Replacement, in_force, view_tokens
 from proxy.core.planner import (
     Draft,
     Span,
@@ -69,6 +69,7 @@ class _Prepared:
     spans: tuple[Span, ...]
     quotes: Mapping[Span, tuple[str, ...]]
     yielded: int
+    cleared: tuple[Replacement, ...]
     parent: str
     seal: bytes
     length: int
@@ -192,6 +193,7 @@ class Epochs:
             spans=decided.spans,
             quotes=decided.quotes,
             yielded=decided.yielded,
+            cleared=decided.cleared,
             parent=parent,
             seal=case.chain.hashes[-1],
             length=len(case.chain),
@@ -205,7 +207,7 @@ class Epochs:
         kept_stage = stage if stage in (Stage.COMPACT, Stage.EMERGENCY) else found.stage
         if any(start <= place < end for place in situation.standing_pins for start, end in found.spans):
             return None
-        decided = Draft(situation, kept_stage, found.spans, found.quotes, found.yielded)
+        decided = Draft(situation, kept_stage, found.spans, found.quotes, found.yielded, found.cleared)
         return decided if noticed(decided) < case.budget.share(case.policy.stages.trim) else None
 
     async def _finish(self, case: Case, decided: Draft) -> tuple[Plan, str]:

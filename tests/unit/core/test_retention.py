@@ -276,3 +276,16 @@ def test_nothing_ephemeral_stands_in_the_ledger():
         _, plan = cut_at(Stage.COMPACT, found)
         assert plan.covers(2)
         assert ("ABX-99321" in "".join(Content.of(gap.note).text for gap in plan.gaps)) == is_listed
+
+
+def test_the_placeholder_of_an_ephemeral_result_keeps_nothing_of_an_error():
+    steps = [m for n in range(12) for m in (calling(f"c{n}"), result(f"c{n}", f"error: vault {n} {TEXT}"))]
+    messages = [user("Look."), *steps, user("And?")]
+    for class_, is_told in (("compressible", True), ("ephemeral", False)):
+        found = situation(
+            messages, rule(class_, role="tool"), tokens=usage(messages, 0.95), stages={"target": 0.75}
+        )
+        _, plan = cut_at(Stage.COMPACT, found)
+        cleared = [edit for edit in plan.replacements if edit.why]
+        assert cleared
+        assert any(b"vault" in edit.raw or b"river" in edit.raw for edit in cleared) == is_told
