@@ -50,7 +50,7 @@ def situations(
     policy, budget = draw(POLICIES), draw(budgets(chain))
     *_, last = session(chain, policy, budget, draw(st.sampled_from([None, SUMMARY])))
     assume(not cut or last.plan != EMPTY)
-    pins = frozenset(draw(st.lists(st.sampled_from(chain.hashes), max_size=2)))
+    pins = frozenset(chain.hashes[at] for at in draw(st.lists(st.integers(0, len(chain) - 1), max_size=2)))
     return Situation(chain, last.plan, policy, budget, count, pins=pins)
 
 

@@ -100,7 +100,7 @@ def sessions(
     most = draw(st.integers(1, 6)) if counted or draw(st.booleans()) else 0
     stages = Stages(target=draw(st.sampled_from([0.2, 0.5, 0.7])), max_units=most)
     policy = Policy(retention=tuple(draw(rules)), stages=stages)
-    pins = frozenset(draw(st.lists(st.sampled_from(chain.hashes), max_size=3)))
+    pins = frozenset(chain.hashes[at] for at in draw(st.lists(st.integers(0, len(chain) - 1), max_size=3)))
     return requests(chain, policy, draw(budgets(chain)), pins)
 
 
