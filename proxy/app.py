@@ -24,6 +24,7 @@ from proxy.engine.background import Background
 from proxy.engine.backlog import Backlog
 from proxy.engine.curation import Curation
 from proxy.engine.epochs import Epochs
+from proxy.engine.extras import Extras
 from proxy.engine.foreground import Foreground
 from proxy.engine.forks import Forks
 from proxy.engine.history import Reader
@@ -142,15 +143,17 @@ def _inside(settings: Settings, outside: Outside) -> Inside:
     foreground, background = Foreground(), Background()
     summaries = Summaries(upstream, store, counter, foreground, clock, metrics)
     summary_jobs = SummaryJobs(summaries, naming)
+    models = Models(upstream, prices.context_window, clock)
     engine = Engine(
         upstream=upstream,
         reader=Reader(counter),
-        models=Models(upstream, prices.context_window, clock),
+        models=models,
         recognition=Recognition(store, naming),
         epochs=Epochs(store, summary_jobs, counter, clock, metrics),
         naming=naming,
         foreground=foreground,
         background=background,
+        extras=Extras(models),
         policies=outside.policies.named,
         clock=clock,
     )

@@ -53,9 +53,12 @@ class Prepared:
     budget: Budget
     case: Case
     verdict: Verdict
-    body: bytes
+    plain: bytes
+    """What goes out, but for what only we ask for."""
     arrived: float
     """Monotonic seconds."""
+    body: bytes = b""
+    """What goes out."""
     adds_usage: bool = False
     """Whether the upstream is asked for a usage that the client did not ask for."""
     degraded: list[str] = field(default_factory=list[str])
@@ -67,6 +70,14 @@ class Prepared:
     """Whether its messages are in the store already."""
     recording: asyncio.Task[bool] | None = None
     """The turn on its way into the store."""
+
+    def __post_init__(self) -> None:
+        self.rewrite(self.plain)
+
+    def rewrite(self, plain: bytes) -> None:
+        """Send this instead, and nothing that only we ask for."""
+        self.plain = self.body = plain
+        self.adds_usage = False
 
     @property
     def sent_tokens(self) -> int:

@@ -11,10 +11,9 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from proxy.core.body import asking_for_usage, read_body
-from proxy.core.budget import Budget, Stage, budget_tokens
+from proxy.core.body import read_body
+from proxy.core.budget import Budget, budget_tokens
 from proxy.core.conditions import Conditions
-from proxy.core.messages import as_mapping
 from proxy.core.overflow import is_overflow_error
 from proxy.core.policy import Policy
 from proxy.engine.background import Background
@@ -22,6 +21,7 @@ from proxy.engine.beginning import begin
 from proxy.engine.case import Case
 from proxy.engine.epochs import Epochs, Verdict
 from proxy.engine.exchange import Appended, Incoming, Prepared, Sent, forwarded_body
+from proxy.engine.extras import Extras
 from proxy.engine.foreground import Foreground
 from proxy.engine.history import History, Reader, root_of
 from proxy.engine.models import Models
@@ -38,7 +38,6 @@ _DEADLINE = 3.0
 _DIGITS = 12
 _OK = 200
 _BAD_REQUEST = 400
-_REFUSED_PARAMETERS = (400, 422)
 _WANTS_ALTERNATION = re.compile(
     rb"roles?[^.]{0,40}alternat|consecutive[^.]{0,40}(?:role|user)", re.IGNORECASE
 )
@@ -59,6 +58,7 @@ class Engine:
     naming: Naming
     foreground: Foreground
     background: Background
+    extras: Extras
     policies: Callable[[str], Policy]
     """The policies in force by name, without a name the default; raises InvalidPolicy."""
     clock: Clock
@@ -101,12 +101,12 @@ class Engine:
             budget=budget,
             case=case,
             verdict=verdict,
-            body=sent,
+            plain=sent,
             arrived=arrived,
             degraded=degraded,
             appended=appended,
         )
-        self._ask_for_usage(prepared)
+        self.extras.add(prepared)
         return prepared
 
     def _case(
@@ -189,7 +189,7 @@ class Engine:
             is_changed = (
                 self._let_alternate(prepared, sent)
                 or (self._learn_refusal(prepared, sent) and await self._prune_harder(prepared, incoming))
-                or self._stop_asking_for_usage(prepared, sent)
+                or self.extras.take_out_refused(prepared, sent)
             )
             if not is_changed:
                 return sent
@@ -208,26 +208,6 @@ class Engine:
         alternates = (epoch.alternates if epoch else case.alternates) or refused
         return forwarded_body(history, verdict.plan, alternates=alternates)
 
-    def _ask_for_usage(self, prepared: Prepared) -> None:
-        """From *warn* on, while a model's ratio is hardly known, a streamed answer is asked for its usage."""
-        body, case = prepared.history.body, prepared.case
-        is_early = prepared.verdict.stage is Stage.CALM or body.get("stream") is not True
-        if is_early or as_mapping(body.get("stream_options")).get("include_usage"):
-            return
-        if self.models.wants_usage(case.tenant, case.model):
-            prepared.body = asking_for_usage(prepared.body)
-            prepared.adds_usage = True
-
-    def _stop_asking_for_usage(self, prepared: Prepared, sent: Sent) -> bool:
-        """Whether an answer refuses what only we asked for; the request goes out as the client wrote it."""
-        if not prepared.adds_usage or sent.response.status not in _REFUSED_PARAMETERS:
-            return False
-        case = prepared.case
-        self.models.learn_usage_refusal(case.tenant, case.model)
-        prepared.adds_usage = False
-        prepared.body = self._body(case, prepared.history, prepared.verdict)
-        return True
-
     def _let_alternate(self, prepared: Prepared, sent: Sent) -> bool:
         """Whether notes were refused for the order of roles, and go out within their neighbours now."""
         if sent.response.status != _BAD_REQUEST or not _WANTS_ALTERNATION.search(sent.told):
@@ -236,7 +216,7 @@ class Engine:
         self.models.learn_alternation(case.tenant, case.model)
         body = self._body(case, prepared.history, prepared.verdict)
         is_changed = body != prepared.body
-        prepared.body, prepared.adds_usage = body, False
+        prepared.rewrite(body)
         return is_changed
 
     def _learn_refusal(self, prepared: Prepared, sent: Sent) -> bool:
@@ -268,8 +248,8 @@ class Engine:
         body = self._body(case, prepared.history, verdict)
         if body == prepared.body:
             return False
-        prepared.budget, prepared.case, prepared.verdict, prepared.body = budget, case, verdict, body
-        prepared.adds_usage = False
+        prepared.budget, prepared.case, prepared.verdict = budget, case, verdict
+        prepared.rewrite(body)
         return True
 
 

@@ -8,6 +8,7 @@ from proxy.core.policy import Policy
 from proxy.engine.background import Background
 from proxy.engine.epochs import Epochs
 from proxy.engine.exchange import Incoming
+from proxy.engine.extras import Extras
 from proxy.engine.foreground import Foreground
 from proxy.engine.history import Reader
 from proxy.engine.models import Models
@@ -64,15 +65,17 @@ def engine() -> Engine:
     clock, metrics, store, upstream = SystemClock(), Metrics(), MemoryStore(SystemClock()), NoUpstream()
     counter, naming, foreground = BrokenCounter(), Naming("secret"), Foreground()
     summaries = Summaries(upstream, store, counter, foreground, clock, metrics)
+    models = Models(upstream, lambda _: 128_000, clock)
     return Engine(
         upstream=upstream,
         reader=Reader(counter),
-        models=Models(upstream, lambda _: 128_000, clock),
+        models=models,
         recognition=Recognition(store, naming),
         epochs=Epochs(store, SummaryJobs(summaries, naming), counter, clock, metrics),
         naming=naming,
         foreground=foreground,
         background=Background(),
+        extras=Extras(models),
         policies=lambda _: Policy(),
         clock=clock,
     )
