@@ -37,6 +37,7 @@ from proxy.engine.record import Recorder
 from proxy.engine.request import Engine
 from proxy.engine.summaries import Summaries
 from proxy.engine.summary_jobs import SummaryJobs
+from proxy.engine.warmth import Warmth
 from proxy.http.admin import AdminAPI
 from proxy.http.body_memory import BodyMemory
 from proxy.http.drain import Drain, Draining
@@ -154,6 +155,7 @@ def _inside(settings: Settings, outside: Outside) -> Inside:
         foreground=foreground,
         background=background,
         extras=Extras(models),
+        warmth=Warmth(prices.prices_of, clock),
         policies=outside.policies.named,
         clock=clock,
     )

@@ -12,6 +12,7 @@ worker without a store cuts today what it would have cut yesterday (law 7).
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from proxy.core.breaker import LEAST_FREED, NO_PAST, allows
 from proxy.core.budget import MESSAGE_TOKENS, Budget, Stage, stage_of
 from proxy.core.clipping import clip_view
 from proxy.core.language import language_of
@@ -24,8 +25,6 @@ from proxy.core.situation import FREE, Chain, Count, Situation
 from proxy.core.strategies import Strategy, strategy_of
 from proxy.core.units import last_user, request_points
 
-LEAST_FREED = 0.1
-"""Share of the room that an epoch must free to be begun below 100 %."""
 _NOTICES = 2
 
 Span = tuple[int, int]
@@ -60,14 +59,19 @@ class Draft:
 
 
 def is_due(situation: Situation, stage: Stage) -> bool:
-    """Whether the policy's strategy would begin an epoch now; quick, since it is asked at every request."""
-    return strategy_of(situation.policy.strategy.name).is_due(situation, stage)
+    """Whether an epoch may begin now; quick, since it is asked at every request."""
+    strategy = strategy_of(situation.policy.strategy.name)
+    if not strategy.is_due(situation, stage):
+        return False
+    is_free = strategy.by_count or stage is Stage.EMERGENCY
+    rules = situation.policy.stages
+    return is_free or allows(situation.past, situation.chain.tokens, situation.budget, rules)
 
 
 def draft(situation: Situation, stage: Stage) -> Draft | None:
     """Decide on an epoch; None where none is due, or where it would free too little to be worth it."""
     strategy = strategy_of(situation.policy.strategy.name)
-    if not strategy.is_due(situation, stage):
+    if not is_due(situation, stage):
         return None
     selection, decided, freed = _select(situation, stage, strategy)
     if stage is Stage.EMERGENCY:
@@ -211,7 +215,7 @@ def _language(situation: Situation, start: int, end: int) -> str:
 
 def fold(chain: Chain, policy: Policy, budget: Budget, count: Count) -> tuple[Plan, int]:
     """The plan that a chain would have come to by itself, with notices only, and how many epochs it took."""
-    plan, epochs, view, position = EMPTY, 0, 0, 0
+    plan, epochs, view, position, past = EMPTY, 0, 0, 0, NO_PAST
     by_count = strategy_of(policy.strategy.name).by_count
     for length in [len(chain)] if by_count else request_points(chain.messages):
         view += sum(chain.tokens[position:length])
@@ -222,14 +226,14 @@ def fold(chain: Chain, policy: Policy, budget: Budget, count: Count) -> tuple[Pl
             continue
         prefix = chain.prefix(length)
         if not prefix.is_spared_by(plan):
-            plan, view = EMPTY, sum(prefix.tokens)
+            plan, view, past = EMPTY, sum(prefix.tokens), NO_PAST
             stage = stage_of(budget.usage(view), policy.stages)
         if stage not in (Stage.COMPACT, Stage.EMERGENCY) and not by_count:
             continue
-        decided = draft(Situation(prefix, plan, policy, budget, count), stage)
+        decided = draft(Situation(prefix, plan, policy, budget, count, past=past), stage)
         if decided is None:
             continue
-        plan = finish(decided, {})
+        plan, past = finish(decided, {}), past.after(length)
         view = view_tokens(plan, prefix.tokens)
         epochs += 1
     return plan, epochs

@@ -11,6 +11,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Self
 
+from proxy.core.breaker import NO_PAST, Past
 from proxy.core.budget import Budget
 from proxy.core.conditions import UNKNOWN, Conditions
 from proxy.core.importance import Score, score
@@ -73,6 +74,7 @@ class Situation:
     count: Count
     """Counts the tokens of a text (a pure function)."""
     conditions: Conditions = UNKNOWN
+    past: Past = NO_PAST
 
     @cached_property
     def units(self) -> list[Unit]:

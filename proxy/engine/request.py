@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 from proxy.core.body import read_body
 from proxy.core.budget import Budget, budget_tokens
-from proxy.core.conditions import Conditions
 from proxy.core.overflow import is_overflow_error
 from proxy.core.policy import Policy
 from proxy.engine.background import Background
@@ -27,6 +26,7 @@ from proxy.engine.history import History, Reader, root_of
 from proxy.engine.models import Models
 from proxy.engine.naming import CREDENTIALS, NAMED, Headers, Naming
 from proxy.engine.recognition import Recognised, Recognition
+from proxy.engine.warmth import Warmth
 from proxy.errors import ContextLengthExceeded, InvalidPolicy, PolicyForbidden
 from proxy.ports import Clock, Upstream
 from proxy.telemetry import log_fault
@@ -59,6 +59,7 @@ class Engine:
     foreground: Foreground
     background: Background
     extras: Extras
+    warmth: Warmth
     policies: Callable[[str], Policy]
     """The policies in force by name, without a name the default; raises InvalidPolicy."""
     clock: Clock
@@ -133,13 +134,8 @@ class Engine:
             credentials=credentials,
             deadline=arrived + _DEADLINE,
             alternates=self._alternates(recognised.tenant, history.model, policy),
-            conditions=Conditions(idle=self._idle(recognised, lane)),
+            conditions=self.warmth.conditions(recognised, history, lane, budget.head),
         )
-
-    def _idle(self, recognised: Recognised, lane: str) -> float | None:
-        """Seconds since the lane was answered."""
-        last = recognised.found.session
-        return max(self.clock.now() - last.updated, 0.0) if last and last.lane == lane else None
 
     def _alternates(self, tenant: str, model: str, policy: Policy) -> bool:
         rule = policy.summary.alternate
@@ -184,8 +180,8 @@ class Engine:
         in_flight.enter_context(self.foreground.request())
         sent = await self._send(prepared, incoming)
         try:
-            if sent.response.status == _OK and self.recognition.was_lost(prepared.recognised.key):
-                prepared.degraded.append("previous-turn")
+            if sent.response.status == _OK:
+                self._answered(prepared)
             is_changed = (
                 self._let_alternate(prepared, sent)
                 or (self._learn_refusal(prepared, sent) and await self._prune_harder(prepared, incoming))
@@ -198,8 +194,16 @@ class Engine:
             raise
         await sent.response.aclose()
         sent = await self._send(prepared, incoming)
+        if sent.response.status == _OK:
+            self._answered(prepared)
         self._learn_refusal(prepared, sent)  # passed on all the same: the next turn acts on it
         return sent
+
+    def _answered(self, prepared: Prepared) -> None:
+        key = prepared.recognised.key
+        self.warmth.answered(key, prepared.case.lane)
+        if self.recognition.was_lost(key):
+            prepared.degraded.append("previous-turn")
 
     def _body(self, case: Case, history: History, verdict: Verdict) -> bytes:
         """What goes out. How the notes of an epoch go out stands in it; a refusal overrules that."""

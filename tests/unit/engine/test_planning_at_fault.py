@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from proxy.adapters.memory import MemoryStore
 from proxy.app import SystemClock
 from proxy.core.policy import Policy
+from proxy.core.prices import UNKNOWN_PRICES
 from proxy.engine.background import Background
 from proxy.engine.epochs import Epochs
 from proxy.engine.exchange import Incoming
@@ -17,6 +18,7 @@ from proxy.engine.recognition import Recognition
 from proxy.engine.request import Engine
 from proxy.engine.summaries import Summaries
 from proxy.engine.summary_jobs import SummaryJobs
+from proxy.engine.warmth import Warmth
 from proxy.errors import UpstreamUnreachable
 from proxy.ports import UpstreamResponse
 from proxy.telemetry import Metrics
@@ -76,6 +78,7 @@ def engine() -> Engine:
         foreground=foreground,
         background=Background(),
         extras=Extras(models),
+        warmth=Warmth(lambda _: UNKNOWN_PRICES, clock),
         policies=lambda _: Policy(),
         clock=clock,
     )

@@ -1,0 +1,91 @@
+"""Drafts whose summaries are being written while the session goes on; no content is held.
+
+A draft that waits, for its summaries or because an epoch would not pay yet, is remembered in this process, so
+that the next turns neither plan again nor ask for other summaries.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from proxy.core.budget import Stage
+from proxy.core.plan import view_tokens
+from proxy.core.planner import Draft, Span, finish
+from proxy.core.situation import Situation
+from proxy.engine.case import Case
+from proxy.engine.lru import Lru
+from proxy.ports import SessionKey
+
+_REMEMBERED = 4_096
+_STEP = 0.02
+"""Share of the room by which a conversation grows before it is reckoned again whether an epoch pays."""
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A draft at the request for which it was made."""
+
+    stage: Stage
+    spans: tuple[Span, ...]
+    quotes: Mapping[Span, tuple[str, ...]]
+    yielded: int
+    parent: str
+    seal: bytes
+    length: int
+    reckoned: int
+    """Messages of the chain when it was last reckoned whether an epoch pays."""
+
+    def is_of(self, decided: Draft) -> bool:
+        return (self.stage, self.spans) == (decided.stage, decided.spans)
+
+    def holds_for(self, case: Case, parent: str) -> bool:
+        hashes = case.chain.hashes
+        return parent == self.parent and len(hashes) >= self.length and hashes[self.length - 1] == self.seal
+
+
+class Drafts:
+    """The drafts of all sessions of this process, one a lane."""
+
+    def __init__(self) -> None:
+        self._kept: Lru[tuple[SessionKey, str], _Kept] = Lru(_REMEMBERED)
+
+    def keep(self, case: Case, decided: Draft, parent: str) -> None:
+        """Remember a draft until an epoch begins; one that is kept already is marked as reckoned anew."""
+        kept = self._kept.get((case.key, case.lane))
+        length = len(case.chain)
+        if kept is not None and kept.holds_for(case, parent) and kept.is_of(decided):
+            self._kept.put((case.key, case.lane), replace(kept, reckoned=length))
+            return
+        made = _Kept(
+            stage=decided.stage,
+            spans=decided.spans,
+            quotes=decided.quotes,
+            yielded=decided.yielded,
+            parent=parent,
+            seal=case.chain.hashes[-1],
+            length=length,
+            reckoned=length,
+        )
+        self._kept.put((case.key, case.lane), made)
+
+    def still_good(self, case: Case, situation: Situation, stage: Stage, parent: str) -> Draft | None:
+        """The draft that is kept for a lane, if it still brings the view well below *trim*."""
+        kept = self._kept.get((case.key, case.lane))
+        if kept is None or not kept.holds_for(case, parent):
+            return None
+        kept_stage = kept.stage if stage is Stage.TRIM else stage
+        decided = Draft(situation, kept_stage, kept.spans, kept.quotes, kept.yielded)
+        view = view_tokens(finish(decided, {}), case.chain.tokens)
+        return decided if view < case.budget.share(case.policy.stages.trim) else None
+
+    def has_grown(self, case: Case) -> bool:
+        """Whether so much came since the lane's draft was reckoned that its sums may come out otherwise."""
+        kept = self._kept.get((case.key, case.lane))
+        return kept is None or sum(case.chain.tokens[kept.reckoned :]) >= case.budget.share(_STEP)
+
+    def drop(self, case: Case) -> None:
+        """An epoch has begun."""
+        self._kept.drop((case.key, case.lane))
+
+    def forget(self, key: SessionKey) -> None:
+        """The session was deleted."""
+        self._kept.drop_where(lambda entry, _: entry[0] == key)
