@@ -154,7 +154,7 @@ def _inside(settings: Settings, outside: Outside) -> Inside:
         naming=naming,
         foreground=foreground,
         background=background,
-        extras=Extras(models),
+        extras=Extras(models, naming),
         warmth=Warmth(prices.prices_of, clock),
         policies=outside.policies.named,
         clock=clock,

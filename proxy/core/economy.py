@@ -9,11 +9,11 @@ with n calls to come, D tokens freed, tail tokens that were kept by the provider
 the prices of a cached token and of one that is written, over a fresh one. While it does not, *trim* waits;
 *compact* and *emergency* never do. When the cache is cold the right side is nothing, and so waits nobody.
 
-n, where the policy does not state it, is half the calls in which the conversation grows by D again, at its pace
-since the last epoch. Where a session goes on like this, it then begins its epochs at the cheapest depth: with g
-tokens of growth a call, epochs of depth D cost r * D / 2 a call for what is not cut yet, and (w - r) * tail * g / D
-for being read anew, and the sum is least where r * D * (D / 2g) = (w - r) * tail. What summaries cost is no part
-of it: every message is summarised once, however often epochs begin.
+n, where the policy does not state it, is half the calls in which the conversation grows by D again, at its
+pace since the last epoch. A session that goes on like this begins its epochs at the cheapest depth then: with
+g tokens of growth a call, depth D costs r * D / 2 a call for what is not cut yet, and (w - r) * tail * g / D
+for what is read anew; the sum is least where r * D * (D / 2g) = (w - r) * tail. What summaries cost is no
+part of it: every message is summarised once, however often epochs begin.
 
 Law 3: these sums decide whether an epoch begins, never what it says; they are stored in it.
 """

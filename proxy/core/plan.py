@@ -86,7 +86,7 @@ EMPTY = Plan()
 
 
 PAYS, COLD, WAITS, DUE, LATE = "pays", "cold", "waits", "due", "late"
-"""Verdicts of an account: the epoch saves more than it costs; it costs nothing; it would cost more than it saves;
+"""Verdicts of an account: the epoch saves more than it costs; it costs nothing; it costs more than it saves;
 nobody asked; it only puts late summaries in the place of notices."""
 
 

@@ -61,6 +61,10 @@ class Prepared:
     """What goes out."""
     adds_usage: bool = False
     """Whether the upstream is asked for a usage that the client did not ask for."""
+    adds_cache_key: bool = False
+    """Whether the provider's cache is named, which the client did not ask for."""
+    is_cache_key_refused: bool = False
+    """Whether it went out once more because of that."""
     degraded: list[str] = field(default_factory=list[str])
     appended: Appended | None = None
     """Of a turn that was sent without its history."""
@@ -77,7 +81,7 @@ class Prepared:
     def rewrite(self, plain: bytes) -> None:
         """Send this instead, and nothing that only we ask for."""
         self.plain = self.body = plain
-        self.adds_usage = False
+        self.adds_usage = self.adds_cache_key = False
 
     @property
     def sent_tokens(self) -> int:

@@ -202,6 +202,7 @@ class Engine:
     def _answered(self, prepared: Prepared) -> None:
         key = prepared.recognised.key
         self.warmth.answered(key, prepared.case.lane)
+        self.extras.taken(prepared)
         if self.recognition.was_lost(key):
             prepared.degraded.append("previous-turn")
 

@@ -77,7 +77,7 @@ def engine() -> Engine:
         naming=naming,
         foreground=foreground,
         background=Background(),
-        extras=Extras(models),
+        extras=Extras(models, naming),
         warmth=Warmth(lambda _: UNKNOWN_PRICES, clock),
         policies=lambda _: Policy(),
         clock=clock,
