@@ -180,7 +180,10 @@ class Epochs:
         return decided
 
     async def _prepare(self, case: Case, situation: Situation, kept: Draft | None, parent: str) -> None:
-        """No epoch begins: what *compact* would cut is summarised meanwhile."""
+        """No epoch begins; what *compact* would cut is summarised meanwhile, as soon as that is near."""
+        rules, usage = case.policy.stages, case.budget.usage(situation.view)
+        if prices_in(situation) is not None and 2 * usage < rules.trim + rules.compact:
+            return
         decided = kept or await self._off_loop(case, lambda: draft(situation, Stage.COMPACT))
         if decided is None:
             return
