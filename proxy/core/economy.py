@@ -28,12 +28,16 @@ from proxy.core.prices import Prices
 from proxy.core.situation import Situation
 
 
-def account_of(situation: Situation, stage: Stage, plan: Plan) -> Account | None:
-    """What beginning an epoch with ``plan`` costs and saves; None where money has no say."""
+def account_of(situation: Situation, stage: Stage, plan: Plan, view: int | None = None) -> Account | None:
+    """What beginning an epoch with ``plan`` costs and saves; None where money has no say.
+
+    ``view``: counted tokens of its view, where the plan does not hold all of its notes yet.
+    """
     prices = prices_in(situation)
     if prices is None:
         return None
-    sums = _Sums(situation, prices, plan)
+    written = view_tokens(plan, situation.chain.tokens)
+    sums = _Sums(situation, prices, plan, 0 if view is None else view - written)
     verdict = DUE if stage is not Stage.TRIM else _verdict(situation, prices, sums)
     return Account(
         verdict=verdict,
@@ -47,9 +51,12 @@ def account_of(situation: Situation, stage: Stage, plan: Plan) -> Account | None
     )
 
 
-def waits(situation: Situation, plan: Plan) -> bool:
-    """Whether an epoch that would begin at *trim* with ``plan`` should wait."""
-    account = account_of(situation, Stage.TRIM, plan)
+def waits(situation: Situation, plan: Plan, view: int | None = None) -> bool:
+    """Whether an epoch that would begin at *trim* with ``plan`` should wait.
+
+    ``view``: counted tokens of its view, where its notes are not yet as long as they will be.
+    """
+    account = account_of(situation, Stage.TRIM, plan, view)
     return account is not None and account.verdict == WAITS
 
 
@@ -98,10 +105,13 @@ class _Sums:
     situation: Situation
     prices: Prices
     plan: Plan
+    unwritten: int
+    """Tokens by which the notes of the plan will be longer than they are."""
 
     @property
     def freed(self) -> int:
-        return self.situation.view - view_tokens(self.plan, self.situation.chain.tokens)
+        after = view_tokens(self.plan, self.situation.chain.tokens) + self.unwritten
+        return self.situation.view - after
 
     @property
     def tail(self) -> int:
@@ -110,7 +120,7 @@ class _Sums:
         if first is None:
             return 0
         tokens = self.situation.chain.tokens
-        tail = sum(tokens[first:new]) if first < new else 0
+        tail = self.unwritten + (sum(tokens[first:new]) if first < new else 0)
         for gap in self.plan.gaps:
             if gap.start >= first:
                 tail += gap.tokens - sum(tokens[gap.start : min(gap.end, new)])

@@ -16,6 +16,7 @@ from proxy.core.breaker import LEAST_FREED, NO_PAST, allows
 from proxy.core.budget import MESSAGE_TOKENS, Budget, Stage, stage_of
 from proxy.core.clipping import clip_view
 from proxy.core.language import language_of
+from proxy.core.ledger.placing import cut_tokens, placed, plain_of, room_for, room_of
 from proxy.core.messages import HEAD_ROLES
 from proxy.core.notes import Note, as_message
 from proxy.core.plan import EMPTY, Anchor, Gap, Plan, view_tokens
@@ -26,6 +27,10 @@ from proxy.core.strategies import Strategy, strategy_of
 from proxy.core.units import last_user, request_points
 
 _NOTICES = 2
+_FOLDED_BITS = 3
+"""Leading bits of an epoch's number; where all others are zero, a fold writes the epoch's ledger."""
+_SPARE = 32
+"""Counted tokens by which a ledger that a fold did not write may be larger than the one before."""
 
 Span = tuple[int, int]
 Summaries = Mapping[Span, str | None]
@@ -81,9 +86,9 @@ def draft(situation: Situation, stage: Stage) -> Draft | None:
     if strategy.by_count:
         return decided if situation.view - freed <= situation.budget.share(1) else None
     least = LEAST_FREED * situation.budget.room
-    if selection.freed >= least:
-        return decided if freed >= least else None
-    return replace(decided, has_room=False) if freed >= least else None
+    if freed < least:
+        return None
+    return replace(decided, has_room=freed - _summary_room(situation, stage) >= least)
 
 
 def _select(situation: Situation, stage: Stage, strategy: Strategy) -> tuple[Selection, Draft, int]:
@@ -91,43 +96,80 @@ def _select(situation: Situation, stage: Stage, strategy: Strategy) -> tuple[Sel
 
     Answers also the counted tokens that the epoch frees with notices for notes.
     """
-    set_aside = _set_aside(situation, stage)
+    set_aside, ledger = _set_aside(situation, stage), _ledger_set_aside(situation)
     while True:
-        selection = Selection(situation, stage, set_aside)
+        selection = Selection(situation, stage, set_aside, ledger)
         selection.run(strategy)
         spans = tuple(selection.spans())
         quotes = {span: selection.quotes_within(*span) for span in spans}
         decided = Draft(situation, stage, spans, quotes, selection.yielded)
-        view = view_tokens(_noted(decided, {}), situation.chain.tokens)
-        over = view - selection.to_clip - situation.budget.share(1)
+        plain = _noted(decided, {})
+        over = view_tokens(plain, situation.chain.tokens) - selection.to_clip - situation.budget.share(1)
         if stage is not Stage.EMERGENCY or over <= 0 or selection.is_exhausted:
-            return selection, decided, situation.view - view
+            return selection, decided, situation.view - _size_of(situation, plain)
         set_aside += over
 
 
+def outlined(decided: Draft) -> Plan:
+    """The plan of a draft with notices for notes and without its ledger; quick."""
+    return _noted(decided, {})
+
+
+def noticed(decided: Draft) -> int:
+    """Counted tokens that the view of a draft has at most, with notices for notes; quick."""
+    return _size_of(decided.situation, _noted(decided, {}))
+
+
+def _size_of(situation: Situation, plain: Plan) -> int:
+    """Counted tokens of the view of a plan that has no ledger yet, once it has one of full size."""
+    ledger = room_for(situation, cut_tokens(situation, plain))
+    return view_tokens(plain, situation.chain.tokens) + ledger
+
+
 def _set_aside(situation: Situation, stage: Stage) -> int:
-    """Counted tokens kept free for the epoch's notes."""
+    """Counted tokens kept free for the epoch's notes, but for the ledger."""
     notices = min(_NOTICES * NOTICE_TOKENS, situation.budget.room // 10)
+    return notices + _summary_room(situation, stage)
+
+
+def _summary_room(situation: Situation, stage: Stage) -> int:
+    """Counted tokens of the summary that an epoch may wait for."""
     if stage is not Stage.COMPACT or not situation.policy.summary.enabled:
-        return notices
-    return notices + situation.policy.summary_tokens(situation.budget.limit)
+        return 0
+    return situation.policy.summary_tokens(situation.budget.limit)
+
+
+def _ledger_set_aside(situation: Situation) -> int:
+    """Counted tokens kept free for the ledger, beside those of the one that it takes the place of."""
+    standing = sum(situation.count(gap.ledger) for gap in situation.plan.gaps if gap.ledger)
+    standing += situation.unwritten
+    return max(room_for(situation, sum(situation.chain.tokens)) - standing, 0)
 
 
 def finish(decided: Draft, summaries: Summaries) -> Plan:
-    """Write the notes of a draft and, if the view is still too large, clip."""
+    """Write the notes of a draft, the ledger among them, and, if the view is still too large, clip."""
+    return placed(decided.situation, _written(decided, summaries))
+
+
+def _written(decided: Draft, summaries: Summaries) -> Plan:
+    """The plan of a draft but for its ledger, for which it leaves room."""
     given = dict(summaries)
+    situation = decided.situation
     plan = _noted(decided, given)
-    while given and view_tokens(plan, decided.situation.chain.tokens) > decided.situation.budget.share(1):
+    while given and _size_of(situation, plan) > situation.budget.share(1):
         # A summary may be longer than what was set aside for it; a notice always fits.
         given.pop(max(given, key=lambda span: len(given[span] or "")))
         plan = _noted(decided, given)
-    return clip_view(decided.situation, plan, decided.yielded) if decided.stage is Stage.EMERGENCY else plan
+    if decided.stage is Stage.EMERGENCY:
+        ledger = room_for(situation, cut_tokens(situation, plan))
+        plan = clip_view(situation, plan, decided.yielded, ledger)
+    return plan
 
 
 def _noted(decided: Draft, summaries: Summaries) -> Plan:
-    """A draft with its notes written."""
+    """A draft with its notes written, but for the ledger."""
     situation = decided.situation
-    standing = {(gap.start, gap.end): gap for gap in situation.plan.gaps}
+    standing = {(gap.start, gap.end): gap for gap in plain_of(situation.plan, situation.count).gaps}
     gaps: list[Gap] = []
     for span in decided.spans:
         old = standing.get(span)
@@ -216,6 +258,7 @@ def _language(situation: Situation, start: int, end: int) -> str:
 def fold(chain: Chain, policy: Policy, budget: Budget, count: Count) -> tuple[Plan, int]:
     """The plan that a chain would have come to by itself, with notices only, and how many epochs it took."""
     plan, epochs, view, position, past = EMPTY, 0, 0, 0, NO_PAST
+    begun, ledger, most = None, 0, None
     by_count = strategy_of(policy.strategy.name).by_count
     for length in [len(chain)] if by_count else request_points(chain.messages):
         view += sum(chain.tokens[position:length])
@@ -226,17 +269,35 @@ def fold(chain: Chain, policy: Policy, budget: Budget, count: Count) -> tuple[Pl
             continue
         prefix = chain.prefix(length)
         if not prefix.is_spared_by(plan):
-            plan, view, past = EMPTY, sum(prefix.tokens), NO_PAST
+            plan, begun, ledger, view, past = EMPTY, None, 0, sum(prefix.tokens), NO_PAST
             stage = stage_of(budget.usage(view), policy.stages)
         if stage not in (Stage.COMPACT, Stage.EMERGENCY) and not by_count:
             continue
-        decided = draft(Situation(prefix, plan, policy, budget, count, past=past), stage)
+        situation = Situation(prefix, plan, policy, budget, count, unwritten=ledger, past=past)
+        decided = draft(situation, stage)
         if decided is None:
             continue
-        plan, past = finish(decided, {}), past.after(length)
-        view = view_tokens(plan, prefix.tokens)
+        begun, plan, past = situation, _written(decided, {}), past.after(length)
         epochs += 1
-    return plan, epochs
+        most = None if _writes_ledger(epochs) else min(ledger + _SPARE, room_of(begun, plan))
+        ledger = _ledger_tokens(begun, plan) if most is None else most
+        view = view_tokens(plan, prefix.tokens) + ledger
+    return placed(begun, plan, most) if begun else plan, epochs
+
+
+def _writes_ledger(epochs: int) -> bool:
+    """Whether a fold writes the ledger of this epoch, to know its size; if not, the next may hardly grow.
+
+    A ledger is written from the whole chain. Writing every one of the first eight, then four while the epochs
+    double, keeps a fold linear.
+    """
+    return epochs % (1 << max(epochs.bit_length() - _FOLDED_BITS, 0)) == 0
+
+
+def _ledger_tokens(situation: Situation, plan: Plan) -> int:
+    """Counted tokens by which its ledger makes the view of a plan larger."""
+    tokens = situation.chain.tokens
+    return view_tokens(placed(situation, plan), tokens) - view_tokens(plan, tokens)
 
 
 def yielded_protection(decided: Draft) -> bool:

@@ -75,6 +75,8 @@ class Situation:
     """Counts the tokens of a text (a pure function)."""
     conditions: Conditions = UNKNOWN
     past: Past = NO_PAST
+    unwritten: int = 0
+    """Counted tokens of a ledger that stands in the view and is not yet in the plan."""
 
     @cached_property
     def units(self) -> list[Unit]:
@@ -97,7 +99,7 @@ class Situation:
     @cached_property
     def view(self) -> int:
         """Counted tokens of the view."""
-        return view_tokens(self.plan, self.chain.tokens)
+        return view_tokens(self.plan, self.chain.tokens) + self.unwritten
 
     def size(self, index: int) -> int:
         """Counted tokens of unit number ``index``."""

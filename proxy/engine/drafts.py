@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from proxy.core.budget import Stage
-from proxy.core.plan import view_tokens
-from proxy.core.planner import Draft, Span, finish
+from proxy.core.planner import Draft, Span, noticed
 from proxy.core.situation import Situation
 from proxy.engine.case import Case
 from proxy.engine.lru import Lru
@@ -74,8 +73,7 @@ class Drafts:
             return None
         kept_stage = kept.stage if stage is Stage.TRIM else stage
         decided = Draft(situation, kept_stage, kept.spans, kept.quotes, kept.yielded)
-        view = view_tokens(finish(decided, {}), case.chain.tokens)
-        return decided if view < case.budget.share(case.policy.stages.trim) else None
+        return decided if noticed(decided) < case.budget.share(case.policy.stages.trim) else None
 
     def has_grown(self, case: Case) -> bool:
         """Whether so much came since the lane's draft was reckoned that its sums may come out otherwise."""

@@ -16,7 +16,7 @@ from proxy.core.change import RESTORE, Change
 from proxy.core.economy import account_of, is_cold, late_account, prices_in, waits
 from proxy.core.late import unsettled, with_late
 from proxy.core.plan import EMPTY, WAITS, Account, Epoch, Plan, in_force, view_tokens
-from proxy.core.planner import Draft, draft, finish, fold, is_due, yielded_protection
+from proxy.core.planner import Draft, draft, finish, fold, is_due, noticed, outlined, yielded_protection
 from proxy.core.situation import Situation
 from proxy.engine.case import Case
 from proxy.engine.drafts import Drafts
@@ -171,7 +171,7 @@ class Epochs:
         decided = kept if kept is not None and kept.stage is Stage.TRIM else None
         if decided is None and (kept is None or self._may_pay_now(case, situation)):
             decided = await self._off_loop(case, lambda: draft(situation, Stage.TRIM))
-        if decided is None or waits(situation, finish(decided, {})):
+        if decided is None or waits(situation, outlined(decided), noticed(decided)):
             return await self._prepare(case, situation, kept, parent)
         wanted = await self._summary_jobs.wanted(case, decided)
         if wanted.start_missing():
