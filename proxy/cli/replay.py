@@ -89,7 +89,7 @@ def _note(known: Prices, model: str, idle: float) -> str:
     return (
         f"Dollars for a million tokens, {whose}: {known.fresh:g} fresh, {known.cached:g} cached,"
         f" {known.written:g} written, {known.output:g} output. {idle:g} s between turns."
-        " Answers are not billed. Summaries are an estimate: no model was asked."
+        " Answers are not billed. Summaries are billed as long as they may be, since no model was asked."
     )
 
 
