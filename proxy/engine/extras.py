@@ -75,9 +75,11 @@ class Extras:
         """From its first epoch on, a session's requests are told to belong together, unless the client did.
 
         Providers that spread requests over machines then send them to the one that has kept their beginning.
+        What goes out whole, such as a session of which all is restored, stays as it is.
         """
-        case, is_ours = prepared.case, _CACHE_KEY not in prepared.history.body.members
-        if not (is_ours and prepared.verdict.number and case.policy.economy.enabled):
+        case, body = prepared.case, prepared.history.body
+        is_whole = prepared.plain is body.raw
+        if is_whole or _CACHE_KEY in body.members or not case.policy.economy.enabled:
             return
         if self.models.takes_cache_key(case.tenant, case.model):
             prepared.body = with_cache_key(prepared.body, self.naming.cache_key(case.key))
