@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from proxy.core.budget import Stage
+from proxy.core.plan import Replacement
 from proxy.core.planner import Draft, Span, noticed
 from proxy.core.situation import Situation
 from proxy.engine.case import Case
@@ -27,6 +28,7 @@ class _Kept:
     spans: tuple[Span, ...]
     quotes: Mapping[Span, tuple[str, ...]]
     yielded: int
+    cleared: tuple[Replacement, ...]
     parent: str
     seal: bytes
     length: int
@@ -34,7 +36,8 @@ class _Kept:
     """Messages of the chain when it was last reckoned whether an epoch pays."""
 
     def is_of(self, decided: Draft) -> bool:
-        return (self.stage, self.spans) == (decided.stage, decided.spans)
+        ours, theirs = (self.stage, self.spans, self.cleared), (decided.stage, decided.spans, decided.cleared)
+        return ours == theirs
 
     def holds_for(self, case: Case, parent: str) -> bool:
         hashes = case.chain.hashes
@@ -59,6 +62,7 @@ class Drafts:
             spans=decided.spans,
             quotes=decided.quotes,
             yielded=decided.yielded,
+            cleared=decided.cleared,
             parent=parent,
             seal=case.chain.hashes[-1],
             length=length,
@@ -72,7 +76,7 @@ class Drafts:
         if kept is None or not kept.holds_for(case, parent):
             return None
         kept_stage = kept.stage if stage is Stage.TRIM else stage
-        decided = Draft(situation, kept_stage, kept.spans, kept.quotes, kept.yielded)
+        decided = Draft(situation, kept_stage, kept.spans, kept.quotes, kept.yielded, kept.cleared)
         return decided if noticed(decided) < case.budget.share(case.policy.stages.trim) else None
 
     def has_grown(self, case: Case) -> bool:

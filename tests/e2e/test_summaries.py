@@ -20,6 +20,7 @@ from tests.upstreams import (
     count_tokens,
     fault_in,
     plainly,
+    question,
     said,
     tokens_of,
     told,
@@ -28,10 +29,6 @@ from tests.upstreams import (
 Chats = Callable[..., Chat]
 Small = Callable[..., Awaitable[str]]
 BUDGET = 800
-
-
-def question(number: int) -> str:
-    return f"Question {number}: what became of item {number * 37}? " + "Tell me all of it, please. " * 6
 
 
 async def until_cut(chat: Chat, model: Model) -> Any:
