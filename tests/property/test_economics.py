@@ -15,7 +15,17 @@ from proxy.core.policy_sections import Importance, Keep, Stages, Summary
 from proxy.core.prices import Prices
 from proxy.core.replay import ReplayedTurn, replay
 from proxy.core.situation import Chain
-from tests.property.conversations import Sent, budgets, chain_from, conversations, count, valid_conversations
+from tests.property.conversations import (
+    Sent,
+    budgets,
+    chain_from,
+    conversations,
+    count,
+    prose,
+    rounds,
+    user,
+    valid_conversations,
+)
 
 POLICIES = [
     Policy(),
@@ -25,6 +35,7 @@ POLICIES = [
     Policy(keep=Keep(recent=0.9, pins=("stone",))),
 ]
 policies = st.sampled_from(POLICIES)
+rooms = st.sampled_from([500, 1_500, 3_000])
 heads = st.sampled_from([0, 50, 2_000])
 prices = st.builds(
     Prices,
@@ -35,17 +46,27 @@ prices = st.builds(
 idles = st.sampled_from([1.0, 100_000.0])
 
 
+@st.composite
+def agents(draw: st.DrawFn) -> list[Sent]:
+    """One order and many rounds, some with results that fill the budget alone until they are answered."""
+    found: list[Sent] = [user("Build the bridge.")]
+    sizes = st.sampled_from([10, 10, 40, 400, 1_500])
+    results = st.builds(prose, st.just("en"), sizes)
+    for _ in range(draw(st.integers(5, 40))):
+        found += draw(rounds(results))
+    return found
+
+
 def _tokens(chain: Chain, turn: ReplayedTurn) -> int:
     return sum(chain.tokens[: turn.messages])
 
 
-@given(st.data(), conversations, policies, heads, prices, idles)
+@given(st.one_of(agents(), conversations), rooms, policies, heads, prices, idles)
 def test_below_100_percent_rewrites_are_no_more_than_growth_over_the_distance_allows(
-    data: st.DataObject, said: list[Sent], policy: Policy, head: int, paid: Prices, idle: float
+    said: list[Sent], room: int, policy: Policy, head: int, paid: Prices, idle: float
 ):
     chain = chain_from(said)
-    drawn = data.draw(budgets(chain))
-    budget = Budget(drawn.tokens, drawn.ratio, drawn.head + head)
+    budget = Budget(room + head, 1.0, head)
     earned = distance(budget, policy.stages)
     turns = list(replay(chain, policy, budget, count, prices=paid, idle=idle))
     began = [turn for turn in turns if turn.began]
