@@ -26,6 +26,8 @@ class Outcome:
     """Its name, or what else tells it from the others."""
     budget: int
     prices: Prices
+    writer: Prices
+    """What the model that writes summaries costs."""
     turns: tuple[ReplayedTurn, ...]
 
     @property
@@ -54,8 +56,9 @@ def totals(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 def bill(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """Dollars for the prompts of all turns, and what the whole histories would have cost in their place."""
     pairs = [(turn, outcome.prices) for outcome in outcomes for turn in outcome.turns]
+    writers = [(turn, outcome.writer) for outcome in outcomes for turn in outcome.turns]
     sent = sum(turn.sent.dollars(prices) for turn, prices in pairs)
-    summaries = sum(turn.summaries.dollars(prices) for turn, prices in pairs)
+    summaries = sum(turn.summaries.dollars(prices) for turn, prices in writers)
     whole = sum(turn.full.dollars(prices) for turn, prices in pairs)
     return {
         "sent_cached_tokens": sum(turn.sent.cached for turn, _ in pairs),

@@ -71,8 +71,8 @@ def run(args: argparse.Namespace) -> int:
         for label, policy in policies.items():
             budget = _budget(policy, session.head, args.budget, args.model)
             played = replay(session.chain, policy, budget, counter.count, prices=known, idle=args.idle)
-            paid = known.under(policy.economy)
-            outcomes.append(Outcome(session.id, label, budget.tokens, paid, tuple(played)))
+            paid, writer = known.under(policy.economy), prices.prices_of(policy.summary.model or args.model)
+            outcomes.append(Outcome(session.id, label, budget.tokens, paid, writer, tuple(played)))
     note = _note(known, args.model, args.idle)
     if args.html:
         _write(args.html, page(outcomes, list(policies), note))

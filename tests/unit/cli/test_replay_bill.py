@@ -39,6 +39,17 @@ def test_dollars_are_those_of_the_model(tmp_path: Path, capsys: pytest.CaptureFi
     assert (bill["summary_dollars"], bill["ratio"]) == (0, 1)
 
 
+def test_summaries_cost_what_the_model_that_writes_them_costs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy = tmp_path / "frugal.toml"
+    policy.write_text('extends = "default"\nsummary.model = "gpt-5-nano"\n')
+    own = played(tmp_path, capsys, "--model", "gpt-5")["totals"]["bill"]
+    small = played(tmp_path, capsys, "--model", "gpt-5", "--policy", str(policy))["totals"]["bill"]
+    assert small["summary_tokens"] == own["summary_tokens"]
+    assert small["summary_dollars"] == pytest.approx(own["summary_dollars"] / 25, rel=0.01)
+
+
 def test_with_a_warm_cache_a_whole_history_is_cached_but_for_what_is_new(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
