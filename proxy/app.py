@@ -15,6 +15,7 @@ from proxy.adapters.files.policies import PolicyLibrary
 from proxy.adapters.files.secrets import kept_secret
 from proxy.adapters.files.watched import WatchedPolicies
 from proxy.adapters.httpx import HttpxUpstream
+from proxy.adapters.plugins import load_plugins
 from proxy.adapters.stores import open_store
 from proxy.adapters.tiktoken import TiktokenCounter
 from proxy.adapters.timed import TimedStore
@@ -94,9 +95,10 @@ class Inside:
 def create_app(settings: Settings) -> ASGIApp:
     """Build the proxy. The store must be named; the embedded one is started by whoever serves.
 
-    Raises SettingsError and PolicyError.
+    Raises SettingsError, PluginError and PolicyError.
     """
     set_up_logging(logging.DEBUG if settings.log_content else logging.INFO)
+    load_plugins()
     outside = _outside(settings)
     inside = _inside(settings, outside)
     metrics, policies = outside.metrics, outside.policies

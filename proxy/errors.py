@@ -313,6 +313,10 @@ class VocabularyError(OperatorError):
     """The tokenizer's own file is damaged or missing."""
 
 
+class PluginError(OperatorError):
+    """An installed package offers what cannot be used; the message names its entry point."""
+
+
 class PolicyError(OperatorError):
     """A policy file is wrong; `line` counts from 1, None where the fault has no line."""
 

@@ -26,6 +26,7 @@ from proxy.core.budget import Stage
 from proxy.core.plan import COLD, DUE, LATE, PAYS, WAITS, Account, Plan, view_tokens
 from proxy.core.prices import Prices
 from proxy.core.situation import Situation
+from proxy.core.strategies import strategy_of
 
 
 def account_of(situation: Situation, stage: Stage, plan: Plan, view: int | None = None) -> Account | None:
@@ -38,7 +39,8 @@ def account_of(situation: Situation, stage: Stage, plan: Plan, view: int | None 
         return None
     written = view_tokens(plan, situation.chain.tokens)
     sums = _Sums(situation, prices, plan, 0 if view is None else view - written)
-    verdict = DUE if stage is not Stage.TRIM else _verdict(situation, prices, sums)
+    may_wait = stage is Stage.TRIM and not strategy_of(situation.policy.strategy.name).acts_now(situation)
+    verdict = _verdict(situation, prices, sums) if may_wait else DUE
     return Account(
         verdict=verdict,
         idle=situation.conditions.idle,

@@ -11,12 +11,14 @@ from proxy.core.budget import Stage
 from proxy.core.plan import Gap, Plan
 from proxy.core.planner import Draft, Span, finish
 from proxy.core.situation import FREE, Situation
+from proxy.core.strategies import strategy_of
 
 
 def with_late(situation: Situation, texts: Mapping[Span, str]) -> Plan:
     """The plan in force with ``texts`` in the notes of these gaps; nothing else changes."""
     gaps = {(gap.start, gap.end): gap.quotes for gap in situation.plan.gaps}
-    return finish(Draft(situation, Stage.TRIM, tuple(gaps), gaps, FREE), texts)
+    strategy = strategy_of(situation.policy.strategy.name)
+    return finish(Draft(situation, Stage.TRIM, tuple(gaps), gaps, FREE, strategy=strategy), texts)
 
 
 def unsettled(decided: Draft, before: Plan, late: Collection[Span]) -> Draft:

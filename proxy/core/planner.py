@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from proxy.core.breaker import LEAST_FREED, NO_PAST, allows
 from proxy.core.budget import MESSAGE_TOKENS, Budget, Stage, stage_of
 from proxy.core.clipping import clip_view
+from proxy.core.conditions import UNKNOWN, Conditions
 from proxy.core.language import language_of
 from proxy.core.ledger.placing import cut_tokens, placed, plain_of, room_for, room_of
 from proxy.core.messages import HEAD_ROLES
@@ -28,6 +29,7 @@ from proxy.core.tool_results import clearings
 from proxy.core.units import last_user, request_points
 
 _NOTICES = 2
+_PRESSING = (Stage.COMPACT, Stage.EMERGENCY)
 _FOLDED_BITS = 3
 """Leading bits of an epoch's number; where all others are zero, a fold writes the epoch's ledger."""
 _SPARE = 32
@@ -36,6 +38,8 @@ _SPARE = 32
 Span = tuple[int, int]
 Summaries = Mapping[Span, str | None]
 """Summaries by gap; None where one was asked for and failed. A gap that is absent was not asked about."""
+Told = Mapping[Span, Anchor | None]
+"""The same, as the notes have it."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,16 @@ class Draft:
     """Tool results that go out as placeholders from now on."""
     has_room: bool = True
     """Whether the epoch is worth its while with summaries, and not with notices alone."""
+    strategy: Strategy | None = None
+    """The strategy that decided, and writes its notes; None where a person did."""
+    acts_now: bool = False
+    """Whether it begins for another reason than usage, at once."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether a request may wait for its summaries."""
+        is_rare = self.acts_now and self.strategy is not None and not self.strategy.slides
+        return self.stage is Stage.COMPACT or (is_rare and self.stage is not Stage.EMERGENCY)
 
     @property
     def wanted(self) -> tuple[Span, ...]:
@@ -61,9 +75,9 @@ class Draft:
         if not rules.enabled or not self.has_room:
             return ()
         summarised = {(gap.start, gap.end) for gap in self.situation.plan.gaps if gap.is_summarised}
-        return tuple(
-            span for span in self.spans if span[1] - span[0] >= rules.min_gap and span not in summarised
-        )
+        large = (span for span in self.spans if span[1] - span[0] >= rules.min_gap and span not in summarised)
+        strategy, situation = self.strategy, self.situation
+        return tuple(span for span in large if strategy is None or strategy.wants_summary(situation, *span))
 
 
 def is_due(situation: Situation, stage: Stage) -> bool:
@@ -71,9 +85,14 @@ def is_due(situation: Situation, stage: Stage) -> bool:
     strategy = strategy_of(situation.policy.strategy.name)
     if not strategy.is_due(situation, stage):
         return False
-    is_free = strategy.by_count or stage is Stage.EMERGENCY
+    is_free = stage is Stage.EMERGENCY or strategy.acts_now(situation)
     rules = situation.policy.stages
     return is_free or allows(situation.past, situation.chain.tokens, situation.budget, rules)
+
+
+def acts_now(situation: Situation) -> bool:
+    """Whether the policy's strategy would begin one now for another reason than usage."""
+    return strategy_of(situation.policy.strategy.name).acts_now(situation)
 
 
 def draft(situation: Situation, stage: Stage) -> Draft | None:
@@ -86,7 +105,7 @@ def draft(situation: Situation, stage: Stage) -> Draft | None:
         return decided
     if not selection.cut:
         return None
-    if strategy.by_count:
+    if decided.acts_now:
         return decided if situation.view - freed <= situation.budget.share(1) else None
     least = LEAST_FREED * situation.budget.room
     if freed < least:
@@ -100,13 +119,23 @@ def _select(situation: Situation, stage: Stage, strategy: Strategy) -> tuple[Sel
     Answers also the counted tokens that the epoch frees with notices for notes.
     """
     set_aside, ledger = _set_aside(situation, stage), _ledger_set_aside(situation)
-    results = () if strategy.by_count else clearings(situation)
+    is_now = strategy.acts_now(situation)
+    results = () if is_now or strategy.slides else clearings(situation)
     while True:
         selection = Selection(situation, stage, set_aside, ledger, results)
         selection.run(strategy)
         spans = tuple(selection.spans())
         quotes = {span: selection.quotes_within(*span) for span in spans}
-        decided = Draft(situation, stage, spans, quotes, selection.yielded, tuple(selection.edits))
+        decided = Draft(
+            situation,
+            stage,
+            spans,
+            quotes,
+            selection.yielded,
+            tuple(selection.edits),
+            strategy=strategy,
+            acts_now=is_now,
+        )
         plain = _noted(decided, {})
         over = view_tokens(plain, situation.chain.tokens) - selection.to_clip - situation.budget.share(1)
         if stage is not Stage.EMERGENCY or over <= 0 or selection.is_exhausted:
@@ -157,12 +186,12 @@ def finish(decided: Draft, summaries: Summaries) -> Plan:
 
 def _written(decided: Draft, summaries: Summaries) -> Plan:
     """The plan of a draft but for its ledger, for which it leaves room."""
-    given = dict(summaries)
+    given = _told(decided, summaries)
     situation = decided.situation
     plan = _noted(decided, given)
     while given and _size_of(situation, plan) > situation.budget.share(1):
         # A summary may be longer than what was set aside for it; a notice always fits.
-        given.pop(max(given, key=lambda span: len(given[span] or "")))
+        given.pop(max(given, key=lambda span: len(anchor.text) if (anchor := given[span]) else 0))
         plan = _noted(decided, given)
     if decided.stage is Stage.EMERGENCY:
         ledger = room_for(situation, cut_tokens(situation, plan))
@@ -170,27 +199,43 @@ def _written(decided: Draft, summaries: Summaries) -> Plan:
     return plan
 
 
-def _noted(decided: Draft, summaries: Summaries) -> Plan:
+def _told(decided: Draft, summaries: Summaries) -> dict[Span, Anchor | None]:
+    """What new notes have to say: the summaries, or what the strategy makes of them."""
+    told = {span: Anchor(*span, text) if text else None for span, text in summaries.items()}
+    if decided.strategy is None:
+        return told
+    standing = {(gap.start, gap.end) for gap in decided.situation.plan.gaps}
+    for span in decided.spans:
+        summary = summaries.get(span)
+        if not summary and span in standing:
+            continue  # it has its words
+        text = decided.strategy.words(decided.situation, *span, summary)
+        if text or summary:
+            told[span] = Anchor(*span, text, by_code=text != summary) if text else None
+    return told
+
+
+def _noted(decided: Draft, told: Told) -> Plan:
     """A draft with its notes written, but for the ledger."""
     situation = decided.situation
     standing = {(gap.start, gap.end): gap for gap in plain_of(situation.plan, situation.count).gaps}
     gaps: list[Gap] = []
     for span in decided.spans:
         old = standing.get(span)
-        is_settled = old is not None and (old.is_summarised or not summaries.get(span))
-        gaps.append(old if old is not None and is_settled else _gap(decided, span, summaries))
+        is_settled = old is not None and (old.is_summarised or not told.get(span))
+        gaps.append(old if old is not None and is_settled else _gap(decided, span, told))
     edits = {edit.position: edit for edit in (*situation.plan.replacements, *decided.cleared)}
     for start, end in decided.spans:
         edits = {place: edit for place, edit in edits.items() if not start <= place < end}
     return Plan(tuple(gaps), tuple(edits[place] for place in sorted(edits)))
 
 
-def _gap(decided: Draft, span: Span, summaries: Summaries) -> Gap:
+def _gap(decided: Draft, span: Span, told: Told) -> Gap:
     """A gap with a new note: a summary of all of it, or what earlier summaries say of parts of it."""
     situation, (start, end) = decided.situation, span
-    text = summaries.get(span)
-    anchors = (Anchor(start, end, text),) if text else _carried(situation, start, end)
-    failed = span in summaries and not text
+    anchor = told.get(span)
+    anchors = (anchor,) if anchor else _carried(situation, start, end)
+    failed = span in told and not anchor
     return noted_gap(situation, span, anchors, decided.quotes[span], failed=failed)
 
 
@@ -257,25 +302,33 @@ def _language(situation: Situation, start: int, end: int) -> str:
     return language_of(" ".join(situation.content(place).text for place in said[-8:]))
 
 
-def fold(chain: Chain, policy: Policy, budget: Budget, count: Count) -> tuple[Plan, int]:
-    """The plan that a chain would have come to by itself, with notices only, and how many epochs it took."""
+def fold(
+    chain: Chain, policy: Policy, budget: Budget, count: Count, conditions: Conditions = UNKNOWN
+) -> tuple[Plan, int]:
+    """The plan that a chain would have come to by itself, with notices only, and how many epochs it took.
+
+    ``conditions`` are those of the chain's last request; of the others nobody knows them.
+    """
     plan, epochs, view, position, past = EMPTY, 0, 0, 0, NO_PAST
     begun, ledger, most = None, 0, None
-    by_count = strategy_of(policy.strategy.name).by_count
-    for length in [len(chain)] if by_count else request_points(chain.messages):
+    strategy = strategy_of(policy.strategy.name)
+    marks = strategy.turning_points(chain, policy)
+    for length in [len(chain)] if strategy.slides else request_points(chain.messages):
         view += sum(chain.tokens[position:length])
         position = length
         stage = stage_of(budget.usage(view), policy.stages)
-        is_pressing = stage in (Stage.COMPACT, Stage.EMERGENCY) or by_count
-        if not is_pressing and length < len(chain):
+        is_marked = strategy.slides or length in marks
+        if stage not in _PRESSING and not is_marked and length < len(chain):
             continue
         prefix = chain.prefix(length)
         if not prefix.is_spared_by(plan):
             plan, begun, ledger, view, past = EMPTY, None, 0, sum(prefix.tokens), NO_PAST
             stage = stage_of(budget.usage(view), policy.stages)
-        if stage not in (Stage.COMPACT, Stage.EMERGENCY) and not by_count:
+        known = conditions if length == len(chain) else UNKNOWN
+        situation = Situation(prefix, plan, policy, budget, count, known, ledger, past)
+        is_anew = known != UNKNOWN and strategy.acts_now(situation)
+        if stage not in _PRESSING and not is_marked and not is_anew:
             continue
-        situation = Situation(prefix, plan, policy, budget, count, unwritten=ledger, past=past)
         decided = draft(situation, stage)
         if decided is None:
             continue

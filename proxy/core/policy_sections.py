@@ -25,6 +25,7 @@ from proxy.core.quantities import (
     Share,
     TimeOfDay,
 )
+from proxy.core.registry import STRATEGIES, NameIn
 
 
 class Section(BaseModel):
@@ -154,7 +155,7 @@ class Ledger(Section):
     identifiers: StrictBool = True
 
 
-StrategyName = Literal["importance", "sliding_window", "session", "topic", "exchanges", "off"]
+StrategyName = Annotated[str, NameIn(STRATEGIES)]
 
 
 class Strategy(Section):

@@ -116,7 +116,9 @@ def _next(situation: Situation, stage: Stage, summaries: SummaryMeter) -> _Begun
     if situation.policy.strategy.name == "off":
         return standing
     if situation.conditions.idle is None and stage is Stage.EMERGENCY:
-        plan, epochs = fold(situation.chain, situation.policy, situation.budget, situation.count)
+        plan, epochs = fold(
+            situation.chain, situation.policy, situation.budget, situation.count, situation.conditions
+        )
         return _Begun(plan, epochs, account_of(situation, stage, plan)) if epochs else standing
     decided = draft(situation, stage)
     return _judged(decided, summaries) if decided is not None else standing

@@ -76,9 +76,9 @@ class Situation:
     count: Count
     """Counts the tokens of a text (a pure function)."""
     conditions: Conditions = UNKNOWN
-    past: Past = NO_PAST
     unwritten: int = 0
     """Counted tokens of a ledger that stands in the view and is not yet in the plan."""
+    past: Past = NO_PAST
 
     @cached_property
     def units(self) -> list[Unit]:

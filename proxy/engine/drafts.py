@@ -5,12 +5,13 @@ that the next turns neither plan again nor ask for other summaries.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from proxy.core.budget import Stage
 from proxy.core.plan import Replacement
-from proxy.core.planner import Draft, Span, noticed
+from proxy.core.planner import Draft, Span, acts_now, noticed
 from proxy.core.situation import Situation
+from proxy.core.strategies import Strategy
 from proxy.engine.case import Case
 from proxy.engine.lru import Lru
 from proxy.ports import SessionKey
@@ -29,11 +30,10 @@ class _Kept:
     quotes: Mapping[Span, tuple[str, ...]]
     yielded: int
     cleared: tuple[Replacement, ...]
+    strategy: Strategy | None
     parent: str
     seal: bytes
     length: int
-    reckoned: int
-    """Messages of the chain when it was last reckoned whether an epoch pays."""
 
     def is_of(self, decided: Draft) -> bool:
         ours, theirs = (self.stage, self.spans, self.cleared), (decided.stage, decided.spans, decided.cleared)
@@ -49,13 +49,13 @@ class Drafts:
 
     def __init__(self) -> None:
         self._kept: Lru[tuple[SessionKey, str], _Kept] = Lru(_REMEMBERED)
+        self._reckoned: Lru[tuple[SessionKey, str], tuple[int, bytes]] = Lru(_REMEMBERED)
+        """Messages of the chain, and the hash of the last, when it was last reckoned whether an epoch pays."""
 
     def keep(self, case: Case, decided: Draft, parent: str) -> None:
-        """Remember a draft until an epoch begins; one that is kept already is marked as reckoned anew."""
+        """Remember a draft until an epoch begins."""
         kept = self._kept.get((case.key, case.lane))
-        length = len(case.chain)
         if kept is not None and kept.holds_for(case, parent) and kept.is_of(decided):
-            self._kept.put((case.key, case.lane), replace(kept, reckoned=length))
             return
         made = _Kept(
             stage=decided.stage,
@@ -63,31 +63,42 @@ class Drafts:
             quotes=decided.quotes,
             yielded=decided.yielded,
             cleared=decided.cleared,
+            strategy=decided.strategy,
             parent=parent,
             seal=case.chain.hashes[-1],
-            length=length,
-            reckoned=length,
+            length=len(case.chain),
         )
         self._kept.put((case.key, case.lane), made)
 
     def still_good(self, case: Case, situation: Situation, stage: Stage, parent: str) -> Draft | None:
         """The draft that is kept for a lane, if it still brings the view well below *trim*."""
         kept = self._kept.get((case.key, case.lane))
-        if kept is None or not kept.holds_for(case, parent):
+        if kept is None or not kept.holds_for(case, parent) or acts_now(situation):
             return None
         kept_stage = kept.stage if stage is Stage.TRIM else stage
-        decided = Draft(situation, kept_stage, kept.spans, kept.quotes, kept.yielded, kept.cleared)
+        decided = Draft(
+            situation, kept_stage, kept.spans, kept.quotes, kept.yielded, kept.cleared, strategy=kept.strategy
+        )
         return decided if noticed(decided) < case.budget.share(case.policy.stages.trim) else None
 
+    def reckon(self, case: Case) -> None:
+        """It is being reckoned whether an epoch pays."""
+        self._reckoned.put((case.key, case.lane), (len(case.chain), case.chain.hashes[-1]))
+
     def has_grown(self, case: Case) -> bool:
-        """Whether so much came since the lane's draft was reckoned that its sums may come out otherwise."""
-        kept = self._kept.get((case.key, case.lane))
-        return kept is None or sum(case.chain.tokens[kept.reckoned :]) >= case.budget.share(_STEP)
+        """Whether so much came since then that the sums may come out otherwise."""
+        length, seal = self._reckoned.get((case.key, case.lane)) or (0, b"")
+        hashes = case.chain.hashes
+        if not length or length > len(hashes) or hashes[length - 1] != seal:
+            return True
+        return sum(case.chain.tokens[length:]) >= case.budget.share(_STEP)
 
     def drop(self, case: Case) -> None:
         """An epoch has begun."""
         self._kept.drop((case.key, case.lane))
+        self._reckoned.drop((case.key, case.lane))
 
     def forget(self, key: SessionKey) -> None:
         """The session was deleted."""
         self._kept.drop_where(lambda entry, _: entry[0] == key)
+        self._reckoned.drop_where(lambda entry, _: entry[0] == key)

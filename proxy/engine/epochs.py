@@ -13,10 +13,21 @@ from typing import TypeVar
 from proxy.core.breaker import past_of
 from proxy.core.budget import Stage, stage_of
 from proxy.core.change import RESTORE, Change
+from proxy.core.conditions import UNKNOWN, Conditions
 from proxy.core.economy import account_of, is_cold, late_account, prices_in, waits
 from proxy.core.late import unsettled, with_late
 from proxy.core.plan import EMPTY, WAITS, Account, Epoch, Plan, in_force, view_tokens
-from proxy.core.planner import Draft, draft, finish, fold, is_due, noticed, outlined, yielded_protection
+from proxy.core.planner import (
+    Draft,
+    acts_now,
+    draft,
+    finish,
+    fold,
+    is_due,
+    noticed,
+    outlined,
+    yielded_protection,
+)
 from proxy.core.situation import Situation
 from proxy.engine.case import Case
 from proxy.engine.drafts import Drafts
@@ -95,7 +106,7 @@ class Epochs:
         if epoch is not None and _was_decided(epoch, case, stage):
             return standing
         if epoch is None and stage is Stage.EMERGENCY:
-            plan, _ = await self._off_loop(case, lambda: self._fold(case))
+            plan, _ = await self._off_loop(case, lambda: self._fold(case, case.conditions))
             new, summary, degraded = plan, "none", ()
         else:
             decided = await self._intend(case, situation, stage, epoch.id if epoch else "")
@@ -140,8 +151,8 @@ class Epochs:
         stage = stage_of(case.budget.usage(view), case.policy.stages)
         return Verdict(plan, stage, view, None, number=number)
 
-    def _fold(self, case: Case) -> tuple[Plan, int]:
-        return fold(case.chain, case.policy, case.budget, self._counter.count)
+    def _fold(self, case: Case, conditions: Conditions = UNKNOWN) -> tuple[Plan, int]:
+        return fold(case.chain, case.policy, case.budget, self._counter.count, conditions)
 
     def _situation(self, case: Case, epochs: tuple[Epoch, ...], epoch: Epoch | None) -> Situation:
         return Situation(
@@ -166,10 +177,11 @@ class Epochs:
             return None
         situation = replace(situation, plan=self._summary_jobs.anchored(case, situation.plan))
         kept = self._drafts.still_good(case, situation, stage, parent)
-        if stage is not Stage.TRIM:
+        if stage is not Stage.TRIM or acts_now(situation):
             return kept or await self._off_loop(case, lambda: draft(situation, stage))
         decided = kept if kept is not None and kept.stage is Stage.TRIM else None
-        if decided is None and (kept is None or self._may_pay_now(case, situation)):
+        if decided is None and self._is_open(case, situation, kept):
+            self._drafts.reckon(case)
             decided = await self._off_loop(case, lambda: draft(situation, Stage.TRIM))
         if decided is None or waits(situation, outlined(decided), noticed(decided)):
             return await self._prepare(case, situation, kept, parent)
@@ -190,15 +202,17 @@ class Epochs:
         (await self._summary_jobs.wanted(case, decided)).start_missing()
         self._drafts.keep(case, decided, parent)
 
-    def _may_pay_now(self, case: Case, situation: Situation) -> bool:
-        """Whether sums that said to wait may come out otherwise now."""
-        return prices_in(situation) is not None and (is_cold(situation) or self._drafts.has_grown(case))
+    def _is_open(self, case: Case, situation: Situation, kept: Draft | None) -> bool:
+        """Whether an epoch at *trim* may come out otherwise than when it was last thought about."""
+        if prices_in(situation) is None:
+            return kept is None
+        return is_cold(situation) or self._drafts.has_grown(case)
 
     async def _finish(self, case: Case, decided: Draft, before: Plan) -> tuple[Plan, str]:
         """Fetch what summaries may be had in time, and write the notes; late ones replace their notices."""
         wanted = await self._summary_jobs.wanted(case, decided)
         missing = wanted.start_missing()
-        if missing and decided.stage is Stage.COMPACT:
+        if missing and decided.waits:
             left = case.deadline - self._clock.monotonic()
             await wanted.wait(missing, min(case.policy.summary.wait, left))
         late = self._summary_jobs.late(case, before)

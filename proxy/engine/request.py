@@ -27,12 +27,13 @@ from proxy.engine.models import Models
 from proxy.engine.naming import CREDENTIALS, NAMED, Headers, Naming
 from proxy.engine.recognition import Recognised, Recognition
 from proxy.engine.warmth import Warmth
-from proxy.errors import ContextLengthExceeded, InvalidPolicy, PolicyForbidden
+from proxy.errors import ContextLengthExceeded, InvalidHeader, InvalidPolicy, PolicyForbidden
 from proxy.ports import Clock, Upstream
 from proxy.telemetry import log_fault
 
 POLICY_HEADER = b"x-unabridged-policy"
 BUDGET_HEADER = b"x-unabridged-budget"
+BOUNDARY_HEADER = b"x-unabridged-boundary"
 _DEADLINE = 3.0
 """Seconds that a request may wait for everything of ours together."""
 _DIGITS = 12
@@ -75,7 +76,7 @@ class Engine:
         """
         arrived = self.clock.monotonic()
         body = read_body(incoming.body, policy.limits.messages)
-        explicit = _explicit_budget(incoming.headers)
+        explicit, boundary = _explicit_budget(incoming.headers), _boundary(incoming.headers)
         caller = self.naming.caller(incoming.headers)
         tenant, by_header = caller.tenant, caller.key is not None and caller.key.sid == NAMED
         history = self.reader.read(body, appended.root if appended else root_of(body, by_header=by_header))
@@ -90,6 +91,8 @@ class Engine:
         budget = await self._budget(tenant, history, policy, explicit)
         credentials = [pair for pair in incoming.forwarded if pair[0].lower() in _TAKEN_OVER]
         case = self._case(history, recognised, lane, policy, budget, credentials, arrived)
+        conditions = self.warmth.conditions(recognised, history, lane, budget.head)
+        case = replace(case, conditions=replace(conditions, boundary=boundary))
         if self.models.needs_listing(history.model):
             self.background.run(self.models.read_listing(credentials))
         verdict = await self._decide(case)
@@ -134,7 +137,6 @@ class Engine:
             credentials=credentials,
             deadline=arrived + _DEADLINE,
             alternates=self._alternates(recognised.tenant, history.model, policy),
-            conditions=self.warmth.conditions(recognised, history, lane, budget.head),
         )
 
     def _alternates(self, tenant: str, model: str, policy: Policy) -> bool:
@@ -270,6 +272,14 @@ def _explicit_budget(headers: Headers) -> int | None:
     if not (text.isascii() and text.isdigit()) or len(text) > _DIGITS or int(text) == 0:
         raise InvalidPolicy("X-Unabridged-Budget must be a positive number of tokens.")
     return int(text)
+
+
+def _boundary(headers: Headers) -> bool:
+    """Whether the client says that something new begins. Raises InvalidHeader."""
+    text = headers.get(BOUNDARY_HEADER, b"").strip().lower()
+    if text not in (b"", b"new"):
+        raise InvalidHeader("X-Unabridged-Boundary is new, or absent.")
+    return text == b"new"
 
 
 def _reserve(history: History, policy: Policy) -> int | None:
