@@ -50,7 +50,7 @@ class Drafts:
     def __init__(self) -> None:
         self._kept: Lru[tuple[SessionKey, str], _Kept] = Lru(_REMEMBERED)
         self._reckoned: Lru[tuple[SessionKey, str], tuple[int, bytes]] = Lru(_REMEMBERED)
-        """Messages of the chain, and the hash of the last, when it was last reckoned whether an epoch pays."""
+        """Length and last hash of the chain for which it was last reckoned whether an epoch pays."""
 
     def keep(self, case: Case, decided: Draft, parent: str) -> None:
         """Remember a draft until an epoch begins."""
@@ -83,7 +83,8 @@ class Drafts:
 
     def reckon(self, case: Case) -> None:
         """It is being reckoned whether an epoch pays."""
-        self._reckoned.put((case.key, case.lane), (len(case.chain), case.chain.hashes[-1]))
+        if case.chain.hashes:
+            self._reckoned.put((case.key, case.lane), (len(case.chain), case.chain.hashes[-1]))
 
     def has_grown(self, case: Case) -> bool:
         """Whether so much came since then that the sums may come out otherwise."""

@@ -135,6 +135,18 @@ async def test_without_economics_trim_does_not_wait(model: Model, chats: Chats, 
         assert told(await until_trim(chats(url)), "epoch") == "1"
 
 
+async def test_where_there_is_nothing_but_a_head_nothing_is_reckoned(
+    model: Model, chats: Chats, tmp_path: Path
+) -> None:
+    path = write_policy(tmp_path, "thrifty", POLICY)
+    async with proxying(model.url, policy=str(path)) as url:
+        chat = chats(url)
+        chat.messages.append({"role": "system", "content": LONG * 11})
+        response = await chat.send()
+        assert told(response, "stage") == "trim"
+        assert "x-unabridged-degraded" not in response.headers
+
+
 async def test_another_system_prompt_makes_the_cache_cold(model: Model, chats: Chats, tmp_path: Path) -> None:
     path = write_policy(tmp_path, "thrifty", POLICY)
     async with proxying(model.url, policy=str(path)) as url:
