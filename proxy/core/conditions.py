@@ -20,6 +20,8 @@ class Conditions:
     """What tokens cost, and how the provider keeps prefixes; None where money has no say."""
     is_new_head: bool = False
     """Whether the head is another than the last one: nothing that the provider has kept is of use."""
+    since: int = 0
+    """Messages of the chain when its last epoch began; 0 where none is in force."""
 
 
 UNKNOWN = Conditions()

@@ -22,27 +22,27 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from proxy.core.budget import Stage
 from proxy.core.plan import COLD, DUE, LATE, PAYS, WAITS, Account, Plan, view_tokens
+from proxy.core.planner import Draft, noticed, outlined
 from proxy.core.prices import Prices
 from proxy.core.situation import Situation
-from proxy.core.strategies import strategy_of
 
 
-def account_of(situation: Situation, stage: Stage, plan: Plan, view: int | None = None) -> Account | None:
+def account_of(
+    situation: Situation, plan: Plan, *, may_wait: bool, view: int | None = None
+) -> Account | None:
     """What beginning an epoch with ``plan`` costs and saves; None where money has no say.
 
-    ``view``: counted tokens of its view, where the plan does not hold all of its notes yet.
+    ``may_wait``: whether it is asked. ``view``: counted tokens of its view, where the plan does not hold all
+    of its notes yet.
     """
     prices = prices_in(situation)
     if prices is None:
         return None
     written = view_tokens(plan, situation.chain.tokens)
     sums = _Sums(situation, prices, plan, 0 if view is None else view - written)
-    may_wait = stage is Stage.TRIM and not strategy_of(situation.policy.strategy.name).acts_now(situation)
-    verdict = _verdict(situation, prices, sums) if may_wait else DUE
     return Account(
-        verdict=verdict,
+        verdict=_verdict(situation, prices, sums) if may_wait else DUE,
         idle=situation.conditions.idle,
         ttl=prices.ttl,
         cached=round(prices.read_share, 4),
@@ -53,18 +53,16 @@ def account_of(situation: Situation, stage: Stage, plan: Plan, view: int | None 
     )
 
 
-def waits(situation: Situation, plan: Plan, view: int | None = None) -> bool:
-    """Whether an epoch that would begin at *trim* with ``plan`` should wait.
-
-    ``view``: counted tokens of its view, where its notes are not yet as long as they will be.
-    """
-    account = account_of(situation, Stage.TRIM, plan, view)
+def waits(decided: Draft) -> bool:
+    """Whether the epoch of a draft should wait, as its notes stand now."""
+    plan, view = outlined(decided), noticed(decided)
+    account = account_of(decided.situation, plan, may_wait=decided.may_wait, view=view)
     return account is not None and account.verdict == WAITS
 
 
 def late_account(situation: Situation, plan: Plan) -> Account | None:
     """The account of an epoch that only brings late summaries."""
-    account = account_of(situation, Stage.TRIM, plan)
+    account = account_of(situation, plan, may_wait=False)
     return account and replace(account, verdict=LATE)
 
 

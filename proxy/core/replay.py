@@ -79,7 +79,7 @@ def replay(
     summaries = SummaryMeter()
     for number, length in enumerate(_requests(chain), 1):
         prefix = chain.prefix(length)
-        conditions = Conditions(idle=idle if number > 1 else None, prices=prices)
+        conditions = Conditions(idle=idle if number > 1 else None, prices=prices, since=past.length)
         situation = Situation(prefix, plan, policy, budget, count, conditions=conditions, past=past)
         stage = stage_of(budget.usage(situation.view), policy.stages)
         begun = _next(situation, stage, summaries)
@@ -119,7 +119,7 @@ def _next(situation: Situation, stage: Stage, summaries: SummaryMeter) -> _Begun
         plan, epochs = fold(
             situation.chain, situation.policy, situation.budget, situation.count, situation.conditions
         )
-        return _Begun(plan, epochs, account_of(situation, stage, plan)) if epochs else standing
+        return _Begun(plan, epochs, account_of(situation, plan, may_wait=False)) if epochs else standing
     decided = draft(situation, stage)
     return _judged(decided, summaries) if decided is not None else standing
 
@@ -127,7 +127,7 @@ def _next(situation: Situation, stage: Stage, summaries: SummaryMeter) -> _Begun
 def _judged(decided: Draft, summaries: SummaryMeter) -> _Begun:
     """The epoch of a draft, if the money does not say to wait."""
     plan = finish(decided, {})
-    account = account_of(decided.situation, decided.stage, plan)
+    account = account_of(decided.situation, plan, may_wait=decided.may_wait)
     if account is not None and account.verdict == WAITS:
         return _Begun(decided.situation.plan, account=account)
     return _Begun(plan, 1, account, summaries.calls(decided))

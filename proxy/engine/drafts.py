@@ -75,7 +75,9 @@ class Drafts:
         kept = self._kept.get((case.key, case.lane))
         if kept is None or not kept.holds_for(case, parent) or acts_now(situation):
             return None
-        kept_stage = kept.stage if stage is Stage.TRIM else stage
+        kept_stage = stage if stage in (Stage.COMPACT, Stage.EMERGENCY) else kept.stage
+        if any(start <= place < end for place in situation.standing_pins for start, end in kept.spans):
+            return None
         decided = Draft(
             situation, kept_stage, kept.spans, kept.quotes, kept.yielded, kept.cleared, strategy=kept.strategy
         )

@@ -14,18 +14,18 @@ from proxy.core.breaker import past_of
 from proxy.core.budget import Stage, stage_of
 from proxy.core.change import RESTORE, Change
 from proxy.core.conditions import UNKNOWN, Conditions
+from proxy.core.counting import since
 from proxy.core.economy import account_of, is_cold, late_account, prices_in, waits
 from proxy.core.late import unsettled, with_late
 from proxy.core.plan import EMPTY, WAITS, Account, Epoch, Plan, in_force, view_tokens
 from proxy.core.planner import (
     Draft,
     acts_now,
+    cuts_protected,
     draft,
     finish,
     fold,
     is_due,
-    noticed,
-    outlined,
     yielded_protection,
 )
 from proxy.core.situation import Situation
@@ -107,17 +107,19 @@ class Epochs:
             return standing
         if epoch is None and stage is Stage.EMERGENCY:
             plan, _ = await self._off_loop(case, lambda: self._fold(case, case.conditions))
-            new, summary, degraded = plan, "none", ()
+            new, summary, may_wait = plan, "none", False
+            degraded = ("protected-cut",) if cuts_protected(situation, plan) else ()
         else:
             decided = await self._intend(case, situation, stage, epoch.id if epoch else "")
             if decided is None:
                 return await self._bring_late(case, situation, standing, races)
             new, summary = await self._finish(case, decided, situation.plan)
+            may_wait = decided.may_wait
             degraded = ("protected-cut",) if yielded_protection(decided) else ()
         if new == situation.plan:
             return standing
         verdict = replace(standing, summary=summary, degraded=degraded)
-        account = account_of(situation, stage, new)
+        account = account_of(situation, new, may_wait=may_wait)
         if account is not None and account.verdict == WAITS:
             return standing
         return await self._begin(case, situation, verdict, new, account, races)
@@ -152,16 +154,18 @@ class Epochs:
         return Verdict(plan, stage, view, None, number=number)
 
     def _fold(self, case: Case, conditions: Conditions = UNKNOWN) -> tuple[Plan, int]:
-        return fold(case.chain, case.policy, case.budget, self._counter.count, conditions)
+        return fold(case.chain, case.policy, case.budget, self._counter.count, conditions, case.pins)
 
     def _situation(self, case: Case, epochs: tuple[Epoch, ...], epoch: Epoch | None) -> Situation:
+        counts = case.policy.stages.max_units > 0
         return Situation(
             chain=case.chain,
             plan=epoch.plan if epoch else EMPTY,
             policy=case.policy,
             budget=case.budget,
             count=self._counter.count,
-            conditions=case.conditions,
+            conditions=replace(case.conditions, since=since(epoch, case.chain.hashes) if counts else 0),
+            pins=case.pins,
             past=past_of(epochs, epoch, case.chain.hashes),
         )
 
@@ -177,14 +181,14 @@ class Epochs:
             return None
         situation = replace(situation, plan=self._summary_jobs.anchored(case, situation.plan))
         kept = self._drafts.still_good(case, situation, stage, parent)
-        if stage is not Stage.TRIM or acts_now(situation):
+        if stage in (Stage.COMPACT, Stage.EMERGENCY) or acts_now(situation):
             return kept or await self._off_loop(case, lambda: draft(situation, stage))
         decided = kept if kept is not None and kept.stage is Stage.TRIM else None
         if decided is None and self._is_open(case, situation, kept):
             self._drafts.reckon(case)
-            decided = await self._off_loop(case, lambda: draft(situation, Stage.TRIM))
-        if decided is None or waits(situation, outlined(decided), noticed(decided)):
-            return await self._prepare(case, situation, kept, parent)
+            decided = await self._off_loop(case, lambda: draft(situation, stage))
+        if decided is None or waits(decided):
+            return await self._prepare(case, situation, kept, parent) if stage is Stage.TRIM else None
         wanted = await self._summary_jobs.wanted(case, decided)
         if wanted.start_missing():
             self._drafts.keep(case, decided, parent)

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from proxy.core.plan import Anchor, Gap, Plan
 from proxy.core.planner import Draft, Span
+from proxy.core.retention import terms_of
 from proxy.core.summary import Source, seal_of, source_of
 from proxy.engine.case import Case
 from proxy.engine.naming import Naming
@@ -101,6 +102,6 @@ class SummaryJobs:
         Its length is no such term: it follows the ratio, which is learned while a summary is written.
         Only budgets of another order of magnitude get summaries of their own.
         """
-        rules = case.policy.summary
-        terms = f"{rules.model or case.model}\0{case.budget.tokens.bit_length()}\0{rules.prompt}"
+        rules, retention = case.policy.summary, terms_of(case.policy.retention)
+        terms = f"{rules.model or case.model}\0{case.budget.tokens.bit_length()}\0{rules.prompt}\0{retention}"
         return self._naming.address(case.tenant, seal, terms.encode(errors="surrogatepass"))

@@ -9,13 +9,17 @@ import pytest
 from proxy.core.breaker import NO_PAST, Past
 from proxy.core.budget import Budget, Stage
 from proxy.core.conditions import Conditions
+from proxy.core.counting import BY_UNITS
 from proxy.core.economy import account_of, is_cold, late_account, waits
 from proxy.core.late import with_late
 from proxy.core.plan import COLD, DUE, LATE, PAYS, WAITS, Account, Gap, Plan
+from proxy.core.planner import Draft
 from proxy.core.policy import Policy
 from proxy.core.policy_sections import Economy
 from proxy.core.prices import UNKNOWN_PRICES, Prices
-from proxy.core.situation import Situation
+from proxy.core.situation import FREE, Situation
+from proxy.core.strategies import Strategy
+from proxy.core.strategies.importance import ByImportance
 from tests.property.conversations import assistant, chain_from, count, prose, user
 
 WARM = Conditions(idle=5.0, prices=UNKNOWN_PRICES)
@@ -33,15 +37,15 @@ def cut(start: int, end: int) -> Plan:
     return Plan((Gap(start, end, NOTE, 10),))
 
 
-def verdict(given: Situation, plan: Plan, stage: Stage = Stage.TRIM) -> str:
-    account = account_of(given, stage, plan)
+def verdict(given: Situation, plan: Plan, *, may_wait: bool = True) -> str:
+    account = account_of(given, plan, may_wait=may_wait)
     assert account is not None
     return account.verdict
 
 
 def test_the_sums_are_those_of_the_view():
     given = situation()
-    account = account_of(given, Stage.TRIM, cut(4, 10))
+    account = account_of(given, cut(4, 10), may_wait=True)
     tokens = given.chain.tokens
     assert account is not None
     assert account.freed == sum(tokens[4:10]) - 10
@@ -61,7 +65,7 @@ def test_the_more_calls_are_expected_the_more_it_pays(calls: int, expected: str)
 
 def test_calls_are_expected_as_half_of_those_in_which_as_much_comes_again():
     given = situation(exchanges=20)
-    account = account_of(given, Stage.TRIM, cut(0, 20))
+    account = account_of(given, cut(0, 20), may_wait=True)
     assert account is not None
     assert account.calls == pytest.approx(account.freed / (2 * sum(given.chain.tokens) / 21), abs=0.01)
     assert account.calls < 20
@@ -70,15 +74,31 @@ def test_calls_are_expected_as_half_of_those_in_which_as_much_comes_again():
 def test_after_an_epoch_the_pace_since_then_counts():
     given = situation()
     slow = replace(given, past=Past(1, 38))  # two short messages in one call
-    before, after = (account_of(each, Stage.TRIM, cut(0, 20)) for each in (given, slow))
+    before, after = (account_of(each, cut(0, 20), may_wait=True) for each in (given, slow))
     assert before is not None
     assert after is not None
     assert after.calls > before.calls
 
 
-@pytest.mark.parametrize("stage", [Stage.COMPACT, Stage.EMERGENCY])
-def test_compact_and_emergency_never_wait(stage: Stage):
-    assert verdict(situation(expected_turns=1), cut(0, 2), stage) == DUE
+@pytest.mark.parametrize(
+    ("stage", "strategy", "acts_now", "may"),
+    [
+        (Stage.TRIM, ByImportance(), False, True),
+        (Stage.TRIM, ByImportance(), True, False),
+        (Stage.TRIM, BY_UNITS, False, False),
+        (Stage.COMPACT, ByImportance(), False, False),
+        (Stage.EMERGENCY, ByImportance(), False, False),
+    ],
+    ids=["trim", "for another reason", "by count", "compact", "emergency"],
+)
+def test_only_an_epoch_at_trim_that_begins_for_its_size_may_wait(
+    stage: Stage, strategy: Strategy, *, acts_now: bool, may: bool
+):
+    given = situation(expected_turns=1)
+    decided = Draft(given, stage, ((0, 2),), {(0, 2): ()}, FREE, strategy=strategy, acts_now=acts_now)
+    assert decided.may_wait is may
+    assert waits(decided) is may
+    assert verdict(given, cut(0, 2), may_wait=False) == DUE
 
 
 @pytest.mark.parametrize(
@@ -111,7 +131,6 @@ def test_what_is_too_short_to_be_kept_is_cold():
 def test_when_the_cache_is_cold_nothing_waits():
     given = situation(conditions=Conditions(idle=3_600.0, prices=UNKNOWN_PRICES), expected_turns=1)
     assert verdict(given, cut(0, 2)) == COLD
-    assert not waits(given, cut(0, 2))
 
 
 def test_the_policy_overrules_the_price_list():
@@ -137,12 +156,12 @@ def test_a_dearer_write_makes_it_wait_longer():
     ids=["no prices", "switched off"],
 )
 def test_where_money_has_no_say_nothing_waits(given: Situation):
-    assert account_of(given, Stage.TRIM, cut(0, 2)) is None
-    assert not waits(given, cut(0, 2))
+    assert account_of(given, cut(0, 2), may_wait=True) is None
+    assert not waits(Draft(given, Stage.TRIM, ((0, 2),), {(0, 2): ()}, FREE, strategy=ByImportance()))
 
 
 def test_people_are_told_the_sums():
-    account = account_of(situation(expected_turns=20), Stage.TRIM, cut(2, 36))
+    account = account_of(situation(expected_turns=20), cut(2, 36), may_wait=True)
     assert account is not None
     assert "20.0 calls" in account.text
     assert str(account.freed) in account.text

@@ -14,6 +14,7 @@ from proxy.engine.foreground import Foreground
 from proxy.engine.history import Reader
 from proxy.engine.models import Models
 from proxy.engine.naming import Naming
+from proxy.engine.pins import Pins
 from proxy.engine.recognition import Recognition
 from proxy.engine.request import Engine
 from proxy.engine.summaries import Summaries
@@ -74,6 +75,7 @@ def engine() -> Engine:
         models=models,
         recognition=Recognition(store, naming),
         epochs=Epochs(store, SummaryJobs(summaries, naming), counter, clock, metrics),
+        pins=Pins(store),
         naming=naming,
         foreground=foreground,
         background=Background(),
