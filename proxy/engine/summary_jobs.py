@@ -71,6 +71,12 @@ class SummaryJobs:
         """The plan with summaries that came too late for their notes, as anchors for the next ones."""
         return Plan(tuple(self._anchored(case, gap) for gap in plan.gaps), plan.replacements)
 
+    def late(self, case: Case, plan: Plan) -> dict[Span, str]:
+        """Summaries that came too late for their notes, as far as this process has them."""
+        anchored = self.anchored(case, plan).gaps
+        pairs = zip(plan.gaps, anchored, strict=True)
+        return {(gap.start, gap.end): new.anchors[0].text for gap, new in pairs if new != gap}
+
     def _anchored(self, case: Case, gap: Gap) -> Gap:
         if gap.is_summarised or gap.count < case.policy.summary.min_gap:
             return gap
