@@ -15,6 +15,7 @@ from proxy.adapters.files.policies import PolicyLibrary
 from proxy.adapters.files.secrets import kept_secret
 from proxy.adapters.files.watched import WatchedPolicies
 from proxy.adapters.httpx import HttpxUpstream
+from proxy.adapters.plugins import load_plugins
 from proxy.adapters.stores import open_store
 from proxy.adapters.tiktoken import TiktokenCounter
 from proxy.adapters.timed import TimedStore
@@ -24,6 +25,7 @@ from proxy.engine.background import Background
 from proxy.engine.backlog import Backlog
 from proxy.engine.curation import Curation
 from proxy.engine.epochs import Epochs
+from proxy.engine.extras import Extras
 from proxy.engine.foreground import Foreground
 from proxy.engine.forks import Forks
 from proxy.engine.history import Reader
@@ -31,11 +33,13 @@ from proxy.engine.inspection import Inspection
 from proxy.engine.line import Line
 from proxy.engine.models import Models
 from proxy.engine.naming import Naming
+from proxy.engine.pins import Pins
 from proxy.engine.recognition import Recognition
 from proxy.engine.record import Recorder
 from proxy.engine.request import Engine
 from proxy.engine.summaries import Summaries
 from proxy.engine.summary_jobs import SummaryJobs
+from proxy.engine.warmth import Warmth
 from proxy.http.admin import AdminAPI
 from proxy.http.body_memory import BodyMemory
 from proxy.http.drain import Drain, Draining
@@ -92,9 +96,10 @@ class Inside:
 def create_app(settings: Settings) -> ASGIApp:
     """Build the proxy. The store must be named; the embedded one is started by whoever serves.
 
-    Raises SettingsError and PolicyError.
+    Raises SettingsError, PluginError and PolicyError.
     """
     set_up_logging(logging.DEBUG if settings.log_content else logging.INFO)
+    load_plugins()
     outside = _outside(settings)
     inside = _inside(settings, outside)
     metrics, policies = outside.metrics, outside.policies
@@ -142,15 +147,19 @@ def _inside(settings: Settings, outside: Outside) -> Inside:
     foreground, background = Foreground(), Background()
     summaries = Summaries(upstream, store, counter, foreground, clock, metrics)
     summary_jobs = SummaryJobs(summaries, naming)
+    models = Models(upstream, prices.context_window, clock)
     engine = Engine(
         upstream=upstream,
         reader=Reader(counter),
-        models=Models(upstream, prices.context_window, clock),
+        models=models,
         recognition=Recognition(store, naming),
         epochs=Epochs(store, summary_jobs, counter, clock, metrics),
+        pins=Pins(store),
         naming=naming,
         foreground=foreground,
         background=background,
+        extras=Extras(models, naming),
+        warmth=Warmth(prices.prices_of, clock),
         policies=outside.policies.named,
         clock=clock,
     )
@@ -208,6 +217,7 @@ def _admin_api(settings: Settings, outside: Outside, inside: Inside) -> AdminAPI
         inspection=inspection,
         recognition=engine.recognition,
         epochs=engine.epochs,
+        pins=engine.pins,
         summary_jobs=inside.summary_jobs,
         line=inside.line,
         clock=clock,

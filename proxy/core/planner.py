@@ -10,25 +10,29 @@ worker without a store cuts today what it would have cut yesterday (law 7).
 """
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
+from proxy.core.breaker import LEAST_FREED, NO_PAST, allows
 from proxy.core.budget import MESSAGE_TOKENS, Budget, Stage, stage_of
 from proxy.core.clipping import clip_view
+from proxy.core.conditions import UNKNOWN, Conditions
+from proxy.core.counting import BY_UNITS
 from proxy.core.language import language_of
 from proxy.core.ledger.placing import cut_tokens, placed, plain_of, room_for, room_of
 from proxy.core.messages import HEAD_ROLES
 from proxy.core.notes import Note, as_message
 from proxy.core.plan import EMPTY, Anchor, Gap, Plan, Replacement, view_tokens
 from proxy.core.policy import Policy
-from proxy.core.selection import NOTICE_TOKENS, Selection
+from proxy.core.precedence import NOTICE_TOKENS
+from proxy.core.selection import Selection
 from proxy.core.situation import FREE, Chain, Count, Situation
 from proxy.core.strategies import Strategy, strategy_of
 from proxy.core.tool_results import clearings
 from proxy.core.units import last_user, request_points
 
-LEAST_FREED = 0.1
-"""Share of the room that an epoch must free to be begun below 100 %."""
 _NOTICES = 2
+_PRESSING = (Stage.COMPACT, Stage.EMERGENCY)
 _FOLDED_BITS = 3
 """Leading bits of an epoch's number; where all others are zero, a fold writes the epoch's ledger."""
 _SPARE = 32
@@ -37,6 +41,8 @@ _SPARE = 32
 Span = tuple[int, int]
 Summaries = Mapping[Span, str | None]
 """Summaries by gap; None where one was asked for and failed. A gap that is absent was not asked about."""
+Told = Mapping[Span, Anchor | None]
+"""The same, as the notes have it."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,21 @@ class Draft:
     """Tool results that go out as placeholders from now on."""
     has_room: bool = True
     """Whether the epoch is worth its while with summaries, and not with notices alone."""
+    strategy: Strategy | None = None
+    """The strategy that decided, and writes its notes; None where a person did."""
+    acts_now: bool = False
+    """Whether it begins for another reason than usage, at once."""
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether it begins for the size of the view alone, and so may wait until it pays."""
+        return self.stage is Stage.TRIM and not self.acts_now and self.strategy is not BY_UNITS
+
+    @property
+    def waits(self) -> bool:
+        """Whether a request may wait for its summaries."""
+        is_rare = self.acts_now and self.strategy is not None and not self.strategy.slides
+        return self.stage is Stage.COMPACT or (is_rare and self.stage is not Stage.EMERGENCY)
 
     @property
     def wanted(self) -> tuple[Span, ...]:
@@ -62,27 +83,55 @@ class Draft:
         if not rules.enabled or not self.has_room:
             return ()
         summarised = {(gap.start, gap.end) for gap in self.situation.plan.gaps if gap.is_summarised}
-        return tuple(
-            span for span in self.spans if span[1] - span[0] >= rules.min_gap and span not in summarised
+        large = (
+            span for span in self.spans if self._tellable(span) >= rules.min_gap and span not in summarised
         )
+        strategy, situation = self.strategy, self.situation
+        return tuple(span for span in large if strategy is None or strategy.wants_summary(situation, *span))
+
+    def _tellable(self, span: Span) -> int:
+        """Messages of a gap that a summary may tell of."""
+        return sum(map(self.situation.classes.may_be_summarised, range(*span)))
 
 
 def is_due(situation: Situation, stage: Stage) -> bool:
-    """Whether the policy's strategy would begin an epoch now; quick, since it is asked at every request."""
-    return strategy_of(situation.policy.strategy.name).is_due(situation, stage)
+    """Whether the policy would begin an epoch now; quick, since it is asked at every request."""
+    return _due(situation, stage) is not None
+
+
+def _due(situation: Situation, stage: Stage) -> Strategy | None:
+    """What would begin an epoch now: the strategy, before *compact* also the count of units."""
+    is_pressing = stage in (Stage.COMPACT, Stage.EMERGENCY)
+    if not is_pressing and BY_UNITS.is_due(situation, stage):
+        return BY_UNITS
+    strategy = strategy_of(situation.policy.strategy.name)
+    if not strategy.is_due(situation, stage):
+        return None
+    is_free = stage is Stage.EMERGENCY or strategy.acts_now(situation)
+    rules = situation.policy.stages
+    is_earned = is_free or allows(situation.past, situation.chain.tokens, situation.budget, rules)
+    return strategy if is_earned else None
+
+
+def acts_now(situation: Situation) -> bool:
+    """Whether the policy's strategy would begin one now for another reason than usage."""
+    return strategy_of(situation.policy.strategy.name).acts_now(situation)
 
 
 def draft(situation: Situation, stage: Stage) -> Draft | None:
     """Decide on an epoch; None where none is due, or where it would free too little to be worth it."""
-    strategy = strategy_of(situation.policy.strategy.name)
-    if not strategy.is_due(situation, stage):
+    strategy = _due(situation, stage)
+    if strategy is None:
         return None
+    stage = Stage.TRIM if strategy is BY_UNITS else stage  # like there, no request waits for a summary
     selection, decided, freed = _select(situation, stage, strategy)
     if stage is Stage.EMERGENCY:
         return decided
     if not selection.cut:
         return None
-    if strategy.by_count:
+    if strategy is BY_UNITS and not _shrinks(decided):
+        return None
+    if decided.acts_now or strategy is BY_UNITS:
         return decided if situation.view - freed <= situation.budget.share(1) else None
     least = LEAST_FREED * situation.budget.room
     if freed < least:
@@ -96,18 +145,33 @@ def _select(situation: Situation, stage: Stage, strategy: Strategy) -> tuple[Sel
     Answers also the counted tokens that the epoch frees with notices for notes.
     """
     set_aside, ledger = _set_aside(situation, stage), _ledger_set_aside(situation)
-    results = () if strategy.by_count else clearings(situation)
+    is_now = strategy.acts_now(situation)
+    results = () if is_now or strategy.slides else clearings(situation)
     while True:
         selection = Selection(situation, stage, set_aside, ledger, results)
         selection.run(strategy)
         spans = tuple(selection.spans())
         quotes = {span: selection.quotes_within(*span) for span in spans}
-        decided = Draft(situation, stage, spans, quotes, selection.yielded, tuple(selection.edits))
+        decided = Draft(
+            situation,
+            stage,
+            spans,
+            quotes,
+            selection.yielded,
+            tuple(selection.edits),
+            strategy=strategy,
+            acts_now=is_now,
+        )
         plain = _noted(decided, {})
         over = view_tokens(plain, situation.chain.tokens) - selection.to_clip - situation.budget.share(1)
         if stage is not Stage.EMERGENCY or over <= 0 or selection.is_exhausted:
             return selection, decided, situation.view - _size_of(situation, plain)
         set_aside += over
+
+
+def outlined(decided: Draft) -> Plan:
+    """The plan of a draft with notices for notes and without its ledger; quick."""
+    return _noted(decided, {})
 
 
 def noticed(decided: Draft) -> int:
@@ -119,6 +183,14 @@ def _size_of(situation: Situation, plain: Plan) -> int:
     """Counted tokens of the view of a plan that has no ledger yet, once it has one of full size."""
     ledger = room_for(situation, cut_tokens(situation, plain))
     return view_tokens(plain, situation.chain.tokens) + ledger
+
+
+def _shrinks(decided: Draft) -> bool:
+    """Whether the view becomes smaller, ledgers apart."""
+    situation = decided.situation
+    before = plain_of(situation.plan, situation.count)
+    tokens = situation.chain.tokens
+    return view_tokens(_noted(decided, {}), tokens) < view_tokens(before, tokens)
 
 
 def _set_aside(situation: Situation, stage: Stage) -> int:
@@ -148,12 +220,12 @@ def finish(decided: Draft, summaries: Summaries) -> Plan:
 
 def _written(decided: Draft, summaries: Summaries) -> Plan:
     """The plan of a draft but for its ledger, for which it leaves room."""
-    given = dict(summaries)
+    given = _told(decided, summaries)
     situation = decided.situation
     plan = _noted(decided, given)
     while given and _size_of(situation, plan) > situation.budget.share(1):
         # A summary may be longer than what was set aside for it; a notice always fits.
-        given.pop(max(given, key=lambda span: len(given[span] or "")))
+        given.pop(max(given, key=lambda span: len(anchor.text) if (anchor := given[span]) else 0))
         plan = _noted(decided, given)
     if decided.stage is Stage.EMERGENCY:
         ledger = room_for(situation, cut_tokens(situation, plan))
@@ -161,27 +233,43 @@ def _written(decided: Draft, summaries: Summaries) -> Plan:
     return plan
 
 
-def _noted(decided: Draft, summaries: Summaries) -> Plan:
+def _told(decided: Draft, summaries: Summaries) -> dict[Span, Anchor | None]:
+    """What new notes have to say: the summaries, or what the strategy makes of them."""
+    told = {span: Anchor(*span, text) if text else None for span, text in summaries.items()}
+    if decided.strategy is None:
+        return told
+    standing = {(gap.start, gap.end) for gap in decided.situation.plan.gaps}
+    for span in decided.spans:
+        summary = summaries.get(span)
+        if not summary and span in standing:
+            continue  # it has its words
+        text = decided.strategy.words(decided.situation, *span, summary)
+        if text or summary:
+            told[span] = Anchor(*span, text, by_code=text != summary) if text else None
+    return told
+
+
+def _noted(decided: Draft, told: Told) -> Plan:
     """A draft with its notes written, but for the ledger."""
     situation = decided.situation
     standing = {(gap.start, gap.end): gap for gap in plain_of(situation.plan, situation.count).gaps}
     gaps: list[Gap] = []
     for span in decided.spans:
         old = standing.get(span)
-        is_settled = old is not None and (old.is_summarised or not summaries.get(span))
-        gaps.append(old if old is not None and is_settled else _gap(decided, span, summaries))
+        is_settled = old is not None and (old.is_summarised or not told.get(span))
+        gaps.append(old if old is not None and is_settled else _gap(decided, span, told))
     edits = {edit.position: edit for edit in (*situation.plan.replacements, *decided.cleared)}
     for start, end in decided.spans:
         edits = {place: edit for place, edit in edits.items() if not start <= place < end}
     return Plan(tuple(gaps), tuple(edits[place] for place in sorted(edits)))
 
 
-def _gap(decided: Draft, span: Span, summaries: Summaries) -> Gap:
+def _gap(decided: Draft, span: Span, told: Told) -> Gap:
     """A gap with a new note: a summary of all of it, or what earlier summaries say of parts of it."""
     situation, (start, end) = decided.situation, span
-    text = summaries.get(span)
-    anchors = (Anchor(start, end, text),) if text else _carried(situation, start, end)
-    failed = span in summaries and not text
+    anchor = told.get(span)
+    anchors = (anchor,) if anchor else _carried(situation, start, end)
+    failed = span in told and not anchor
     return noted_gap(situation, span, anchors, decided.quotes[span], failed=failed)
 
 
@@ -248,28 +336,42 @@ def _language(situation: Situation, start: int, end: int) -> str:
     return language_of(" ".join(situation.content(place).text for place in said[-8:]))
 
 
-def fold(chain: Chain, policy: Policy, budget: Budget, count: Count) -> tuple[Plan, int]:
-    """The plan that a chain would have come to by itself, with notices only, and how many epochs it took."""
-    plan, epochs, view, position = EMPTY, 0, 0, 0
+def fold(
+    chain: Chain,
+    policy: Policy,
+    budget: Budget,
+    count: Count,
+    conditions: Conditions = UNKNOWN,
+    pins: AbstractSet[bytes] = frozenset(),
+) -> tuple[Plan, int]:
+    """The plan that a chain would have come to by itself, with notices only, and how many epochs it took.
+
+    ``conditions`` are those of the chain's last request; of the others nobody knows them.
+    """
+    plan, epochs, view, position, past = EMPTY, 0, 0, 0, NO_PAST
     begun, ledger, most = None, 0, None
-    by_count = strategy_of(policy.strategy.name).by_count
-    for length in [len(chain)] if by_count else request_points(chain.messages):
+    strategy = strategy_of(policy.strategy.name)
+    marks = strategy.turning_points(chain, policy)
+    for length in [len(chain)] if strategy.slides else request_points(chain.messages):
         view += sum(chain.tokens[position:length])
         position = length
         stage = stage_of(budget.usage(view), policy.stages)
-        is_pressing = stage in (Stage.COMPACT, Stage.EMERGENCY) or by_count
-        if not is_pressing and length < len(chain):
+        is_marked = strategy.slides or length in marks
+        if stage not in _PRESSING and not is_marked and length < len(chain):
             continue
         prefix = chain.prefix(length)
         if not prefix.is_spared_by(plan):
-            plan, begun, ledger, view = EMPTY, None, 0, sum(prefix.tokens)
+            plan, begun, ledger, view, past = EMPTY, None, 0, sum(prefix.tokens), NO_PAST
             stage = stage_of(budget.usage(view), policy.stages)
-        if stage not in (Stage.COMPACT, Stage.EMERGENCY) and not by_count:
+        known = conditions if length == len(chain) else UNKNOWN
+        situation = Situation(prefix, plan, policy, budget, count, known, ledger, pins, past)
+        is_anew = known != UNKNOWN and strategy.acts_now(situation)
+        if stage not in _PRESSING and not is_marked and not is_anew:
             continue
-        decided = draft(Situation(prefix, plan, policy, budget, count, unwritten=ledger), stage)
+        decided = draft(situation, stage)
         if decided is None:
             continue
-        begun, plan = decided.situation, _written(decided, {})
+        begun, plan, past = situation, _written(decided, {}), past.after(length)
         epochs += 1
         most = None if _writes_ledger(epochs) else min(ledger + _SPARE, room_of(begun, plan))
         ledger = _ledger_tokens(begun, plan) if most is None else most
@@ -290,6 +392,12 @@ def _ledger_tokens(situation: Situation, plan: Plan) -> int:
     """Counted tokens by which its ledger makes the view of a plan larger."""
     tokens = situation.chain.tokens
     return view_tokens(placed(situation, plan), tokens) - view_tokens(plan, tokens)
+
+
+def cuts_protected(situation: Situation, plan: Plan) -> bool:
+    """Whether a plan cuts what is protected now."""
+    protected = (situation.units[index] for index, level in situation.protection.items() if level > FREE)
+    return any(plan.covers(unit.start) for unit in protected)
 
 
 def yielded_protection(decided: Draft) -> bool:

@@ -25,6 +25,7 @@ from proxy.core.quantities import (
     Share,
     TimeOfDay,
 )
+from proxy.core.registry import STRATEGIES, NameIn
 
 
 class Section(BaseModel):
@@ -71,7 +72,7 @@ class Stages(Section):
     target: Share = 0.50
     """The goal of an epoch: this share of what the budget leaves beside the head."""
     max_units: Count = 0
-    """Units since the last epoch that begin the next one at any usage; 0 is never."""
+    """Units that came free to be cut since the last epoch and begin the next one at any usage; 0 is never."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -166,7 +167,7 @@ class Ledger(Section):
         return self.least
 
 
-StrategyName = Literal["importance", "sliding_window", "session", "topic", "exchanges", "off"]
+StrategyName = Annotated[str, NameIn(STRATEGIES)]
 
 
 class Strategy(Section):
@@ -196,10 +197,13 @@ class Economy(Section):
     """When pruning pays. `auto` asks the price list."""
 
     enabled: StrictBool = True
+    """Whether *trim* waits while an epoch costs more than it saves, and the provider's cache is named."""
     cache_ttl: Seconds | Auto = "auto"
+    """Seconds after which the provider has forgotten a prompt that nobody sent again."""
     cached_price: Share | Auto = "auto"
     """Price of a cached prompt token, as a share of a fresh one's."""
     expected_turns: Positive | Auto = "auto"
+    """Calls to come on which an epoch saves; `auto`: by the pace at which the conversation grows."""
 
 
 class RetentionMatch(Section):

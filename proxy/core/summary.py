@@ -101,7 +101,8 @@ def _blocks(decided: Draft, start: int, end: int, characters: int) -> Iterable[s
             yield f"[earlier summary of {anchor.count} messages]\n{anchor.text}"
             position = anchor.end
         else:
-            yield _told(situation.content(position), characters)
+            if situation.classes.may_be_summarised(position):
+                yield _told(situation.content(position), characters)
             position += 1
 
 

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from proxy.core.plan import Anchor, Gap, Plan
 from proxy.core.planner import Draft, Span
+from proxy.core.retention import terms_of
 from proxy.core.summary import Source, seal_of, source_of
 from proxy.engine.case import Case
 from proxy.engine.naming import Naming
@@ -70,6 +71,12 @@ class SummaryJobs:
         """The plan with summaries that came too late for their notes, as anchors for the next ones."""
         return Plan(tuple(self._anchored(case, gap) for gap in plan.gaps), plan.replacements)
 
+    def late(self, case: Case, plan: Plan) -> dict[Span, str]:
+        """Summaries that came too late for their notes, as far as this process has them."""
+        anchored = self.anchored(case, plan).gaps
+        pairs = zip(plan.gaps, anchored, strict=True)
+        return {(gap.start, gap.end): new.anchors[0].text for gap, new in pairs if new != gap}
+
     def _anchored(self, case: Case, gap: Gap) -> Gap:
         if gap.is_summarised or gap.count < case.policy.summary.min_gap:
             return gap
@@ -95,6 +102,6 @@ class SummaryJobs:
         Its length is no such term: it follows the ratio, which is learned while a summary is written.
         Only budgets of another order of magnitude get summaries of their own.
         """
-        rules = case.policy.summary
-        terms = f"{rules.model or case.model}\0{case.budget.tokens.bit_length()}\0{rules.prompt}"
+        rules, retention = case.policy.summary, terms_of(case.policy.retention)
+        terms = f"{rules.model or case.model}\0{case.budget.tokens.bit_length()}\0{rules.prompt}\0{retention}"
         return self._naming.address(case.tenant, seal, terms.encode(errors="surrogatepass"))

@@ -30,6 +30,7 @@ local NODES, COUNTS, PARTIAL = '{keys.NODES}', '{keys.COUNTS}', '{keys.PARTIAL}'
 local BESIDE, WAS = '{keys.BESIDE}', '{keys.WAS}'
 local SUMMARIES, LANES, EPOCHS = '{keys.SUMMARIES}', '{keys.LANES}', '{keys.EPOCHS}'
 local LINE, LEASES = '{keys.LINE}', '{keys.LEASES}'
+local HASH = {keys.HASH}
 local FIELDS = {{{", ".join(repr(field) for field in keys.FIELDS)}}}
 """
 
@@ -94,6 +95,7 @@ class Scripts:
         self._find = script("find")
         self._begin_epoch = script("begin_epoch")
         self._record = script("record")
+        self._pin = script("pin")
         self._keep_summary = script("keep_summary")
         self._mark_unsaved = script("mark_unsaved")
         self._stand = script("stand")
@@ -135,6 +137,10 @@ class Scripts:
         line = (int(turn.headerless), int(turn.appended), turn.begun_at, remembered)
         args = (key.sid, ttl, turn.record, turn.created, turn.tip, *line, *outer, *nodes)
         return bytes(await self._record(_bucket(key), args)).decode()
+
+    async def pin(self, key: SessionKey, hashes: Sequence[bytes], *, ttl: int) -> None:
+        """Pin messages, and keep the session with them."""
+        await self._pin([keys.session(key)], (ttl, *hashes))
 
     async def keep_summary(self, key: SessionKey, address: str, summary: bytes, *, ttl: int) -> None:
         """Keep a summary, and the session with it."""

@@ -20,7 +20,8 @@ NO_MESSAGES: tuple[Node, ...] = ()
 def session(found: Inspected, branch: Sequence[Node] = NO_MESSAGES) -> shapes.SessionTold:
     """A session; with its newest exchange where its ``branch`` is given."""
     kept = found.session
-    texts = {anchor.text for epoch in found.epochs for gap in epoch.plan.gaps for anchor in gap.anchors}
+    anchors = (anchor for epoch in found.epochs for gap in epoch.plan.gaps for anchor in gap.anchors)
+    texts = {anchor.text for anchor in anchors if not anchor.by_code}
     standing = found.epochs[-1].plan.gaps if found.epochs else ()
     blocked: Any = kept.blocked or None
     return shapes.SessionTold(
@@ -136,6 +137,7 @@ def explanation(inspection: Inspection, found: Inspected, branch: Sequence[Node]
         ratio=budget.ratio,
         head_tokens=budget.head,
         stages=stages.model_dump(),
+        pins=situation.pinned,
         epochs=[epoch(each) for each in found.epochs],
         units=explain(situation),
     )
@@ -153,6 +155,7 @@ def export(found: Inspected, branch: Sequence[Node], everything: Everything, now
         tip=_tip(branch),
         messages=[loads(raw) for raw in (*head, *(node.raw for node in branch))],
         tree=[_kept_message(node) for node in everything.nodes],
+        pins=[pin.hex() for pin in found.session.pins],
         epochs={lane: [_kept_epoch(each) for each in epochs] for lane, epochs in everything.epochs.items()},
     )
 
