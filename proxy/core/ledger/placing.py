@@ -17,7 +17,7 @@ from proxy.core.situation import Count, Situation
 _LEAST = 24
 """Counted tokens below which a ledger is not worth its introduction."""
 _TRIES = 3
-"""How often a ledger is written that came out too large, counted as a whole, or left out a rule needlessly."""
+"""How often a ledger is written that came out too large, counted as a whole, or left out a rule in vain."""
 _OF_CUT = 0.5
 """Of the counted tokens of what is cut: the most that the ledger takes."""
 _DETAILS, _CONSTRAINTS = 0.3, 0.85

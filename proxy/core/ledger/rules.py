@@ -1,9 +1,9 @@
 """Constraints: what users and systems laid down, the newest where one takes the place of another.
 
 Two sentences are about the same subject where most of their words are the same, values apart, or where they
-give another value to the same attribute ("spending", "expenses"). Such a sentence replaces an older one, unless
-the two speak of different things of one kind ("unit tests" and "integration tests"), or forbid the same of
-different things: to lose a rule is worse than to tell an old one too.
+give another value to the same attribute ("spending", "expenses"). Such a sentence replaces an older one,
+unless the two speak of different things of one kind ("unit tests" and "integration tests"), or forbid the
+same of different things: to lose a rule is worse than to tell an old one too.
 """
 
 from collections.abc import Iterable, Sequence
@@ -83,7 +83,9 @@ class _Standing:
 def _as_firm(rule: Rule, replaced: Sequence[tuple[Rule, Rule]]) -> Rule:
     sentence = rule.sentence
     strength = max([sentence.strength, *(old.sentence.strength for old, newer in replaced if newer is rule)])
-    return rule if strength == sentence.strength else replace(rule, sentence=Sentence(sentence.text, strength))
+    return (
+        rule if strength == sentence.strength else replace(rule, sentence=Sentence(sentence.text, strength))
+    )
 
 
 def _replaces(newer: Rule, about: Subject, older: Rule, subject: Subject) -> bool:

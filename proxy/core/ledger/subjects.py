@@ -49,8 +49,12 @@ _FORBIDS = re.compile(
     r"\b|ない|禁|勿|不|别",
     re.IGNORECASE,
 )
-_GERMAN = re.compile(r"\b(?:der|die|das|den|dem|ein|eine[nmrs]?|und|nicht|ist|für|mit|nie|auf|im|zu)\b", re.IGNORECASE)
-_COMPOUND = re.compile(r"(\w{3,}?)s?(kosten|ausgaben|budget|frist|termin|passwort|zweig|sprache|zeitzone|stil)")
+_GERMAN = re.compile(
+    r"\b(?:der|die|das|den|dem|ein|eine[nmrs]?|und|nicht|ist|für|mit|nie|auf|im|zu)\b", re.IGNORECASE
+)
+_COMPOUND = re.compile(
+    r"(\w{3,}?)s?(kosten|ausgaben|budget|frist|termin|passwort|zweig|sprache|zeitzone|stil)"
+)
 """What German writes as one word."""
 _OBJECTS = frozenset({"path", "file", "symbol", "url", "email", "code", "name"})
 _UNTYPED = ATTRIBUTES - FITTING.keys()
@@ -124,7 +128,10 @@ class Subject:
         """Kinds of values that both give to an attribute that both name."""
         both = self.kinds & other.kinds
         return frozenset(
-            kind for name in self.attributes & other.attributes for kind in FITTING.get(name, ()) if kind in both
+            kind
+            for name in self.attributes & other.attributes
+            for kind in FITTING.get(name, ())
+            if kind in both
         )
 
 

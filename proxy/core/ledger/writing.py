@@ -39,7 +39,7 @@ class Facts:
 
 
 def facts_of(situation: Situation, plan: Plan, room: int, details: int) -> Facts:
-    """The ledger of a chain under ``plan``, within ``room`` counted tokens, of identifiers within ``details``."""
+    """The ledger of a chain under ``plan``, in ``room`` counted tokens; ``details`` bounds identifiers."""
     rules = situation.policy.ledger
     if room <= 0 or not plan.gaps:
         return Facts()

@@ -107,9 +107,9 @@ def test_abbreviations_and_versions_end_no_sentence() -> None:
         ("The bridge opens for good on 2031-04-01: that is the deadline.",
          "The deadline has changed: it is May 12 now."),
         ("The next step is paving the ramp.", "After the storm, the next step is drying the ropes."),
-        ("Stone deliveries need approval from Anna Berg.", "No stone delivery without Jo Stein approving it."),
+        ("Stone deliveries need approval from Anna Berg.", "No stone delivery without Jo Stein approving."),
         ("Give the total in German.", "Give the total in French."),
-        ("Die Ausgaben sind auf 500 Euro begrenzt.", "Ab sofort liegt die Obergrenze der Kosten bei 300 Euro."),
+        ("Die Ausgaben sind auf 500 Euro begrenzt.", "Ab sofort ist die Obergrenze der Kosten 300 Euro."),
         ("Bereitschaft hat diese Woche Anna Berg.", "Jetzt hat Jo Stein Bereitschaft."),
         ("El presupuesto es de 500 euros como máximo.", "Ahora los gastos tienen un tope de 300 euros."),
         ("Le budget est de 500 euros au maximum.", "Désormais les dépenses ont un plafond de 300 euros."),
@@ -174,6 +174,4 @@ def test_a_rule_is_no_request(text: str, *, expected: bool) -> None:
 
 
 def test_what_is_said_twice_is_told_once() -> None:
-    assert standing("Never close the bridge.", "Never close the bridge.") == [
-        "Never close the bridge."
-    ]
+    assert standing("Never close the bridge.", "Never close the bridge.") == ["Never close the bridge."]

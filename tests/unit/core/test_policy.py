@@ -171,6 +171,20 @@ def test_a_summary_never_takes_more_than_an_eighth_of_the_budget(budget: int, mo
     assert 1 <= policy(summary={"max_tokens": most}).summary_tokens(budget) <= max(1, budget // 8)
 
 
+@pytest.mark.parametrize(
+    ("ledger", "expected"),
+    [
+        ({}, 1600),
+        ({"least": 0}, 0),
+        ({"share": 0.05}, 0),
+        ({"share": 0.2}, 0),
+        ({"share": 0.05, "least": 300}, 300),
+    ],
+)
+def test_a_share_that_a_policy_chooses_is_a_bound(ledger: dict[str, float], expected: int) -> None:
+    assert policy(ledger=ledger).ledger.tokens == expected
+
+
 def test_equal_rules_have_equal_digests_whatever_they_are_called() -> None:
     first = policy(name="a", keep={"recent": 0.2}, limits={"body": "64MiB"})
     second = policy(name="b", limits={"body": 67_108_864}, keep={"recent": 0.2})
