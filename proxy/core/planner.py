@@ -19,7 +19,7 @@ from proxy.core.clipping import clip_view
 from proxy.core.conditions import UNKNOWN, Conditions
 from proxy.core.counting import BY_UNITS
 from proxy.core.language import language_of
-from proxy.core.ledger.placing import cut_tokens, placed, plain_of, room_for, room_of
+from proxy.core.ledger.placing import SPARE, cut_tokens, placed, plain_of, room_for, room_of
 from proxy.core.messages import HEAD_ROLES
 from proxy.core.notes import Note, as_message
 from proxy.core.plan import EMPTY, Anchor, Gap, Plan, Replacement, view_tokens
@@ -35,8 +35,6 @@ _NOTICES = 2
 _PRESSING = (Stage.COMPACT, Stage.EMERGENCY)
 _FOLDED_BITS = 3
 """Leading bits of an epoch's number; where all others are zero, a fold writes the epoch's ledger."""
-_SPARE = 32
-"""Counted tokens by which a ledger that a fold did not write may be larger than the one before."""
 
 Span = tuple[int, int]
 Summaries = Mapping[Span, str | None]
@@ -373,10 +371,10 @@ def fold(
             continue
         begun, plan, past = situation, _written(decided, {}), past.after(length)
         epochs += 1
-        most = None if _writes_ledger(epochs) else min(ledger + _SPARE, room_of(begun, plan))
+        most = None if _writes_ledger(epochs) else min(ledger + SPARE, room_of(begun, plan))
         ledger = _ledger_tokens(begun, plan) if most is None else most
         view = view_tokens(plan, prefix.tokens) + ledger
-    return placed(begun, plan, most) if begun else plan, epochs
+    return placed(_whole(begun), plan, most) if begun else plan, epochs
 
 
 def _writes_ledger(epochs: int) -> bool:
@@ -391,7 +389,12 @@ def _writes_ledger(epochs: int) -> bool:
 def _ledger_tokens(situation: Situation, plan: Plan) -> int:
     """Counted tokens by which its ledger makes the view of a plan larger."""
     tokens = situation.chain.tokens
-    return view_tokens(placed(situation, plan), tokens) - view_tokens(plan, tokens)
+    return view_tokens(placed(_whole(situation), plan), tokens) - view_tokens(plan, tokens)
+
+
+def _whole(situation: Situation) -> Situation:
+    """A situation of which the ledger is written now, from everything."""
+    return replace(situation, unwritten=0)
 
 
 def cuts_protected(situation: Situation, plan: Plan) -> bool:

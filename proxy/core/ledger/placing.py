@@ -22,6 +22,8 @@ _OF_CUT = 0.5
 """Of the counted tokens of what is cut: the most that the ledger takes."""
 _DETAILS, _CONSTRAINTS = 0.3, 0.85
 """Of the room: what ``ledger.least`` lets identifiers take, and what it lets constraints take."""
+SPARE = 32
+"""Counted tokens by which a ledger that a fold did not write may be larger than the one before."""
 _WORDS = 24
 """Counted tokens, at least, of what a ledger says beside its constraints."""
 
@@ -46,6 +48,8 @@ def details_room(situation: Situation) -> int:
 
 def _needed(situation: Situation) -> int:
     """Counted tokens of a ledger of every constraint in force."""
+    if situation.unwritten:
+        return situation.unwritten + SPARE
     texts = [rule.sentence.text for rule in situation.constraints[0]]
     return constraint_tokens(texts, situation.count) + _WORDS if texts else 0
 

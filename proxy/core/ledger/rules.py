@@ -6,6 +6,7 @@ unless the two speak of different things of one kind ("unit tests" and "integrat
 same of different things: to lose a rule is worse than to tell an old one too.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -61,11 +62,13 @@ class _Standing:
 
     def __init__(self) -> None:
         self._rules: dict[int, tuple[Rule, Subject]] = {}
+        self._sizes: dict[int, int] = {}
         self._places: dict[str, list[int]] = {}
 
     def add(self, rule: Rule, subject: Subject) -> None:
         place = len(self._rules)
         self._rules[place] = (rule, subject)
+        self._sizes[place] = len(subject.words)
         for word in subject.words:
             self._places.setdefault(word, []).append(place)
 
@@ -73,8 +76,15 @@ class _Standing:
         self._rules = {place: each for place, each in self._rules.items() if each[0] != rule}
 
     def near(self, subject: Subject) -> list[tuple[Rule, Subject]]:
-        places = {place for word in subject.words for place in self._places.get(word, ())}
-        return [self._rules[place] for place in sorted(places) if place in self._rules]
+        """Those that name an attribute that ``subject`` names, or share many of its words."""
+        shared = Counter(place for word in subject.words for place in self._places.get(word, ()))
+        named = {place for word in subject.attributes for place in self._places.get(word, ())}
+        return [
+            self._rules[place]
+            for place in sorted(shared)
+            if place in self._rules
+            and (place in named or shared[place] >= _CHANGED * min(self._sizes[place], len(subject.words)))
+        ]
 
     def all(self) -> list[tuple[Rule, Subject]]:
         return list(self._rules.values())
@@ -90,13 +100,13 @@ def _as_firm(rule: Rule, replaced: Sequence[tuple[Rule, Rule]]) -> Rule:
 
 def _replaces(newer: Rule, about: Subject, older: Rule, subject: Subject) -> bool:
     """Whether two sentences are about the same, so that the newer one counts."""
-    if newer.position == older.position or not about.words & subject.words or about.contrasts(subject):
+    if newer.position == older.position:
         return False
-    if about.gives_another(subject):
-        return True
-    if not about.is_like(subject, _ALIKE_IN_KIND if about.kinds and about.kinds == subject.kinds else _ALIKE):
-        return False
-    return not about.concerns_others(subject)
+    alike = _ALIKE_IN_KIND if about.kinds and about.kinds == subject.kinds else _ALIKE
+    is_same = about.gives_another(subject) or (
+        about.is_like(subject, alike) and not about.concerns_others(subject)
+    )
+    return is_same and not about.contrasts(subject)
 
 
 def _changed_by(rule: Rule, subject: Subject, standing: Sequence[tuple[Rule, Subject]]) -> Rule | None:
