@@ -189,7 +189,8 @@ def _group(name: str, spaced: str, unspaced: str) -> str:
 
 
 TOKEN = re.compile(
-    "|".join(
+    r"(?=[\w$€£¥])(?:"
+    + "|".join(
         [
             *(_group(name, *words) for name, words in _VALUES.items()),
             *(_group(name, *words) for name, words in (_SCOPES | _ATTRIBUTES).items()),
@@ -197,7 +198,8 @@ TOKEN = re.compile(
             rf"(?P<letter>{_UNSPACED})",
             rf"(?P<word>{_WORD})",
         ]
-    ),
+    )
+    + ")",
     re.IGNORECASE,
 )
 """A value, the name of an attribute, a letter of a script without spaces, or another word: the group says."""

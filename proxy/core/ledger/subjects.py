@@ -67,6 +67,8 @@ class Subject:
 
     words: frozenset[str]
     """Its words, values apart; those that name a concept by its name."""
+    attributes: frozenset[str]
+    """Those of its words that name what has one value at a time."""
     before: Mapping[str, str]
     """What stands before each word, if that is a word too."""
     values: frozenset[str]
@@ -77,11 +79,6 @@ class Subject:
     states: bool
     forbids: bool
     tells_change: bool
-
-    @property
-    def attributes(self) -> frozenset[str]:
-        """What it names that has one value at a time."""
-        return self.words & ATTRIBUTES
 
     def is_like(self, other: "Subject", part: float) -> bool:
         """Whether the sentence with fewer words shares ``part`` of them with the other."""
@@ -149,8 +146,10 @@ def subject_of(sentence: str) -> Subject:
     kinds = {*facts.values(), *reading.kinds}
     copula = _COPULA.search(plain)
     head = _Reading(plain[: copula.start()].rpartition(",")[2]) if copula else None
+    words = frozenset(reading.words)
     return Subject(
-        frozenset(reading.words),
+        words,
+        words & ATTRIBUTES,
         reading.before,
         frozenset(values),
         frozenset(kinds),
