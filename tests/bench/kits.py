@@ -172,6 +172,9 @@ class Upstream:
     summariser: Callable[[str, int], str]
     views: dict[str, str] = field(default_factory=dict[str, str])
     summaries: int = 0
+    """How many were asked for."""
+    told: int = 0
+    """How many of the last views hold one."""
 
     def answer(self, body: dict[str, Any]) -> str:
         """The content of an answer."""
@@ -336,6 +339,7 @@ def _measure(
     figures: dict[tuple[str, str], Figures] = defaultdict(Figures)
     with _serving(upstream) as model, _proxy(model) as url, ThreadPoolExecutor(2) as pool:
         rounds = list(pool.map(partial(_play, url), sessions))
+    upstream.told = sum("Summary of " in upstream.views[session.name] for session in sessions)
     for session in sessions:
         _judge(session, upstream.views[session.name], figures)
     return figures, upstream, min(rounds)
@@ -364,7 +368,8 @@ def main() -> None:
         print(f"| {key[0]} | {key[1]} | {cells} |")
     for name, (figures, upstream, rounds) in found.items():
         print(
-            f"\n{name}: {upstream.summaries} summaries asked for, {rounds} epochs in each session or more",
+            f"\n{name}: {upstream.summaries} summaries asked for; {upstream.told} of {len(sessions)} last views "
+            f"hold one; {rounds} epochs in each session or more",
             end="",
         )
         if arguments.lost:
