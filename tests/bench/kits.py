@@ -24,10 +24,8 @@ import urllib.error
 import urllib.request
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
 from typing import Any
@@ -337,8 +335,9 @@ def _measure(
 ) -> tuple[dict[tuple[str, str], Figures], Upstream, int]:
     upstream = Upstream(SUMMARISERS[summariser])
     figures: dict[tuple[str, str], Figures] = defaultdict(Figures)
-    with _serving(upstream) as model, _proxy(model) as url, ThreadPoolExecutor(2) as pool:
-        rounds = list(pool.map(partial(_play, url), sessions))
+    with _serving(upstream) as model, _proxy(model) as url:
+        # One after the other: no summary is asked for while a user waits for the same upstream.
+        rounds = [_play(url, session) for session in sessions]
     upstream.told = sum("Summary of " in upstream.views[session.name] for session in sessions)
     for session in sessions:
         _judge(session, upstream.views[session.name], figures)
@@ -368,8 +367,8 @@ def main() -> None:
         print(f"| {key[0]} | {key[1]} | {cells} |")
     for name, (figures, upstream, rounds) in found.items():
         print(
-            f"\n{name}: {upstream.summaries} summaries asked for; {upstream.told} of {len(sessions)} last views "
-            f"hold one; {rounds} epochs in each session or more",
+            f"\n{name}: {upstream.summaries} summaries asked for; {upstream.told} of {len(sessions)} last "
+            f"views hold one; {rounds} epochs in each session or more",
             end="",
         )
         if arguments.lost:
