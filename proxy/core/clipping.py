@@ -20,13 +20,14 @@ _HEAD_SHARE = 0.6
 _ROUNDS = 12
 
 
-def clip_view(situation: Situation, plan: Plan, yielded: int) -> Plan:
+def clip_view(situation: Situation, plan: Plan, yielded: int, set_aside: int = 0) -> Plan:
     """The plan with clips, until its view fits the budget or nothing is left to clip.
 
-    ``yielded`` is the firmest protection that had to yield.
+    ``yielded`` is the firmest protection that had to yield; ``set_aside``, counted tokens that the view will
+    still grow by.
     """
     budget, chain = situation.budget, situation.chain
-    enough = budget.share(situation.policy.stages.trim)
+    enough = max(budget.share(situation.policy.stages.trim) - set_aside, 0)
     if view_tokens(plan, chain.tokens) <= budget.share(1):
         return plan
     sizes = {place: chain.tokens[place] for place in range(len(chain)) if not plan.covers(place)}

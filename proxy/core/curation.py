@@ -7,6 +7,7 @@ Keeps law 2 (valid): units go and come back whole; what the model is still to an
 from collections.abc import Collection, Iterator
 
 from proxy.core.budget import Stage
+from proxy.core.ledger.placing import placed
 from proxy.core.notes import quote
 from proxy.core.plan import Gap, Plan, view_tokens
 from proxy.core.planner import Draft, Span, finish, noted_gap
@@ -45,7 +46,7 @@ def restored(situation: Situation, wanted: Collection[int] | None) -> Plan:
     """The plan with the messages ``wanted`` back in the view, as the client sent them; None: all of them.
 
     A unit of which one message is wanted comes back whole. What is left of a gap keeps the summaries that are
-    about nothing else, and a notice for the rest.
+    about nothing else, and a notice for the rest; the ledger is of what is left.
     """
     back = {
         position
@@ -55,7 +56,7 @@ def restored(situation: Situation, wanted: Collection[int] | None) -> Plan:
     }
     gaps = tuple(left for gap in situation.plan.gaps for left in _left(situation, gap, back))
     clipped = tuple(kept for kept in situation.plan.replacements if kept.position not in back)
-    return Plan(gaps, clipped)
+    return placed(situation, Plan(gaps, clipped))
 
 
 def _positions(unit: Unit) -> range:

@@ -6,6 +6,7 @@ clock nor counter: the same cut gives the same bytes.
 """
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from proxy.core.jsonvalue import dumps
@@ -23,6 +24,8 @@ class _Wording:
     above: str
     under_way: str
     quoted: str
+    constraints: str
+    identifiers: str
 
 
 _WORDINGS = {
@@ -34,6 +37,8 @@ _WORDINGS = {
         "The request above was handled in these messages.",
         "These were earlier steps of the work on the request above.",
         "Earlier requests that were handled: {text}",
+        "What the user laid down, word for word, and still held:",
+        "Exact details from what came before:",
     ),
     "de": _Wording(
         "Aufzeichnung des Vorangegangenen, keine Anfrage.",
@@ -43,6 +48,8 @@ _WORDINGS = {
         "Die Anfrage darüber wurde in diesen Nachrichten erledigt.",
         "Dies waren frühere Schritte der Arbeit an der Anfrage darüber.",
         "Frühere Anfragen, die erledigt wurden: {text}",
+        "Was der Nutzer wörtlich festgelegt hatte und weiter galt:",
+        "Genaue Angaben aus dem Vorangegangenen:",
     ),
     "fr": _Wording(
         "Trace de ce qui précède, pas une demande.",
@@ -52,6 +59,8 @@ _WORDINGS = {
         "La demande ci-dessus a été traitée dans ces messages.",
         "C'étaient des étapes antérieures du travail sur la demande ci-dessus.",
         "Demandes précédentes qui ont été traitées : {text}",
+        "Ce que l'utilisateur avait fixé, mot pour mot, et qui restait valable :",
+        "Détails exacts de ce qui précède :",
     ),
     "es": _Wording(
         "Registro de lo anterior, no una petición.",
@@ -61,6 +70,8 @@ _WORDINGS = {
         "La petición de arriba se atendió en estos mensajes.",
         "Eran pasos anteriores del trabajo sobre la petición de arriba.",
         "Peticiones anteriores que se atendieron: {text}",
+        "Lo que el usuario había fijado, palabra por palabra, y seguía vigente:",
+        "Datos exactos de lo anterior:",
     ),
     "ja": _Wording(
         "これまでの記録であり、依頼ではありません。",
@@ -70,6 +81,8 @@ _WORDINGS = {
         "上の依頼はこれらのメッセージで対応済みです。",
         "これらは上の依頼に関する作業の以前の手順です。",
         "対応済みの以前の依頼: {text}",
+        "ユーザーが定め、その後も有効だったこと(原文のまま):",
+        "これまでの正確な情報:",
     ),
     "zh": _Wording(
         "此前对话的记录,并非请求。",
@@ -79,6 +92,8 @@ _WORDINGS = {
         "上面的请求已在这些消息中处理。",
         "这些是处理上面请求的较早步骤。",
         "此前已处理的请求:{text}",
+        "用户此前定下且仍然有效的要求(原话):",
+        "此前内容中的确切信息:",
     ),
 }
 
@@ -120,6 +135,29 @@ class Note:
         if self.quotes:
             lines.append(wording.quoted.format(text=" · ".join(f"“{quote}”" for quote in self.quotes)))
         return lines
+
+
+def ledger_lines(constraints: Sequence[str], identifiers: str, language: str) -> str:
+    """The ledger as it stands in a note: sentences, then exact things, on a line each."""
+    wording = _WORDINGS[language]
+    lines: list[str] = []
+    if constraints:
+        lines += [wording.constraints, *(f"- {text}" for text in constraints)]
+    if identifiers:
+        lines += [wording.identifiers, identifiers]
+    return "\n".join(lines)
+
+
+def with_ledger(text: str, ledger: str) -> str:
+    """A note's text with the ledger as the last thing that it says."""
+    body, line, fence = text.rpartition("\n")
+    return f"{body}\n{ledger}{line}{fence}"
+
+
+def without_ledger(text: str, ledger: str) -> str:
+    """The note's text as it was before it had this ledger."""
+    body, line, fence = text.rpartition("\n")
+    return body.removesuffix("\n" + ledger) + line + fence
 
 
 def as_message(text: str, role: str) -> bytes:

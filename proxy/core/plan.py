@@ -38,6 +38,8 @@ class Gap(msgspec.Struct, frozen=True, array_like=True):
     """The summaries in the note, in order and apart from each other."""
     quotes: tuple[str, ...] = ()
     """Handled requests that the note quotes."""
+    ledger: str = ""
+    """The part of the note that is the ledger; empty in all notes but the last."""
 
     @property
     def is_summarised(self) -> bool:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from proxy.core.budget import MESSAGE_TOKENS, Budget, Stage, stage_of
 from proxy.core.clipping import clip_view
 from proxy.core.language import language_of
+from proxy.core.ledger.placing import cut_tokens, placed, plain_of, room_for
 from proxy.core.messages import HEAD_ROLES
 from proxy.core.notes import Note, as_message
 from proxy.core.plan import EMPTY, Anchor, Gap, Plan, view_tokens
@@ -77,9 +78,9 @@ def draft(situation: Situation, stage: Stage) -> Draft | None:
     if strategy.by_count:
         return decided if situation.view - freed <= situation.budget.share(1) else None
     least = LEAST_FREED * situation.budget.room
-    if selection.freed >= least:
-        return decided if freed >= least else None
-    return replace(decided, has_room=False) if freed >= least else None
+    if freed < least:
+        return None
+    return replace(decided, has_room=freed - _summary_room(situation, stage) >= least)
 
 
 def _select(situation: Situation, stage: Stage, strategy: Strategy) -> tuple[Selection, Draft, int]:
@@ -87,43 +88,69 @@ def _select(situation: Situation, stage: Stage, strategy: Strategy) -> tuple[Sel
 
     Answers also the counted tokens that the epoch frees with notices for notes.
     """
-    set_aside = _set_aside(situation, stage)
+    set_aside, ledger = _set_aside(situation, stage), _ledger_set_aside(situation)
     while True:
-        selection = Selection(situation, stage, set_aside)
+        selection = Selection(situation, stage, set_aside, ledger)
         selection.run(strategy)
         spans = tuple(selection.spans())
         quotes = {span: selection.quotes_within(*span) for span in spans}
         decided = Draft(situation, stage, spans, quotes, selection.yielded)
-        view = view_tokens(_noted(decided, {}), situation.chain.tokens)
-        over = view - selection.to_clip - situation.budget.share(1)
+        plain = _noted(decided, {})
+        over = view_tokens(plain, situation.chain.tokens) - selection.to_clip - situation.budget.share(1)
         if stage is not Stage.EMERGENCY or over <= 0 or selection.is_exhausted:
-            return selection, decided, situation.view - view
+            return selection, decided, situation.view - _size_of(situation, plain)
         set_aside += over
 
 
+def noticed(decided: Draft) -> int:
+    """Counted tokens that the view of a draft has at most, with notices for notes; quick."""
+    return _size_of(decided.situation, _noted(decided, {}))
+
+
+def _size_of(situation: Situation, plain: Plan) -> int:
+    """Counted tokens of the view of a plan that has no ledger yet, once it has one of full size."""
+    ledger = room_for(situation, cut_tokens(situation, plain))
+    return view_tokens(plain, situation.chain.tokens) + ledger
+
+
 def _set_aside(situation: Situation, stage: Stage) -> int:
-    """Counted tokens kept free for the epoch's notes."""
+    """Counted tokens kept free for the epoch's notes, but for the ledger."""
     notices = min(_NOTICES * NOTICE_TOKENS, situation.budget.room // 10)
+    return notices + _summary_room(situation, stage)
+
+
+def _summary_room(situation: Situation, stage: Stage) -> int:
+    """Counted tokens of the summary that an epoch may wait for."""
     if stage is not Stage.COMPACT or not situation.policy.summary.enabled:
-        return notices
-    return notices + situation.policy.summary_tokens(situation.budget.limit)
+        return 0
+    return situation.policy.summary_tokens(situation.budget.limit)
+
+
+def _ledger_set_aside(situation: Situation) -> int:
+    """Counted tokens kept free for the ledger, beside those of the one that it takes the place of."""
+    standing = sum(situation.count(gap.ledger) for gap in situation.plan.gaps if gap.ledger)
+    return max(room_for(situation, sum(situation.chain.tokens)) - standing, 0)
 
 
 def finish(decided: Draft, summaries: Summaries) -> Plan:
     """Write the notes of a draft and, if the view is still too large, clip."""
     given = dict(summaries)
+    situation = decided.situation
     plan = _noted(decided, given)
-    while given and view_tokens(plan, decided.situation.chain.tokens) > decided.situation.budget.share(1):
+    while given and _size_of(situation, plan) > situation.budget.share(1):
         # A summary may be longer than what was set aside for it; a notice always fits.
         given.pop(max(given, key=lambda span: len(given[span] or "")))
         plan = _noted(decided, given)
-    return clip_view(decided.situation, plan, decided.yielded) if decided.stage is Stage.EMERGENCY else plan
+    if decided.stage is Stage.EMERGENCY:
+        ledger = room_for(situation, cut_tokens(situation, plan))
+        plan = clip_view(situation, plan, decided.yielded, ledger)
+    return placed(situation, plan)
 
 
 def _noted(decided: Draft, summaries: Summaries) -> Plan:
-    """A draft with its notes written."""
+    """A draft with its notes written, but for the ledger."""
     situation = decided.situation
-    standing = {(gap.start, gap.end): gap for gap in situation.plan.gaps}
+    standing = {(gap.start, gap.end): gap for gap in plain_of(situation.plan, situation.count).gaps}
     gaps: list[Gap] = []
     for span in decided.spans:
         old = standing.get(span)

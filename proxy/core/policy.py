@@ -41,7 +41,6 @@ class Policy(Section):
         "budget.bytes",
         "compactors",
         "economy",
-        "ledger",
         "limits.streams",
         "memory",
         "recall",

@@ -26,10 +26,10 @@ _QUOTED_SHARE = 0.05
 class Selection:
     """The units that one epoch cuts."""
 
-    def __init__(self, situation: Situation, stage: Stage, set_aside: int) -> None:
+    def __init__(self, situation: Situation, stage: Stage, set_aside: int, ledger: int = 0) -> None:
         self._situation = situation
         self._stage = stage
-        self._set_aside = set_aside
+        self._ledger = ledger
         self.cut: set[int] = set()
         self.quoted: list[int] = []
         """User units that went because their answer went, in order."""
@@ -37,8 +37,8 @@ class Selection:
         """The firmest protection that had to yield."""
         self.to_clip = 0
         """Counted tokens that the first user message will give up by being clipped, in place of being cut."""
-        self.view = situation.view + set_aside
-        """Counted tokens of the view, with what is set aside for notes."""
+        self.view = situation.view + set_aside + ledger
+        """Counted tokens of the view, with what is set aside for notes and the ledger."""
 
     @property
     def freed(self) -> int:
@@ -113,10 +113,10 @@ class Selection:
         return islands
 
     def _yield_protections(self) -> None:
-        """Give up protections, oldest unit first, while the view is over the budget."""
+        """Give up protections, oldest unit first, while the view without a ledger is over the budget."""
         situation = self._situation
         most = situation.budget.share(1)
-        if self.view <= most:
+        if self.view - self._ledger <= most:
             return
         enough = situation.budget.share(situation.policy.stages.trim)
         for level in (FREE, RECENT, FIRST_USER, CRITICAL):

@@ -13,7 +13,7 @@ from typing import TypeVar
 from proxy.core.budget import Stage, stage_of
 from proxy.core.change import RESTORE, Change
 from proxy.core.plan import EMPTY, Epoch, Plan, in_force, view_tokens
-from proxy.core.planner import Draft, Span, draft, finish, fold, is_due, yielded_protection
+from proxy.core.planner import Draft, Span, draft, finish, fold, is_due, noticed, yielded_protection
 from proxy.core.situation import Situation
 from proxy.engine.case import Case
 from proxy.engine.lru import Lru
@@ -189,8 +189,7 @@ class Epochs:
             return None
         kept_stage = found.stage if stage is Stage.TRIM else stage
         decided = Draft(situation, kept_stage, found.spans, found.quotes, found.yielded)
-        view = view_tokens(finish(decided, {}), case.chain.tokens)
-        return decided if view < case.budget.share(case.policy.stages.trim) else None
+        return decided if noticed(decided) < case.budget.share(case.policy.stages.trim) else None
 
     async def _finish(self, case: Case, decided: Draft) -> tuple[Plan, str]:
         """Fetch what summaries may be had in time, and write the notes."""

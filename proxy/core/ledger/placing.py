@@ -1,0 +1,99 @@
+"""Where the ledger stands: in the last note of a view, and in no other (laws 3 and 4).
+
+An epoch that sets a new note after the last one takes the ledger out of the old note, whose other words stay
+as they are.
+"""
+
+from msgspec.structs import replace
+
+from proxy.core.budget import MESSAGE_TOKENS
+from proxy.core.language import language_of
+from proxy.core.ledger.writing import facts_of
+from proxy.core.messages import Content
+from proxy.core.notes import as_message, ledger_lines, with_ledger, without_ledger
+from proxy.core.plan import Gap, Plan, view_tokens
+from proxy.core.situation import Count, Situation
+
+_LEAST = 24
+"""Counted tokens below which a ledger is not worth its introduction."""
+_TRIES = 3
+"""How often a ledger that came out too large, counted as a whole, is made smaller."""
+_OF_CUT = 0.5
+"""Of the counted tokens of what is cut: the most that the ledger takes."""
+
+
+def room_for(situation: Situation, cut: int) -> int:
+    """Counted tokens that the ledger may have beside ``cut`` tokens that are absent."""
+    rules = situation.policy.ledger
+    if not (rules.constraints or rules.identifiers):
+        return 0
+    room = min(int(rules.share * situation.budget.limit), int(cut * _OF_CUT))
+    return room if room >= _LEAST else 0
+
+
+def placed(situation: Situation, plan: Plan) -> Plan:
+    """The plan with the ledger of all that it cuts in its last note, as far as the budget allows."""
+    plain = plain_of(plan, situation.count)
+    if not plain.gaps:
+        return plain
+    left = situation.budget.share(1) - view_tokens(plain, situation.chain.tokens)
+    room = min(room_for(situation, cut_tokens(situation, plain)), left)
+    return _with(situation, plain, room) if room >= _LEAST else plain
+
+
+def _with(situation: Situation, plain: Plan, room: int) -> Plan:
+    """The plan with a ledger by which its last note grows by at most ``room`` counted tokens."""
+    language = language_of(" ".join(_said(situation)))
+    allowed = room - _introduction(language, situation.count)
+    for _ in range(_TRIES):
+        facts = facts_of(situation, plain, allowed)
+        if not facts:
+            break
+        ledger = ledger_lines(facts.constraints, facts.identifiers, language)
+        noted = _noting(plain.gaps[-1], ledger, situation.count)
+        excess = noted.tokens - plain.gaps[-1].tokens - room
+        if excess <= 0:
+            return Plan((*plain.gaps[:-1], noted), plain.replacements)
+        allowed -= excess + 1
+    return plain
+
+
+def _introduction(language: str, count: Count) -> int:
+    """Counted tokens of what a ledger says beside its facts."""
+    return count(ledger_lines(("",), "", language)) + count(ledger_lines((), " ", language)) + 2
+
+
+def _noting(gap: Gap, ledger: str, count: Count) -> Gap:
+    message = Content.of(gap.note)
+    text = with_ledger(message.text, ledger)
+    return replace(
+        gap, note=as_message(text, message.role), tokens=MESSAGE_TOKENS + count(text), ledger=ledger
+    )
+
+
+def _said(situation: Situation) -> list[str]:
+    """What users said lately."""
+    said = [place for place, each in enumerate(situation.chain.messages) if each.role == "user"]
+    return [situation.content(place).text for place in said[-8:]]
+
+
+def plain_of(plan: Plan, count: Count) -> Plan:
+    """The plan without a ledger in any note."""
+    if not any(gap.ledger for gap in plan.gaps):
+        return plan
+    return Plan(tuple(_plain(gap, count) for gap in plan.gaps), plan.replacements)
+
+
+def _plain(gap: Gap, count: Count) -> Gap:
+    if not gap.ledger:
+        return gap
+    message = Content.of(gap.note)
+    text = without_ledger(message.text, gap.ledger)
+    return replace(gap, note=as_message(text, message.role), tokens=MESSAGE_TOKENS + count(text), ledger="")
+
+
+def cut_tokens(situation: Situation, plan: Plan) -> int:
+    """Counted tokens of what a plan leaves out, or clips."""
+    tokens = situation.chain.tokens
+    cut = sum(sum(tokens[gap.start : gap.end]) for gap in plan.gaps)
+    return cut + sum(tokens[edit.position] - edit.tokens for edit in plan.replacements)

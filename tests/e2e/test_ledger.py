@@ -1,0 +1,83 @@
+"""What was cut out of a history is still in the forwarded request, word for word."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+
+import httpx2
+
+from tests.upstreams import Message, Model, calling, user
+
+Small = Callable[..., Awaitable[str]]
+RULE = "Never open the bridge after 22:00, not even for the mayor."
+LEDGER = "[keep]\nfirst_user = false\nrecent = 0.1\n[ledger]\nshare = 0.2"
+
+
+def history(turns: int) -> list[Message]:
+    """A rule and a tool's answer at its beginning, then much talk."""
+    look = calling(("call_1", "find_boat", '{"who": "me"}'))
+    found = {
+        "role": "tool",
+        "tool_call_id": "call_1",
+        "content": json.dumps({"boat_id": "K4711X", "berth": "B-101"}),
+    }
+    said: list[Message] = [
+        user(f"Where is my boat?\n{RULE}"),
+        look,
+        found,
+        {"role": "assistant", "content": "At the quay."},
+    ]
+    for number in range(turns):
+        said.append(user(f"Tell me of stone {number}. " + "Tell me all of it, please. " * 6))
+        said.append(
+            {"role": "assistant", "content": f"It lies there. {number} " + "It is grey and old. " * 8}
+        )
+    return [*said, user("And where is my boat now?")]
+
+
+def texts(model: Model) -> list[str]:
+    return [str(message.get("content")) for message in json.loads(bytes(model.chats[-1].body))["messages"]]
+
+
+async def test_a_rule_and_an_id_that_were_cut_are_in_the_note(model: Model, small: Small) -> None:
+    async with httpx2.AsyncClient(base_url=await small(1000, summaries=False, extra=LEDGER)) as client:
+        response = await client.post(
+            "/v1/chat/completions", json={"model": "gpt-test", "messages": history(20)}
+        )
+    assert response.status_code == 200
+    sent = texts(model)
+    notes = [text for text in sent if text.startswith("<note ")]
+    assert not any(text.startswith("Where is my boat?") for text in sent)
+    assert f"\n- {RULE}\n" in notes[-1]
+    assert "boat_id: K4711X" in notes[-1]
+    assert sent[-1] == "And where is my boat now?"
+
+
+async def test_the_ledger_stays_as_it_is_until_the_next_epoch(model: Model, small: Small) -> None:
+    headers = {"X-Unabridged-Session": "boats"}
+    async with httpx2.AsyncClient(
+        base_url=await small(1000, summaries=False, extra=LEDGER), headers=headers
+    ) as client:
+        messages = history(20)
+        views: dict[str, set[str]] = {}
+        for number in range(6):
+            body = {"model": "gpt-test", "messages": messages}
+            response = await client.post("/v1/chat/completions", json=body)
+            epoch = response.headers["x-unabridged-epoch"]
+            notes = "".join(text for text in texts(model) if text.startswith("<note "))
+            views.setdefault(epoch, set()).add(notes)
+            messages = [*messages, {"role": "assistant", "content": "There."}, user(f"And K{number}X?")]
+    assert all(len(notes) == 1 for notes in views.values())
+    assert all(RULE in note for notes in views.values() for note in notes)
+
+
+async def test_two_proxies_without_a_common_store_write_the_same_ledger(model: Model, small: Small) -> None:
+    async def notes() -> list[str]:
+        async with httpx2.AsyncClient(base_url=await small(1000, summaries=False, extra=LEDGER)) as client:
+            await client.post("/v1/chat/completions", json={"model": "gpt-test", "messages": history(30)})
+        return texts(model)
+
+    first, second = await notes(), await notes()
+    assert first == second
+    assert any("K4711X" in text for text in first)

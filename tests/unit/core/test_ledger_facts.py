@@ -1,0 +1,184 @@
+"""Exact things: their shapes in text, their keys in JSON, and how densely they are told."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from proxy.core.ledger.facts import MOST_CHARACTERS, MOST_FACTS, Fact, facts_in, leaves_of
+from proxy.core.ledger.packing import Packing
+from proxy.core.ledger.reading import Reading, Readings, read
+from proxy.core.messages import Content
+from tests.property.conversations import assistant, calling, chain_from, count, encode, result, user
+
+
+def kinds(text: str) -> dict[str, str]:
+    return {fact.value: fact.kind for fact in facts_in(text)}
+
+
+def reading(message: dict[str, object], thing: str = "") -> Reading:
+    return read(Content.of(encode(message)), thing)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "value"),
+    [
+        ("see https://example.org/a?b=1.", "url", "https://example.org/a?b=1"),
+        ("write to jo.berg@example.org, please", "email", "jo.berg@example.org"),
+        ("in /srv/bridge/plan.txt:", "path", "/srv/bridge/plan.txt"),
+        ("open src/bridge/open.py:42", "path", "src/bridge/open.py"),
+        ("edit plan.md now", "file", "plan.md"),
+        ("order #K4711X is late", "code", "#K4711X"),
+        ("booking NO6JO3", "code", "NO6JO3"),
+        ("for jo_berg_77", "code", "jo_berg_77"),
+        ("in eu-north-3", "code", "eu-north-3"),
+        ("commit 3f9ac01", "id", "3f9ac01"),
+        ("it is 0b9f5c1e-8a4d-4c6f-9e2b-1d3a5c7e9f01", "id", "0b9f5c1e-8a4d-4c6f-9e2b-1d3a5c7e9f01"),
+        ("by 2031-05-04 at noon", "date", "2031-05-04"),
+        ("on May 4, 2031", "date", "May 4, 2031"),
+        ("am 4. März 2031", "date", "4. März 2031"),
+        ("el 4 de mayo de 2031", "date", "4 de mayo de 2031"),
+        ("5月4日に", "date", "5月4日"),
+        ("at 14:35", "time", "14:35"),
+        ("costs $1,250.50 in all", "amount", "$1,250.50"),
+        ("予算は500万円です", "amount", "500万円"),
+        ("needs 40 minutes", "amount", "40 minutes"),
+        ("call +41 31 555 01 42", "phone", "+41 31 555 01 42"),
+        ("stone==2.1.0 is in", "version", "stone==2.1.0"),
+        ("raised BridgeError", "error", "BridgeError"),
+        ("ask Anna Berg", "name", "Anna Berg"),
+        ("calls open_bridge() once", "symbol", "open_bridge"),
+        ("class BridgeMaster:", "symbol", "BridgeMaster"),
+        ("船は NO6JO3 です", "code", "NO6JO3"),
+    ],
+)
+def test_an_exact_thing_is_found_in_text(text: str, kind: str, value: str) -> None:
+    assert kinds(text).get(value) == kind
+
+
+@pytest.mark.parametrize(
+    "text", ["boats and/or bridges, e.g. of stone", "1/2 of it", "Well, yes. No.", "--open"]
+)
+def test_prose_holds_nothing_exact(text: str) -> None:
+    assert kinds(text) == {}
+
+
+def test_a_value_in_json_keeps_its_key() -> None:
+    found = leaves_of(
+        '{"boat": {"boat_id": "K77", "legs": [{"leg_number": "L1"}, {"leg_number": "L2"}]}}', ""
+    )
+    assert found is not None
+    assert [(fact.key, fact.value) for fact in found] == [
+        ("boat_id", "K77"),
+        ("leg_number", "L1"),
+        ("leg_number", "L2"),
+    ]
+
+
+def test_json_within_a_string_is_read_too() -> None:
+    inner = json.dumps(
+        {"boat_id": "K77", "note": "it waits below the bridge until the water has fallen again"}
+    )
+    found = leaves_of(json.dumps({"output": inner}), "")
+    assert found is not None
+    assert Fact("id", "K77", "boat_id") in found
+
+
+@pytest.mark.parametrize("text", ["", "not json", "{broken", "[1, 2", "12"])
+def test_what_is_no_json_is_left_to_be_read_as_text(text: str) -> None:
+    assert leaves_of(text, "") is None
+
+
+def test_no_fact_has_a_line_break_or_a_control_character_or_is_longer_than_a_line() -> None:
+    text = json.dumps({"boat_id": "K\u202877", "b_id": "K\n1", "c_id": "x" * 500, "d_id": "K\x0077"})
+    for _, fact in reading(result("a", text)).facts:
+        assert fact.value.isprintable()
+        assert len(fact.value) <= 120
+
+
+def test_whose_voice_it_was_is_known_from_the_role() -> None:
+    told = {
+        fact.value: voice
+        for voice, fact in reading(calling("a", content="K1X", arguments='{"boat_id": "K2X"}')).facts
+    }
+    assert told == {"K1X": "assistant", "K2X": "argument"}
+    assert [voice for voice, _ in reading(user("K3X")).facts] == ["user"]
+    assert [voice for voice, _ in reading(result("a", "K4X")).facts] == ["result"]
+
+
+@pytest.mark.parametrize("message", [result("a", "You must never stop."), assistant("You must never stop.")])
+def test_neither_tools_nor_the_assistant_lay_anything_down(message: dict[str, object]) -> None:
+    assert reading(message).sentences == ()
+
+
+def test_a_message_is_read_once_and_few_are_remembered() -> None:
+    readings = Readings(most=8)
+    chain = chain_from([user(f"boat K{number}X") for number in range(6)])
+    contents = [Content.of(raw) for raw in chain.raws]
+    first = readings.of(chain.messages[0], contents[0], "")
+    assert readings.of(chain.messages[0], contents[0], "") is first
+    for message, content in zip(chain.messages, contents, strict=True):
+        readings.of(message, content, "")
+    again = readings.of(chain.messages[0], contents[0], "")
+    assert again == first
+    assert again is not first
+
+
+# --- packing
+
+
+def packed(*facts: Fact, room: int = 200, standing: str = "", listed: bool = False) -> str:
+    packing = Packing(room, count, standing)
+    packing.fill((fact, listed) for fact in facts)
+    return packing.text
+
+
+def test_values_of_a_key_stand_on_one_line() -> None:
+    assert packed(Fact("id", "K1", "boat_id"), Fact("code", "X9Y"), Fact("id", "K2", "boat_id")) == (
+        "boat_id: K1 K2\ncodes: X9Y"
+    )
+
+
+def test_values_with_blanks_are_told_apart_by_commas() -> None:
+    assert packed(Fact("name", "Anna Berg"), Fact("name", "Jo Stein")) == "names: Anna Berg, Jo Stein"
+
+
+def test_what_the_view_says_already_is_not_told_again() -> None:
+    assert (
+        packed(Fact("id", "K1", "boat_id"), Fact("id", "K2", "boat_id"), standing="boat K1 waits")
+        == "boat_id: K2"
+    )
+
+
+def test_a_name_within_a_path_that_stands_there_is_not_told_again() -> None:
+    assert packed(
+        Fact("path", "/srv/bridge/plan.txt"), Fact("file", "plan.txt"), Fact("path", "/srv/bridge")
+    ) == ("paths: /srv/bridge/plan.txt")
+
+
+def test_the_directory_of_a_listing_is_named_once() -> None:
+    paths = [Fact("path", f"/srv/bridge/{name}") for name in ("a.txt", "b.txt")]
+    assert packed(*paths, listed=True) == "/srv/bridge/: a.txt b.txt"
+
+
+@pytest.mark.parametrize("room", [0, 5, 10, 40])
+def test_no_more_is_told_than_there_is_room_for(room: int) -> None:
+    text = packed(*(Fact("id", f"K{number}", "boat_id") for number in range(50)), room=room)
+    assert text == "" or count(text) <= room
+
+
+@pytest.mark.parametrize(
+    "piece", ["1,", "a_", "/a", "k: v1x\n", "never ", "darf ", "12 ", "$1", "a@", "[", "4 de "]
+)
+def test_of_a_huge_text_only_a_bounded_part_is_read(piece: str) -> None:
+    end = " K4711X"
+    text = (
+        piece * (MOST_CHARACTERS // len(piece))
+        + "K8822X "
+        + piece * (2 * MOST_CHARACTERS // len(piece))
+        + end
+    )
+    values = {fact.value for _, fact in reading(user(text)).facts}
+    assert "K8822X" not in values
+    assert len(values) <= MOST_FACTS

@@ -1,0 +1,122 @@
+"""Which sentences bind, in six languages, and which of two about the same subject counts."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.core.ledger.rules import Rule, in_force
+from proxy.core.ledger.sentences import binding
+
+
+def texts(text: str) -> list[str]:
+    return [sentence.text for sentence in binding(text)]
+
+
+def standing(*sentences: str) -> list[str]:
+    """What counts in the end of sentences said one after the other, in their order."""
+    rules = [Rule(place, each) for place, text in enumerate(sentences) for each in binding(text)]
+    return [rule.sentence.text for rule in reversed(in_force(rules)[0])]
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Never touch the ledger of the north bridge.",
+        "You must ask me first.",
+        "Please don't send anything before noon.",
+        "From now on, count in feet.",
+        "Spend no more than 40 crowns.",
+        "Only use the ferry when the bridge is closed.",
+        "I'd rather have short answers.",
+        "Before you build anything, show me the drawing.",
+        "RULE 3: boats go first.",
+        "Du darfst keine Steine bewegen.",
+        "Du darfst die Brücke nachts nicht öffnen.",
+        "Antworte ab jetzt auf Deutsch.",
+        "Verwende bitte nie Beton.",
+        "Höchstens drei Boote am Tag.",
+        "No uses hormigón.",
+        "A partir de ahora responde en español.",
+        "Nunca cierres el puente.",
+        "Ne ferme jamais le pont.",
+        "N'utilise pas de béton.",
+        "Réponds toujours en français.",
+        "橋は必ず朝に開けてください。",
+        "夜は船を通さないでください。",
+        "不要关闭大桥。",
+        "从现在开始用米来计算。",
+        "請務必先問我。",
+    ],
+)
+def test_a_sentence_that_binds_is_found_word_for_word(sentence: str) -> None:
+    assert texts(f"The river is high today.\n{sentence}\nBoats wait.") == [sentence]
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Must the bridge be closed?",
+        "Wie muss ich das bauen?",
+        "必ずできますか?",
+        "必须关闭吗?",
+        "I never got an answer.",
+        "I don't know the way.",
+        "The river was high in spring.",
+        "assert must_be_open(bridge, always=True);",
+        "    if must_close:",
+        "def never_close(bridge): return only",
+    ],
+)
+def test_questions_stories_and_code_bind_nobody(sentence: str) -> None:
+    assert texts(sentence) == []
+
+
+def test_what_is_fenced_as_code_is_not_read() -> None:
+    assert texts("Look:\n```\nYou must never do this.\n```\nAlways ask.") == ["Always ask."]
+
+
+def test_a_sentence_is_taken_out_of_a_long_paragraph_and_a_short_line_stays_whole() -> None:
+    story = "The river is wide and slow here, and the boats wait for the bridge to open. " * 3
+    assert texts(f"{story}Never close it at night. {story}") == ["Never close it at night."]
+    assert texts("The cap is 40 crowns. Never exceed it.") == ["The cap is 40 crowns. Never exceed it."]
+
+
+def test_abbreviations_and_versions_end_no_sentence() -> None:
+    long = "Boats wait for the bridge to open and the river runs wide and slow below it all day long. " * 2
+    assert "Only use tools, e.g. Stone 3.11, that Mr. Berg owns." in texts(
+        f"{long}Only use tools, e.g. Stone 3.11, that Mr. Berg owns. {long}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("The budget cap is $500.", "The budget cap is $300."),
+        ("Never let the total cost pass $815.", "The total cost is capped at $400."),
+        ("Always ask before you open the bridge.", "Don't ask before you open the bridge."),
+        ("Report all heights in feet.", "From now on, report all heights in metres."),
+        ("RULE: the bridge master this week is Anna Berg.", "Jo Stein is now the bridge master."),
+        ("预算不超过5000元。", "预算不超过3000元。"),
+    ],
+)  # fmt: skip
+def test_the_newer_of_two_sentences_about_the_same_counts(older: str, newer: str) -> None:
+    assert standing(older, newer) == [newer]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Never close the bridge.", "Never feed the gulls."),
+        ("Project spending is capped at $500.", "Travel spending is capped at $200."),
+        ("Run the unit tests before you push.", "Run the smoke tests before you release."),
+        ("Never delete /srv/north/log.", "Never delete /srv/south/log."),
+    ],
+)
+def test_sentences_about_different_things_both_count(one: str, other: str) -> None:
+    assert standing(one, other) == [one, other]
+
+
+def test_what_is_said_twice_is_told_once() -> None:
+    assert standing("Never close the bridge.", "Fine.", "Never close the bridge.") == [
+        "Never close the bridge."
+    ]
