@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from proxy.adapters.claims import Claims
 from proxy.core.plan import Epoch
 from proxy.core.records import Node, Session, Turn
 from proxy.ports import Clock, Found, Lookup, Recorded, SessionKey, Standing, Stored
@@ -49,6 +50,7 @@ class MemoryStore:
         """Sessions named by a header that were here once, newest last."""
         self._lines: dict[SessionKey, dict[str, float]] = {}
         """Tickets of appended turns in their order, and when each one's lease runs out."""
+        self._claims = Claims(clock)
         self._expiries: list[tuple[float, str, str]] = []
         """A heap of (due, tag, sid); an entry that its session does not know is stale."""
 
@@ -183,11 +185,25 @@ class MemoryStore:
         kept = self._live(key)
         return {each: kept.summaries[each] for each in addresses if each in kept.summaries} if kept else {}
 
-    async def keep_summary(self, key: SessionKey, address: str, text: str, ttl: float) -> None:
-        """Keep a summary under its content address; not where the session was deleted meanwhile."""
-        if self._live(key) is None and key in self._were:
-            return
+    async def claim(self, key: SessionKey, address: str, token: str, lease: float) -> bool:
+        """Take or renew the lease on writing a summary."""
+        return self._claims.take((key, address), token, lease)
+
+    async def release(self, key: SessionKey, address: str, token: str) -> None:
+        """Give up the lease, if it is still held."""
+        self._claims.give_up((key, address), token)
+
+    async def keep_summary(
+        self, key: SessionKey, address: str, text: str, ttl: float, token: str = ""
+    ) -> bool:
+        """Keep a summary, unless its session was deleted, or its writer has lost its lease to another."""
+        kept, holder = self._live(key), self._claims.holder((key, address))
+        is_written = kept is not None and address in kept.summaries
+        if (kept is None and key in self._were) or (token and token != holder and (holder or is_written)):
+            return False
         self._renewed(key, ttl).summaries[address] = text
+        self._claims.give_up((key, address), token)
+        return True
 
     async def session(self, key: SessionKey) -> Session | None:
         """One session's own record."""

@@ -152,10 +152,23 @@ class RedisStore:
         ready = zip(addresses, stored, strict=True)
         return {address: codec.decode(text, str) for address, text in ready if text is not None}
 
-    async def keep_summary(self, key: SessionKey, address: str, text: str, ttl: float) -> None:
-        """Keep a summary under its content address; not where the session was deleted meanwhile."""
+    async def claim(self, key: SessionKey, address: str, token: str, lease: float) -> bool:
+        """Take or renew the lease on writing a summary."""
         async with self._connection.call():
-            await self._scripts.keep_summary(key, address, codec.encode(text), ttl=_milliseconds(ttl))
+            return await self._scripts.claim(key, address, token, lease=_milliseconds(lease))
+
+    async def release(self, key: SessionKey, address: str, token: str) -> None:
+        """Give up the lease, if it is still held."""
+        async with self._connection.call():
+            await self._scripts.release(key, address, token)
+
+    async def keep_summary(
+        self, key: SessionKey, address: str, text: str, ttl: float, token: str = ""
+    ) -> bool:
+        """Keep a summary, unless its session was deleted, or its writer has lost its lease to another."""
+        summary = codec.encode(text)
+        async with self._connection.call():
+            return await self._scripts.keep_summary(key, address, summary, ttl=_milliseconds(ttl), token=token)
 
     async def session(self, key: SessionKey) -> Session | None:
         """One session's own record."""
