@@ -18,6 +18,8 @@ class Anchor(msgspec.Struct, frozen=True, array_like=True):
     start: int
     end: int
     text: str
+    generation: int = 0
+    """Summaries that it was made from, one upon the other; 0 where it was made from the originals alone."""
 
     @property
     def count(self) -> int:

@@ -168,9 +168,16 @@ def _gap(decided: Draft, span: Span, summaries: Summaries) -> Gap:
     """A gap with a new note: a summary of all of it, or what earlier summaries say of parts of it."""
     situation, (start, end) = decided.situation, span
     text = summaries.get(span)
-    anchors = (Anchor(start, end, text),) if text else _carried(situation, start, end)
+    anchors = (_anchor(situation, span, text),) if text else _carried(situation, start, end)
     failed = span in summaries and not text
     return noted_gap(situation, span, anchors, decided.quotes[span], failed=failed)
+
+
+def _anchor(situation: Situation, span: Span, text: str) -> Anchor:
+    """A summary of a gap, made from what earlier ones said."""
+    start, end = span
+    earlier = [each for gap in situation.plan.gaps for each in gap.anchors if start <= each.start < end]
+    return Anchor(start, end, text, 1 + max(each.generation for each in earlier) if earlier else 0)
 
 
 def noted_gap(
