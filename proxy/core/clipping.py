@@ -41,6 +41,7 @@ def clip_view(situation: Situation, plan: Plan, yielded: int, set_aside: int = 0
             found = clip(chain.raws[place], chain.tokens[place], min(most, sizes[place]), situation.count)
             if sizes[place] > most and found is not None and found[1] < sizes[place]:
                 plan = _replace(plan, Replacement(place, *found))
+                sizes[place] = found[1]
     return plan
 
 

@@ -56,7 +56,8 @@ def restored(situation: Situation, wanted: Collection[int] | None) -> Plan:
     }
     gaps = tuple(left for gap in situation.plan.gaps for left in _left(situation, gap, back))
     clipped = tuple(kept for kept in situation.plan.replacements if kept.position not in back)
-    return placed(situation, Plan(gaps, clipped))
+    left = Plan(gaps, clipped)
+    return left if left == situation.plan else placed(situation, left)
 
 
 def _positions(unit: Unit) -> range:

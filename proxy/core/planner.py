@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from proxy.core.budget import MESSAGE_TOKENS, Budget, Stage, stage_of
 from proxy.core.clipping import clip_view
 from proxy.core.language import language_of
-from proxy.core.ledger.placing import cut_tokens, placed, plain_of, room_for
+from proxy.core.ledger.placing import cut_tokens, placed, plain_of, room_for, room_of
 from proxy.core.messages import HEAD_ROLES
 from proxy.core.notes import Note, as_message
 from proxy.core.plan import EMPTY, Anchor, Gap, Plan, view_tokens
@@ -28,6 +28,10 @@ from proxy.core.units import last_user, request_points
 LEAST_FREED = 0.1
 """Share of the room that an epoch must free to be begun below 100 %."""
 _NOTICES = 2
+_FOLDED_BITS = 3
+"""Leading bits of an epoch's number; where all others are zero, a fold writes the epoch's ledger."""
+_SPARE = 32
+"""Counted tokens by which a ledger that a fold did not write may be larger than the one before."""
 
 Span = tuple[int, int]
 Summaries = Mapping[Span, str | None]
@@ -129,11 +133,17 @@ def _summary_room(situation: Situation, stage: Stage) -> int:
 def _ledger_set_aside(situation: Situation) -> int:
     """Counted tokens kept free for the ledger, beside those of the one that it takes the place of."""
     standing = sum(situation.count(gap.ledger) for gap in situation.plan.gaps if gap.ledger)
+    standing += situation.unwritten
     return max(room_for(situation, sum(situation.chain.tokens)) - standing, 0)
 
 
 def finish(decided: Draft, summaries: Summaries) -> Plan:
-    """Write the notes of a draft and, if the view is still too large, clip."""
+    """Write the notes of a draft, the ledger among them, and, if the view is still too large, clip."""
+    return placed(decided.situation, _written(decided, summaries))
+
+
+def _written(decided: Draft, summaries: Summaries) -> Plan:
+    """The plan of a draft but for its ledger, for which it leaves room."""
     given = dict(summaries)
     situation = decided.situation
     plan = _noted(decided, given)
@@ -144,7 +154,7 @@ def finish(decided: Draft, summaries: Summaries) -> Plan:
     if decided.stage is Stage.EMERGENCY:
         ledger = room_for(situation, cut_tokens(situation, plan))
         plan = clip_view(situation, plan, decided.yielded, ledger)
-    return placed(situation, plan)
+    return plan
 
 
 def _noted(decided: Draft, summaries: Summaries) -> Plan:
@@ -246,6 +256,7 @@ def _language(situation: Situation, start: int, end: int) -> str:
 def fold(chain: Chain, policy: Policy, budget: Budget, count: Count) -> tuple[Plan, int]:
     """The plan that a chain would have come to by itself, with notices only, and how many epochs it took."""
     plan, epochs, view, position = EMPTY, 0, 0, 0
+    begun, ledger, most = None, 0, None
     by_count = strategy_of(policy.strategy.name).by_count
     for length in [len(chain)] if by_count else request_points(chain.messages):
         view += sum(chain.tokens[position:length])
@@ -256,17 +267,34 @@ def fold(chain: Chain, policy: Policy, budget: Budget, count: Count) -> tuple[Pl
             continue
         prefix = chain.prefix(length)
         if not prefix.is_spared_by(plan):
-            plan, view = EMPTY, sum(prefix.tokens)
+            plan, begun, ledger, view = EMPTY, None, 0, sum(prefix.tokens)
             stage = stage_of(budget.usage(view), policy.stages)
         if stage not in (Stage.COMPACT, Stage.EMERGENCY) and not by_count:
             continue
-        decided = draft(Situation(prefix, plan, policy, budget, count), stage)
+        decided = draft(Situation(prefix, plan, policy, budget, count, unwritten=ledger), stage)
         if decided is None:
             continue
-        plan = finish(decided, {})
-        view = view_tokens(plan, prefix.tokens)
+        begun, plan = decided.situation, _written(decided, {})
         epochs += 1
-    return plan, epochs
+        most = None if _writes_ledger(epochs) else min(ledger + _SPARE, room_of(begun, plan))
+        ledger = _ledger_tokens(begun, plan) if most is None else most
+        view = view_tokens(plan, prefix.tokens) + ledger
+    return placed(begun, plan, most) if begun else plan, epochs
+
+
+def _writes_ledger(epochs: int) -> bool:
+    """Whether a fold writes the ledger of this epoch, to know its size; if not, the next may hardly grow.
+
+    A ledger is written from the whole chain. Writing every one of the first eight, then four while the epochs
+    double, keeps a fold linear.
+    """
+    return epochs % (1 << max(epochs.bit_length() - _FOLDED_BITS, 0)) == 0
+
+
+def _ledger_tokens(situation: Situation, plan: Plan) -> int:
+    """Counted tokens by which its ledger makes the view of a plan larger."""
+    tokens = situation.chain.tokens
+    return view_tokens(placed(situation, plan), tokens) - view_tokens(plan, tokens)
 
 
 def yielded_protection(decided: Draft) -> bool:

@@ -73,6 +73,8 @@ class Situation:
     count: Count
     """Counts the tokens of a text (a pure function)."""
     conditions: Conditions = UNKNOWN
+    unwritten: int = 0
+    """Counted tokens of a ledger that stands in the view and is not yet in the plan."""
 
     @cached_property
     def units(self) -> list[Unit]:
@@ -95,7 +97,7 @@ class Situation:
     @cached_property
     def view(self) -> int:
         """Counted tokens of the view."""
-        return view_tokens(self.plan, self.chain.tokens)
+        return view_tokens(self.plan, self.chain.tokens) + self.unwritten
 
     def size(self, index: int) -> int:
         """Counted tokens of unit number ``index``."""

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 
 import httpx2
 
-from tests.upstreams import Message, Model, calling, user
+from tests.servers import PATIENCE
+from tests.upstreams import ADMIN, Message, Model, calling, user
 
 Small = Callable[..., Awaitable[str]]
 RULE = "Never open the bridge after 22:00, not even for the mayor."
@@ -81,3 +82,43 @@ async def test_two_proxies_without_a_common_store_write_the_same_ledger(model: M
     first, second = await notes(), await notes()
     assert first == second
     assert any("K4711X" in text for text in first)
+
+
+async def test_a_model_that_wants_alternating_roles_gets_the_ledger_within_a_neighbour(
+    model: Model, small: Small
+) -> None:
+    url = await small(1000, summaries=False, extra=f"alternate = true\n{LEDGER}")
+    async with httpx2.AsyncClient(base_url=url) as client:
+        await client.post("/v1/chat/completions", json={"model": "gpt-test", "messages": history(20)})
+    sent = json.loads(bytes(model.chats[-1].body))["messages"]
+    roles = [message["role"] for message in sent]
+    assert roles == (["user", "assistant"] * len(roles))[: len(roles)]
+    (holding,) = (text for text in texts(model) if RULE in text)
+    assert "boat_id: K4711X" in holding
+
+
+async def test_the_ledger_comes_with_a_cut_on_request_and_goes_when_that_is_undone(
+    model: Model, small: Small
+) -> None:
+    body = {"model": "gpt-test", "messages": history(5)}
+    headers = {"X-Unabridged-Session": "boats", **ADMIN}
+    url = await small(20_000, summaries=False, extra=LEDGER)
+    async with httpx2.AsyncClient(base_url=url, headers=headers, timeout=PATIENCE) as client:
+
+        async def do(verb: str) -> int:
+            response = await client.post(f"/unabridged/v1/sessions/boats/{verb}", json={"messages": "0-9"})
+            return response.status_code
+
+        async def sent() -> list[str]:
+            assert (await client.post("/v1/chat/completions", json=body)).status_code == 200
+            return texts(model)
+
+        whole = await sent()
+        assert await do("compact") == 200
+        cut = await sent()
+        assert cut[1:] == whole[10:]
+        assert f"\n- {RULE}\n" in cut[0]
+        assert "boat_id: K4711X" in cut[0]
+        assert await do("restore") == 200
+        assert await sent() == whole
+        assert await do("restore") == 409

@@ -31,14 +31,24 @@ def room_for(situation: Situation, cut: int) -> int:
     return room if room >= _LEAST else 0
 
 
-def placed(situation: Situation, plan: Plan) -> Plan:
-    """The plan with the ledger of all that it cuts in its last note, as far as the budget allows."""
+def placed(situation: Situation, plan: Plan, most: int | None = None) -> Plan:
+    """The plan with the ledger of all that it cuts in its last note, as far as the budget allows.
+
+    ``most`` bounds the counted tokens by which that note grows.
+    """
     plain = plain_of(plan, situation.count)
+    room = room_of(situation, plain)
+    room = room if most is None else min(room, most)
+    return _with(situation, plain, room) if room >= _LEAST else plain
+
+
+def room_of(situation: Situation, plain: Plan) -> int:
+    """Counted tokens that the ledger of a plan takes at most; ``plain`` is the plan without it."""
     if not plain.gaps:
-        return plain
+        return 0
     left = situation.budget.share(1) - view_tokens(plain, situation.chain.tokens)
     room = min(room_for(situation, cut_tokens(situation, plain)), left)
-    return _with(situation, plain, room) if room >= _LEAST else plain
+    return room if room >= _LEAST else 0
 
 
 def _with(situation: Situation, plain: Plan, room: int) -> Plan:

@@ -1,16 +1,18 @@
 """What each message says that is exact, and in whose voice.
 
-Keeps law 8 (O(new)): a message is read once. A process remembers its facts, bounded in number, by the
-message's identity, so an epoch costs what was never read before.
+Keeps law 8 (O(new)): a message is read once. A process remembers its facts, bounded in number, by the digest
+of its bytes (law 3: they alone decide, not which of two spellings was read first), so an epoch costs what was
+never read before.
 """
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from proxy.core.ledger.facts import Fact, bounded, facts_in, leaves_of, pairs_in, quotes_in
 from proxy.core.ledger.sentences import Sentence, binding
-from proxy.core.messages import HEAD_ROLES, TOOL_ROLES, Content, Message
+from proxy.core.messages import HEAD_ROLES, TOOL_ROLES, Content
 
 Voice = Literal["user", "system", "assistant", "argument", "result"]
 _REMEMBERED = 100_000
@@ -34,16 +36,16 @@ class Reading:
 
 
 class Readings:
-    """Readings by identity (and, of a result, by the call that it answers); the oldest are forgotten."""
+    """Readings by digest (and, of a result, by the call that it answers); the oldest are forgotten."""
 
     def __init__(self, most: int = _REMEMBERED) -> None:
         self._most = most
         self._held = 0
         self._known: dict[tuple[bytes, str], Reading] = {}
 
-    def of(self, message: Message, content: Content, thing: str) -> Reading:
+    def of(self, raw: bytes, content: Content, thing: str) -> Reading:
         """What a message says; ``thing`` names what its result is about."""
-        key = (message.identity, thing)
+        key = (hashlib.blake2b(raw, digest_size=16).digest(), thing)
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = read(content, thing)

@@ -8,6 +8,7 @@ tests"), or forbid the same of different things.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from proxy.core.ledger.facts import facts_in
 from proxy.core.ledger.sentences import Sentence
@@ -15,6 +16,8 @@ from proxy.core.ledger.tokens import kind_of
 
 MOST_COMPARED = 400
 """Sentences, the newest, that are compared with each other."""
+_REMEMBERED = 4_096
+"""Subjects that a process remembers."""
 _ALIKE, _ALIKE_IN_KIND = 0.6, 0.5
 """Of the shorter sentence's words, how many the other has; the second where both name the same kinds."""
 _WORD = re.compile(r"[^\W\d_][\w'\u2019-]*|[$€£¥]?\d[\w.,/:-]*")
@@ -133,6 +136,7 @@ def _changed_by(rule: Rule, subject: Subject, standing: Sequence[tuple[Rule, Sub
     return likest[2] if likest is not None else None
 
 
+@lru_cache(_REMEMBERED)
 def subject_of(sentence: str) -> Subject:
     """The words and values of a sentence."""
     facts = facts_in(sentence)

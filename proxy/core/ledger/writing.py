@@ -86,8 +86,8 @@ class _Source:
         contents = {place: situation.content(place) for place in range(len(messages))}
         things = things_of(contents)
         self._readings = [
-            _READINGS.of(message, contents[place], things.get(place, ""))
-            for place, message in enumerate(messages)
+            _READINGS.of(raw, contents[place], things.get(place, ""))
+            for place, raw in enumerate(situation.chain.raws)
         ]
 
     def standing_text(self) -> str:

@@ -213,6 +213,13 @@ def test_of_what_is_restored_nothing_is_in_the_ledger() -> None:
     assert restored(situation(messages, plan), None) == EMPTY
 
 
+def test_where_nothing_is_restored_the_plan_stays_as_it_is() -> None:
+    messages = talk(at_length("Boat K77X waits."), at_length("Boat K88X came."), after=2)
+    plan = cut(messages, 0, 1)
+    longer = [*messages, assistant("K77X?"), user("Boat K99X goes. And now?")]
+    assert restored(situation(longer, plan), frozenset({4})) == plan
+
+
 def test_in_the_language_of_the_conversation() -> None:
     said = [user("Du darfst die Brücke nicht öffnen."), user("Wie ist der Fluss und das Boot?")]
     told = ledger(cut([*talk(*said, after=0)[:-1], user("Und wie ist das Wetter auf der Brücke?")]))
@@ -236,6 +243,18 @@ def test_without_a_store_the_same_chain_folds_to_the_same_ledger() -> None:
     assert epochs > 1
     assert "K4711X" in ledger(plan)
     assert fold(chain, Policy(keep=BARE), budget, count)[0] == plan
+
+
+def test_a_fold_of_any_number_of_epochs_keeps_the_ledger_and_the_budget() -> None:
+    budget, seen = Budget(2000, 1.0, 100), set[int]()
+    for after in range(20, 400, 20):
+        chain = chain_from(talk(at_length("Boat K4711X is mine."), after=after))
+        plan, epochs = fold(chain, Policy(keep=BARE), budget, count)
+        seen.add(epochs)
+        assert "K4711X" in ledger(plan)
+        assert view_tokens(plan, chain.tokens) <= budget.room
+    assert min(seen) <= 2
+    assert max(seen) > 16
 
 
 def test_what_a_clip_takes_out_is_told() -> None:

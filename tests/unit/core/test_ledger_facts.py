@@ -116,13 +116,24 @@ def test_a_message_is_read_once_and_few_are_remembered() -> None:
     readings = Readings(most=8)
     chain = chain_from([user(f"boat K{number}X") for number in range(6)])
     contents = [Content.of(raw) for raw in chain.raws]
-    first = readings.of(chain.messages[0], contents[0], "")
-    assert readings.of(chain.messages[0], contents[0], "") is first
-    for message, content in zip(chain.messages, contents, strict=True):
-        readings.of(message, content, "")
-    again = readings.of(chain.messages[0], contents[0], "")
+    first = readings.of(chain.raws[0], contents[0], "")
+    assert readings.of(chain.raws[0], contents[0], "") is first
+    for raw, content in zip(chain.raws, contents, strict=True):
+        readings.of(raw, content, "")
+    again = readings.of(chain.raws[0], contents[0], "")
     assert again == first
     assert again is not first
+
+
+def test_of_two_spellings_of_one_message_each_is_read_as_it_is() -> None:
+    spellings = ['{"boat": "K1X", "mine": "K1X"}', '{"mine": "K1X", "boat": "K1X"}']
+    one, other = (chain_from([calling("a", arguments=arguments)]) for arguments in spellings)
+    assert one.messages == other.messages
+    readings = Readings()
+    readings.of(one.raws[0], Content.of(one.raws[0]), "")
+    content = Content.of(other.raws[0])
+    assert readings.of(other.raws[0], content, "") == read(content)
+    assert read(content) != read(Content.of(one.raws[0]))
 
 
 # --- packing

@@ -326,6 +326,15 @@ def test_a_result_of_several_large_parts_is_clipped_to_fit():
     assert done.tokens <= 2000
 
 
+def test_a_first_request_of_several_parts_is_clipped_as_far_as_it_must_be():
+    parts = [{"type": "text", "text": prose("loud", words)} for words in (1, 38, 60)]
+    messages = [user(parts), assistant(""), user(""), assistant(""), user(prose("en", 180))]
+    budget = Budget(404, 1.0, 3)
+    done = turn(chain_from(messages), EMPTY, Policy(), budget)
+    assert [edit.position for edit in done.plan.replacements] == [0]
+    assert budget.head + done.tokens <= 404
+
+
 def test_a_clip_stays_in_the_next_request():
     messages = [user("look"), calling("a"), result("a", text(1, 5000))]
     budget = Budget(2000, 1.0, 0)
