@@ -22,6 +22,7 @@ from proxy.config import Settings
 from proxy.engine.append import Appends
 from proxy.engine.background import Background
 from proxy.engine.backlog import Backlog
+from proxy.engine.compactors import MEMBERS, Compactors
 from proxy.engine.curation import Curation
 from proxy.engine.epochs import Epochs
 from proxy.engine.foreground import Foreground
@@ -43,6 +44,7 @@ from proxy.http.front import Front, refusals, request_id
 from proxy.http.managed import Managed
 from proxy.http.probes import probe_routes
 from proxy.http.relay import Relay
+from proxy.plugins import COMPACTORS, load
 from proxy.ports import SessionStore, TokenCounter, Upstream
 from proxy.telemetry import Metrics, set_up_logging
 
@@ -92,7 +94,7 @@ class Inside:
 def create_app(settings: Settings) -> ASGIApp:
     """Build the proxy. The store must be named; the embedded one is started by whoever serves.
 
-    Raises SettingsError and PolicyError.
+    Raises SettingsError, PolicyError and PluginError.
     """
     set_up_logging(logging.DEBUG if settings.log_content else logging.INFO)
     outside = _outside(settings)
@@ -141,7 +143,7 @@ def _inside(settings: Settings, outside: Outside) -> Inside:
     metrics, naming = outside.metrics, Naming(_secret(settings), settings.tenant_header)
     foreground, background = Foreground(), Background()
     summaries = Summaries(upstream, store, counter, foreground, clock, metrics)
-    summary_jobs = SummaryJobs(summaries, naming)
+    summary_jobs = SummaryJobs(summaries, naming, Compactors(load(COMPACTORS, *MEMBERS)))
     engine = Engine(
         upstream=upstream,
         reader=Reader(counter),

@@ -11,7 +11,8 @@ from proxy.core.wording import sentences_in, share, words_of
 
 _ASKED = (
     r"(?:ask|request|want|need|tell|told|instruct|order|demand|requir|command|direct|insist|prefer|wish)\w*"
-    r"|(?:bat|gebeten|bittet|fordert\w*|verlangt\w*|wollte|will|wünscht\w*|beauftragt\w*|angewiesen|fragt\w*|gefragt)"
+    r"|(?:bat|gebeten|bittet|fordert\w*|verlangt\w*|wollte|will|wünscht\w*|beauftragt\w*|angewiesen"
+    r"|fragt\w*|gefragt)"
     r"|(?:pid\w+|solicit\w+|orden\w+|quier\w+|quiso|exig\w+|pregunt\w+|indic\w+|instruy\w+)"
     r"|(?:a )?(?:demand\w+|ordonn\w+|veut|voulai\w+|souhait\w+|exig\w+|réclam\w+)"
 )
@@ -25,7 +26,7 @@ _USER = (
     r"\b(?:user|client|customer|human|benutzer(?:in)?|nutzer(?:in)?|anwender(?:in)?|usuari[oa]|cliente"
     r"|utilisat(?:eur|rice))s?\b(?! (?:constraints?|requirements?)\b)"
 )
-_BETWEEN = r"(?: (?:has|had|have|also|then|explicitly|later|already|hat|hatte|ha|había|se|le|lui|avait|clearly)){0,3} "
+_BETWEEN = r"(?: (?:has|had|have|also|then|explicitly|clearly|later|already|hat|hatte|ha|había|se|le|lui|avait)){0,3} "
 _CJK_USER = r"(?:ユーザー?|用户|用戶|客户|客戶)"
 _CLAIM = re.compile(
     rf"{_USER}{_BETWEEN}(?:{_ASKED})(?P<asked>)(?P<after>[^\n]*)"
@@ -43,14 +44,20 @@ _NEXT_CLAUSE = re.compile(
 )
 _QUOTED = re.compile(r"[\"“«「『]([^\"“”«»「」『』\n]{3,200})[\"”»」』]")
 _ASSENT = re.compile(
-    r"\b(?:yes|yep|yeah|ok(?:ay)?|sure|approved?|confirm(?:ed)?|agreed?|go ahead|do it|please do|fine|sounds good"
-    r"|perfect|correct|exactly|great|ja|gerne|einverstanden|genehmigt|mach das|genau|sí|si|vale|de acuerdo|adelante"
+    r"\b(?:yes|yep|yeah|ok(?:ay)?|sure|approved?|confirm(?:ed)?|agreed?|go ahead|do it|please do|fine"
+    r"|sounds good"
+    r"|perfect|correct|exactly|great|ja|gerne|einverstanden|genehmigt|mach das|genau|sí|si|vale"
+    r"|de acuerdo|adelante"
     r"|claro|oui|d['\u2019]accord|vas-y|allez-y|parfait|bien sûr)\b"
     r"|はい|お願い|了解|承認|いいです|大丈夫|好的?|可以|同意|批准|是的|没问题|沒問題|行",
     re.IGNORECASE,
 )
-_HEADING = re.compile(r"^\W*user(?:'s)? (?:constraints?|requirements?)\W*(?::\W*(?P<rest>.*))?$", re.IGNORECASE)
-_NONE = re.compile(r"^\W*(?:none|n/?a|not specified|no(?:ne)? (?:specific|given|stated).*)\W*$", re.IGNORECASE)
+_HEADING = re.compile(
+    r"^\W*user(?:'s)? (?:constraints?|requirements?)\W*(?::\W*(?P<rest>.*))?$", re.IGNORECASE
+)
+_NONE = re.compile(
+    r"^\W*(?:none|n/?a|not specified|no(?:ne)? (?:specific|given|stated).*)\W*$", re.IGNORECASE
+)
 _AGREED_SHARE, _ASKED_SHARE = 0.5, 0.34
 """Of a claim's words: how many must be the user's."""
 

@@ -18,8 +18,14 @@ _SCALE = re.compile(
     r"|(?P<O>billions?|bn|milliarden?|milliards?))\b",
 )
 _SCALES: Mapping[str, int] = {
-    **{"k": 3, "K": 3, "m": 6, "L": 6, "b": 9, "O": 9},
-    **{"w": 4, "y": 8},
+    "k": 3,
+    "K": 3,
+    "m": 6,
+    "L": 6,
+    "b": 9,
+    "O": 9,
+    "w": 4,
+    "y": 8,
 }
 _UNITS = frozenset("mb")
 """Scales whose letter is as often a unit (metres, bytes)."""
@@ -30,7 +36,8 @@ _LONGEST = 40
 """Digits of a number that is calculated with; a longer one is itself."""
 _CLOCK = re.compile(r"(?<!\d)([01]?\d|2[0-3]):[0-5]\d")
 _SPELT: Mapping[str, str] = {
-    "1": "one first once ein eins eine erste einmal uno una primero primera un une premier première jan january "
+    "1": "one first once ein eins eine erste einmal uno una primero primera un une premier première "
+    "jan january "
     "januar enero janvier",
     "2": "two second twice both pair zwei beide zweite zweimal dos ambos segundo segunda deux deuxième feb "
     "february februar febrero février",
@@ -52,7 +59,7 @@ _SPELT: Mapping[str, str] = {
 }
 _WORDS = {word: value for value, words in _SPELT.items() for word in words.split()}
 _WORD = re.compile(r"[^\W\d_]+")
-_HAN = {each: str(value) for value, each in enumerate("一二三四五六七八九十", 1)} | {"两": "2", "兩": "2", "百": "100"}
+_HAN = dict(zip("一二三四五六七八九十两兩百", "1 2 3 4 5 6 7 8 9 10 2 2 100".split(), strict=True))
 
 
 @dataclass(frozen=True, slots=True)

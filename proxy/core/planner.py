@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from proxy.core.budget import MESSAGE_TOKENS, Budget, Stage, stage_of
 from proxy.core.clipping import clip_view
+from proxy.core.jsonvalue import dumps
 from proxy.core.language import language_of
 from proxy.core.ledger.placing import cut_tokens, placed, plain_of, room_for, room_of
 from proxy.core.messages import HEAD_ROLES
@@ -146,7 +147,9 @@ def _written(decided: Draft, summaries: Summaries) -> Plan:
     """The plan of a draft but for its ledger, for which it leaves room."""
     given = dict(summaries)
     situation = decided.situation
-    plan = _noted(decided, given)
+    plan = _noted(decided, given, renews=True)
+    if _size_of(situation, plan) > situation.budget.share(1):
+        plan = _noted(decided, given)
     while given and _size_of(situation, plan) > situation.budget.share(1):
         # A summary may be longer than what was set aside for it; a notice always fits.
         given.pop(max(given, key=lambda span: len(given[span] or "")))
@@ -157,21 +160,33 @@ def _written(decided: Draft, summaries: Summaries) -> Plan:
     return plan
 
 
-def _noted(decided: Draft, summaries: Summaries) -> Plan:
-    """A draft with its notes written, but for the ledger."""
+def _noted(decided: Draft, summaries: Summaries, *, renews: bool = False) -> Plan:
+    """A draft with its notes written, but for the ledger.
+
+    ``renews``: notes that say nothing of a summary that came late, or was made anew, are written again.
+    """
     situation = decided.situation
     standing = {(gap.start, gap.end): gap for gap in plain_of(situation.plan, situation.count).gaps}
     gaps: list[Gap] = []
     for span in decided.spans:
         old = standing.get(span)
         is_settled = old is not None and (old.is_summarised or not summaries.get(span))
-        gaps.append(old if old is not None and is_settled else _gap(decided, span, summaries))
+        if old is None or not is_settled:
+            gaps.append(_gap(decided, span, summaries))
+        else:
+            is_stale = renews and _is_stale(old)
+            gaps.append(noted_gap(situation, span, old.anchors, old.quotes) if is_stale else old)
     clipped = tuple(
         kept
         for kept in situation.plan.replacements
         if not any(start <= kept.position < end for start, end in decided.spans)
     )
     return Plan(tuple(gaps), clipped)
+
+
+def _is_stale(gap: Gap) -> bool:
+    """Whether a note lacks what the gap's summaries say."""
+    return any(dumps(anchor.text)[1:-1] not in gap.note for anchor in gap.anchors)
 
 
 def _gap(decided: Draft, span: Span, summaries: Summaries) -> Gap:

@@ -1,7 +1,7 @@
 """Whether a summary turns around what a user laid down: "do not deploy" must not become "may deploy".
 
-What code can say soundly: a binding sentence of a user is negated, and a sentence of the summary has its words
-and no negation of any kind; or the other way round. Where the source itself says both, the summary may.
+What code can say soundly: a binding sentence of a user is negated, and a sentence of the summary has its
+words and no negation of any kind; or the other way round. Where the source itself says both, the summary may.
 """
 
 import re
@@ -13,29 +13,36 @@ from proxy.core.wording import sentences_in, share, words_of
 _NEGATION = re.compile(
     r"\b(?:not?|never|none|nothing|nobody|neither|nor|cannot|without|avoid(?:s|ed|ing)?|forb[aio]d(?:s|den)?"
     r"|prohibit(?:s|ed)?|disallow(?:s|ed)?|refrain(?:s|ed)?|ban(?:s|ned)?|off[- ]limits|stop(?:s|ped)?"
-    r"|nicht|nichts|nie|niemals|kein(?:e[nmrs]?)?|niemand|ohne|vermeide[nt]?|verb(?:iete[nt]?|oten)|untersag\w+"
+    r"|nicht|nichts|nie|niemals|kein(?:e[nmrs]?)?|niemand|ohne|vermeide[nt]?|verb(?:iete[nt]?|oten)"
+    r"|untersag\w+"
     r"|nunca|jamás|ningun[oa]?|ningún|nada|nadie|ni|sin|evit\w+|prohib\w+"
-    r"|pas|jamais|aucune?|rien|personne|sans|évite[rzs]?|interdi\w+)\b|n['\u2019]t\b|\bn['\u2019](?=[aeéiouh])"
+    r"|pas|jamais|aucune?|rien|personne|sans|évite[rzs]?|interdi\w+)\b|n['\u2019]t\b"
+    r"|\bn['\u2019](?=[aeéiouh])"
     r"|ない|なかった|せず|ません|禁止|ダメ|だめ|不|没|沒|别(?!的|人)|別(?!的|人)|勿|莫|无|無|禁|避免|避け",
     re.IGNORECASE,
 )
 _RELIEF = re.compile(
-    r"\b(?:only|unless|until|except|exclude[sd]?|instead|rather than|refuse[sd]?|reject(?:s|ed)?|deny|denie[sd]"
+    r"\b(?:only|unless|until|except|exclude[sd]?|instead|rather than|refuse[sd]?|reject(?:s|ed)?|deny"
+    r"|denie[sd]"
     r"|block(?:s|ed)?|prevent(?:s|ed)?|remove[sd]?|free of|at most|limit(?:s|ed)?|other than"
     r"|nur|außer|statt|lehnt\w*|abgelehnt|höchstens|solo|sólo|salvo|excepto|en lugar|rechaz\w+"
     r"|seulement|sauf|uniquement|au lieu|refus\w+|rejet\w+)\b|のみ|だけ|以外|拒|只|仅|僅|除",
     re.IGNORECASE,
 )
 _IDIOM = re.compile(
-    r"\b(?:(?:do not|don['\u2019]t|never) (?:forget|hesitate|worry|mind)|no (?:later|more|less|fewer|longer) than"
-    r"|not (?:more|less|only|just)|no problem|vergiss nicht|nicht (?:mehr als|nur)|no (?:olvides?|más de|solo)"
+    r"\b(?:(?:do not|don['\u2019]t|never) (?:forget|hesitate|worry|mind)|no (?:later|more|less|fewer"
+    r"|longer) than"
+    r"|not (?:more|less|only|just)|no problem|vergiss nicht|nicht (?:mehr als|nur)|no (?:olvides?"
+    r"|más de|solo)"
     r"|n['\u2019]oublie[zs]? pas|pas plus de|ne\b.{1,20}\bque)\b"
     r"|忘れないで|(?:を|は)超え(?:ない|ません)|不要忘|别忘|別忘|不(?:超过|超過|仅|僅|但)|不能超[过過]",
     re.IGNORECASE,
 )
 _TAKEN_BACK = re.compile(
-    r"\b(?:(?:must|shall|should|may|need|do|does|did) ?(?:not|n['\u2019]t)|never|not (?:allowed|required|necessary"
-    r"|needed|to)|no need|optional|forb[ai]d\w*|prohibit\w*|nicht (?:nötig|erforderlich|dürfen?|erlaubt)|verboten"
+    r"\b(?:(?:must|shall|should|may|need|do|does|did) ?(?:not|n['\u2019]t)|never|not (?:allowed"
+    r"|required|necessary"
+    r"|needed|to)|no need|optional|forb[ai]d\w*|prohibit\w*|nicht (?:nötig|erforderlich|dürfen?"
+    r"|erlaubt)|verboten"
     r"|braucht? (?:nicht|kein)|darf nicht|no (?:debe|hace falta|es necesario|necesita)\w*|prohib\w+"
     r"|ne (?:doit|faut|pas)|pas (?:besoin|nécessaire|obligatoire)|interdi\w+)\b"
     r"|必要(?:は|が)?(?:ない|ありません)|禁止|しないで|不(?:必|需要|要|用|得|应|應|准|能)|无需|無需",
@@ -82,7 +89,7 @@ def _with_headings(summary: str) -> Iterable[str]:
     heading = ""
     for line in summary.splitlines():
         plain = line.strip().strip("*#_ ")
-        if plain.endswith((":", ":")):  # noqa: RUF001 - the full-width colon
+        if plain.endswith((":", "\uff1a")):
             heading = plain
         elif not plain:
             heading = ""

@@ -39,7 +39,6 @@ class Policy(Section):
 
     PENDING: ClassVar[tuple[str, ...]] = (
         "budget.bytes",
-        "compactors",
         "economy",
         "limits.streams",
         "memory",

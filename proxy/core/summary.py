@@ -123,7 +123,7 @@ def text_of(answer: Answer) -> str:
 
 
 def longest(source_tokens: int) -> int:
-    """Counted tokens of the longest summary that is worth having: max(half its source, 100), or its source."""
+    """Counted tokens of the longest summary worth having: max(half its source, 100), or its source."""
     return min(max(source_tokens // 2, _SHORTEST_LIMIT), source_tokens)
 
 

@@ -27,7 +27,8 @@ _ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|[nrtbf\"/\\])")
 _LIST_MARK = re.compile(r"^\s*(?:\(?\d{1,2}[.)]|[-*•])\s+", re.MULTILINE)
 _MARKDOWN = re.compile(r"\*+|`+|(?<!\w)_{1,2}(?=\w)(?![A-Za-z0-9]*_)|\[\d{1,2}\]|^#+ ", re.MULTILINE)
 _COUNTED = re.compile(
-    r"\d[\d.,]*(?:-[a-z]{2,}(?:-[a-z]+)*|st|nd|rd|th|er|ère|e|º|ª|x|s|h|d|w|m|y|ms|min|hrs?|am|pm|px|pt|p|k|K|M|B)"
+    r"\d[\d.,]*(?:-[a-z]{2,}(?:-[a-z]+)*|st|nd|rd|th|er|ère|e|º|ª|x|s|h|d|w|m|y|ms|min|hrs?|am|pm|px"
+    r"|pt|p|k|K|M|B)"
 )
 """A number and what is counted, written as one: `3rd`, `10-minute`."""
 _PLAIN_WORDS = re.compile(r"[A-Z]{2,}|[A-Za-z]?[a-z]+(?:-[a-z]+)+|[A-Za-z]+\.[A-Z][a-z]+")
@@ -35,13 +36,14 @@ _PLAIN_WORDS = re.compile(r"[A-Z]{2,}|[A-Za-z]?[a-z]+(?:-[a-z]+)+|[A-Za-z]+\.[A-
 _BARE_PATH = re.compile(r"[A-Za-z]+(?:/[A-Za-z]+)+")
 _HASH = re.compile(r"[0-9a-f]{7,}")
 _ROUNDED = re.compile(
-    r"(?:about|around|approximately|approx\.?|roughly|nearly|almost|over|under|more than|less than|some|circa|ca\."
-    r"|etwa|ungefähr|rund|fast|über|unos|unas|aproximadamente|casi|más de|environ|presque|plus de|près de|約|约"
-    r"|大约|大約|およそ|近く|~|≈|>|<|≥|≤)\s*[$€£¥]?\s*$",
+    r"(?:about|around|approximately|approx\.?|roughly|nearly|almost|over|under|more than|less than"
+    r"|some|circa|ca\."
+    r"|etwa|ungefähr|rund|fast|über|unos|unas|aproximadamente|casi|más de|environ|presque|plus de"
+    r"|près de|約|约|大约|大約|およそ|近く|~|≈|>|<|≥|≤)\s*[$€£¥]?\s*$",
     re.IGNORECASE,
 )
 _ROUNDING = Decimal("0.05")
-_SEPARATOR = re.compile(r",| and | und | y | et |、|,|和|と|;")  # noqa: RUF001 - full-width comma
+_SEPARATOR = re.compile(r",| and | und | y | et |、|和|と|;")
 _MOST_LISTED = 20
 
 
@@ -52,7 +54,7 @@ class Evidence:
     told: str
     """All of it."""
     said: str
-    """What users said in it, and what earlier summaries, which were checked themselves, said that they did."""
+    """What users said in it, and what earlier summaries, checked themselves, said that they did."""
 
     @cached_property
     def flat(self) -> str:

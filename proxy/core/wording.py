@@ -11,19 +11,21 @@ from functools import lru_cache
 _REMEMBERED = 4_096
 _STEM = 6
 """Characters of a word that count: `deploy`, `deploying` and `deployment` are one."""
-_END = re.compile(r"(?<=[.!?;…])[\"”»)\]]*\s+|(?<=[。!?;])|\n+")  # noqa: RUF001 - full-width ends
+_END = re.compile(r"(?<=[.!?;…])[\"”»)\]]*\s+|(?<=[。\uff01\uff1f\uff1b])|\n+")
 _WORD = re.compile(r"[0-9]+|[^\W\d_\u2e80-\u9fff\uac00-\ud7af]+|[\u30a0-\u30ff\u3400-\u9fff]{2,}")
 _CJK = re.compile(r"[\u30a0-\u30ff\u3400-\u9fff]")
 _SUFFIX = re.compile(r"(?:ions?|ings?|ments?|ies|ied|ed|es|s|en|er|ez|ir|ar|y|e)$")
 _STOP = frozenset(
-    "a an the and or but of to in on at by for with from into as is are was were be been being am it its this "
+    "a an the and or but of to in on at by for with from into as is are was were be been being am it "
+    "its this "
     "that these those there here he she they them their his her we us our you your me my i do does did done "
     "doing have has had having will would can could should shall may might must so then than if when while "
     "which who whom whose what where how also just about all any each every some such own same too very over "
     "under again once more most other up out off user users assistant client customer please want wants "
     "wanted need needs needed like ever allow allowed allows permit permitted require required requires "
     "constraint constraints asked said told "
-    "der die das den dem des ein eine einen einem einer und oder aber zu zum zur im am auf für mit von vom bei "
+    "der die das den dem des ein eine einen einem einer und oder aber zu zum zur im am auf für mit "
+    "von vom bei "
     "aus nach über unter ist sind war waren sein wird werden wurde wurden hat haben hatte es er sie wir ihr "
     "du ich mich mir dich dir sich man als wie so dann wenn dass auch nur noch schon bitte soll sollte muss "
     "darf dürfen kann nutzer benutzer anwender erlaubt "

@@ -156,7 +156,7 @@ class Epochs:
         """The draft to begin an epoch with now; None where none begins (one may be prepared meanwhile)."""
         if not is_due(situation, stage):
             return None
-        situation = replace(situation, plan=self._summary_jobs.anchored(case, situation.plan))
+        situation = replace(situation, plan=await self._summary_jobs.anchored(case, situation))
         prepared = self._still_good(case, situation, stage, parent)
         decided = prepared or await self._off_loop(case, lambda: draft(situation, stage))
         if stage is not Stage.TRIM:
@@ -233,6 +233,7 @@ class Epochs:
         if any(other.id == epoch.id for other in stored):
             self._prepared.drop((case.key, case.lane))
             self._count(verdict.stage, situation.plan, plan)
+            self._summary_jobs.rebuild(case, self._situation(case, plan))
             return replace(unsaved, epochs=stored, saved=len(stored), degraded=verdict.degraded)
         if races <= 0:
             return unsaved

@@ -1,15 +1,22 @@
 """The summaries that a draft wants: which there are, which are on their way, which could not be had."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace as replaced
 
 from msgspec.structs import replace
 
+from proxy.core.compaction import goal_of, progress_of, units_within
 from proxy.core.plan import Anchor, Gap, Plan
 from proxy.core.planner import Draft, Span
-from proxy.core.summary import Source, seal_of, source_of
+from proxy.core.rebuilding import GENERATIONS, drifted, pays
+from proxy.core.situation import Situation
+from proxy.core.source import Source, originals_of, seal_of, source_of
+from proxy.engine.asking import Caller
 from proxy.engine.case import Case
+from proxy.engine.compactors import Compaction, Compactors
+from proxy.engine.job import Job
 from proxy.engine.naming import Naming
-from proxy.engine.summaries import Job, Summaries
+from proxy.engine.summaries import Summaries
 
 
 class Wanted:
@@ -54,42 +61,92 @@ class Wanted:
 class SummaryJobs:
     """Turns drafts into jobs for the writer of summaries."""
 
-    def __init__(self, summaries: Summaries, naming: Naming) -> None:
+    def __init__(self, summaries: Summaries, naming: Naming, compactors: Compactors | None = None) -> None:
         self._summaries = summaries
         self._naming = naming
+        self._compactors = compactors or Compactors()
 
     async def wanted(self, case: Case, decided: Draft) -> Wanted:
         """The summaries of a draft; those that the store holds are fetched."""
-        room = case.budget.limit - case.policy.summary_tokens(case.budget.limit)
-        jobs = {span: self._job(case, source_of(decided, span, room)) for span in decided.wanted}
+        room = _room(case)
+        situation = decided.situation
+        jobs = {
+            span: self._job(case, situation, span, source_of(situation, span, room))
+            for span in decided.wanted
+        }
         if jobs:
             await self._summaries.recall(case.key, [job.address for job in jobs.values()])
         return Wanted(self._summaries, jobs)
 
-    def anchored(self, case: Case, plan: Plan) -> Plan:
-        """The plan with summaries that came too late for their notes, as anchors for the next ones."""
-        return Plan(tuple(self._anchored(case, gap) for gap in plan.gaps), plan.replacements)
+    async def anchored(self, case: Case, situation: Situation) -> Plan:
+        """The plan with summaries that came too late for their notes, or were made anew."""
+        drifting = list(drifted(situation))
+        if drifting:
+            await self._summaries.recall(case.key, [self._rebuilt_at(case, each) for each in drifting])
+        gaps = tuple(self._anchored(case, gap) for gap in situation.plan.gaps)
+        return Plan(gaps, situation.plan.replacements)
 
     def _anchored(self, case: Case, gap: Gap) -> Gap:
-        if gap.is_summarised or gap.count < case.policy.summary.min_gap:
+        if gap.anchors:
+            return replace(gap, anchors=tuple(self._renewed(case, anchor) for anchor in gap.anchors))
+        if gap.count < case.policy.summary.min_gap:
             return gap
         text = self._summaries.ready(self._address(case, seal_of(case.chain, gap.start, gap.end)))
         return gap if text is None else replace(gap, anchors=(Anchor(gap.start, gap.end, text),))
 
-    def _job(self, case: Case, source: Source) -> Job:
+    def _renewed(self, case: Case, anchor: Anchor) -> Anchor:
+        """A summary made anew from its originals, if there is one."""
+        if anchor.generation < GENERATIONS:
+            return anchor
+        text = self._summaries.ready(self._rebuilt_at(case, anchor))
+        return anchor if text is None else Anchor(anchor.start, anchor.end, text)
+
+    def rebuild(self, case: Case, situation: Situation) -> None:
+        """Begin to make anew what has been summarised too often, where it pays; nobody waits for it."""
+        if not case.policy.summary.enabled:
+            return
+        for anchor in drifted(situation):
+            span, address = (anchor.start, anchor.end), self._rebuilt_at(case, anchor)
+            if self._summaries.ready(address) is None:
+                source = originals_of(situation, span, _room(case))
+                if pays(situation, anchor, source):
+                    self._summaries.start(replaced(self._plain_job(case, address, source), rebuilds=True))
+
+    def _job(self, case: Case, situation: Situation, span: Span, source: Source) -> Job:
+        named = case.policy.compactors
+        units = units_within(situation, span) if named else ()
+        taken = self._compactors.first_for(named, units) if units else None
+        if taken is None:
+            return self._plain_job(case, self._address(case, source.seal), source)
+        name, compactor = taken
+        compaction = Compaction(
+            compactor,
+            units,
+            hashes={number: case.chain.hashes[number] for number in range(*span)},
+            goal=goal_of(situation),
+            progress=progress_of(situation, span),
+        )
+        job = self._plain_job(case, self._address(case, source.seal, f"compactor {name}"), source)
+        return replaced(job, compaction=compaction)
+
+    def _plain_job(self, case: Case, address: str, source: Source) -> Job:
         rules = case.policy.summary
         return Job(
-            address=self._address(case, source.seal),
+            address=address,
+            terms=self._address(case, b""),
             source=source,
-            model=rules.model or case.model,
+            caller=Caller(rules.model or case.model, case.credentials, rules.timeout),
             rules=rules,
             max_tokens=case.policy.summary_tokens(case.budget.limit),
-            headers=case.credentials,
             key=case.key,
             ttl=case.policy.store.ttl,
+            room=_room(case),
         )
 
-    def _address(self, case: Case, seal: bytes) -> str:
+    def _rebuilt_at(self, case: Case, anchor: Anchor) -> str:
+        return self._address(case, seal_of(case.chain, anchor.start, anchor.end), "rebuilt")
+
+    def _address(self, case: Case, seal: bytes, way: str = "") -> str:
         """Where a summary is kept: by what it covers and on which terms it is written.
 
         Its length is no such term: it follows the ratio, which is learned while a summary is written.
@@ -97,4 +154,10 @@ class SummaryJobs:
         """
         rules = case.policy.summary
         terms = f"{rules.model or case.model}\0{case.budget.tokens.bit_length()}\0{rules.prompt}"
+        terms += f"\0{way}" if way else ""
         return self._naming.address(case.tenant, seal, terms.encode(errors="surrogatepass"))
+
+
+def _room(case: Case) -> int:
+    """Counted tokens that a call may have for its prompt."""
+    return case.budget.limit - case.policy.summary_tokens(case.budget.limit)

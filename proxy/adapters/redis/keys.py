@@ -21,8 +21,8 @@ a script may touch them together. Law 6 rests on the tag: it is derived from the
 | `u1:sessions` | sorted set | `tag/sid` by last use (seconds since 1970): the listing, in a slot of its own |
 
 Lifetimes: all keys of a session get its ttl anew with every write to any of them, so none outlives
-another; but `line`, `leases` and `claims` live as long as a lease, and `was` :data:`REMEMBERED` longer. `tips` and
-`u1:sessions` live as long as the longest ttl that was written. `tips` forgets sessions that have gone a few
+another; but `line`, `leases` and `claims` live as long as a lease, and `was` :data:`REMEMBERED` longer.
+`tips` and `u1:sessions` live as long as the longest ttl that was written. `tips` forgets sessions that have gone a few
 at a time, with each write; `u1:sessions` holds the newest :data:`LISTED`, and drops those that have gone when
 it is read.
 

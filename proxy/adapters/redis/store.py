@@ -168,7 +168,9 @@ class RedisStore:
         """Keep a summary, unless its session was deleted, or its writer has lost its lease to another."""
         summary = codec.encode(text)
         async with self._connection.call():
-            return await self._scripts.keep_summary(key, address, summary, ttl=_milliseconds(ttl), token=token)
+            return await self._scripts.keep_summary(
+                key, address, summary, ttl=_milliseconds(ttl), token=token
+            )
 
     async def session(self, key: SessionKey) -> Session | None:
         """One session's own record."""
