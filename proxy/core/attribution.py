@@ -10,7 +10,8 @@ import re
 from proxy.core.wording import sentences_in, share, words_of
 
 _ASKED = (
-    r"(?:ask|request|want|need|tell|told|instruct|order|demand|requir|command|direct|insist|prefer|wish)\w*"
+    r"(?:said|says|state[ds]|mention|ask|request|want|need|tell|told|instruct|order|demand|requir"
+    r"|command|direct|insist|prefer|wish)\w*"
     r"|(?:bat|gebeten|bittet|fordert\w*|verlangt\w*|wollte|will|wünscht\w*|beauftragt\w*|angewiesen"
     r"|fragt\w*|gefragt)"
     r"|(?:pid\w+|solicit\w+|orden\w+|quier\w+|quiso|exig\w+|pregunt\w+|indic\w+|instruy\w+)"
@@ -26,7 +27,10 @@ _USER = (
     r"\b(?:user|client|customer|human|benutzer(?:in)?|nutzer(?:in)?|anwender(?:in)?|usuari[oa]|cliente"
     r"|utilisat(?:eur|rice))s?\b(?! (?:constraints?|requirements?)\b)"
 )
-_BETWEEN = r"(?: (?:has|had|have|also|then|explicitly|clearly|later|already|hat|hatte|ha|había|se|le|lui|avait)){0,3} "
+_BETWEEN = (
+    r"(?: (?:has|had|have|also|then|explicitly|clearly|later|already|hat|hatte|ha|había|se|le|lui|avait))"
+    r"{0,3} "
+)
 _CJK_USER = r"(?:ユーザー?|用户|用戶|客户|客戶)"
 _CLAIM = re.compile(
     rf"{_USER}{_BETWEEN}(?:{_ASKED})(?P<asked>)(?P<after>[^\n]*)"

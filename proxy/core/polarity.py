@@ -11,7 +11,7 @@ from proxy.core.ledger.sentences import strength_of
 from proxy.core.wording import sentences_in, share, words_of
 
 _NEGATION = re.compile(
-    r"\b(?:not?|never|none|nothing|nobody|neither|nor|cannot|without|avoid(?:s|ed|ing)?|forb[aio]d(?:s|den)?"
+    r"\b(?:not?|never|none|nothing|nobody|neither|nor|cannot|without|avoid(?:s|ed|ing)?|forb[aio]d\w*"
     r"|prohibit(?:s|ed)?|disallow(?:s|ed)?|refrain(?:s|ed)?|ban(?:s|ned)?|off[- ]limits|stop(?:s|ped)?"
     r"|nicht|nichts|nie|niemals|kein(?:e[nmrs]?)?|niemand|ohne|vermeide[nt]?|verb(?:iete[nt]?|oten)"
     r"|untersag\w+"
@@ -48,6 +48,7 @@ _TAKEN_BACK = re.compile(
     r"|必要(?:は|が)?(?:ない|ありません)|禁止|しないで|不(?:必|需要|要|用|得|应|應|准|能)|无需|無需",
     re.IGNORECASE,
 )
+_CLAUSE = re.compile(r"[,;:\uff0c\uff1b、。]|\b(?:and|but|while|und|aber|y|pero|et|mais)\b|[\u2013\u2014]")
 _ALIKE = 0.8
 """Of a rule's words, how many a sentence has that speaks of the same."""
 _LEAST_WORDS = 2
@@ -60,6 +61,7 @@ def turned_around(summary: str, said: str, told: str) -> str | None:
     ``said`` is what users said, ``told`` the whole source.
     """
     claims = list(_with_headings(summary))
+    clauses = [clause for claim in claims for clause in _CLAUSE.split(claim)]
     for rule in sentences_in(said):
         strength = strength_of(rule)
         bare = _IDIOM.sub(" ", rule)
@@ -67,11 +69,15 @@ def turned_around(summary: str, said: str, told: str) -> str | None:
         words = words_of(_NEGATION.sub(" ", bare))
         if strength < (_BINDING if is_negated else _FIRM) or len(words) < _LEAST_WORDS:
             continue
-        alike = [claim for claim in claims if share(words, words_of(claim)) >= _ALIKE]
-        turned = filter(_says_yes if is_negated else _TAKEN_BACK.search, alike)
-        if any(turned) and not _says_both(words, told, is_negated=is_negated):
+        told_again = (each for each in (claims if is_negated else clauses) if _is_about(words, each))
+        is_turned = any(map(_says_yes if is_negated else _TAKEN_BACK.search, told_again))
+        if is_turned and not _says_both(words, told, is_negated=is_negated):
             return rule
     return None
+
+
+def _is_about(words: frozenset[str], sentence: str) -> bool:
+    return share(words, words_of(sentence)) >= _ALIKE
 
 
 def _says_yes(claim: str) -> bool:
@@ -80,7 +86,7 @@ def _says_yes(claim: str) -> bool:
 
 def _says_both(words: frozenset[str], told: str, *, is_negated: bool) -> bool:
     """Whether the source has the opposite too: the newer may have taken the place of the older."""
-    alike = (each for each in sentences_in(told) if share(words, words_of(each)) >= _ALIKE)
+    alike = (each for each in sentences_in(told) if _is_about(words, each))
     return any(bool(_NEGATION.search(_IDIOM.sub(" ", each))) != is_negated for each in alike)
 
 

@@ -14,6 +14,7 @@ from functools import cached_property
 
 from proxy.core.attribution import ascribed
 from proxy.core.ledger.facts import Fact, facts_in
+from proxy.core.ledger.tokens import LONGEST
 from proxy.core.numbers import Number, known_numbers, numbers_in
 from proxy.core.polarity import turned_around
 
@@ -26,6 +27,7 @@ _RUN = re.compile(r"[0-9]+|[a-z\u00df-\u024f]+|[^\W\d_a-z\u00df-\u024f]+")
 _ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|[nrtbf\"/\\])")
 _LIST_MARK = re.compile(r"^\s*(?:\(?\d{1,2}[.)]|[-*•])\s+", re.MULTILINE)
 _MARKDOWN = re.compile(r"\*+|`+|(?<!\w)_{1,2}(?=\w)(?![A-Za-z0-9]*_)|\[\d{1,2}\]|^#+ ", re.MULTILINE)
+_EMPHASIS = re.compile(r"\*+|`+|(?<!\w)__|__(?!\w)")
 _COUNTED = re.compile(
     r"\d[\d.,]*(?:-[a-z]{2,}(?:-[a-z]+)*|st|nd|rd|th|er|ère|e|º|ª|x|s|h|d|w|m|y|ms|min|hrs?|am|pm|px"
     r"|pt|p|k|K|M|B)"
@@ -35,6 +37,7 @@ _PLAIN_WORDS = re.compile(r"[A-Z]{2,}|[A-Za-z]?[a-z]+(?:-[a-z]+)+|[A-Za-z]+\.[A-
 """Words that only look exact: capitals, `state-of-the-art`, a missing space after a full stop."""
 _BARE_PATH = re.compile(r"[A-Za-z]+(?:/[A-Za-z]+)+")
 _HASH = re.compile(r"[0-9a-f]{7,}")
+_LONG_WORD = re.compile(rf"(?<!\S)[!-~]{{{LONGEST + 1},}}(?!\S)")
 _ROUNDED = re.compile(
     r"(?:about|around|approximately|approx\.?|roughly|nearly|almost|over|under|more than|less than"
     r"|some|circa|ca\."
@@ -77,15 +80,17 @@ def fault_in(summary: str, evidence: Evidence) -> str | None:
     """What is wrong with a summary, as a word for the metric; None where nothing is."""
     if next(unfounded(summary, evidence), None) is not None:
         return UNFOUNDED
-    if turned_around(summary, evidence.said, evidence.told) is not None:
+    plain = _EMPHASIS.sub("", summary)
+    if turned_around(plain, evidence.said, evidence.told) is not None:
         return TURNED
-    return ASCRIBED if ascribed(summary, evidence.said, evidence.told) is not None else None
+    return ASCRIBED if ascribed(plain, evidence.said, evidence.told) is not None else None
 
 
 def unfounded(summary: str, evidence: Evidence) -> Iterator[str]:
     """The exact things of a summary that its source lacks."""
     text = _MARKDOWN.sub(" ", _LIST_MARK.sub("", _normal(summary)))
-    rest = text
+    yield from (word for word in _LONG_WORD.findall(text) if flat(word) not in evidence.flat)
+    rest = _LONG_WORD.sub(" ", text)
     for fact in sorted(facts_in(text), key=lambda fact: -len(fact.value)):
         if fact.kind in _UNCHECKED or fact.kind in _NUMERIC or _COUNTED.fullmatch(fact.value):
             continue
@@ -120,7 +125,13 @@ def _is_near(reading: str, evidence: Evidence) -> bool:
     if reading.count(".") > 1 or "," in reading:
         return False
     rounded = Decimal(reading)
-    return any(abs(each - rounded) <= rounded * _ROUNDING for each in evidence.sizes)
+    digits = _significant(rounded)
+    near = (each for each in evidence.sizes if abs(each - rounded) <= rounded * _ROUNDING)
+    return any(_significant(each) > digits for each in near)
+
+
+def _significant(number: Decimal) -> int:
+    return len(f"{number:f}".replace(".", "").strip("0"))
 
 
 def _counts(reading: str, after: str) -> bool:

@@ -9,7 +9,7 @@ import unicodedata
 from functools import lru_cache
 
 _REMEMBERED = 4_096
-_STEM = 6
+_STEM = 5
 """Characters of a word that count: `deploy`, `deploying` and `deployment` are one."""
 _END = re.compile(r"(?<=[.!?;…])[\"”»)\]]*\s+|(?<=[。\uff01\uff1f\uff1b])|\n+")
 _WORD = re.compile(r"[0-9]+|[^\W\d_\u2e80-\u9fff\uac00-\ud7af]+|[\u30a0-\u30ff\u3400-\u9fff]{2,}")
@@ -28,13 +28,15 @@ _STOP = frozenset(
     "von vom bei "
     "aus nach über unter ist sind war waren sein wird werden wurde wurden hat haben hatte es er sie wir ihr "
     "du ich mich mir dich dir sich man als wie so dann wenn dass auch nur noch schon bitte soll sollte muss "
-    "darf dürfen kann nutzer benutzer anwender erlaubt "
+    "darf darfst dürfen müssen musst sollst sollen kann können nutzer benutzer anwender erlaubt "
     "el la los las un una unos unas y o u pero de del al a en con por para es son era eran ser fue fueron ha "
     "han había que se su sus lo le les me te nos mi tu si como más ya también muy este esta esto estos debe "
     "deben debes puede pueden usuario usuaria cliente asistente favor permitido "
-    "le les du des au aux et ou mais dans sur sous avec pour par est sont était étaient être fut a ont avait "
+    "le les du des au aux ne et ou mais dans sur sous avec pour par est sont était étaient être fut "
+    "a ont avait "
     "il elle on nous vous ils elles je tu me te se ce cet cette ces son sa ses leur leurs mon ma mes ton ta "
-    "tes qui que quoi dont où comme aussi très plus doit doivent dois peut peuvent utilisateur utilisatrice "
+    "tes qui que quoi dont où comme aussi très plus doit doivent dois faut peut peuvent utilisateur "
+    "utilisatrice "
     "plaît autorisé".split()
 )
 _STOP_PAIRS = frozenset("ユー ーザ ザー 用户 用戶 使用 必ず 必须 必須 可以 允许 允許 許可 要求".split())
@@ -53,7 +55,7 @@ def words_of(sentence: str) -> frozenset[str]:
 
 
 def _stem(word: str) -> str:
-    return (_SUFFIX.sub("", word) if len(word) > 4 else word.rstrip("s") or word)[:_STEM]
+    return (_SUFFIX.sub("", word) if len(word) > 4 else word.rstrip("sd") or word)[:_STEM]
 
 
 def sentences_in(text: str) -> list[str]:

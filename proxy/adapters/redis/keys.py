@@ -22,9 +22,9 @@ a script may touch them together. Law 6 rests on the tag: it is derived from the
 
 Lifetimes: all keys of a session get its ttl anew with every write to any of them, so none outlives
 another; but `line`, `leases` and `claims` live as long as a lease, and `was` :data:`REMEMBERED` longer.
-`tips` and `u1:sessions` live as long as the longest ttl that was written. `tips` forgets sessions that have gone a few
-at a time, with each write; `u1:sessions` holds the newest :data:`LISTED`, and drops those that have gone when
-it is read.
+`tips` and `u1:sessions` live as long as the longest ttl that was written. `tips` forgets sessions that have
+gone a few at a time, with each write; `u1:sessions` holds the newest :data:`LISTED`, and drops those that
+have gone when it is read.
 
 `record`, a Node, an Epoch and a summary have been through :mod:`proxy.adapters.redis.codec` and mean
 nothing to the server. `created` (seconds), `turns`, `tip` and `unsaved` (chain hashes), and `paused` (there
