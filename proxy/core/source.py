@@ -63,10 +63,14 @@ class Piece:
         """The transcript."""
         return "\n".join(block.told for block in self.blocks)
 
-    @property
-    def evidence(self) -> Evidence:
-        """What its summary is checked against."""
-        return Evidence(self.text, "\n".join(block.said for block in self.blocks if block.said))
+    @cached_property
+    def said(self) -> str:
+        """What of it users said."""
+        return "\n".join(block.said for block in self.blocks if block.said)
+
+    def evidence(self, laid_down: str = "") -> Evidence:
+        """What its summary is checked against; ``laid_down`` is what users said in all of the gap."""
+        return Evidence(self.text, self.said, laid_down)
 
     @property
     def told(self) -> list[tuple[str, str]]:
@@ -85,7 +89,7 @@ class Source:
     """Hash of what the source covers: the same cut has the same seal on every worker."""
     language: str = "en"
 
-    @property
+    @cached_property
     def whole(self) -> Piece:
         """All of it as one."""
         return Piece(tuple(block for piece in self.pieces for block in piece.blocks))

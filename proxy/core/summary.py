@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from proxy.core.completion import Answer
 from proxy.core.jsonvalue import dumps, loads
 from proxy.core.messages import Content, as_mapping, text_or_empty
-from proxy.core.source import Piece
-from proxy.core.verification import fault_in
+from proxy.core.verification import Evidence, fault_in
 
 STRUCTURED_FROM = 600
 """Tokens of summary from which headings are worth their room."""
@@ -127,22 +126,22 @@ def longest(source_tokens: int) -> int:
     return min(max(source_tokens // 2, _SHORTEST_LIMIT), source_tokens)
 
 
-def judge(text: str, piece: Piece, count: Callable[[str], int]) -> str:
-    """The text itself, if it may stand for ``piece``, whoever wrote it.
+def judge(text: str, evidence: Evidence, count: Callable[[str], int]) -> str:
+    """The text itself, if it may stand for its source, whoever wrote it.
 
     Raises Refused where it is empty or as good as, an echo of the fence, or too long (:func:`longest`);
     Untrue where it says what its source does not.
     """
     if not text:
         raise Refused("empty")
-    size, source_tokens = count(text), count(piece.text)
+    size, source_tokens = count(text), count(evidence.told)
     if size < _SHORTEST and source_tokens > _SHORT_SOURCE:
         raise Refused("too_short")
     if "<transcript " in text or "</transcript" in text:
         raise Refused("echo")
     if size > longest(source_tokens):
         raise Refused("too_long")
-    fault = fault_in(text, piece.evidence)
+    fault = fault_in(text, evidence)
     if fault is not None:
         raise Untrue(fault)
     return text

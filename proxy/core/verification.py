@@ -58,6 +58,8 @@ class Evidence:
     """All of it."""
     said: str
     """What users said in it, and what earlier summaries, checked themselves, said that they did."""
+    laid_down: str = ""
+    """What users said in all of the gap, where this is a piece of it: their rules hold there too."""
 
     @cached_property
     def flat(self) -> str:
@@ -81,7 +83,8 @@ def fault_in(summary: str, evidence: Evidence) -> str | None:
     if next(unfounded(summary, evidence), None) is not None:
         return UNFOUNDED
     plain = _EMPHASIS.sub("", summary)
-    if turned_around(plain, evidence.said, evidence.told) is not None:
+    laid_down = evidence.laid_down or evidence.said
+    if turned_around(plain, laid_down, f"{evidence.told}\n{laid_down}") is not None:
         return TURNED
     return ASCRIBED if ascribed(plain, evidence.said, evidence.told) is not None else None
 

@@ -15,6 +15,8 @@ _END = re.compile(r"(?<=[.!?;…])[\"”»)\]]*\s+|(?<=[。\uff01\uff1f\uff1b])|
 _WORD = re.compile(r"[0-9]+|[^\W\d_\u2e80-\u9fff\uac00-\ud7af]+|[\u30a0-\u30ff\u3400-\u9fff]{2,}")
 _CJK = re.compile(r"[\u30a0-\u30ff\u3400-\u9fff]")
 _SUFFIX = re.compile(r"(?:ions?|ings?|ments?|ies|ied|ed|es|s|en|er|ez|ir|ar|y|e)$")
+_DOUBLED = re.compile(r"([^\d])\1$")
+"""As in `shipped`, without its ending."""
 _STOP = frozenset(
     "a an the and or but of to in on at by for with from into as is are was were be been being am it "
     "its this "
@@ -55,7 +57,8 @@ def words_of(sentence: str) -> frozenset[str]:
 
 
 def _stem(word: str) -> str:
-    return (_SUFFIX.sub("", word) if len(word) > 4 else word.rstrip("sd") or word)[:_STEM]
+    stem = _SUFFIX.sub("", word) if len(word) > 4 else word.rstrip("sd") or word
+    return _DOUBLED.sub(r"\1", stem)[:_STEM]
 
 
 def sentences_in(text: str) -> list[str]:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from proxy.core.compaction import Entry, GapUnit
 from proxy.core.messages import TOOL_ROLES
-from proxy.core.summary import Ask
+from proxy.core.summary import Ask, Refused
 
 MOST_TOKENS = 2_000
 """Of the answer."""
@@ -69,7 +69,7 @@ def ask_for_report(
 ) -> Ask:
     """The question for a report. ``room`` is the counted tokens that the prompt may have.
 
-    Raises ValueError where the steps do not fit, however much they are shortened.
+    Raises Refused where the steps do not fit, however much they are shortened.
     """
     entries = [entry for unit in units for entry in unit.entries]
     longest = min(_LONGEST, _CHARACTERS * room // max(len(entries), 1))
@@ -77,17 +77,17 @@ def ask_for_report(
     if count(text) > room:
         text = "\n".join([*_context(about), *_flow(entries, _LEAST)])
     if count(text) > room:
-        raise ValueError("the working steps do not fit")
+        raise Refused("does_not_fit")
     task = _TASK.format(language=about.language, headings="\n".join([TITLE, *HEADINGS]))
     return Ask(task, text, min(max_tokens, MOST_TOKENS), TEMPERATURE)
 
 
 def report_in(answer: str) -> str:
-    """The report of an answer, without what was said before it. Raises ValueError where there is none."""
+    """The report of an answer, without what was said before it. Raises Refused where there is none."""
     start = answer.find(TITLE)
     report = answer[start:].strip() if start >= 0 else ""
     if not any(heading in report for heading in HEADINGS):
-        raise ValueError("no progress summary")
+        raise Refused("no_report")
     return report
 
 

@@ -37,7 +37,9 @@ class Compacting:
         try:
             async with asyncio.timeout(_TIMEOUTS * job.caller.timeout):
                 said = await compaction.compactor.compact(units, context)
-                text = await asyncio.to_thread(judge, said.strip(), job.source.whole, self._counter.count)
+                text = await asyncio.to_thread(
+                    judge, said.strip(), job.source.whole.evidence(), self._counter.count
+                )
         except (Unanswered, TimeoutError, UnabridgedError):
             raise
         except Refused:

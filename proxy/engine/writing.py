@@ -144,7 +144,8 @@ class Writer:
     ) -> str | None:
         """What may stand in the note; None where the model may be asked again. Raises Refused."""
         try:
-            return await asyncio.to_thread(judge, text_of(answer), piece, self._counter.count)
+            evidence = piece.evidence(job.source.whole.said)
+            return await asyncio.to_thread(judge, text_of(answer), evidence, self._counter.count)
         except Untrue as fault:
             self._count(str(fault))
             if not is_last:
