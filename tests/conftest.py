@@ -1,7 +1,10 @@
-"""What every test shares: how hard the properties try."""
+"""What every test shares: how hard the properties try, and whom TLS trusts."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 settings.register_profile(
@@ -20,3 +23,12 @@ settings.register_profile(
     derandomize=False,
 )
 settings.load_profile("unabridged")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def trusting_nobody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No certificates: all is on loopback, and reading the system's takes longer than most tests do."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.delenv("SSL_CERT_FILE", raising=False)
+        environment.setenv("SSL_CERT_DIR", str(tmp_path_factory.mktemp("certificates")))
+        yield

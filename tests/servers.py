@@ -218,7 +218,7 @@ async def _read_head(reader: asyncio.StreamReader) -> Received:
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn, stopped by an event: its own loop looks for its end ten times a second."""
+    """Uvicorn, stopped by events: itself it looks ten times a second, and tests start hundreds."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -230,6 +230,19 @@ class _Server(uvicorn.Server):
         self._loop = asyncio.get_running_loop()
         self._up.set()
         await self._stopped.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for listener in (*self.servers, *(sockets or ())):
+            listener.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.config.timeout_graceful_shutdown):
+                while self.server_state.connections or self.server_state.tasks:  # noqa: ASYNC110 - as above
+                    await asyncio.sleep(0.002)
+        for task in self.server_state.tasks:
+            task.cancel()
+        await self.lifespan.shutdown()
 
     def stop(self) -> None:
         assert self._up.wait(PATIENCE), "the server did not start"

@@ -32,6 +32,10 @@ ADMIN = {"Authorization": "Bearer admin"}
 KEY = "Bearer sk-test"
 COUNTER = TiktokenCounter()
 
+CHAT = "/v1/chat/completions"
+HELLO = b'{"model":"gpt-test","messages":[{"role":"user","content":"Hello"}]}'
+STREAMED = HELLO.replace(b"{", b'{"stream":true,', 1)
+
 OPENAI = "openai"
 LLAMA = "llama.cpp"
 
@@ -297,7 +301,7 @@ async def proxying(upstream: str, **settings: Any) -> AsyncGenerator[str]:
         "store": "memory://",
         "secret": "secret",
         "admin_token": "admin",
-        "store_timeout": 0.3,
+        "store_timeout": PATIENCE,
         "store_breaker": 0.2,
     }
     loaded = Settings.load(upstream=upstream, **(usual | settings))
@@ -326,6 +330,11 @@ def tokens_of(response: httpx2.Response) -> dict[str, int]:
 
 def user(text: str) -> Message:
     return {"role": "user", "content": text}
+
+
+def question(number: int, topic: str = "item") -> str:
+    """One of many questions, each some fifty tokens long."""
+    return f"Question {number}: what became of {topic} {number * 37}? " + "Tell me all of it, please. " * 6
 
 
 @dataclass

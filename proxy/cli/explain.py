@@ -12,7 +12,7 @@ from proxy.cli.admin import AdminApi, Json, add_server_option
 from proxy.cli.sessions import epochs_table
 from proxy.cli.terminal import bar, percent, print_json, show, stage_marks, stage_text, table, words
 
-_STATE_STYLES = {"kept": "", "cut": "dim", "clipped": "yellow"}
+_STATE_STYLES = {"kept": "", "cut": "dim", "clipped": "yellow", "cleared": "yellow"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -10,7 +10,7 @@ from typing import Literal
 from proxy.core.importance import Score
 from proxy.core.situation import CRITICAL, FIRST_USER, FIXED, FREE, RECENT, Situation
 
-State = Literal["kept", "cut", "clipped"]
+State = Literal["kept", "cut", "clipped", "cleared"]
 Protection = Literal["free", "recent", "first_user", "critical", "fixed"]
 
 _PROTECTIONS: Mapping[int, Protection] = {
@@ -68,5 +68,7 @@ def _gap_of(situation: Situation, position: int) -> int | None:
 
 
 def _state(situation: Situation, start: int, end: int) -> State:
-    clipped = any(start <= kept.position < end for kept in situation.plan.replacements)
-    return "clipped" if clipped else "kept"
+    edits = [edit for edit in situation.plan.replacements if start <= edit.position < end]
+    if any(edit.why for edit in edits):
+        return "cleared"
+    return "clipped" if edits else "kept"

@@ -32,7 +32,7 @@ def read_message(content: Content) -> Message:
 
 def identity_of(content: Content) -> bytes:
     """SHA-256 of what a message says: role, name, parts, calls and what it answers."""
-    calls = [(call_id, name, _canonical_arguments(text)) for call_id, name, text in content.tool_calls()]
+    calls = [(call_id, name, canonical_arguments(text)) for call_id, name, text in content.tool_calls()]
     parts: list[object] = [part for part in map(_canonical_part, content.parts()) if part]
     said = [content.role, content.name, parts, calls, content.answers or None]
     return hashlib.sha256(dumps(said)).digest()
@@ -45,7 +45,7 @@ def _canonical_part(part: Mapping[str, Any]) -> object:
     return _canonical({name: value for name, value in part.items() if name not in _UNSTABLE_PART_MEMBERS})
 
 
-def _canonical_arguments(text: str) -> object:
+def canonical_arguments(text: str) -> object:
     """Arguments compare as JSON where they are JSON; a string that only looks like it stays a string."""
     try:
         return ["json", _canonical(loads(text.strip() or "{}"))]

@@ -55,12 +55,14 @@ class Gap(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Replacement(msgspec.Struct, frozen=True, array_like=True):
-    """A message that goes out clipped."""
+    """A message that goes out clipped, or cleared to a placeholder."""
 
     position: int
     raw: bytes
     tokens: int
     """Counted tokens of the new bytes."""
+    why: str = ""
+    """Why a tool result was cleared (:mod:`proxy.core.tool_results`); empty where a message was clipped."""
 
 
 class Plan(msgspec.Struct, frozen=True, array_like=True):

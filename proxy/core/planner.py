@@ -19,11 +19,12 @@ from proxy.core.language import language_of
 from proxy.core.ledger.placing import cut_tokens, placed, plain_of, room_for, room_of
 from proxy.core.messages import HEAD_ROLES
 from proxy.core.notes import Note, as_message
-from proxy.core.plan import EMPTY, Anchor, Gap, Plan, view_tokens
+from proxy.core.plan import EMPTY, Anchor, Gap, Plan, Replacement, view_tokens
 from proxy.core.policy import Policy
 from proxy.core.selection import NOTICE_TOKENS, Selection
 from proxy.core.situation import FREE, Chain, Count, Situation
 from proxy.core.strategies import Strategy, strategy_of
+from proxy.core.tool_results import clearings
 from proxy.core.units import last_user, request_points
 
 LEAST_FREED = 0.1
@@ -50,6 +51,8 @@ class Draft:
     quotes: Mapping[Span, tuple[str, ...]]
     yielded: int
     """The firmest protection that had to yield (:mod:`proxy.core.situation`)."""
+    cleared: tuple[Replacement, ...] = ()
+    """Tool results that go out as placeholders from now on."""
     has_room: bool = True
     """Whether the epoch is worth its while with summaries, and not with notices alone."""
 
@@ -94,12 +97,13 @@ def _select(situation: Situation, stage: Stage, strategy: Strategy) -> tuple[Sel
     Answers also the counted tokens that the epoch frees with notices for notes.
     """
     set_aside, ledger = _set_aside(situation, stage), _ledger_set_aside(situation)
+    results = () if strategy.by_count else clearings(situation)
     while True:
-        selection = Selection(situation, stage, set_aside, ledger)
+        selection = Selection(situation, stage, set_aside, ledger, results)
         selection.run(strategy)
         spans = tuple(selection.spans())
         quotes = {span: selection.quotes_within(*span) for span in spans}
-        decided = Draft(situation, stage, spans, quotes, selection.yielded)
+        decided = Draft(situation, stage, spans, quotes, selection.yielded, tuple(selection.edits))
         plain = _noted(decided, {})
         over = view_tokens(plain, situation.chain.tokens) - selection.to_clip - situation.budget.share(1)
         if stage is not Stage.EMERGENCY or over <= 0 or selection.is_exhausted:
@@ -176,12 +180,10 @@ def _noted(decided: Draft, summaries: Summaries, *, renews: bool = False) -> Pla
         else:
             is_stale = renews and _is_stale(old)
             gaps.append(noted_gap(situation, span, old.anchors, old.quotes) if is_stale else old)
-    clipped = tuple(
-        kept
-        for kept in situation.plan.replacements
-        if not any(start <= kept.position < end for start, end in decided.spans)
-    )
-    return Plan(tuple(gaps), clipped)
+    edits = {edit.position: edit for edit in (*situation.plan.replacements, *decided.cleared)}
+    for start, end in decided.spans:
+        edits = {place: edit for place, edit in edits.items() if not start <= place < end}
+    return Plan(tuple(gaps), tuple(edits[place] for place in sorted(edits)))
 
 
 def _is_stale(gap: Gap) -> bool:

@@ -46,7 +46,6 @@ class Policy(Section):
         "retention",
         "stages.max_units",
         "store.encrypt",
-        "tool_results",
         "tools",
     )
     """Keys that are read and checked, and do not act yet."""

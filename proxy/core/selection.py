@@ -8,12 +8,14 @@ Protections yield only to the budget itself, one level after the other, and then
 that the next turn does not stand before the same wall.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from proxy.core.budget import Stage
 from proxy.core.notes import quote
+from proxy.core.plan import Replacement
 from proxy.core.situation import CRITICAL, FIRST_USER, FIRST_USER_LEAST, FIXED, FREE, RECENT, Situation
 from proxy.core.strategies import Strategy
+from proxy.core.tool_results import Clearing
 
 ISLAND = 2
 """Messages of an unimportant run between two gaps that is not worth keeping apart."""
@@ -26,11 +28,21 @@ _QUOTED_SHARE = 0.05
 class Selection:
     """The units that one epoch cuts."""
 
-    def __init__(self, situation: Situation, stage: Stage, set_aside: int, ledger: int = 0) -> None:
+    def __init__(
+        self,
+        situation: Situation,
+        stage: Stage,
+        set_aside: int,
+        ledger: int = 0,
+        clearings: Sequence[Clearing] = (),
+    ) -> None:
         self._situation = situation
         self._stage = stage
         self._ledger = ledger
+        self._clearings = clearings
         self.cut: set[int] = set()
+        self._cleared: dict[int, Clearing] = {}
+        """Tool results that go out as placeholders, by position."""
         self.quoted: list[int] = []
         """User units that went because their answer went, in order."""
         self.yielded = FREE
@@ -52,9 +64,10 @@ class Selection:
         return all(index in self.cut or protection[index] == FIXED for index in self._situation.standing)
 
     def run(self, strategy: Strategy) -> None:
-        """Choose."""
+        """Choose: tool results first, then units."""
         situation = self._situation
         goal = situation.budget.share(situation.policy.stages.target)
+        self._clear(goal)
         for index in strategy.order(situation, self._stage):
             if strategy.is_enough(situation, self.view, goal):
                 break
@@ -62,6 +75,22 @@ class Selection:
         self._take_islands()
         if self._stage is Stage.EMERGENCY:
             self._yield_protections()
+
+    def _clear(self, goal: int) -> None:
+        """Clear tool results. The first one's unit is cut, so that there is a note for what they held."""
+        for clearing in self._clearings:
+            if self.view <= goal:
+                break
+            if not (self.cut or self._situation.plan.gaps):
+                self.take(clearing.unit)
+            elif clearing.unit not in self.cut:
+                self._cleared[clearing.edit.position] = clearing
+                self.view -= clearing.saves
+
+    @property
+    def edits(self) -> list[Replacement]:
+        """The placeholders of tool results that were cleared now, and whose units stay."""
+        return [each.edit for each in self._cleared.values() if each.unit not in self.cut]
 
     def take(self, index: int) -> None:
         """Cut a unit, and the request that loses the last of its answer by it."""
@@ -71,7 +100,8 @@ class Selection:
     def _take(self, index: int) -> None:
         if index not in self.cut:
             self.cut.add(index)
-            self.view -= self._situation.size(index)
+            cleared = (each.saves for each in self._cleared.values() if each.unit == index)
+            self.view -= self._situation.size(index) - sum(cleared)
 
     def _is_cut(self, index: int) -> bool:
         return index in self.cut or self._situation.plan.covers(self._situation.units[index].start)

@@ -50,8 +50,10 @@ class Chain:
 
     def is_spared_by(self, plan: Plan) -> bool:
         """Whether a plan leaves whole what this chain asks of the model."""
-        clipped = [edit.position for edit in plan.replacements]
-        return is_spared(self.messages, [(gap.start, gap.end) for gap in plan.gaps], clipped)
+        clipped = [edit.position for edit in plan.replacements if not edit.why]
+        gone = [(gap.start, gap.end) for gap in plan.gaps]
+        gone += [(edit.position, edit.position + 1) for edit in plan.replacements if edit.why]
+        return is_spared(self.messages, sorted(gone), clipped)
 
     def prefix(self, length: int) -> Self:
         """The chain as it was when it had ``length`` messages."""

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from proxy.core.budget import Stage, stage_of
 from proxy.core.change import RESTORE, Change
-from proxy.core.plan import EMPTY, Epoch, Plan, in_force, view_tokens
+from proxy.core.plan import EMPTY, Epoch, Plan, Replacement, in_force, view_tokens
 from proxy.core.planner import Draft, Span, draft, finish, fold, is_due, noticed, yielded_protection
 from proxy.core.situation import Situation
 from proxy.engine.case import Case
@@ -58,6 +58,7 @@ class _Prepared:
     spans: tuple[Span, ...]
     quotes: Mapping[Span, tuple[str, ...]]
     yielded: int
+    cleared: tuple[Replacement, ...]
     parent: str
     seal: bytes
     length: int
@@ -177,6 +178,7 @@ class Epochs:
             spans=decided.spans,
             quotes=decided.quotes,
             yielded=decided.yielded,
+            cleared=decided.cleared,
             parent=parent,
             seal=case.chain.hashes[-1],
             length=len(case.chain),
@@ -188,7 +190,7 @@ class Epochs:
         if found is None or not found.holds_for(case, parent):
             return None
         kept_stage = found.stage if stage is Stage.TRIM else stage
-        decided = Draft(situation, kept_stage, found.spans, found.quotes, found.yielded)
+        decided = Draft(situation, kept_stage, found.spans, found.quotes, found.yielded, found.cleared)
         return decided if noticed(decided) < case.budget.share(case.policy.stages.trim) else None
 
     async def _finish(self, case: Case, decided: Draft) -> tuple[Plan, str]:

@@ -439,6 +439,18 @@ class TestListing:
         assert [key for key, _ in await store.sessions(2)] == [KEY, STRANGER]
         assert [session.turns for _, session in await store.sessions(2)] == [2, 1]
 
+    async def test_names_none_twice_while_others_begin(self, store: SessionStore) -> None:
+        async def begin_sessions() -> None:
+            for number in range(200):
+                await store.record(SessionKey("t", f"s{number}"), turn("u1", "a1", updated=10.0 + number), DAY)
+
+        beginning = asyncio.create_task(begin_sessions())
+        while not beginning.done():
+            names = [key.sid for key, _ in await store.sessions(1_000)]
+            assert len(names) == len(set(names))
+            await asyncio.sleep(0)
+        await beginning
+
 
 class TestLifetime:
     async def test_a_session_ends_whole(self, store: SessionStore, clock: HandClock) -> None:

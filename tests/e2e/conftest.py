@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from tests.appending import Appender
 from tests.servers import PATIENCE
 from tests.upstreams import Chat, Model, proxying, running, write_policy
 
@@ -79,3 +80,25 @@ async def chats() -> AsyncIterator[Callable[[str], Chat]]:
     yield chat
     for each in made:
         await each.client.aclose()
+
+
+Appenders = Callable[..., Appender]
+
+
+@pytest.fixture
+async def appenders() -> AsyncIterator[Appenders]:
+    """Makes clients, which are closed at the end."""
+    made: list[Appender] = []
+
+    def appender(url: str, session: str = "s") -> Appender:
+        made.append(Appender(url, session))
+        return made[-1]
+
+    yield appender
+    for each in made:
+        await each.client.aclose()
+
+
+@pytest.fixture
+def appender(appenders: Appenders, url: str) -> Appender:
+    return appenders(url)

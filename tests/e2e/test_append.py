@@ -5,36 +5,24 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
-from itertools import pairwise
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import httpx2
 import pytest
 
-from proxy.adapters.stores import open_store
-from proxy.app import SystemClock
-from proxy.engine.naming import Naming
-from proxy.ports import Standing
-from tests.servers import PATIENCE, Exchange, eventually
-from tests.stores import embedded_valkey
+from tests.appending import Appender, contents, error_code, transcript
+from tests.servers import Exchange
 from tests.upstreams import (
     DONE,
     EVENTS,
     JSON,
-    KEY,
-    Behaviour,
     Chat,
-    Message,
     Model,
     admin,
     answer_in,
     calling,
     completion,
     events,
-    in_pieces,
     only_session,
     plainly,
     proxying,
@@ -48,92 +36,8 @@ from tests.upstreams import (
 SYSTEM = {"role": "system", "content": "Be kind."}
 LONG = "tell me more of it, " * 20
 
-
-@dataclass
-class Appender:
-    """A client that keeps nothing."""
-
-    url: str
-    session: str = "s"
-    headers: dict[str, str] = field(default_factory=dict[str, str])
-    members: Message = field(default_factory=lambda: {"model": "gpt-test"})
-    client: httpx2.AsyncClient = field(default_factory=lambda: httpx2.AsyncClient(timeout=PATIENCE))
-
-    def request(self, *messages: Message, **headers: str) -> httpx2.Request:
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        ours = {"X-Unabridged-Mode": "append", "X-Unabridged-Session": self.session}
-        return self.client.build_request(
-            "POST",
-            f"{self.url}/v1/chat/completions",
-            json={**self.members, "messages": messages},
-            headers={"Authorization": KEY, **ours, **self.headers, **named},
-        )
-
-    async def say(self, *messages: Message, **headers: str) -> httpx2.Response:
-        return await self.client.send(self.request(*messages, **headers))
-
-    async def ask(self, text: str, **headers: str) -> httpx2.Response:
-        return await self.say(user(text), **headers)
-
-    async def leave_during(self, text: str) -> str:
-        """Ask for a stream, read its first bytes, and leave."""
-        self.members["stream"] = True
-        response = await self.client.send(self.request(user(text)), stream=True)
-        seen = ""
-        async for chunk in response.aiter_text():
-            seen += chunk
-            if "content" in seen:
-                break
-        await response.aclose()
-        self.members.pop("stream")
-        return seen
-
-
 Appenders = Callable[..., Appender]
 Chats = Callable[..., Chat]
-
-
-@pytest.fixture
-async def appenders() -> AsyncIterator[Appenders]:
-    """Makes clients, which are closed at the end."""
-    made: list[Appender] = []
-
-    def appender(url: str, session: str = "s") -> Appender:
-        made.append(Appender(url, session))
-        return made[-1]
-
-    yield appender
-    for each in made:
-        await each.client.aclose()
-
-
-@pytest.fixture
-def appender(appenders: Appenders, url: str) -> Appender:
-    return appenders(url)
-
-
-def contents(view: list[Message]) -> list[str]:
-    return [message["content"] for message in view]
-
-
-def error_code(response: httpx2.Response) -> str:
-    return response.json()["error"]["code"]
-
-
-async def transcript(url: str, *, complete: bool = True) -> list[str]:
-    """What was said in full, or what was cut off."""
-    session = await only_session(url)
-    messages = (await admin(url, f"sessions/{session['id']}/transcript"))["messages"]
-    return [entry["message"]["content"] for entry in messages if entry["complete"] == complete]
-
-
-async def hold(exchange: Exchange, *first: str) -> None:
-    """Begin a stream and go on no further, until the caller has left."""
-    await exchange.body()
-    await exchange.start(200, [(b"Content-Type", b"text/event-stream")])
-    for text in first:
-        await exchange.chunk(sse(events(said(text))[1]))
-    await exchange.gone()
 
 
 # --- the tip ---
@@ -332,245 +236,6 @@ async def test_a_turn_that_the_upstream_refused_is_in_no_later_view(appender: Ap
     assert (await appender.ask("bad")).status_code == 400
     await appender.ask("good")
     assert contents(model.views()[2])[::2] == ["first", "good"]
-
-
-# --- incomplete answers ---
-
-
-async def test_an_answer_that_was_cut_off_is_in_the_transcript_and_in_no_view(
-    appender: Appender, model: Model
-) -> None:
-    model.replies.extend([said("One."), lambda exchange: hold(exchange, "half an "), said("Three.")])
-    await appender.ask("first")
-    assert "half" in await appender.leave_during("second")
-    assert await transcript(appender.url, complete=False) == ["half an "]
-    await appender.ask("third")
-    assert contents(model.views()[2]) == ["first", "One.", "third"]
-    assert await transcript(appender.url, complete=False) == ["half an "]
-    assert await transcript(appender.url) == ["first", "One.", "second", "third", "Three."]
-    assert (await only_session(appender.url))["turns"] == 2
-
-
-async def test_a_turn_that_was_cut_off_and_sent_again_is_there_once(appender: Appender, model: Model) -> None:
-    model.replies.extend([said("One."), lambda exchange: hold(exchange, "half an "), said("Whole.")])
-    await appender.ask("first")
-    await appender.leave_during("second")
-    await appender.ask("second")
-    assert contents(model.views()[2]) == ["first", "One.", "second"]
-    assert await transcript(appender.url) == ["first", "One.", "second", "Whole."]
-
-
-async def test_a_stream_that_breaks_off_says_so_and_may_be_sent_again(
-    appender: Appender, model: Model
-) -> None:
-    model.replies.append(in_pieces(*map(sse, events(said("broken"))[:2]), end=False))
-    appender.members["stream"] = True
-    assert "upstream_truncated" in (await appender.ask("first")).text
-    await appender.ask("first")
-    assert contents(model.views()[1]) == ["first"]
-
-
-async def test_results_that_an_unanswered_turn_brought_stay_with_their_calls(
-    appender: Appender, model: Model
-) -> None:
-    model.replies.extend([calling(("c1", "look", "{}")), lambda exchange: hold(exchange, "I se")])
-    await appender.ask("look")
-    appender.members["stream"] = True
-    result = {"role": "tool", "tool_call_id": "c1", "content": "a door"}
-    response = await appender.client.send(appender.request(result), stream=True)
-    await anext(response.aiter_bytes())
-    await response.aclose()
-    appender.members.pop("stream")
-    await appender.ask("never mind")
-    assert [message["role"] for message in model.views()[2]] == ["user", "assistant", "tool", "user"]
-
-
-async def test_words_that_were_refused_are_no_results(appender: Appender, model: Model) -> None:
-    async def refuse(exchange: Exchange) -> None:
-        await exchange.body()
-        await exchange.answer_json({"error": {"message": "later"}}, 429)
-
-    model.replies.extend([calling(("c1", "look", "{}")), refuse])
-    await appender.ask("look")
-    await appender.ask("refused")
-    await appender.ask("never mind")
-    assert [message["content"] for message in model.views()[2]] == ["look", None, "never mind"]
-
-
-async def test_a_client_that_leaves_after_the_last_word_has_its_turn(
-    appender: Appender, model: Model
-) -> None:
-    """Many clients stop reading at the finish reason, without waiting for `[DONE]`."""
-
-    async def without_end(exchange: Exchange) -> None:
-        await exchange.body()
-        await exchange.start(200, [(b"Content-Type", b"text/event-stream")])
-        for event in events(said("All of it.")):
-            await exchange.chunk(sse(event))
-        await exchange.gone()
-
-    model.replies.append(without_end)
-    appender.members["stream"] = True
-    response = await appender.client.send(appender.request(user("first")), stream=True)
-    seen = ""
-    async for text in response.aiter_text():
-        seen += text
-        if '"stop"' in seen:
-            break
-    await response.aclose()
-    await appender.ask("second")
-    assert contents(model.views()[1]) == ["first", "All of it.", "second"]
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        plainly(200, [EVENTS], DONE),
-        plainly(200, [EVENTS], b'data: {"choices":[{"index":0,"delta":{"content":NaN}}]}\n\n' + DONE),
-        plainly(200, [JSON], b"{}"),
-        plainly(200, [JSON], b'{"choices":[{"message":{"role":"assistant","content":NaN}}]}'),
-        plainly(200, [(b"Content-Type", b"text/html")], b"<p>no"),
-        plainly(200, [JSON, (b"Content-Encoding", b"br")], b"no"),
-    ],
-    ids=["an empty stream", "a damaged stream", "no choices", "no JSON", "HTML", "compressed by br"],
-)
-async def test_an_answer_that_cannot_be_kept_is_called_unsaved(
-    appender: Appender, model: Model, answer: Behaviour
-) -> None:
-    await appender.ask("first")
-    model.replies.append(answer)
-    response = await appender.ask("second")
-    assert "history_not_saved" in response.text
-    assert "[DONE]" not in response.text
-    await appender.ask("third")
-    assert contents(model.views()[2])[::2] == ["first", "third"]
-
-
-async def test_an_answer_without_a_role_gets_one(appender: Appender, model: Model) -> None:
-    model.replies.append({"role": None, "content": "ok", "extra": [1.50]})
-    await appender.ask("first")
-    await appender.ask("second")
-    assert model.views()[1][1] == {"role": "assistant", "content": "ok", "extra": [1.50]}
-
-
-async def test_a_first_turn_that_was_cut_off_and_edited_is_history_once_it_is_answered(
-    appender: Appender, url: str, model: Model, chats: Chats
-) -> None:
-    model.replies.extend([lambda exchange: hold(exchange, "half an "), said("One.")])
-    await appender.leave_during("first")
-    chat = chats(url, X_Unabridged_Session="s")
-    await chat.ask("first, edited")
-    await appender.ask("second")
-    assert contents(model.views()[2]) == ["first, edited", "One.", "second"]
-
-
-# --- order ---
-
-
-async def test_turns_of_one_session_run_one_after_the_other(appender: Appender, model: Model) -> None:
-    responses = await asyncio.gather(*(appender.ask(f"turn {number}") for number in range(6)))
-    assert [response.status_code for response in responses] == [200] * 6
-    views = [contents(view) for view in model.views()]
-    assert [len(view) for view in views] == [1, 3, 5, 7, 9, 11]
-    assert all(later[: len(view)] == view for view, later in pairwise(views))
-    assert sorted(views[-1][::2]) == [f"turn {number}" for number in range(6)]
-
-
-async def test_turns_run_in_order_across_proxies(model: Model, appenders: Appenders) -> None:
-    with embedded_valkey() as store:
-        async with proxying(model.url, store=store) as one, proxying(model.url, store=store) as two:
-            clients = [appenders(one), appenders(two)]
-            asked = (clients[number % 2].ask(f"turn {number}") for number in range(8))
-            responses = await asyncio.gather(*asked)
-            assert [response.status_code for response in responses] == [200] * 8
-            assert [len(view) for view in model.views()] == list(range(1, 17, 2))
-            assert len(await transcript(one)) == 16
-
-
-async def test_no_more_wait_than_the_policy_lets(model: Model, tmp_path: Path, appenders: Appenders) -> None:
-    release = asyncio.Event()
-
-    async def held(exchange: Exchange) -> None:
-        await exchange.body()
-        await release.wait()
-        await exchange.answer_json({"choices": [{"index": 0, "message": said("x"), "finish_reason": "stop"}]})
-
-    model.replies.append(held)
-    policy = write_policy(tmp_path, "p", '[append]\nwait = "30s"\nqueue = 2\n')
-    async with proxying(model.url, policy=str(policy)) as url:
-        appender = appenders(url)
-        asked = [asyncio.create_task(appender.ask(f"{number}")) for number in range(5)]
-        done, waiting = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
-        while len(done) < 2:
-            more, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            done |= more
-        refused = [task.result() for task in done]
-        assert [(response.status_code, error_code(response)) for response in refused] == [
-            (429, "session_busy")
-        ] * 2
-        assert all("retry-after" in response.headers for response in refused)
-        release.set()
-        assert [(await task).status_code for task in waiting] == [200] * 3
-
-
-async def test_nobody_waits_longer_than_the_policy_lets(
-    model: Model, tmp_path: Path, appenders: Appenders, chats: Chats
-) -> None:
-    model.replies.append(model.hang)
-    policy = write_policy(tmp_path, "p", '[append]\nwait = "100ms"\n')
-    async with proxying(model.url, policy=str(policy)) as url:
-        appender, other = appenders(url), appenders(url, session="other")
-        hanging = asyncio.create_task(appender.ask("hang"))
-        await eventually(lambda: model.hanging == 1)
-        assert error_code(await appender.ask("waits")) == "session_busy"
-        assert (await other.ask("does not wait")).status_code == 200
-        chat = chats(url, X_Unabridged_Session="s")
-        assert (await chat.ask("sends its history, and does not wait")).status_code == 200
-        hanging.cancel()
-
-
-async def test_a_place_is_free_again_when_its_worker_has_died(model: Model, appenders: Appenders) -> None:
-    """The place is kept by a lease alone: here that of a proxy that never gives it up."""
-    with embedded_valkey() as store:
-        async with proxying(model.url, store=store, line_lease=0.3) as url:
-            appender = appenders(url)
-            await appender.ask("first")
-            named = {b"authorization": KEY.encode(), b"x-unabridged-session": b"s"}
-            key = Naming("secret").caller(named).key
-            assert key is not None
-            dead = open_store(store, SystemClock(), 1.0, 1.0)
-            while await dead.stand(key, "turn-of-a-dead-worker", 8, 0.3) is not Standing.GO:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)  # the first turn's place is given up after its answer
-            assert (await appender.ask("second")).status_code == 200
-            assert [len(view) for view in model.views()] == [1, 3]
-            await dead.aclose()
-
-
-# --- pauses ---
-
-
-async def post(url: str, path: str) -> Any:
-    async with httpx2.AsyncClient(base_url=url, headers={"Authorization": "Bearer admin"}) as client:
-        response = await client.post(f"/unabridged/v1/{path}")
-        assert response.status_code == 200, response.text
-        return response.json()
-
-
-async def test_a_paused_session_lets_appended_turns_wait_and_no_others(
-    appender: Appender, url: str, model: Model, appenders: Appenders, chats: Chats
-) -> None:
-    await appender.ask("first")
-    session = await only_session(url)
-    assert session["blocked"] is None
-    assert (await post(url, f"sessions/{session['id']}/pause"))["blocked"] == "paused"
-    waiting = asyncio.create_task(appender.ask("second"))
-    chat = chats(url, X_Unabridged_Session="s")
-    assert (await chat.ask("not me")).status_code == 200
-    assert (await appenders(url, session="other").ask("nor me")).status_code == 200
-    assert not waiting.done()
-    assert (await post(url, f"sessions/{session['id']}/resume"))["blocked"] is None
-    assert (await waiting).status_code == 200
-    assert contents(model.views()[-1])[0] == "first"
 
 
 # --- what cannot be ---

@@ -24,6 +24,7 @@ from tests.upstreams import (
     fault_in,
     only_session,
     plainly,
+    question,
     said,
     told,
     user,
@@ -32,10 +33,6 @@ from tests.upstreams import (
 Chats = Callable[..., Chat]
 Small = Callable[..., Awaitable[str]]
 BUDGET = 800
-
-
-def question(number: int, topic: str = "item") -> str:
-    return f"Question {number}: what became of {topic} {number * 37}? " + "Tell me all of it, please. " * 6
 
 
 def notes(view: list[Message]) -> list[str]:

@@ -1,35 +1,24 @@
-"""The command line against running proxies: the session verbs, and `serve` as anybody would start it."""
+"""The command line against a running proxy: the session verbs."""
 
 from __future__ import annotations
 
 import asyncio
 import io
 import json
-import os
 import re
-import signal
-import socket
-import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
 from proxy.cli import main
-from tests.servers import PATIENCE
 from tests.upstreams import Chat, Model, proxying, write_policy
 
-START = 30.0
 SMALL = 'extends = "balanced"\n[budget]\ntokens = 600\n[summary]\nwait = "0s"\nenabled = false\n'
 
 Ask = Callable[..., "asyncio.Future[int]"]
-
-
-# --- session verbs ---
 
 
 @pytest.fixture
@@ -229,210 +218,3 @@ async def test_a_deletion_by_a_program_is_not_asked_about(
     code, _, err = await cli("sessions", "delete", NAME, "--yes")
     assert code == 1
     assert "404" in err
-
-
-# --- serve ---
-
-
-def environment(data: Path) -> dict[str, str]:
-    """A plain environment, of which no setting of whoever runs the tests is a part."""
-    kept = {
-        name: value for name, value in os.environ.items() if not name.startswith(("UNABRIDGED_", "OPENAI_"))
-    }
-    return {**kept, "UNABRIDGED_DATA_DIR": str(data)}
-
-
-class Serving:
-    """`unabridged serve` in a process of its own."""
-
-    def __init__(self, data: Path, *flags: str, **variables: str) -> None:
-        words = [sys.executable, "-m", "proxy", "serve", "--port", "0", "--json", *flags]
-        self.process = subprocess.Popen(
-            words,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            env={**environment(data), **variables},
-        )
-        assert self.process.stdout is not None
-        self.told: dict[str, str] = json.loads(self.process.stdout.readline() or "{}")
-
-    @property
-    def url(self) -> str:
-        return self.told["base_url"].removesuffix("/v1")
-
-    async def ready(self) -> None:
-        async with asyncio.timeout(START), httpx2.AsyncClient() as client:
-            while True:
-                try:
-                    if (await client.get(f"{self.url}/readyz")).status_code == 200:
-                        return
-                except httpx2.HTTPError:
-                    assert self.process.poll() is None, "serve ended"
-                await asyncio.sleep(0.05)
-
-    async def end(self, by: signal.Signals = signal.SIGTERM) -> int:
-        self.process.send_signal(by)
-        return await asyncio.to_thread(self.process.wait, PATIENCE * 4)
-
-
-@contextmanager
-def serving(data: Path, *flags: str, **variables: str) -> Generator[Serving]:
-    served = Serving(data, *flags, **variables)
-    try:
-        yield served
-    finally:
-        served.process.kill()
-        served.process.wait()
-        if served.process.stdout is not None:
-            served.process.stdout.close()
-
-
-async def is_gone(socket_path: Path) -> bool:
-    """Whether nobody listens there any more, within a patience."""
-    async with asyncio.timeout(PATIENCE * 2):
-        while answers(socket_path):  # noqa: ASYNC110 - another process ends
-            await asyncio.sleep(0.05)
-    return True
-
-
-def answers(socket_path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX) as connection:
-        try:
-            connection.connect(str(socket_path))
-        except OSError:
-            return False
-    return True
-
-
-@pytest.fixture
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("d")
-
-
-async def test_a_restart_finds_its_sessions_again(model: Model, data: Path) -> None:
-    listed: list[list[str]] = []
-    for question in ("Hello", None):
-        with serving(data, "--upstream", model.url) as served:
-            await served.ready()
-            if question:
-                chat = Chat(served.url)
-                chat.headers["X-Unabridged-Session"] = "kept"
-                assert (await chat.ask(question)).status_code == 200
-                await chat.client.aclose()
-            listed.append(await names_at(served, data))
-            assert await served.end() == 0
-        assert await is_gone(data / "valkey" / "valkey.sock")
-    assert listed[1] == ["kept"]
-
-
-async def names_at(served: Serving, data: Path) -> list[str]:
-    token = (data / "admin-token").read_text().strip()
-    headers = {"Authorization": f"Bearer {token}"}
-    async with httpx2.AsyncClient(headers=headers) as client:
-        answer = (await client.get(f"{served.url}/unabridged/v1/sessions")).json()
-    return [each["name"] for each in answer["sessions"]]
-
-
-async def test_a_second_serve_on_the_same_data_names_store(data: Path) -> None:
-    with serving(data) as served:
-        await served.ready()
-        second = await asyncio.to_thread(refused, data)
-        assert second.returncode == 1
-        assert "--store" in second.stderr
-        assert second.stderr.count("\n") == 1
-
-
-async def test_kill_9_leaves_no_orphan(data: Path) -> None:
-    with serving(data) as served:
-        await served.ready()
-        assert answers(data / "valkey" / "valkey.sock")
-        await served.end(signal.SIGKILL)
-        assert await is_gone(data / "valkey" / "valkey.sock")
-
-
-async def test_ctrl_c_ends_it_in_order(data: Path) -> None:
-    with serving(data) as served:
-        await served.ready()
-        assert await served.end(signal.SIGINT) == 0
-        assert not answers(data / "valkey" / "valkey.sock")
-
-
-@pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGKILL])
-async def test_several_workers_share_the_store_and_end_with_their_supervisor(
-    model: Model, data: Path, by: signal.Signals
-) -> None:
-    with serving(data, "--workers", "2", "--upstream", model.url) as served:
-        await served.ready()
-        chat = Chat(served.url)
-        chat.headers["X-Unabridged-Session"] = "shared"
-        for place in range(4):
-            assert (await chat.ask(f"Question {place}")).status_code == 200
-            await chat.client.aclose()  # another connection, perhaps another worker
-            chat.client = httpx2.AsyncClient(timeout=PATIENCE)
-        await chat.client.aclose()
-        assert await names_at(served, data) == ["shared"]
-        await served.end(by)
-        assert await is_gone(data / "valkey" / "valkey.sock")
-        async with asyncio.timeout(PATIENCE * 2):
-            while await listens(served.url):  # noqa: ASYNC110 - as above
-                await asyncio.sleep(0.05)
-
-
-async def listens(url: str) -> bool:
-    try:
-        _, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
-    except OSError:
-        return False
-    writer.close()
-    return True
-
-
-def refused(data: Path, *flags: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, "-m", "proxy", "serve", "--port", "0", *flags]
-    env = {**environment(data), **variables}
-    return subprocess.run(words, capture_output=True, text=True, env=env, timeout=START, check=False)
-
-
-@pytest.mark.parametrize(
-    ("flags", "reason"),
-    [
-        (["--host", "0.0.0.0"], "UNABRIDGED_ADMIN_TOKEN"),
-        (["--store", "redis://127.0.0.1:1"], "UNABRIDGED_SECRET"),
-        (["--store", "127.0.0.1:6379"], "--store must be a URL"),
-        (["--port", "eighty"], "--port must be a whole number"),
-    ],
-)
-def test_what_is_unsafe_or_wrong_does_not_start(data: Path, flags: list[str], reason: str) -> None:
-    done = refused(data, *flags)
-    assert done.returncode == 2
-    assert done.stderr.startswith("unabridged: ")
-    assert reason in done.stderr
-    assert done.stderr.count("\n") == 1
-
-
-@pytest.mark.parametrize("flags", [["--policy", "nonsense"], ["--policies", "nonsense"]])
-def test_a_policy_that_cannot_be_used_does_not_start(data: Path, flags: list[str]) -> None:
-    done = refused(data, "--store", "memory://", *flags)
-    assert done.returncode == 2
-    assert done.stderr.startswith("unabridged: nonsense: ")
-    assert done.stderr.count("\n") == 1
-
-
-def test_a_taken_port_is_said(data: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        done = refused(data, "--port", port, "--store", "memory://")
-    assert done.returncode == 1
-    assert f"127.0.0.1:{port}" in done.stderr
-    assert "--port" in done.stderr
-
-
-async def test_neither_the_token_nor_a_password_is_shown(data: Path) -> None:
-    flags = ["--host", "127.0.0.1", "--store", "redis://:hush@127.0.0.1:1"]
-    secrets = {"UNABRIDGED_SECRET": "naming", "UNABRIDGED_ADMIN_TOKEN": "opensesame"}
-    with serving(data, *flags, **secrets) as served:
-        told = json.dumps(served.told)
-        await served.end()
-    assert served.told["store"] == "redis://127.0.0.1:1"
-    assert not [word for word in ("hush", "naming", "opensesame") if word in told]

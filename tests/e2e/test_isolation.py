@@ -16,6 +16,7 @@ from proxy.telemetry import JSONLines
 from tests.servers import Exchange
 from tests.stores import relaying, serving, valkey_command
 from tests.upstreams import (
+    CHAT,
     EVENTS,
     JSON,
     Behaviour,
@@ -27,6 +28,7 @@ from tests.upstreams import (
     completion,
     in_pieces,
     plainly,
+    question,
     refusal,
     running,
     said,
@@ -38,11 +40,6 @@ from tests.upstreams import (
 Chats = Callable[..., Chat]
 Small = Callable[..., Awaitable[str]]
 BUDGET = 800
-CHAT = "/v1/chat/completions"
-
-
-def question(number: int) -> str:
-    return f"Question {number}: what became of item {number * 37}? " + "Tell me all of it, please. " * 6
 
 
 def notes(view: list[Message]) -> list[Message]:
@@ -208,7 +205,7 @@ async def test_a_canary_in_keys_and_texts_is_found_in_no_log_no_metric_and_no_er
     named = {"Authorization": KEY, "X_Unabridged_Session": CANARY, "OpenAI_Organization": CANARY}
     with serving(valkey_command()) as server:
         async with relaying(server.socket) as store:
-            url = await small(BUDGET, store=store.url)
+            url = await small(BUDGET, store=store.url, store_timeout=0.3)
             with logged() as lines:
                 for lag, stream in ((0.0, False), (0.0, True), (1.0, True)):
                     store.lag = lag

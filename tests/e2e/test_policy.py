@@ -27,6 +27,7 @@ from tests.upstreams import (
     fault_in,
     plainly,
     proxying,
+    question,
     refusal,
     running,
     said,
@@ -41,10 +42,6 @@ Chats = Callable[..., Chat]
 Small = Callable[..., Awaitable[str]]
 BUDGET = 800
 ORDER = ["calm", "warn", "trim", "compact", "emergency"]
-
-
-def question(number: int) -> str:
-    return f"Question {number}: what became of item {number * 37}? " + "Tell me all of it, please. " * 6
 
 
 async def talk(chat: Chat, turns: int) -> list[httpx2.Response]:

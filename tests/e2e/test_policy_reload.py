@@ -9,7 +9,6 @@ import httpx2
 import pytest
 
 from proxy.adapters.files import watched
-from tests.e2e.test_cli import serving
 from tests.servers import PATIENCE
 from tests.upstreams import Chat, Model, proxying, tokens_of, told, write_policy
 
@@ -184,22 +183,3 @@ async def test_an_edit_changes_no_byte_of_a_plan_in_force_until_an_epoch_begins(
     now, after = await ask(number + 7)
     assert now == epoch + 1
     assert not after.startswith(before)
-
-
-async def test_an_edit_reaches_every_worker(model: Model, tmp_path: Path) -> None:
-    path = write_policy(tmp_path, "mine", BUDGET.format(1000))
-    flags = ["--workers", "2", "--upstream", model.url, "--policy", str(path), "--store", "memory://"]
-    with serving(tmp_path / "data", *flags) as served:
-        await served.ready()
-        write_policy(tmp_path, "mine", BUDGET.format(900))
-        await until({900}, lambda: budgets(served.url))
-        await served.end()
-
-
-async def budgets(url: str) -> set[int | None]:
-    """What connections of their own get, enough of them to meet every worker."""
-    found: set[int | None] = set()
-    for _ in range(12):
-        async with httpx2.AsyncClient(timeout=PATIENCE) as client:
-            found.add(await budget_at(client, url))
-    return found

@@ -18,9 +18,11 @@ from proxy.config import Settings
 from tests.servers import PATIENCE, Exchange, FakeUpstream, RawClient, connect, eventually, serve
 from tests.upstreams import (
     ADMIN,
+    CHAT,
     DONE,
     EVENTS,
     JSON,
+    STREAMED,
     Chat,
     Message,
     Model,
@@ -33,12 +35,10 @@ from tests.upstreams import (
     user,
 )
 
-CHAT = "/v1/chat/completions"
-HELLO = b'{"stream":true,"model":"gpt-test","messages":[{"role":"user","content":"Hello"}]}'
 Chats = Callable[..., Chat]
 
 
-async def post(client: httpx2.AsyncClient, body: bytes = HELLO, **headers: str) -> httpx2.Response:
+async def post(client: httpx2.AsyncClient, body: bytes = STREAMED, **headers: str) -> httpx2.Response:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return await client.post(CHAT, content=body, headers={"Content-Type": "application/json", **named})
 
@@ -284,7 +284,7 @@ async def test_where_nobody_can_tell_whether_an_answer_is_whole_a_broken_connect
     model: Model, client: httpx2.AsyncClient, headers: list[tuple[bytes, bytes]]
 ) -> None:
     model.replies.append(in_pieces(b"data: " + b"x" * 9 * MEBIBYTE, headers=headers, end=False))
-    async with client.stream("POST", CHAT, content=HELLO) as response:
+    async with client.stream("POST", CHAT, content=STREAMED) as response:
         with pytest.raises(httpx2.RemoteProtocolError):
             async for _ in response.aiter_raw():
                 pass
@@ -313,7 +313,7 @@ async def test_what_is_too_large_to_be_read_flows_all_the_same(
     model.replies.append(huge)
     received = 0
     headers = {"Content-Type": "application/json", "X-Unabridged-Session": "s"}
-    async with client.stream("POST", CHAT, content=HELLO, headers=headers) as response:
+    async with client.stream("POST", CHAT, content=STREAMED, headers=headers) as response:
         async for piece in response.aiter_raw():
             received += len(piece)
             if received > 2 * MEBIBYTE:
@@ -349,7 +349,7 @@ async def watched_proxy(upstream: str) -> AsyncGenerator[str]:
         await asyncio.to_thread(server.__exit__, None, None, None)
 
 
-def request(body: bytes = HELLO, **headers: str) -> bytes:
+def request(body: bytes = STREAMED, **headers: str) -> bytes:
     lines = [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
     lines = [f"POST {CHAT} HTTP/1.1", "Host: x", f"Content-Length: {len(body)}", *lines]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body

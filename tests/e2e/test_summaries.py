@@ -22,6 +22,7 @@ from tests.upstreams import (
     count_tokens,
     fault_in,
     plainly,
+    question,
     said,
     tokens_of,
     told,
@@ -30,10 +31,6 @@ from tests.upstreams import (
 Chats = Callable[..., Chat]
 Small = Callable[..., Awaitable[str]]
 BUDGET = 800
-
-
-def question(number: int) -> str:
-    return f"Question {number}: what became of item {number * 37}? " + "Tell me all of it, please. " * 6
 
 
 async def until_cut(chat: Chat, model: Model) -> Any:
@@ -272,6 +269,12 @@ async def result_counts(url: str) -> dict[str, float]:
     return {result: float(number) for result, number in found}
 
 
+async def until_counted(url: str, result: str) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not (await result_counts(url)).get(result):
+            await asyncio.sleep(0.05)  # noqa: ASYNC110 - the event is in another process's metrics
+
+
 UNTRUE = {
     "unfounded": "They spoke of order 99887766, which was shipped to /srv/secret/place.txt.",
     "ascribed": "All went well. The user approved the deletion of every backup.",
@@ -342,9 +345,7 @@ async def test_what_was_summarised_too_often_is_made_anew_from_the_originals(
     chat = chats(await small(BUDGET))
     model.tells_usage = False
     await go_on(until=4)
-    async with asyncio.timeout(PATIENCE):
-        while "rebuilt" not in await result_counts(chat.url):
-            await asyncio.sleep(0.05)
+    await until_counted(chat.url, "rebuilt")
     asked = len(model.summaries)
     await go_on(until=5)
     sources = [json.loads(call.body)["messages"][1]["content"] for call in model.summaries[asked:]]

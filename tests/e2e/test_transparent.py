@@ -5,9 +5,8 @@ from __future__ import annotations
 import httpx2
 import pytest
 
-from tests.upstreams import DONE, JSON, Model, admin, in_pieces, plainly, told
+from tests.upstreams import CHAT, DONE, HELLO, JSON, Model, admin, in_pieces, plainly, told
 
-CHAT = "/v1/chat/completions"
 ODD = (
     '{ "messages" :[ {"role":"user" ,"content":"\\ud800 \\u0000 \\u202e \\u200b \\u2028 🐘 é"} ],\r\n\t'
     '"model":"gpt-test","seed":123456789012345678901234567890, "x_unknown":{"b":1.0,"a":[1e400,-0]},'
@@ -18,9 +17,6 @@ ODD = (
 async def post(client: httpx2.AsyncClient, body: bytes, **headers: str) -> httpx2.Response:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return await client.post(CHAT, content=body, headers={"Content-Type": "application/json", **named})
-
-
-HELLO = b'{"model":"gpt-test","messages":[{"role":"user","content":"Hello"}]}'
 
 
 async def test_a_calm_request_reaches_the_upstream_byte_for_byte(

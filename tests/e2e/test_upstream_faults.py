@@ -11,9 +11,12 @@ import pytest
 
 from tests.servers import Exchange, FakeUpstream, connect, eventually
 from tests.upstreams import (
+    CHAT,
     DONE,
     EVENTS,
+    HELLO,
     JSON,
+    STREAMED,
     Chat,
     Model,
     admin,
@@ -27,9 +30,6 @@ from tests.upstreams import (
     user,
 )
 
-CHAT = "/v1/chat/completions"
-HELLO = b'{"model":"gpt-test","messages":[{"role":"user","content":"Hello"}]}'
-STREAMED = HELLO.replace(b"{", b'{"stream":true,', 1)
 Chats = Callable[..., Chat]
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from tests.servers import Exchange, eventually
 from tests.upstreams import (
+    CHAT,
     Chat,
     Message,
     Model,
@@ -23,6 +24,7 @@ from tests.upstreams import (
     count_tokens,
     fault_in,
     proxying,
+    question,
     said,
     tokens_of,
     told,
@@ -33,11 +35,6 @@ from tests.upstreams import (
 Chats = Callable[..., Chat]
 Small = Callable[..., Awaitable[str]]
 BUDGET = 800
-CHAT = "/v1/chat/completions"
-
-
-def question(number: int) -> str:
-    return f"Question {number}: what became of item {number * 37}? " + "Tell me all of it, please. " * 6
 
 
 def past(turns: int) -> list[Message]:

@@ -26,6 +26,7 @@ from tests.upstreams import (
     in_pieces,
     plainly,
     proxying,
+    question,
     running,
     said,
     sse,
@@ -134,10 +135,6 @@ REFUSALS: dict[str, Refusal] = {
     ),
 }
 STATES_NOTHING = ("Ollama", "Ollama, local")
-
-
-def question(number: int) -> str:
-    return f"Question {number}: what became of item {number * 37}? " + "Tell me all of it, please. " * 6
 
 
 def long_chat(chats: Chats, url: str, *, stream: bool, **headers: str) -> Chat:

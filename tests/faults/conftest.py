@@ -1,13 +1,14 @@
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Generator
 
 import pytest
 
 from proxy.adapters.redis import RedisStore
+from tests.faults.calls import HASTE
+from tests.servers import PATIENCE
 from tests.stores import HandClock, Server, serving, valkey_command
-
-TIMEOUT = 0.3
+from tests.upstreams import Model, running
 
 
 @pytest.fixture
@@ -23,8 +24,29 @@ def valkey() -> Generator[Server]:
 
 
 @pytest.fixture
+def durable() -> Generator[Server]:
+    """A Valkey that keeps what it was told when it is killed."""
+    with serving(valkey_command(), "--appendonly", "yes", "--appendfsync", "always") as server:
+        yield server
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[Model]:
+    async with running(Model()) as served:
+        yield served
+
+
+@pytest.fixture
 async def store(valkey: Server, clock: HandClock) -> AsyncGenerator[RedisStore]:
-    """A store on that server, with little patience."""
-    opened = RedisStore(valkey.url, clock, timeout=TIMEOUT, rest=1.0)
+    """A store on that server; what must succeed has time on a busy machine too."""
+    opened = RedisStore(valkey.url, clock, timeout=PATIENCE, rest=1.0)
+    yield opened
+    await opened.aclose()
+
+
+@pytest.fixture
+async def hasty(valkey: Server, clock: HandClock) -> AsyncGenerator[RedisStore]:
+    """A store on that server that soon gives up."""
+    opened = RedisStore(valkey.url, clock, timeout=HASTE, rest=1.0)
     yield opened
     await opened.aclose()

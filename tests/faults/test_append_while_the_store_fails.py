@@ -5,24 +5,22 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Generator
 from pathlib import Path
 
 import httpx2
 import pytest
 
+from tests.appending import Appender, contents, error_code
 from tests.servers import Exchange
-from tests.stores import Server, relaying, serving, valkey_command
+from tests.stores import Server, relaying
 from tests.upstreams import (
     DONE,
-    KEY,
     Behaviour,
     Message,
     Model,
     completion,
     events,
     proxying,
-    running,
     said,
     sse,
     user,
@@ -32,39 +30,10 @@ PATIENCE = 0.5
 """Seconds after which the store is tried again: its breaker rests for 0.2."""
 
 
-@pytest.fixture
-def durable() -> Generator[Server]:
-    with serving(valkey_command(), "--appendonly", "yes", "--appendfsync", "always") as server:
-        yield server
-
-
-@pytest.fixture
-async def model() -> AsyncIterator[Model]:
-    async with running(Model()) as served:
-        yield served
-
-
-async def append(url: str, *messages: Message, stream: bool = False, **headers: str) -> httpx2.Response:
-    async with httpx2.AsyncClient(timeout=10) as client:
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        return await client.post(
-            f"{url}/v1/chat/completions",
-            json={"model": "gpt-test", "messages": messages, "stream": stream},
-            headers={
-                "Authorization": KEY,
-                "X-Unabridged-Mode": "append",
-                "X-Unabridged-Session": "s",
-                **named,
-            },
-        )
-
-
-def texts(view: list[Message]) -> list[str]:
-    return [message["content"] for message in view]
-
-
-def code(response: httpx2.Response) -> str:
-    return response.json()["error"]["code"]
+async def append(url: str, *messages: Message, stream: bool = False) -> httpx2.Response:
+    appender = Appender(url, members={"model": "gpt-test", "stream": stream})
+    async with appender.client:
+        return await appender.say(*messages)
 
 
 def after(happening: asyncio.Event, begun: asyncio.Event, text: str) -> Behaviour:
@@ -96,22 +65,22 @@ async def test_without_the_store_there_is_no_answer_without_its_history(
         durable.kill()
         for _ in range(3):
             response = await append(url, user("second"))
-            assert (response.status_code, code(response)) == (503, "history_unavailable")
+            assert (response.status_code, error_code(response)) == (503, "history_unavailable")
             assert int(response.headers["retry-after"]) >= 1
         assert len(model.chats) == 1
         durable.start()
         await asyncio.sleep(PATIENCE)
         assert (await append(url, user("second"))).status_code == 200
-        assert texts(model.views()[1])[::2] == ["first", "second"]
+        assert contents(model.views()[1])[::2] == ["first", "second"]
 
 
 async def test_a_paused_store_is_a_history_that_cannot_be_read(durable: Server, model: Model) -> None:
-    async with proxying(model.url, store=durable.url) as url:
+    async with proxying(model.url, store=durable.url, store_timeout=0.6) as url:
         await append(url, user("first"))
         assert durable.process is not None
         os.kill(durable.process.pid, signal.SIGSTOP)
         try:
-            assert code(await append(url, user("second"))) == "history_unavailable"
+            assert error_code(await append(url, user("second"))) == "history_unavailable"
         finally:
             os.kill(durable.process.pid, signal.SIGCONT)
         await asyncio.sleep(PATIENCE)
@@ -136,11 +105,11 @@ async def test_an_answer_whose_turn_cannot_be_saved_says_so_at_its_end(
             assert "history_not_saved" in response.text.splitlines()[-2]
             assert "[DONE]" not in response.text
         else:
-            assert (response.status_code, code(response)) == (503, "history_not_saved")
+            assert (response.status_code, error_code(response)) == (503, "history_not_saved")
         durable.start()
         await asyncio.sleep(PATIENCE)
         assert (await append(url, user("second"))).status_code == 200
-        assert texts(model.views()[2]) == ["first", "One.", "second"]
+        assert contents(model.views()[2]) == ["first", "One.", "second"]
 
 
 async def test_a_turn_whose_confirmation_was_lost_is_there_once_when_sent_again(
@@ -165,19 +134,19 @@ async def test_a_turn_whose_confirmation_was_lost_is_there_once_when_sent_again(
         relay.lose_replies = False
         assert (await resent).status_code == 200
         await append(other, user("next"))
-        assert texts(model.views()[2]) == ["first", "One.", "yes"]
-        assert texts(model.views()[3]) == ["first", "One.", "yes", "Two again.", "next"]
+        assert contents(model.views()[2]) == ["first", "One.", "yes"]
+        assert contents(model.views()[3]) == ["first", "One.", "yes", "Two again.", "next"]
 
 
 async def test_a_store_that_takes_no_writes_gives_no_complete_answer(durable: Server, model: Model) -> None:
     async with proxying(model.url, store=durable.url) as url:
         await append(url, user("first"))
         durable.run("CONFIG", "SET", "maxmemory", "1")
-        assert code(await append(url, user("second"))) in {"history_unavailable", "history_not_saved"}
+        assert error_code(await append(url, user("second"))) in {"history_unavailable", "history_not_saved"}
         durable.run("CONFIG", "SET", "maxmemory", "0")
         await asyncio.sleep(PATIENCE)
         assert (await append(url, user("second"))).status_code == 200
-        assert texts(model.views()[-1])[::2] == ["first", "second"]
+        assert contents(model.views()[-1])[::2] == ["first", "second"]
 
 
 async def test_a_history_with_a_hole_is_not_sent(durable: Server, model: Model, tmp_path: Path) -> None:
@@ -187,5 +156,5 @@ async def test_a_history_with_a_hole_is_not_sent(durable: Server, model: Model, 
         (nodes,) = durable.run("KEYS", "u1:*:nodes")
         names: list[bytes] = durable.run("HKEYS", nodes)
         durable.run("HDEL", nodes, names[0])
-        assert code(await append(url, user("third"))) == "history_unavailable"
+        assert error_code(await append(url, user("third"))) == "history_unavailable"
         assert len(model.chats) == 2

@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Generator
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import httpx2
-import pytest
 
-from tests.stores import Server, serving, valkey_command
-from tests.upstreams import ADMIN, Chat, Model, admin, only_session, proxying, running, said, told
-
-
-@pytest.fixture
-def durable() -> Generator[Server]:
-    with serving(valkey_command(), "--appendonly", "yes", "--appendfsync", "always") as server:
-        yield server
-
-
-@pytest.fixture
-async def model() -> AsyncIterator[Model]:
-    async with running(Model()) as served:
-        yield served
+from tests.stores import Server
+from tests.upstreams import ADMIN, Chat, Model, admin, only_session, proxying, said, told
 
 
 async def transcript(url: str, **query: str) -> list[str]:
     session = await only_session(url)
     told: Any = await admin(url, f"sessions/{session['id']}/transcript", **query)
     return [entry["message"]["content"] for entry in told["messages"]]
+
+
+async def comes_to(expected: object, ask: Callable[[], Awaitable[object]]) -> None:
+    """Return once the answer is as expected; fail if it never is."""
+    async with asyncio.timeout(15.0):
+        while await ask() != expected:  # noqa: ASYNC110 - another process has it
+            await asyncio.sleep(0.02)
 
 
 async def written(url: str) -> None:
@@ -47,8 +41,12 @@ async def test_a_lost_turn_is_written_when_the_store_is_back(durable: Server, mo
         durable.kill()
         assert told(await chat.ask("second"), "degraded") == "store"
         durable.start()
-        await asyncio.sleep(1.0)
-        assert await transcript(url) == ["first", "One.", "second", "Two."]
+
+        async def is_ready() -> bool:
+            return (await chat.client.get(f"{url}/readyz")).json() == {"status": "ready"}
+
+        await comes_to(True, is_ready)
+        await comes_to(["first", "One.", "second", "Two."], lambda: transcript(url))
         await chat.client.aclose()
 
 
@@ -91,10 +89,12 @@ async def test_a_late_turn_does_not_become_the_tip_of_a_session_that_has_gone_on
         await chat.ask("edited")
         await chat.ask("third")
         expected = ["first", "One.", "edited", "Another two.", "third", "Three."]
-        await asyncio.sleep(1.5)
+
+        async def is_counted() -> bool:
+            return "unabridged_lost_turns_total 1.0" in (await chat.client.get(f"{url}/metrics")).text
+
+        await comes_to(True, is_counted)
         assert await transcript(other) == expected
-        metrics = (await chat.client.get(f"{url}/metrics")).text
-        assert "unabridged_lost_turns_total 1.0" in metrics
         await chat.client.aclose()
 
 

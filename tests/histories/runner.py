@@ -47,6 +47,7 @@ class Play:
     async def play(self) -> None:
         """Everything that the script says, its faults included."""
         await asyncio.gather(*(player.play() for player in self._players))
+        self._faults.clear()  # what comes after is said in peace
         await asyncio.gather(*self._harm)
 
     async def say_last(self) -> None:

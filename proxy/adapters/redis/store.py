@@ -181,15 +181,15 @@ class RedisStore:
 
     async def sessions(self, limit: int) -> list[tuple[SessionKey, Session]]:
         """The sessions used last, newest first. One that cannot be read is left out, not the others."""
-        found: list[tuple[SessionKey, Session]] = []
+        found: dict[SessionKey, Session] = {}  # one that is used between two pages stands in both
         start = 0
         while len(found) < limit and (page := await self._listed(start, limit)):
             start += len(page) - await self._unlist([key for key, fields, _ in page if fields[0] is None])
             for key, fields, first in page:
                 with suppress(codec.UnreadableRecord):
                     if session := _session(fields, first):
-                        found.append((key, session))
-        return found[:limit]
+                        found.setdefault(key, session)
+        return list(found.items())[:limit]
 
     async def nodes(self, key: SessionKey) -> dict[bytes, Node]:
         """Every message of the session by chain hash."""

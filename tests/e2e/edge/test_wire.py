@@ -10,50 +10,24 @@ from typing import Any
 
 import httpx2
 import pytest
-import pytest_asyncio
 from starlette.types import Receive, Scope, Send
 
 from tests.servers import PATIENCE, Exchange, FakeUpstream, RawClient, connect, serve
-from tests.upstreams import DONE, EVENTS, Model, proxying, running, sse
+from tests.upstreams import DONE, EVENTS, HELLO, STREAMED, Model, proxying, sse
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SOON = 0.3
 """The request timeout of the proxies here, in seconds."""
 
-CHAT = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n"
-HELLO = b'{"model":"gpt-test","messages":[{"role":"user","content":"Hello"}]}'
-STREAM = HELLO.replace(b"{", b'{"stream":true,', 1)
+SETTINGS = {"request_timeout": SOON}
+
+HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n"
 MIB = 2**20
 
 
 def chat(body: bytes = HELLO) -> bytes:
-    return CHAT + b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def served() -> AsyncIterator[tuple[str, Model]]:
-    async with running(Model()) as model, proxying(model.url, request_timeout=SOON) as url:
-        yield url, model
-
-
-@pytest.fixture
-def url(served: tuple[str, Model]) -> str:
-    return served[0]
-
-
-@pytest.fixture
-def model(served: tuple[str, Model]) -> Model:
-    served[1].chats.clear()
-    served[1].others.clear()
-    served[1].replies.clear()
-    return served[1]
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def raw(url: str) -> AsyncIterator[RawClient]:
-    async with connect(url) as client:
-        yield client
+    return HEAD + b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
 
 
 def read(answer: bytes) -> tuple[int, str]:
@@ -95,10 +69,10 @@ async def is_answered(raw: RawClient) -> bool:
             "headers_too_large",
         ),
         (b"GET /v1/%b HTTP/1.1\r\nHost: a\r\n\r\n" % (b"y" * 17_000), 414, "uri_too_long"),
-        (CHAT + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n", 400, "invalid_request"),
-        (CHAT + b"Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}", 400, "invalid_request"),
-        (CHAT + b"Content-Length: 2\r\n  2\r\n\r\n{}", 400, "invalid_request"),
-        (CHAT.replace(b"\r\n", b"\n") + b"Content-Length: 2\n\n{}", 400, "invalid_request"),
+        (HEAD + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n", 400, "invalid_request"),
+        (HEAD + b"Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}", 400, "invalid_request"),
+        (HEAD + b"Content-Length: 2\r\n  2\r\n\r\n{}", 400, "invalid_request"),
+        (HEAD.replace(b"\r\n", b"\n") + b"Content-Length: 2\n\n{}", 400, "invalid_request"),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400, "invalid_request"),
     ],
     ids="no-host two-hosts count size uri length-and-chunks two-lengths fold bare-lf tls".split(),
@@ -189,12 +163,12 @@ async def test_a_whole_uri_is_read_as_its_path(raw: RawClient, model: Model) -> 
 HALVES = {
     "a method": b"PO",
     "a request line": b"GET /v1/models HT",
-    "a head": CHAT + b"Content-Len",
-    "a head but for its last byte": CHAT + b"\r",
-    "no body": CHAT + b"Content-Length: 5\r\n\r\n",
-    "half a body": CHAT + b"Content-Length: 50000\r\n\r\n" + b"a" * 40_000,
-    "half a chunk": CHAT + b"Transfer-Encoding: chunked\r\n\r\n5\r\nabc",
-    "no last chunk": CHAT + b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
+    "a head": HEAD + b"Content-Len",
+    "a head but for its last byte": HEAD + b"\r",
+    "no body": HEAD + b"Content-Length: 5\r\n\r\n",
+    "half a body": HEAD + b"Content-Length: 50000\r\n\r\n" + b"a" * 40_000,
+    "half a chunk": HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nabc",
+    "no last chunk": HEAD + b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
     "half an upload": b"POST /v1/files HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{}",
 }
 
@@ -211,7 +185,7 @@ async def test_half_a_request_and_then_silence_is_answered_408(
 
 
 @pytest.mark.parametrize(
-    "half", [CHAT + b"X: ", CHAT + b"Content-Length: 1000\r\n\r\n"], ids=["head", "body"]
+    "half", [HEAD + b"X: ", HEAD + b"Content-Length: 1000\r\n\r\n"], ids=["head", "body"]
 )
 async def test_a_byte_now_and_then_is_no_request(raw: RawClient, half: bytes) -> None:
     async def drip() -> None:
@@ -245,7 +219,7 @@ async def test_a_connection_may_wait_before_its_first_request(raw: RawClient) ->
 
 async def test_a_body_that_goes_on_may_take_longer(raw: RawClient, model: Model) -> None:
     body = HELLO.replace(b"Hello", b"Hello " * 1000)
-    await raw.send(CHAT + b"Content-Length: %d\r\n\r\n" % len(body))
+    await raw.send(HEAD + b"Content-Length: %d\r\n\r\n" % len(body))
     pieces = 12
     size = -(-len(body) // pieces)
     for at in range(0, len(body), size):
@@ -263,7 +237,7 @@ async def test_a_long_answer_is_no_silence_of_its_client(raw: RawClient, model: 
         await exchange.end()
 
     model.replies.append(slowly)
-    await raw.send(chat(STREAM))
+    await raw.send(chat(STREAMED))
     assert (await raw.until(b"0\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
 
 
@@ -295,7 +269,7 @@ async def test_a_client_that_waits_to_be_told_to_go_on_may_wait() -> None:
 
     with serve(hesitant, _nothing, request_timeout=SOON) as url:
         async with connect(url) as waiting:
-            await waiting.send(CHAT + b"Content-Length: 3\r\nExpect: 100-continue\r\n\r\n")
+            await waiting.send(HEAD + b"Content-Length: 3\r\nExpect: 100-continue\r\n\r\n")
             assert (await waiting.until(b"\r\n\r\n")).startswith(b"HTTP/1.1 100 ")
             await waiting.send(b"abc")
             assert (await waiting.until(b"\r\n\r\n")).startswith(b"HTTP/1.1 204 ")
@@ -321,7 +295,7 @@ async def test_an_answer_that_is_under_way_is_whole_before_a_bad_request_is_refu
         await exchange.end()
 
     model.replies.append(held)
-    await raw.send(chat(STREAM))
+    await raw.send(chat(STREAMED))
     await raw.until(b"\n\n\r\n")
     await raw.send(b"garbage\r\n\r\n")
     go_on.set()
@@ -342,7 +316,7 @@ async def test_an_offer_of_http_2_is_passed_over(raw: RawClient, model: Model) -
     offer = (
         b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n"
     )
-    await raw.send(CHAT + offer + b"Content-Length: %d\r\n\r\n%b" % (len(HELLO), HELLO))
+    await raw.send(HEAD + offer + b"Content-Length: %d\r\n\r\n%b" % (len(HELLO), HELLO))
     assert (await raw.until(b"}}")).startswith(b"HTTP/1.1 200 ")
     assert bytes(model.chats[0].body) == HELLO
     assert model.chats[0].value("http2-settings") is None

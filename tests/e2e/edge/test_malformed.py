@@ -5,46 +5,15 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2
 import pytest
-import pytest_asyncio
 
 from tests.servers import PATIENCE, connect
-from tests.upstreams import KEY, Model, proxying, running, tokens_of, told, write_policy
+from tests.upstreams import CHAT, HELLO, KEY, Model, proxying, running, tokens_of, told, write_policy
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-CHAT = "/v1/chat/completions"
-HELLO = b'{"model":"gpt-test","messages":[{"role":"user","content":"Hello"}]}'
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def served() -> AsyncIterator[tuple[str, Model]]:
-    """One proxy for all of these: nothing that it is sent may harm it."""
-    async with running(Model()) as model, proxying(model.url) as url:
-        yield url, model
-
-
-@pytest.fixture
-def url(served: tuple[str, Model]) -> str:
-    return served[0]
-
-
-@pytest.fixture
-def model(served: tuple[str, Model]) -> Model:
-    """The model, which has heard nothing yet."""
-    served[1].chats.clear()
-    served[1].replies.clear()
-    return served[1]
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def client(url: str) -> AsyncIterator[httpx2.AsyncClient]:
-    async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE, headers={"Authorization": KEY}) as opened:
-        yield opened
 
 
 def with_messages(messages: bytes) -> bytes:
@@ -53,7 +22,9 @@ def with_messages(messages: bytes) -> bytes:
 
 async def post(client: httpx2.AsyncClient, body: bytes, **headers: str) -> httpx2.Response:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return await client.post(CHAT, content=body, headers={"Content-Type": "application/json", **named})
+    return await client.post(
+        CHAT, content=body, headers={"Authorization": KEY, "Content-Type": "application/json", **named}
+    )
 
 
 async def refused(client: httpx2.AsyncClient, body: bytes, **headers: str) -> tuple[int, str]:

@@ -6,64 +6,29 @@ import asyncio
 import gzip
 import json
 import zlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import suppress
 
 import httpx2
 import pytest
-import pytest_asyncio
 
-from tests.servers import PATIENCE, RawClient, connect
+from tests.servers import PATIENCE, RawClient
 from tests.upstreams import (
+    CHAT,
     DONE,
     EVENTS,
+    HELLO,
     JSON,
     Model,
     admin,
     completion,
     in_pieces,
     plainly,
-    proxying,
-    running,
     said,
     sse,
 )
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-CHAT = "/v1/chat/completions"
-HELLO = b'{"model":"gpt-test","messages":[{"role":"user","content":"Hello"}]}'
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def served() -> AsyncIterator[tuple[str, Model]]:
-    async with running(Model()) as model, proxying(model.url) as url:
-        yield url, model
-
-
-@pytest.fixture
-def url(served: tuple[str, Model]) -> str:
-    return served[0]
-
-
-@pytest.fixture
-def model(served: tuple[str, Model]) -> Model:
-    served[1].chats.clear()
-    served[1].others.clear()
-    served[1].replies.clear()
-    return served[1]
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def client(url: str) -> AsyncIterator[httpx2.AsyncClient]:
-    async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as opened:
-        yield opened
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def raw(url: str) -> AsyncIterator[RawClient]:
-    async with connect(url) as opened:
-        yield opened
 
 
 async def ask(client: httpx2.AsyncClient, path: str = CHAT, **headers: str) -> httpx2.Response:

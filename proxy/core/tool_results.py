@@ -1,0 +1,159 @@
+"""Tool results in history: which old ones leave a placeholder in their place, and what it says.
+
+Most of an agent's tokens are tool results, and most of them are read once. So results go before messages do:
+the call stays, and its result says what was there. First what is told again further down (the same result,
+or a later result of the same call), then the oldest, until the goal is reached.
+
+The newest results stay, by policy (``tools.clear_after``). A placeholder is a pure function of the result and
+of why it went (law 3); the original stays in the transcript (law 5), and what later turns may need of it is
+the ledger's business.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from proxy.core.budget import MESSAGE_TOKENS
+from proxy.core.identity import canonical_arguments
+from proxy.core.jsonvalue import dumps
+from proxy.core.messages import TOOL_ROLES, Content
+from proxy.core.plan import Replacement
+from proxy.core.policy import Policy
+from proxy.core.situation import FREE, Situation
+
+CLEARED, REPEATED, SUPERSEDED = "cleared", "repeated", "superseded"
+CLEAR_AFTER = 3
+"""Newer results that keep the result of a tool without a rule from being cleared."""
+_LEAST_SAVED = 50
+"""Counted tokens that a placeholder must save."""
+_TAIL = 300
+"""Characters that are kept of the end of an error."""
+_LOOKED_AT = 2_000
+_ERROR = re.compile(
+    r"\b(?:error|exception|traceback|fatal|panic|failed|failure|fehler|erreur|excepción)\b"
+    r"|エラー|例外|失敗|错误|失败|錯誤",
+    re.IGNORECASE,
+)
+_WHY = {
+    CLEARED: "cleared",
+    REPEATED: "left out: the same result came again later",
+    SUPERSEDED: "left out: the same call was made again later",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """One tool result of the view."""
+
+    unit: int
+    position: int
+    tool: str
+    arguments: bytes
+    """The same for arguments that mean the same."""
+    text: str
+    newer: int
+    """Results after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clearing:
+    """A result that may go out as a placeholder."""
+
+    unit: int
+    edit: Replacement
+    saves: int
+    """Counted tokens."""
+
+
+def clearings(situation: Situation) -> list[Clearing]:
+    """What may be cleared, in the order in which it goes; nothing where it would free too little."""
+    rules = situation.policy.tool_results
+    if not rules.clear_first:
+        return []
+    found = list(_clearings(situation))
+    enough = rules.clear_at_least * situation.budget.room
+    return found if sum(each.saves for each in found) >= enough else []
+
+
+def _clearings(situation: Situation) -> Iterator[Clearing]:
+    results = _results(situation)
+    why = _told_again(results)
+    settled = {edit.position for edit in situation.plan.replacements if edit.why}
+    for result in sorted(results, key=lambda each: (each.position not in why, each.position)):
+        reason = why.get(result.position, CLEARED)
+        is_new = reason == CLEARED and result.newer < _clear_after(situation.policy, result.tool)
+        if is_new or result.position in settled or situation.protection[result.unit] != FREE:
+            continue
+        edit = _placeholder(situation, result, reason)
+        saves = situation.tokens[result.position] - edit.tokens
+        if saves >= _LEAST_SAVED:
+            yield Clearing(result.unit, edit, saves)
+
+
+def _results(situation: Situation) -> list[_Result]:
+    """The tool results of the view that answer a call in their own unit, in order."""
+    messages, found = situation.chain.messages, list[tuple[int, int]]()
+    for index in situation.standing:
+        unit = situation.units[index]
+        found += [
+            (index, place) for place in range(unit.start, unit.end) if messages[place].role in TOOL_ROLES
+        ]
+    calls = {index: _calls(situation, index) for index, _ in found}
+    return [
+        _Result(index, place, *call, situation.content(place).text, len(found) - number)
+        for number, (index, place) in enumerate(found, 1)
+        if (call := calls[index].get(messages[place].answers or "")) is not None
+    ]
+
+
+def _calls(situation: Situation, index: int) -> dict[str, tuple[str, bytes]]:
+    """Tool and arguments by call id of the unit's assistant messages."""
+    unit = situation.units[index]
+    callers = (place for place in range(unit.start, unit.end) if situation.chain.messages[place].calls)
+    return {
+        call: (name, dumps(canonical_arguments(arguments)))
+        for place in callers
+        for call, name, arguments in situation.content(place).tool_calls()
+    }
+
+
+def _told_again(results: Sequence[_Result]) -> dict[int, str]:
+    """Positions of results that a newer one repeats, or takes the place of, and which of the two."""
+    texts, calls, why = set[str](), set[tuple[str, bytes]](), dict[int, str]()
+    for result in reversed(results):
+        call = (result.tool, result.arguments)
+        if result.text in texts:
+            why[result.position] = REPEATED
+        elif call in calls:
+            why[result.position] = SUPERSEDED
+        texts.add(result.text)
+        calls.add(call)
+    return why
+
+
+def _clear_after(policy: Policy, tool: str) -> int:
+    found = (rule.clear_after for rule in policy.tools if fnmatchcase(tool, rule.match))
+    return next(found, CLEAR_AFTER)
+
+
+def _placeholder(situation: Situation, result: _Result, reason: str) -> Replacement:
+    new = _with_text(situation.content(result.position), _text(result, reason))
+    size = MESSAGE_TOKENS + situation.count(new.countable())
+    return Replacement(result.position, dumps(new.members), size, reason)
+
+
+def _text(result: _Result, reason: str) -> str:
+    digest = hashlib.sha256(result.text.encode(errors="surrogatepass")).hexdigest()[:8]
+    told = f"[Result of {result.tool} {_WHY[reason]} ({len(result.text):,} characters, {digest})]"
+    tail = result.text[-_LOOKED_AT:]
+    is_lost = reason != REPEATED and _ERROR.search(tail)
+    return f"{told}\n… {tail[-_TAIL:].lstrip()}" if is_lost else told
+
+
+def _with_text(content: Content, text: str) -> Content:
+    """The message with this for all its content; every other member is as it was."""
+    was = content.members.get("content")
+    new = [{"type": "text", "text": text}] if isinstance(was, list) else text
+    return Content({**content.members, "content": new})

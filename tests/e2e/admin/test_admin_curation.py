@@ -1,0 +1,220 @@
+"""Sessions that an operator cuts, and whose cuts it takes back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from tests.operating import LOOSE, append, ask, code, do, talk, views
+from tests.servers import PATIENCE, Exchange, eventually
+from tests.stores import embedded_valkey
+from tests.upstreams import (
+    Chat,
+    Model,
+    admin,
+    calling,
+    proxying,
+    said,
+    told,
+    write_policy,
+)
+
+Chats = Callable[..., Chat]
+Small = Callable[..., Awaitable[str]]
+
+EARLY = "[stages]\nwarn = 0.2\ntrim = 0.3\ncompact = 0.4\ntarget = 0.2\n"
+"""Cuts where there is still much room above."""
+
+
+class TestCompact:
+    async def test_the_session_is_cut_and_the_next_request_goes_out_so(
+        self, url: str, chat: Chat, model: Model
+    ) -> None:
+        epoch = await do(url, "compact")
+        assert (epoch["asked"], epoch["stage"], epoch["number"]) == ("compact", "calm", 1)
+        assert epoch["removed_tokens"] > 0
+        response = await chat.ask("And now?")
+        assert told(response, "epoch") == "1"
+        assert 0 < int(told(response, "cut")) < 12
+        assert model.views()[-1] == (await views(url))[:-1]
+        assert model.views()[-1][-3:] == chat.messages[-4:-1]
+
+    async def test_a_range_is_cut_and_nothing_else(self, url: str, chat: Chat, model: Model) -> None:
+        await do(url, "compact", {"messages": "2-5"})
+        await chat.ask("And now?")
+        kept = [message for message in model.views()[-1] if message in chat.messages]
+        assert kept == [*chat.messages[:3], *chat.messages[7:-1]]
+        await do(url, "compact", {"messages": [6, 7]})
+        units = (await admin(url, "sessions/chat/explain"))["units"]
+        assert [unit["start"] for unit in units if unit["state"] == "cut"] == [2, 3, 4, 5, 6, 7]
+
+    async def test_a_model_that_insists_on_alternating_roles_gets_them(
+        self, chats: Chats, small: Small, model: Model
+    ) -> None:
+        url = await small(4_000, summaries=False, extra="alternate = true\n")
+        chat = chats(url, X_Unabridged_Session="chat")
+        await talk(chat)
+        await do(url, "compact", {"messages": "2-5"})
+        await chat.ask("And now?")
+        roles = [message["role"] for message in model.views()[-1]]
+        assert "<note " in str(model.views()[-1])
+        assert roles == (["user", "assistant"] * len(roles))[: len(roles)]
+
+    async def test_with_the_operators_key_the_gap_is_summarised(
+        self, model: Model, chats: Chats, tmp_path: Path
+    ) -> None:
+        policy = write_policy(tmp_path, "loose", LOOSE)
+        async with proxying(model.url, upstream_key="sk-operator", policy=str(policy)) as url:
+            chat = chats(url, X_Unabridged_Session="chat")
+            await talk(chat)
+            await do(url, "compact")
+            assert "They spoke of the plan" in json.dumps(await views(url))
+        (call,) = model.summaries
+        assert dict(call.headers)[b"authorization"] == b"Bearer sk-operator"
+
+    async def test_without_it_a_notice_stands_there_and_nobodys_key_is_used(
+        self, url: str, chat: Chat, model: Model
+    ) -> None:
+        await do(url, "compact")
+        assert "messages omitted]" in json.dumps(await views(url))
+        assert model.summaries == []
+
+    async def test_meanwhile_the_session_is_compacting_and_appended_turns_wait(
+        self, model: Model, chats: Chats, tmp_path: Path
+    ) -> None:
+        policy = write_policy(tmp_path, "patient", LOOSE + 'summary.wait = "10s"\n')
+        released = asyncio.Event()
+
+        async def slowly(exchange: Exchange) -> None:
+            await released.wait()
+            await exchange.answer_json({"choices": [{"message": said("Later."), "finish_reason": "stop"}]})
+
+        async with proxying(model.url, upstream_key="sk-operator", policy=str(policy)) as url:
+            chat = chats(url, X_Unabridged_Session="chat")
+            await talk(chat)
+            model.summary = slowly
+            compacting = asyncio.create_task(do(url, "compact"))
+            await eventually(lambda: bool(model.summaries))
+            assert (await admin(url, "sessions/chat"))["blocked"] == "compacting"
+            appended = asyncio.create_task(append(url, "chat", "And now?"))
+            other = await append(url, "another", "Nobody waits here?")
+            assert other.status_code == 200
+            assert not appended.done()
+            released.set()
+            epoch = await compacting
+            assert told(await appended, "epoch") == str(epoch["number"]) == "1"
+            await until_free(url)
+
+    async def test_a_compaction_that_fails_leaves_the_session_free(
+        self, url: str, chats: Chats, model: Model
+    ) -> None:
+        chat = chats(url, X_Unabridged_Session="chat")
+        await chat.ask("Hello")
+        assert code(await ask(url, "POST", "sessions/chat/compact")) == (409, "nothing_to_change")
+        await until_free(url)
+        assert (await append(url, "chat", "And now?")).status_code == 200
+
+    async def test_a_paused_session_can_be_compacted(self, url: str, chat: Chat) -> None:
+        await do(url, "pause")
+        assert (await do(url, "compact"))["number"] == 1
+        assert (await admin(url, "sessions/chat"))["blocked"] == "paused"
+
+
+async def until_free(url: str) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while (await admin(url, "sessions/chat"))["blocked"]:  # noqa: ASYNC110 - it is the server's to say
+            await asyncio.sleep(0.01)
+
+
+class TestRestore:
+    async def test_the_clients_own_bytes_go_out_again(self, url: str, chat: Chat, model: Model) -> None:
+        await do(url, "compact")
+        await chat.ask("And now?")
+        assert model.views()[-1] != chat.messages[:-1]
+        epoch = await do(url, "restore")
+        assert (epoch["asked"], epoch["number"]) == ("restore", 2)
+        assert epoch["removed_count"] < 0
+        assert await views(url) == chat.messages
+        response = await chat.ask("And then?")
+        assert (told(response, "epoch"), told(response, "cut")) == ("2", "0")
+        assert model.chats[-1].body.endswith(
+            json.dumps({**chat.members, "messages": chat.messages[:-1]}).encode()
+        )
+
+    async def test_a_part_comes_back_and_the_rest_stays_cut(self, url: str, chat: Chat) -> None:
+        await do(url, "compact", {"messages": "0-9"})
+        await do(url, "restore", {"messages": "4-5"})
+        units = (await admin(url, "sessions/chat/explain"))["units"]
+        assert [unit["start"] for unit in units if unit["state"] == "cut"] == [0, 1, 2, 3, 6, 7, 8, 9]
+        await do(url, "restore", {"messages": [0]})
+        view = await views(url)
+        assert view[:2] == chat.messages[:2]
+        assert "[3 messages omitted]" in view[2]["content"]
+
+    async def test_what_one_epoch_cut_comes_back(self, url: str, chat: Chat) -> None:
+        await do(url, "compact", {"messages": "0-3"})
+        await do(url, "compact", {"messages": "6-7"})
+        await do(url, "restore", {"epoch": 1})
+        units = (await admin(url, "sessions/chat/explain"))["units"]
+        assert [unit["start"] for unit in units if unit["state"] == "cut"] == [6, 7]
+        assert code(await ask(url, "POST", "sessions/chat/restore", {"epoch": 9})) == (404, "not_found")
+
+    async def test_a_call_comes_back_with_its_results(self, url: str, chats: Chats, model: Model) -> None:
+        chat = chats(url, X_Unabridged_Session="chat")
+        model.replies.append(calling(("c1", "look", "{}"), ("c2", "look", '{"at": 2}')))
+        await chat.ask("Look around. " * 5)
+        results = [{"role": "tool", "tool_call_id": each, "content": "a wall " * 50} for each in ("c1", "c2")]
+        await chat.say(*results)
+        await talk(chat, 2)
+        await do(url, "compact", {"messages": "1-4"})
+        await do(url, "restore", {"messages": [2]})
+        view = await views(url)
+        assert view[1:4] == chat.messages[1:4]
+
+    async def test_what_fits_stays_for_an_exchange_and_then_the_policy_decides_again(
+        self, chats: Chats, small: Small, model: Model
+    ) -> None:
+        url = await small(800, extra=EARLY)
+        chat = chats(url, X_Unabridged_Session="chat")
+        responses = await talk(chat, 6)
+        assert int(told(responses[-1], "cut")) > 0
+        await do(url, "restore")
+        model.replies.append(calling(("c1", "look", "{}")))
+        response = await chat.ask("And now?")
+        assert (told(response, "cut"), told(response, "stage")) == ("0", "compact")
+        response = await chat.say({"role": "tool", "tool_call_id": "c1", "content": "a wall"})
+        assert told(response, "cut") == "0", "the rounds of the exchange belong to it"
+        assert model.views()[-1] == chat.messages[:-1]
+        assert int(told(await chat.ask("And then?"), "cut")) > 0
+
+    async def test_what_does_not_fit_is_cut_at_once(self, chats: Chats, small: Small) -> None:
+        url = await small(800)
+        chat = chats(url, X_Unabridged_Session="chat")
+        await talk(chat, 16)
+        epoch = await do(url, "restore")
+        assert epoch["final_tokens"] > 800
+        response = await chat.ask("And now?")
+        assert int(told(response, "epoch")) > epoch["number"]
+        assert int(told(response, "cut")) > 0
+
+    async def test_where_nothing_is_cut_nothing_changes(self, url: str, chat: Chat) -> None:
+        before = await admin(url, "sessions/chat")
+        for body in (None, {"messages": "0-3"}):
+            assert code(await ask(url, "POST", "sessions/chat/restore", body)) == (409, "nothing_to_change")
+        assert await admin(url, "sessions/chat") == before
+
+    async def test_every_worker_restores_the_same(self, model: Model, chats: Chats, tmp_path: Path) -> None:
+        policy = str(write_policy(tmp_path, "loose", LOOSE))
+        with embedded_valkey() as store:
+            async with (
+                proxying(model.url, store=store, policy=policy) as one,
+                proxying(model.url, store=store, policy=policy) as two,
+            ):
+                chat = chats(one, X_Unabridged_Session="chat")
+                await talk(chat)
+                await do(one, "compact")
+                await chat.ask("And now?")
+                await do(two, "restore")
+                assert told(await chat.ask("And then?"), "cut") == "0"

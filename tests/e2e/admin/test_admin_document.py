@@ -1,0 +1,142 @@
+"""The admin API's document says what the API does, and nobody else may ask it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import httpx2
+import pytest
+from pydantic import BaseModel
+
+from proxy.http.admin import shapes
+from tests.operating import ask, code, do
+from tests.upstreams import (
+    ADMIN,
+    KEY,
+    Chat,
+    admin,
+)
+
+Chats = Callable[..., Chat]
+Small = Callable[..., Awaitable[str]]
+
+
+CHANGES = [("DELETE", "")] + [
+    ("POST", f"/{verb}") for verb in ("fork", "compact", "restore", "pause", "resume")
+]
+
+
+class TestTheDoor:
+    @pytest.mark.parametrize(("method", "verb"), [*CHANGES, ("GET", "/export")])
+    async def test_no_verb_is_open_without_the_token_or_to_a_clients_key(
+        self, url: str, chat: Chat, method: str, verb: str
+    ) -> None:
+        before = await admin(url, "sessions/chat/export")
+        for key, expected in (("", (401, "unauthorized")), (KEY, (403, "forbidden"))):
+            response = await ask(url, method, f"sessions/chat{verb}", Authorization=key)
+            assert code(response) == expected
+        assert {**await admin(url, "sessions/chat/export"), "exported": ""} == {**before, "exported": ""}
+
+    @pytest.mark.parametrize(("method", "verb"), CHANGES)
+    async def test_a_session_that_is_not_there_is_not_found(self, url: str, method: str, verb: str) -> None:
+        assert code(await ask(url, method, f"sessions/nobody{verb}")) == (404, "not_found")
+
+    @pytest.mark.parametrize(
+        ("body", "expected"),
+        [
+            (b"{", (400, "invalid_json")),
+            (b"\xff", (400, "invalid_encoding")),
+            (b"[]", (400, "invalid_type")),
+            (b'{"mesages": "1-2"}', (400, "invalid_type")),
+            (b'{"messages": "4-"}', (400, "invalid_type")),
+            (b'{"messages": [-1]}', (400, "invalid_type")),
+            (b'{"messages": "0-999999"}', (400, "invalid_type")),
+            (b'{"messages": "0", "epoch": 1}', (400, "invalid_type")),
+            (b"[" * 60_000, (400, "json_too_deep")),
+            (b" " * 70_000, (413, "request_too_large")),
+        ],
+        ids=lambda value: str(value)[:30],
+    )
+    async def test_a_body_that_makes_no_sense_is_refused(
+        self, url: str, chat: Chat, body: bytes, expected: tuple[int, str]
+    ) -> None:
+        headers = {**ADMIN, "Content-Type": "application/json"}
+        async with httpx2.AsyncClient(base_url=url, headers=headers) as client:
+            response = await client.post("/unabridged/v1/sessions/chat/restore", content=body)
+        assert code(response) == expected
+
+    async def test_a_form_is_no_body(self, url: str, chat: Chat) -> None:
+        headers = {**ADMIN, "Content-Type": "application/x-www-form-urlencoded"}
+        async with httpx2.AsyncClient(base_url=url, headers=headers) as client:
+            response = await client.post("/unabridged/v1/sessions/chat/fork", content=b"at=1")
+        assert code(response) == (415, "unsupported_media_type")
+
+    async def test_another_method_is_not_allowed(self, url: str) -> None:
+        assert code(await ask(url, "PUT", "sessions/chat")) == (405, "method_not_allowed")
+
+
+@pytest.fixture
+async def document(url: str) -> dict[str, Any]:
+    return await admin(url, "openapi.json")
+
+
+def references(value: Any) -> list[str]:
+    return re.findall(r'"\$ref": "([^"]+)"', json.dumps(value))
+
+
+class TestTheDocument:
+    async def test_every_reference_leads_to_a_schema_and_every_operation_has_its_name(
+        self, document: dict[str, Any]
+    ) -> None:
+        assert document["openapi"].startswith("3.1")
+        schemas = document["components"]["schemas"]
+        assert {each.removeprefix("#/components/schemas/") for each in references(document)} <= schemas.keys()
+        operations = [each for path in document["paths"].values() for each in path.values()]
+        assert len({each["operationId"] for each in operations}) == len(operations)
+        for path, methods in document["paths"].items():
+            for operation in methods.values():
+                named = {each["name"] for each in operation["parameters"] if each["in"] == "path"}
+                assert named == ({"id"} if "{id}" in path else set())
+
+    async def test_it_has_every_route_of_the_contract(self, document: dict[str, Any]) -> None:
+        told_of = {
+            (method.upper(), path) for path, methods in document["paths"].items() for method in methods
+        }
+        one = "/unabridged/v1/sessions/{id}"
+        assert told_of == {
+            ("GET", "/unabridged/v1/openapi.json"),
+            ("GET", "/unabridged/v1/sessions"),
+            ("GET", one),
+            *(("GET", f"{one}/{part}") for part in ("transcript", "view", "explain", "export")),
+            *((method, f"{one}{verb}") for method, verb in CHANGES),
+        }
+
+    async def test_every_answer_is_of_its_schema(
+        self, url: str, chat: Chat, document: dict[str, Any]
+    ) -> None:
+        await do(url, "compact", {"messages": "0-3"})
+        for path, methods in document["paths"].items():
+            for method, operation in methods.items():
+                if method == "delete":
+                    continue
+                body = {"messages": "4-7"} if path.endswith("/compact") else None
+                route = path.removeprefix("/unabridged/v1/").replace("{id}", "chat")
+                answer = await ask(url, method.upper(), route, body)
+                assert answer.status_code == 200, (path, answer.text)
+                shape(operation, "200").model_validate_json(answer.content)
+        deleted = await ask(url, "DELETE", "sessions/chat")
+        shape(document["paths"]["/unabridged/v1/sessions/{id}"]["delete"], "200").model_validate(
+            deleted.json()
+        )
+        refused = await ask(url, "GET", "sessions/chat")
+        operation = document["paths"]["/unabridged/v1/sessions/{id}"]["get"]
+        shape(operation, "default").model_validate(refused.json())
+
+
+def shape(operation: dict[str, Any], status: str) -> type[BaseModel]:
+    """The model that the document names for an answer; the schema is made from it."""
+    reference: str = operation["responses"][status]["content"]["application/json"]["schema"]["$ref"]
+    return getattr(shapes, reference.rpartition("/")[2])

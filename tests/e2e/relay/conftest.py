@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import httpx2
+import pytest
+
+from tests.servers import (
+    PATIENCE,
+    FakeUpstream,
+    RawClient,
+    connect,
+)
+from tests.stage import Stage, relay_to
+
+
+@pytest.fixture
+async def stage() -> AsyncIterator[Stage]:
+    async with FakeUpstream().serve() as upstream:
+        with relay_to(upstream.url + "/base") as url:
+            async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as client:
+                yield Stage(url, upstream, client)
+
+
+@pytest.fixture
+async def raw(stage: Stage) -> AsyncIterator[RawClient]:
+    async with connect(stage.url) as client:
+        yield client

@@ -1,0 +1,156 @@
+"""Answers that did not come whole, to clients that send only what is new: they are in no later view."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.appending import Appender, contents, hold, transcript
+from tests.servers import Exchange
+from tests.upstreams import (
+    DONE,
+    EVENTS,
+    JSON,
+    Behaviour,
+    Chat,
+    Model,
+    calling,
+    events,
+    in_pieces,
+    only_session,
+    plainly,
+    said,
+    sse,
+    user,
+)
+
+Appenders = Callable[..., Appender]
+Chats = Callable[..., Chat]
+
+
+async def test_an_answer_that_was_cut_off_is_in_the_transcript_and_in_no_view(
+    appender: Appender, model: Model
+) -> None:
+    model.replies.extend([said("One."), lambda exchange: hold(exchange, "half an "), said("Three.")])
+    await appender.ask("first")
+    assert "half" in await appender.leave_during("second")
+    assert await transcript(appender.url, complete=False) == ["half an "]
+    await appender.ask("third")
+    assert contents(model.views()[2]) == ["first", "One.", "third"]
+    assert await transcript(appender.url, complete=False) == ["half an "]
+    assert await transcript(appender.url) == ["first", "One.", "second", "third", "Three."]
+    assert (await only_session(appender.url))["turns"] == 2
+
+
+async def test_a_turn_that_was_cut_off_and_sent_again_is_there_once(appender: Appender, model: Model) -> None:
+    model.replies.extend([said("One."), lambda exchange: hold(exchange, "half an "), said("Whole.")])
+    await appender.ask("first")
+    await appender.leave_during("second")
+    await appender.ask("second")
+    assert contents(model.views()[2]) == ["first", "One.", "second"]
+    assert await transcript(appender.url) == ["first", "One.", "second", "Whole."]
+
+
+async def test_a_stream_that_breaks_off_says_so_and_may_be_sent_again(
+    appender: Appender, model: Model
+) -> None:
+    model.replies.append(in_pieces(*map(sse, events(said("broken"))[:2]), end=False))
+    appender.members["stream"] = True
+    assert "upstream_truncated" in (await appender.ask("first")).text
+    await appender.ask("first")
+    assert contents(model.views()[1]) == ["first"]
+
+
+async def test_results_that_an_unanswered_turn_brought_stay_with_their_calls(
+    appender: Appender, model: Model
+) -> None:
+    model.replies.extend([calling(("c1", "look", "{}")), lambda exchange: hold(exchange, "I se")])
+    await appender.ask("look")
+    appender.members["stream"] = True
+    result = {"role": "tool", "tool_call_id": "c1", "content": "a door"}
+    response = await appender.client.send(appender.request(result), stream=True)
+    await anext(response.aiter_bytes())
+    await response.aclose()
+    appender.members.pop("stream")
+    await appender.ask("never mind")
+    assert [message["role"] for message in model.views()[2]] == ["user", "assistant", "tool", "user"]
+
+
+async def test_words_that_were_refused_are_no_results(appender: Appender, model: Model) -> None:
+    async def refuse(exchange: Exchange) -> None:
+        await exchange.body()
+        await exchange.answer_json({"error": {"message": "later"}}, 429)
+
+    model.replies.extend([calling(("c1", "look", "{}")), refuse])
+    await appender.ask("look")
+    await appender.ask("refused")
+    await appender.ask("never mind")
+    assert [message["content"] for message in model.views()[2]] == ["look", None, "never mind"]
+
+
+async def test_a_client_that_leaves_after_the_last_word_has_its_turn(
+    appender: Appender, model: Model
+) -> None:
+    """Many clients stop reading at the finish reason, without waiting for `[DONE]`."""
+
+    async def without_end(exchange: Exchange) -> None:
+        await exchange.body()
+        await exchange.start(200, [(b"Content-Type", b"text/event-stream")])
+        for event in events(said("All of it.")):
+            await exchange.chunk(sse(event))
+        await exchange.gone()
+
+    model.replies.append(without_end)
+    appender.members["stream"] = True
+    response = await appender.client.send(appender.request(user("first")), stream=True)
+    seen = ""
+    async for text in response.aiter_text():
+        seen += text
+        if '"stop"' in seen:
+            break
+    await response.aclose()
+    await appender.ask("second")
+    assert contents(model.views()[1]) == ["first", "All of it.", "second"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        plainly(200, [EVENTS], DONE),
+        plainly(200, [EVENTS], b'data: {"choices":[{"index":0,"delta":{"content":NaN}}]}\n\n' + DONE),
+        plainly(200, [JSON], b"{}"),
+        plainly(200, [JSON], b'{"choices":[{"message":{"role":"assistant","content":NaN}}]}'),
+        plainly(200, [(b"Content-Type", b"text/html")], b"<p>no"),
+        plainly(200, [JSON, (b"Content-Encoding", b"br")], b"no"),
+    ],
+    ids=["an empty stream", "a damaged stream", "no choices", "no JSON", "HTML", "compressed by br"],
+)
+async def test_an_answer_that_cannot_be_kept_is_called_unsaved(
+    appender: Appender, model: Model, answer: Behaviour
+) -> None:
+    await appender.ask("first")
+    model.replies.append(answer)
+    response = await appender.ask("second")
+    assert "history_not_saved" in response.text
+    assert "[DONE]" not in response.text
+    await appender.ask("third")
+    assert contents(model.views()[2])[::2] == ["first", "third"]
+
+
+async def test_an_answer_without_a_role_gets_one(appender: Appender, model: Model) -> None:
+    model.replies.append({"role": None, "content": "ok", "extra": [1.50]})
+    await appender.ask("first")
+    await appender.ask("second")
+    assert model.views()[1][1] == {"role": "assistant", "content": "ok", "extra": [1.50]}
+
+
+async def test_a_first_turn_that_was_cut_off_and_edited_is_history_once_it_is_answered(
+    appender: Appender, url: str, model: Model, chats: Chats
+) -> None:
+    model.replies.extend([lambda exchange: hold(exchange, "half an "), said("One.")])
+    await appender.leave_during("first")
+    chat = chats(url, X_Unabridged_Session="s")
+    await chat.ask("first, edited")
+    await appender.ask("second")
+    assert contents(model.views()[2]) == ["first, edited", "One.", "second"]

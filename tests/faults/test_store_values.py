@@ -1,0 +1,126 @@
+"""Values that are not ours, or damaged: StoreUnavailable, and nothing that hides what is whole."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.adapters.redis import RedisStore
+from proxy.errors import StoreUnavailable
+from proxy.ports import Found, SessionKey
+from tests.faults.calls import CALLS, PLANTED
+from tests.stores import DAY, KEY, Server, chain, epoch, found, turn
+
+
+class TestValuesThatAreNotOurs:
+    @pytest.mark.parametrize(
+        ("part", "refused"),
+        [
+            ("session", "session"),
+            ("nodes", "record"),
+            ("counts", "find"),
+            ("lanes", "begin_epoch"),
+            ("partial", "record cut off"),
+            ("summaries", "summaries"),
+            ("epochs", "epochs"),
+            ("tips", "find by chain"),
+            ("sessions", "sessions"),
+        ],
+    )
+    async def test_a_key_of_another_type_is_store_unavailable_and_nothing_else(
+        self, part: str, refused: str, store: RedisStore, valkey: Server
+    ) -> None:
+        valkey.run("SET", PLANTED[part], "planted")
+        outcomes = await _outcomes(store)
+        assert isinstance(outcomes[refused], StoreUnavailable)
+        await store.ping()
+
+    @pytest.mark.parametrize(
+        "junk", [b"", b"\x01", b"\x01\xc1", b"\x01\xa3abc", b"\x02\x80", b"junk", b"\xff"]
+    )
+    async def test_a_damaged_value_is_store_unavailable_and_nothing_else(
+        self, junk: bytes, store: RedisStore, valkey: Server
+    ) -> None:
+        await store.record(KEY, turn("u1", "a1", headerless=True), DAY)
+        await store.begin_epoch(KEY, epoch("e1"), 0, DAY)
+        await store.keep_summary(KEY, "one", "text", DAY)
+        for fieldname in ("record", "created", "turns"):
+            valkey.run("HSET", PLANTED["session"], fieldname, junk)
+        for part in ("nodes", "counts"):
+            valkey.run("HSET", PLANTED[part], chain("u1")[0], junk)
+        valkey.run("HSET", PLANTED["summaries"], "one", junk)
+        valkey.run("LSET", PLANTED["epochs"], 0, junk)
+        outcomes = await _outcomes(store)
+        assert isinstance(outcomes["find"], StoreUnavailable)
+        assert all(
+            isinstance(each, StoreUnavailable) for each in outcomes.values() if isinstance(each, Exception)
+        )
+        await store.ping()
+
+    async def test_a_damaged_session_is_whole_again_after_its_next_turn(
+        self, store: RedisStore, valkey: Server
+    ) -> None:
+        await store.record(KEY, turn("u1", "a1"), DAY)
+        valkey.run("HSET", PLANTED["session"], "record", "junk")
+        valkey.run("HSET", PLANTED["nodes"], chain("u1")[0], "junk")
+        with pytest.raises(StoreUnavailable):
+            await found(store, "u1", "a1")
+        assert await found(store, "u1", "a1") == Found(was_here=True)
+        await store.record(KEY, turn("u1", "a1"), DAY)
+        assert (await found(store, "u1", "a1")).session is not None
+        assert len(await store.nodes(KEY)) == 2
+
+    async def test_damaged_counts_cost_no_message(self, store: RedisStore, valkey: Server) -> None:
+        await store.record(KEY, turn("u1", "a1"), DAY)
+        valkey.run("HSET", PLANTED["counts"], chain("u1")[0], "junk")
+        with pytest.raises(StoreUnavailable):
+            await found(store, "u1", "a1")
+        stored = await store.history(KEY)
+        assert stored.session is not None
+        assert len(stored.nodes) == 2
+
+    async def test_one_session_of_another_type_hides_no_other(
+        self, store: RedisStore, valkey: Server
+    ) -> None:
+        other = SessionKey(KEY.tag, "02")
+        for key in (KEY, other):
+            await store.record(key, turn("u1", "a1"), DAY)
+        valkey.run("DEL", PLANTED["session"])
+        valkey.run("SET", PLANTED["session"], "a string")
+        valkey.run("EXPIRE", PLANTED["session"], 100)
+        assert [key for key, _ in await store.sessions(10)] == [other]
+
+    async def test_a_value_of_another_version_is_not_read_as_ours(
+        self, store: RedisStore, valkey: Server
+    ) -> None:
+        await store.keep_summary(KEY, "one", "text", DAY)
+        stored: bytes = valkey.run("HGET", PLANTED["summaries"], "one")
+        valkey.run("HSET", PLANTED["summaries"], "one", b"\x02" + stored[1:])
+        with pytest.raises(StoreUnavailable):
+            await store.summaries(KEY, ["one"])
+
+    async def test_one_damaged_session_does_not_hide_the_others(
+        self, store: RedisStore, valkey: Server
+    ) -> None:
+        await store.record(KEY, turn("u1", "a1"), DAY)
+        valkey.run("HSET", PLANTED["session"], "record", "junk")
+        other = type(KEY)("aa", "02")
+        await store.record(other, turn("u1", "a1"), DAY)
+        assert [key for key, _ in await store.sessions(10)] == [other]
+
+    async def test_a_member_of_the_listing_that_is_not_ours_is_dropped(
+        self, store: RedisStore, valkey: Server
+    ) -> None:
+        await store.record(KEY, turn("u1", "a1"), DAY)
+        valkey.run("ZADD", "u1:sessions", 9e9, b"\xff\xfe")
+        assert [key for key, _ in await store.sessions(10)] == [KEY]
+
+
+async def _outcomes(store: RedisStore) -> dict[str, object]:
+    """What each call answered or raised. Anything but StoreUnavailable goes through."""
+    outcomes: dict[str, object] = {}
+    for name, call in CALLS.items():
+        try:
+            outcomes[name] = await call(store)
+        except StoreUnavailable as error:
+            outcomes[name] = error
+    return outcomes
