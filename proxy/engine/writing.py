@@ -176,7 +176,7 @@ class Writer:
         try:
             got = await self._alone(job, job.address, call, hurry)
         except _Elsewhere:
-            return None  # the same gap is being written: the built-in way finds it, or waits for it
+            return await self._found(job, job.address)  # or the built-in way waits for it
         async with got.lease:
             if got.said is None:
                 self._count("not_compacted")
@@ -204,6 +204,8 @@ class Writer:
             if lease is None:
                 raise _Elsewhere
             try:
+                if await self._found(job, address) is not None:
+                    raise _Elsewhere  # written while we reached for the lease
                 return _Leased(await call(), lease)
             except BaseException:
                 await lease.give_up()

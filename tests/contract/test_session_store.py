@@ -442,7 +442,9 @@ class TestListing:
     async def test_names_none_twice_while_others_begin(self, store: SessionStore) -> None:
         async def begin_sessions() -> None:
             for number in range(200):
-                await store.record(SessionKey("t", f"s{number}"), turn("u1", "a1", updated=10.0 + number), DAY)
+                await store.record(
+                    SessionKey("t", f"s{number}"), turn("u1", "a1", updated=10.0 + number), DAY
+                )
 
         beginning = asyncio.create_task(begin_sessions())
         while not beginning.done():

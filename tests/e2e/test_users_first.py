@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx2
 
-from tests.servers import Exchange, FakeUpstream, eventually
+from tests.servers import PATIENCE, Exchange, FakeUpstream, eventually
 from tests.stores import embedded_valkey
 from tests.upstreams import (
     Chat,
@@ -73,6 +73,8 @@ class OneSlot:
         async with self.slot:
             leaving = asyncio.create_task(exchange.gone())
             done, _ = await asyncio.wait([leaving], timeout=0.15)
+            if self.users_waiting and not done:  # it is being cut off: nobody is served before it is
+                done, _ = await asyncio.wait([leaving], timeout=PATIENCE)
             if done:
                 self.seen.append("summary cut off")
                 return
