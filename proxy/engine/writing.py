@@ -204,12 +204,15 @@ class Writer:
             if lease is None:
                 raise _Elsewhere
             try:
-                if await self._found(job, address) is not None:
-                    raise _Elsewhere  # written while we reached for the lease
-                return _Leased(await call(), lease)
+                is_written = await self._found(job, address) is not None  # while we reached for the lease
+                got = None if is_written else _Leased(await call(), lease)
             except BaseException:
                 await lease.give_up()
                 raise
+            if got is None:
+                await lease.give_up()
+                raise _Elsewhere
+            return got
 
         got = await self._foreground.when_idle(leased, _ATTEMPTS, self._quiet, hurry)
         if got is None:
