@@ -15,6 +15,7 @@ from proxy.adapters.files.policies import PolicyLibrary
 from proxy.adapters.files.secrets import kept_secret
 from proxy.adapters.files.watched import WatchedPolicies
 from proxy.adapters.httpx import HttpxUpstream
+from proxy.adapters.plugins import load_plugins
 from proxy.adapters.stores import open_store
 from proxy.adapters.tiktoken import TiktokenCounter
 from proxy.adapters.timed import TimedStore
@@ -22,7 +23,6 @@ from proxy.config import Settings
 from proxy.engine.append import Appends
 from proxy.engine.background import Background
 from proxy.engine.backlog import Backlog
-from proxy.engine.compactors import MEMBERS, Compactors
 from proxy.engine.curation import Curation
 from proxy.engine.epochs import Epochs
 from proxy.engine.foreground import Foreground
@@ -44,7 +44,6 @@ from proxy.http.front import Front, refusals, request_id
 from proxy.http.managed import Managed
 from proxy.http.probes import probe_routes
 from proxy.http.relay import Relay
-from proxy.plugins import COMPACTORS, load
 from proxy.ports import SessionStore, TokenCounter, Upstream
 from proxy.telemetry import Metrics, set_up_logging
 
@@ -94,9 +93,10 @@ class Inside:
 def create_app(settings: Settings) -> ASGIApp:
     """Build the proxy. The store must be named; the embedded one is started by whoever serves.
 
-    Raises SettingsError, PolicyError and PluginError.
+    Raises SettingsError, PluginError and PolicyError.
     """
     set_up_logging(logging.DEBUG if settings.log_content else logging.INFO)
+    load_plugins()
     outside = _outside(settings)
     inside = _inside(settings, outside)
     metrics, policies = outside.metrics, outside.policies
@@ -143,7 +143,7 @@ def _inside(settings: Settings, outside: Outside) -> Inside:
     metrics, naming = outside.metrics, Naming(_secret(settings), settings.tenant_header)
     foreground, background = Foreground(), Background()
     summaries = Summaries(upstream, store, counter, foreground, clock, metrics)
-    summary_jobs = SummaryJobs(summaries, naming, Compactors(load(COMPACTORS, *MEMBERS)))
+    summary_jobs = SummaryJobs(summaries, naming)
     engine = Engine(
         upstream=upstream,
         reader=Reader(counter),

@@ -309,12 +309,12 @@ class SettingsError(OperatorError):
     exit_code = 2  # as for any other wrong usage
 
 
-class PluginError(OperatorError):
-    """A plug-in cannot be loaded, or is not what its group asks for; the message names it."""
-
-
 class VocabularyError(OperatorError):
     """The tokenizer's own file is damaged or missing."""
+
+
+class PluginError(OperatorError):
+    """An installed package offers what cannot be used; the message names its entry point."""
 
 
 class PolicyError(OperatorError):

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from proxy.adapters.files.policies import PolicyLibrary
+from proxy.adapters.plugins import load_plugins
 from proxy.cli.terminal import add_json_option, facts, positive, print_json, show
 from proxy.core.budget import Budget, budget_tokens
 from proxy.core.policy import Policy
@@ -27,7 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Say ok and show what follows from the policy. Raises PolicyError, which names file and line."""
+    """Say ok and show what follows from the policy. Raises PolicyError, PluginError."""
+    load_plugins()
     policy = PolicyLibrary.of(args.policies).load(args.file)
     if args.json:
         print_json({"ok": True, **decisions(policy, args.window)})
@@ -61,15 +63,9 @@ def _budget(policy: Policy, window: int) -> Budget:
     return Budget(budget_tokens(limit, window, reserve), 1.0, 0)
 
 
-def _acting(policy: Policy) -> str:
-    """The strategy that really chooses."""
-    name = policy.strategy.name
-    return "importance" if name in policy.PENDING_STRATEGIES else name
-
-
 def _counts(policy: Policy) -> dict[str, int]:
     """By what a policy prunes at any usage, and how many of it."""
-    rules, strategy = policy.strategy, _acting(policy)
+    rules, strategy = policy.strategy, policy.strategy.name
     counts = {"messages": rules.last} if strategy == "sliding_window" else {}
     if strategy == "exchanges":
         counts = {"exchanges": rules.exchanges, "roll_to": rules.roll_to}
@@ -89,13 +85,15 @@ def _lines(policy: Policy, window: int) -> Iterator[tuple[str, str]]:
         return
     yield "budget", f"{decided['budget']:,} tokens, in a window of {window:,}"
     yield from (("cuts", sentence) for sentence in _count_sentences(decided["counts"]))
-    if _acting(policy) in _BY_COUNT:
+    if policy.strategy.name == "session":
+        yield "cuts", f"what came before a pause over {policy.strategy.idle:g} seconds, at any usage"
+    if policy.strategy.name in _BY_COUNT:
         yield "emergency", f"above {decided['stages']['emergency']:,} tokens, cuts as much as it takes"
     else:
         yield from _stage_lines(decided)
     yield "summary", f"at most {decided['summary']:,} tokens" if decided["summary"] else "none"
     if decided["not_acting"]:
-        yield "no effect yet", ", ".join(_not_acting(policy))
+        yield "no effect yet", ", ".join(decided["not_acting"])
 
 
 def _stage_lines(decided: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -111,8 +109,3 @@ def _count_sentences(counts: dict[str, int]) -> Iterator[str]:
         yield f"past {counts['exchanges']:,} exchanges all but the newest {counts['roll_to']:,}, at any usage"
     if "units" in counts:
         yield f"after {counts['units']:,} more units, at any usage"
-
-
-def _not_acting(policy: Policy) -> Iterator[str]:
-    for key in policy.not_acting():
-        yield f"{key} (as {_acting(policy)} for now)" if key == "strategy.name" else key

@@ -19,6 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from proxy.adapters import prices
 from proxy.adapters.files.policies import PolicyLibrary
+from proxy.adapters.plugins import load_plugins
 from proxy.adapters.tiktoken import TiktokenCounter
 from proxy.cli.terminal import (
     CommandError,
@@ -82,7 +83,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Replay every session under every policy. Raises PolicyError, CommandError."""
+    """Replay every session under every policy. Raises PluginError, PolicyError, CommandError."""
+    load_plugins()
     policies = _by_label(PolicyLibrary.of(args.policies), args.policy or ["default"])
     counter = TiktokenCounter()
     outcomes: list[Outcome] = []

@@ -2,6 +2,7 @@
 
 import argparse
 
+from proxy.adapters.plugins import load_plugins
 from proxy.cli.terminal import add_json_option, print_json
 from proxy.core.policy import Policy
 
@@ -18,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(_: argparse.Namespace) -> int:
-    """Print it."""
+    """Print it, with the strategies that are installed. Raises PluginError."""
+    load_plugins()
     print_json({"$schema": _DIALECT, **Policy.model_json_schema(by_alias=True)})
     return 0

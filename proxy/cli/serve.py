@@ -26,6 +26,7 @@ from uvicorn.supervisors import Multiprocess
 
 from proxy.adapters.files.policies import PolicyLibrary
 from proxy.adapters.files.secrets import kept_secret
+from proxy.adapters.plugins import load_plugins
 from proxy.adapters.redis.embedded import EmbeddedValkey
 from proxy.app import ADMIN_TOKEN_FILE, SECRET_FILE, create_app
 from proxy.cli.interruption import sigterm_interrupts
@@ -64,6 +65,7 @@ def run(args: argparse.Namespace) -> int:
     """Serve until SIGINT or SIGTERM. Raises OperatorError."""
     settings = Settings.load(**{name: getattr(args, name) for name in FLAGS})
     # The app reads it again; here a mistake is said once, before anything starts.
+    load_plugins()
     try:
         PolicyLibrary.of(settings.policies).load(settings.policy)
     except PolicyError as error:

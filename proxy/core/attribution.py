@@ -28,8 +28,8 @@ _USER = (
     r"|utilisat(?:eur|rice))s?\b(?! (?:constraints?|requirements?)\b)"
 )
 _BETWEEN = (
-    r"(?: (?:is|was|has|had|have|been|also|then|explicitly|clearly|later|already|hat|hatte|ha|había|se|le|lui|avait))"
-    r"{0,3} "
+    r"(?: (?:is|was|has|had|have|been|also|then|explicitly|clearly|later|already"
+    r"|hat|hatte|ha|había|se|le|lui|avait)){0,3} "
 )
 _CJK_USER = r"(?:ユーザー?|用户|用戶|客户|客戶)"
 _CLAIM = re.compile(

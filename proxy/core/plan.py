@@ -18,6 +18,8 @@ class Anchor(msgspec.Struct, frozen=True, array_like=True):
     start: int
     end: int
     text: str
+    by_code: bool = False
+    """Whether code wrote it: it stands until a model has."""
     generation: int = 0
     """Summaries that it was made from, one upon the other; 0 where it was made from the originals alone."""
 
@@ -45,8 +47,9 @@ class Gap(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def is_summarised(self) -> bool:
-        """Whether one summary is about the whole gap."""
-        return [(anchor.start, anchor.end) for anchor in self.anchors] == [(self.start, self.end)]
+        """Whether one summary, by a model, is about the whole gap."""
+        written = [(anchor.start, anchor.end) for anchor in self.anchors if not anchor.by_code]
+        return written == [(self.start, self.end)]
 
     @property
     def count(self) -> int:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from proxy.core.budget import MESSAGE_TOKENS, Budget, Stage, stage_of
 from proxy.core.clipping import clip_view
+from proxy.core.conditions import UNKNOWN, Conditions
 from proxy.core.jsonvalue import dumps
 from proxy.core.language import language_of
 from proxy.core.ledger.placing import cut_tokens, placed, plain_of, room_for, room_of
@@ -30,6 +31,7 @@ from proxy.core.units import last_user, request_points
 LEAST_FREED = 0.1
 """Share of the room that an epoch must free to be begun below 100 %."""
 _NOTICES = 2
+_PRESSING = (Stage.COMPACT, Stage.EMERGENCY)
 _FOLDED_BITS = 3
 """Leading bits of an epoch's number; where all others are zero, a fold writes the epoch's ledger."""
 _SPARE = 32
@@ -38,6 +40,8 @@ _SPARE = 32
 Span = tuple[int, int]
 Summaries = Mapping[Span, str | None]
 """Summaries by gap; None where one was asked for and failed. A gap that is absent was not asked about."""
+Told = Mapping[Span, Anchor | None]
+"""The same, as the notes have it."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,16 @@ class Draft:
     """Tool results that go out as placeholders from now on."""
     has_room: bool = True
     """Whether the epoch is worth its while with summaries, and not with notices alone."""
+    strategy: Strategy | None = None
+    """The strategy that decided, and writes its notes; None where a person did."""
+    acts_now: bool = False
+    """Whether it begins for another reason than usage, at once."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether a request may wait for its summaries."""
+        is_rare = self.acts_now and self.strategy is not None and not self.strategy.slides
+        return self.stage is Stage.COMPACT or (is_rare and self.stage is not Stage.EMERGENCY)
 
     @property
     def wanted(self) -> tuple[Span, ...]:
@@ -63,14 +77,19 @@ class Draft:
         if not rules.enabled or not self.has_room:
             return ()
         summarised = {(gap.start, gap.end) for gap in self.situation.plan.gaps if gap.is_summarised}
-        return tuple(
-            span for span in self.spans if span[1] - span[0] >= rules.min_gap and span not in summarised
-        )
+        large = (span for span in self.spans if span[1] - span[0] >= rules.min_gap and span not in summarised)
+        strategy, situation = self.strategy, self.situation
+        return tuple(span for span in large if strategy is None or strategy.wants_summary(situation, *span))
 
 
 def is_due(situation: Situation, stage: Stage) -> bool:
     """Whether the policy's strategy would begin an epoch now; quick, since it is asked at every request."""
     return strategy_of(situation.policy.strategy.name).is_due(situation, stage)
+
+
+def acts_now(situation: Situation) -> bool:
+    """Whether the policy's strategy would begin one now for another reason than usage."""
+    return strategy_of(situation.policy.strategy.name).acts_now(situation)
 
 
 def draft(situation: Situation, stage: Stage) -> Draft | None:
@@ -83,7 +102,7 @@ def draft(situation: Situation, stage: Stage) -> Draft | None:
         return decided
     if not selection.cut:
         return None
-    if strategy.by_count:
+    if decided.acts_now:
         return decided if situation.view - freed <= situation.budget.share(1) else None
     least = LEAST_FREED * situation.budget.room
     if freed < least:
@@ -97,13 +116,23 @@ def _select(situation: Situation, stage: Stage, strategy: Strategy) -> tuple[Sel
     Answers also the counted tokens that the epoch frees with notices for notes.
     """
     set_aside, ledger = _set_aside(situation, stage), _ledger_set_aside(situation)
-    results = () if strategy.by_count else clearings(situation)
+    is_now = strategy.acts_now(situation)
+    results = () if is_now or strategy.slides else clearings(situation)
     while True:
         selection = Selection(situation, stage, set_aside, ledger, results)
         selection.run(strategy)
         spans = tuple(selection.spans())
         quotes = {span: selection.quotes_within(*span) for span in spans}
-        decided = Draft(situation, stage, spans, quotes, selection.yielded, tuple(selection.edits))
+        decided = Draft(
+            situation,
+            stage,
+            spans,
+            quotes,
+            selection.yielded,
+            tuple(selection.edits),
+            strategy=strategy,
+            acts_now=is_now,
+        )
         plain = _noted(decided, {})
         over = view_tokens(plain, situation.chain.tokens) - selection.to_clip - situation.budget.share(1)
         if stage is not Stage.EMERGENCY or over <= 0 or selection.is_exhausted:
@@ -149,14 +178,14 @@ def finish(decided: Draft, summaries: Summaries) -> Plan:
 
 def _written(decided: Draft, summaries: Summaries) -> Plan:
     """The plan of a draft but for its ledger, for which it leaves room."""
-    given = dict(summaries)
+    given = _told(decided, summaries)
     situation = decided.situation
     plan = _noted(decided, given, renews=True)
     if _size_of(situation, plan) > situation.budget.share(1):
         plan = _noted(decided, given)
     while given and _size_of(situation, plan) > situation.budget.share(1):
         # A summary may be longer than what was set aside for it; a notice always fits.
-        given.pop(max(given, key=lambda span: len(given[span] or "")))
+        given.pop(max(given, key=lambda span: len(anchor.text) if (anchor := given[span]) else 0))
         plan = _noted(decided, given)
     if decided.stage is Stage.EMERGENCY:
         ledger = room_for(situation, cut_tokens(situation, plan))
@@ -164,7 +193,35 @@ def _written(decided: Draft, summaries: Summaries) -> Plan:
     return plan
 
 
-def _noted(decided: Draft, summaries: Summaries, *, renews: bool = False) -> Plan:
+def _told(decided: Draft, summaries: Summaries) -> dict[Span, Anchor | None]:
+    """What new notes have to say: the summaries, or what the strategy makes of them."""
+    generations = {span: _generation(decided.situation, span) for span in summaries}
+    told = {
+        span: Anchor(*span, text, generation=generations[span]) if text else None
+        for span, text in summaries.items()
+    }
+    if decided.strategy is None:
+        return told
+    standing = {(gap.start, gap.end) for gap in decided.situation.plan.gaps}
+    for span in decided.spans:
+        summary = summaries.get(span)
+        if not summary and span in standing:
+            continue  # it has its words
+        text = decided.strategy.words(decided.situation, *span, summary)
+        if text or summary:
+            made = Anchor(*span, text or "", by_code=text != summary, generation=generations.get(span, 0))
+            told[span] = made if text else None
+    return told
+
+
+def _generation(situation: Situation, span: Span) -> int:
+    """Upon how many summaries, one upon the other, a summary of a gap is made."""
+    start, end = span
+    earlier = [each for gap in situation.plan.gaps for each in gap.anchors if start <= each.start < end]
+    return 1 + max(each.generation for each in earlier) if earlier else 0
+
+
+def _noted(decided: Draft, told: Told, *, renews: bool = False) -> Plan:
     """A draft with its notes written, but for the ledger.
 
     ``renews``: notes that say nothing of a summary that came late, or was made anew, are written again.
@@ -174,9 +231,9 @@ def _noted(decided: Draft, summaries: Summaries, *, renews: bool = False) -> Pla
     gaps: list[Gap] = []
     for span in decided.spans:
         old = standing.get(span)
-        is_settled = old is not None and (old.is_summarised or not summaries.get(span))
+        is_settled = old is not None and (old.is_summarised or not told.get(span))
         if old is None or not is_settled:
-            gaps.append(_gap(decided, span, summaries))
+            gaps.append(_gap(decided, span, told))
         else:
             is_stale = renews and _is_stale(old)
             gaps.append(noted_gap(situation, span, old.anchors, old.quotes) if is_stale else old)
@@ -191,20 +248,13 @@ def _is_stale(gap: Gap) -> bool:
     return any(dumps(anchor.text)[1:-1] not in gap.note for anchor in gap.anchors)
 
 
-def _gap(decided: Draft, span: Span, summaries: Summaries) -> Gap:
+def _gap(decided: Draft, span: Span, told: Told) -> Gap:
     """A gap with a new note: a summary of all of it, or what earlier summaries say of parts of it."""
     situation, (start, end) = decided.situation, span
-    text = summaries.get(span)
-    anchors = (_anchor(situation, span, text),) if text else _carried(situation, start, end)
-    failed = span in summaries and not text
+    anchor = told.get(span)
+    anchors = (anchor,) if anchor else _carried(situation, start, end)
+    failed = span in told and not anchor
     return noted_gap(situation, span, anchors, decided.quotes[span], failed=failed)
-
-
-def _anchor(situation: Situation, span: Span, text: str) -> Anchor:
-    """A summary of a gap, made from what earlier ones said."""
-    start, end = span
-    earlier = [each for gap in situation.plan.gaps for each in gap.anchors if start <= each.start < end]
-    return Anchor(start, end, text, 1 + max(each.generation for each in earlier) if earlier else 0)
 
 
 def noted_gap(
@@ -270,25 +320,34 @@ def _language(situation: Situation, start: int, end: int) -> str:
     return language_of(" ".join(situation.content(place).text for place in said[-8:]))
 
 
-def fold(chain: Chain, policy: Policy, budget: Budget, count: Count) -> tuple[Plan, int]:
-    """The plan that a chain would have come to by itself, with notices only, and how many epochs it took."""
+def fold(
+    chain: Chain, policy: Policy, budget: Budget, count: Count, conditions: Conditions = UNKNOWN
+) -> tuple[Plan, int]:
+    """The plan that a chain would have come to by itself, with notices only, and how many epochs it took.
+
+    ``conditions`` are those of the chain's last request; of the others nobody knows them.
+    """
     plan, epochs, view, position = EMPTY, 0, 0, 0
     begun, ledger, most = None, 0, None
-    by_count = strategy_of(policy.strategy.name).by_count
-    for length in [len(chain)] if by_count else request_points(chain.messages):
+    strategy = strategy_of(policy.strategy.name)
+    marks = strategy.turning_points(chain, policy)
+    for length in [len(chain)] if strategy.slides else request_points(chain.messages):
         view += sum(chain.tokens[position:length])
         position = length
         stage = stage_of(budget.usage(view), policy.stages)
-        is_pressing = stage in (Stage.COMPACT, Stage.EMERGENCY) or by_count
-        if not is_pressing and length < len(chain):
+        is_marked = strategy.slides or length in marks
+        if stage not in _PRESSING and not is_marked and length < len(chain):
             continue
         prefix = chain.prefix(length)
         if not prefix.is_spared_by(plan):
             plan, begun, ledger, view = EMPTY, None, 0, sum(prefix.tokens)
             stage = stage_of(budget.usage(view), policy.stages)
-        if stage not in (Stage.COMPACT, Stage.EMERGENCY) and not by_count:
+        known = conditions if length == len(chain) else UNKNOWN
+        situation = Situation(prefix, plan, policy, budget, count, known, ledger)
+        is_anew = known != UNKNOWN and strategy.acts_now(situation)
+        if stage not in _PRESSING and not is_marked and not is_anew:
             continue
-        decided = draft(Situation(prefix, plan, policy, budget, count, unwritten=ledger), stage)
+        decided = draft(situation, stage)
         if decided is None:
             continue
         begun, plan = decided.situation, _written(decided, {})

@@ -33,6 +33,9 @@ from proxy.core.policy_sections import (
     ToolResults,
 )
 
+_TOKEN_BYTES = 4
+"""Bytes of UTF-8 that a token of a summary has, about."""
+
 
 class Policy(Section):
     """One policy. `name` is its file's name and part of a session's lane; the rest is the file's content."""
@@ -49,8 +52,6 @@ class Policy(Section):
         "tools",
     )
     """Keys that are read and checked, and do not act yet."""
-    PENDING_STRATEGIES: ClassVar[tuple[str, ...]] = ("session", "topic", "exchanges")
-    """Strategies that act as `importance` yet."""
 
     name: SkipJsonSchema[str] = "default"
     extends: str | None = None
@@ -82,17 +83,18 @@ class Policy(Section):
     def summary_tokens(self, budget: int) -> int:
         """Tokens that one summary may have under a budget of so many tokens.
 
-        `summary.max_tokens`; under a large budget a 64th of it, up to 2,000; never more than an eighth.
+        `summary.max_tokens`; under a large budget a 64th of it, up to 2,000; never more than an eighth, nor
+        than fits into the running summary of `exchanges`.
         """
         wanted = max(self.summary.max_tokens, min(budget // 64, 2000))
+        if self.strategy.name == "exchanges":
+            wanted = min(wanted, self.strategy.summary_to // _TOKEN_BYTES)
         return max(1, min(wanted, budget // 8))
 
     def not_acting(self) -> tuple[str, ...]:
         """Keys that differ from the default and do not act yet."""
         plain = Policy()
-        changed = (key for key in self.PENDING if attrgetter(key)(self) != attrgetter(key)(plain))
-        strategy = ("strategy.name",) if self.strategy.name in self.PENDING_STRATEGIES else ()
-        return (*changed, *strategy)
+        return tuple(key for key in self.PENDING if attrgetter(key)(self) != attrgetter(key)(plain))
 
 
 def dotted_keys() -> tuple[str, ...]:

@@ -25,6 +25,7 @@ from proxy.core.quantities import (
     Share,
     TimeOfDay,
 )
+from proxy.core.registry import COMPACTORS, STRATEGIES, NameIn
 
 
 class Section(BaseModel):
@@ -154,7 +155,7 @@ class Ledger(Section):
     identifiers: StrictBool = True
 
 
-StrategyName = Literal["importance", "sliding_window", "session", "topic", "exchanges", "off"]
+StrategyName = Annotated[str, NameIn(STRATEGIES)]
 
 
 class Strategy(Section):
@@ -217,7 +218,7 @@ class Retention(Section):
 class Compactor(Section):
     """A compactor by name."""
 
-    name: Annotated[str, Field(min_length=1)]
+    name: Annotated[str, NameIn(COMPACTORS)]
 
 
 class Tool(Section):

@@ -70,7 +70,9 @@ def _next_plan(situation: Situation, stage: Stage, *, is_first: bool) -> tuple[P
     if situation.policy.strategy.name == "off":
         return None, 0
     if is_first and stage is Stage.EMERGENCY:
-        plan, epochs = fold(situation.chain, situation.policy, situation.budget, situation.count)
+        plan, epochs = fold(
+            situation.chain, situation.policy, situation.budget, situation.count, situation.conditions
+        )
         return (plan, epochs) if epochs else (None, 0)
     decided = draft(situation, stage)
     return (finish(decided, {}), 1) if decided is not None else (None, 0)

@@ -71,7 +71,8 @@ class Selection:
         for index in strategy.order(situation, self._stage):
             if strategy.is_enough(situation, self.view, goal):
                 break
-            self.take(index)
+            if situation.protection.get(index, FIXED) < FIXED:  # whatever a strategy says
+                self.take(index)
         self._take_islands()
         if self._stage is Stage.EMERGENCY:
             self._yield_protections()
@@ -154,7 +155,8 @@ class Selection:
                 if self.view <= enough:
                     return
                 self.yielded = max(self.yielded, level)
-                spared = max(situation.size(index) - FIRST_USER_LEAST, 0) if level == FIRST_USER else 0
+                asked = situation.tokens[situation.units[index].start]  # an odd unit holds more than that
+                spared = max(asked - FIRST_USER_LEAST, 0) if level == FIRST_USER else 0
                 if spared and self.view - spared <= most:
                     self.to_clip = spared
                     return

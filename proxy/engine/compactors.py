@@ -10,11 +10,10 @@ from typing import Protocol
 
 from proxy.core.compaction import GapUnit
 from proxy.core.policy_sections import Compactor as Named
+from proxy.core.registry import COMPACTORS
 from proxy.core.summary import LANGUAGES, Ask
 from proxy.core.working_flow import Surroundings, ask_for_report, is_working_flow, report_in
-from proxy.telemetry import log_fault, log_warning
-
-MEMBERS = ("can_compact", "compact")
+from proxy.telemetry import log_fault
 
 
 class AskModel(Protocol):
@@ -91,28 +90,13 @@ async def _said(context: Context, ask: Ask) -> str:
 BUILT_IN: Mapping[str, Compactor] = {"working_flow": WorkingFlow()}
 
 
-class Compactors:
-    """Every compactor there is, by name. One of another distribution may take the place of a built-in one."""
-
-    def __init__(self, others: Mapping[str, Compactor] | None = None) -> None:
-        self._known = {**BUILT_IN, **(others or {})}
-        self._missed: set[str] = set()
-
-    def first_for(self, named: Sequence[Named], units: Sequence[GapUnit]) -> tuple[str, Compactor] | None:
-        """The first of those that a policy names that can compact these units."""
-        for each in named:
-            found = self._known.get(each.name)
-            if found is None:
-                self._miss(each.name)
-            elif units and _can(found, units):
-                return each.name, found
-        return None
-
-    def _miss(self, name: str) -> None:
-        """Say once that a policy names what is not installed."""
-        if name not in self._missed:
-            self._missed.add(name)
-            log_warning("a policy names a compactor that is not installed", compactor=name)
+def first_for(named: Sequence[Named], units: Sequence[GapUnit]) -> Compactor | None:
+    """The first of the compactors that a policy names that can compact these units."""
+    for each in named:
+        compactor = BUILT_IN.get(each.name) or COMPACTORS[each.name]
+        if units and _can(compactor, units):
+            return compactor
+    return None
 
 
 def _can(compactor: Compactor, units: Sequence[GapUnit]) -> bool:

@@ -12,9 +12,21 @@ from typing import TypeVar
 
 from proxy.core.budget import Stage, stage_of
 from proxy.core.change import RESTORE, Change
+from proxy.core.conditions import UNKNOWN, Conditions
 from proxy.core.plan import EMPTY, Epoch, Plan, Replacement, in_force, view_tokens
-from proxy.core.planner import Draft, Span, draft, finish, fold, is_due, noticed, yielded_protection
+from proxy.core.planner import (
+    Draft,
+    Span,
+    acts_now,
+    draft,
+    finish,
+    fold,
+    is_due,
+    noticed,
+    yielded_protection,
+)
 from proxy.core.situation import Situation
+from proxy.core.strategies import Strategy
 from proxy.engine.case import Case
 from proxy.engine.lru import Lru
 from proxy.engine.summary_jobs import SummaryJobs
@@ -59,6 +71,7 @@ class _Prepared:
     quotes: Mapping[Span, tuple[str, ...]]
     yielded: int
     cleared: tuple[Replacement, ...]
+    strategy: Strategy | None
     parent: str
     seal: bytes
     length: int
@@ -111,7 +124,7 @@ class Epochs:
         if epoch is not None and _was_decided(epoch, case, stage):
             return standing
         if epoch is None and stage is Stage.EMERGENCY:
-            plan, _ = await self._off_loop(case, lambda: self._fold(case))
+            plan, _ = await self._off_loop(case, lambda: self._fold(case, case.conditions))
             new, summary, degraded = plan, "none", ()
         else:
             decided = await self._intend(case, situation, stage, epoch.id if epoch else "")
@@ -141,8 +154,8 @@ class Epochs:
         stage = stage_of(case.budget.usage(view), case.policy.stages)
         return Verdict(plan, stage, view, None, number=number)
 
-    def _fold(self, case: Case) -> tuple[Plan, int]:
-        return fold(case.chain, case.policy, case.budget, self._counter.count)
+    def _fold(self, case: Case, conditions: Conditions = UNKNOWN) -> tuple[Plan, int]:
+        return fold(case.chain, case.policy, case.budget, self._counter.count, conditions)
 
     def _situation(self, case: Case, plan: Plan) -> Situation:
         return Situation(case.chain, plan, case.policy, case.budget, self._counter.count, case.conditions)
@@ -160,7 +173,7 @@ class Epochs:
         situation = replace(situation, plan=await self._summary_jobs.anchored(case, situation))
         prepared = self._still_good(case, situation, stage, parent)
         decided = prepared or await self._off_loop(case, lambda: draft(situation, stage))
-        if stage is not Stage.TRIM:
+        if stage is not Stage.TRIM or (decided is not None and decided.acts_now):
             return decided
         if decided is None:
             decided = await self._off_loop(case, lambda: draft(situation, Stage.COMPACT))
@@ -179,6 +192,7 @@ class Epochs:
             quotes=decided.quotes,
             yielded=decided.yielded,
             cleared=decided.cleared,
+            strategy=decided.strategy,
             parent=parent,
             seal=case.chain.hashes[-1],
             length=len(case.chain),
@@ -187,17 +201,25 @@ class Epochs:
     def _still_good(self, case: Case, situation: Situation, stage: Stage, parent: str) -> Draft | None:
         """The draft that was prepared for this session, if it still brings the view well below *trim*."""
         found = self._prepared.get((case.key, case.lane))
-        if found is None or not found.holds_for(case, parent):
+        if found is None or not found.holds_for(case, parent) or acts_now(situation):
             return None
         kept_stage = found.stage if stage is Stage.TRIM else stage
-        decided = Draft(situation, kept_stage, found.spans, found.quotes, found.yielded, found.cleared)
+        decided = Draft(
+            situation,
+            kept_stage,
+            found.spans,
+            found.quotes,
+            found.yielded,
+            found.cleared,
+            strategy=found.strategy,
+        )
         return decided if noticed(decided) < case.budget.share(case.policy.stages.trim) else None
 
     async def _finish(self, case: Case, decided: Draft) -> tuple[Plan, str]:
         """Fetch what summaries may be had in time, and write the notes."""
         wanted = await self._summary_jobs.wanted(case, decided)
         missing = wanted.start_missing()
-        if missing and decided.stage is Stage.COMPACT:
+        if missing and decided.waits:
             left = case.deadline - self._clock.monotonic()
             await wanted.wait(missing, min(case.policy.summary.wait, left))
         summaries = wanted.texts()

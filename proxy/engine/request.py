@@ -27,12 +27,13 @@ from proxy.engine.history import History, Reader, root_of
 from proxy.engine.models import Models
 from proxy.engine.naming import CREDENTIALS, NAMED, Headers, Naming
 from proxy.engine.recognition import Recognised, Recognition
-from proxy.errors import ContextLengthExceeded, InvalidPolicy, PolicyForbidden
+from proxy.errors import ContextLengthExceeded, InvalidHeader, InvalidPolicy, PolicyForbidden
 from proxy.ports import Clock, Upstream
 from proxy.telemetry import log_fault
 
 POLICY_HEADER = b"x-unabridged-policy"
 BUDGET_HEADER = b"x-unabridged-budget"
+BOUNDARY_HEADER = b"x-unabridged-boundary"
 _DEADLINE = 3.0
 """Seconds that a request may wait for everything of ours together."""
 _DIGITS = 12
@@ -74,7 +75,7 @@ class Engine:
         """
         arrived = self.clock.monotonic()
         body = read_body(incoming.body, policy.limits.messages)
-        explicit = _explicit_budget(incoming.headers)
+        explicit, boundary = _explicit_budget(incoming.headers), _boundary(incoming.headers)
         caller = self.naming.caller(incoming.headers)
         tenant, by_header = caller.tenant, caller.key is not None and caller.key.sid == NAMED
         history = self.reader.read(body, appended.root if appended else root_of(body, by_header=by_header))
@@ -89,6 +90,7 @@ class Engine:
         budget = await self._budget(tenant, history, policy, explicit)
         credentials = [pair for pair in incoming.forwarded if pair[0].lower() in _TAKEN_OVER]
         case = self._case(history, recognised, lane, policy, budget, credentials, arrived)
+        case = replace(case, conditions=Conditions(self._idle(recognised, lane), boundary))
         if self.models.needs_listing(history.model):
             self.background.run(self.models.read_listing(credentials))
         verdict = await self._decide(case)
@@ -133,7 +135,6 @@ class Engine:
             credentials=credentials,
             deadline=arrived + _DEADLINE,
             alternates=self._alternates(recognised.tenant, history.model, policy),
-            conditions=Conditions(idle=self._idle(recognised, lane)),
         )
 
     def _idle(self, recognised: Recognised, lane: str) -> float | None:
@@ -285,6 +286,14 @@ def _explicit_budget(headers: Headers) -> int | None:
     if not (text.isascii() and text.isdigit()) or len(text) > _DIGITS or int(text) == 0:
         raise InvalidPolicy("X-Unabridged-Budget must be a positive number of tokens.")
     return int(text)
+
+
+def _boundary(headers: Headers) -> bool:
+    """Whether the client says that something new begins. Raises InvalidHeader."""
+    text = headers.get(BOUNDARY_HEADER, b"").strip().lower()
+    if text not in (b"", b"new"):
+        raise InvalidHeader("X-Unabridged-Boundary is new, or absent.")
+    return text == b"new"
 
 
 def _reserve(history: History, policy: Policy) -> int | None:

@@ -13,7 +13,7 @@ from proxy.core.situation import Situation
 from proxy.core.source import Source, originals_of, seal_of, source_of
 from proxy.engine.asking import Caller
 from proxy.engine.case import Case
-from proxy.engine.compactors import Compaction, Compactors
+from proxy.engine.compactors import Compaction, first_for
 from proxy.engine.job import Job
 from proxy.engine.naming import Naming
 from proxy.engine.summaries import Summaries
@@ -61,10 +61,9 @@ class Wanted:
 class SummaryJobs:
     """Turns drafts into jobs for the writer of summaries."""
 
-    def __init__(self, summaries: Summaries, naming: Naming, compactors: Compactors | None = None) -> None:
+    def __init__(self, summaries: Summaries, naming: Naming) -> None:
         self._summaries = summaries
         self._naming = naming
-        self._compactors = compactors or Compactors()
 
     async def wanted(self, case: Case, decided: Draft) -> Wanted:
         """The summaries of a draft; those that the store holds are fetched."""
@@ -87,12 +86,12 @@ class SummaryJobs:
         return Plan(gaps, situation.plan.replacements)
 
     def _anchored(self, case: Case, gap: Gap) -> Gap:
-        if gap.anchors:
-            return replace(gap, anchors=tuple(self._renewed(case, anchor) for anchor in gap.anchors))
-        if gap.count < case.policy.summary.min_gap:
-            return gap
-        text = self._summaries.ready(self._address(case, seal_of(case.chain, gap.start, gap.end)))
-        return gap if text is None else replace(gap, anchors=(Anchor(gap.start, gap.end, text),))
+        if not gap.is_summarised and gap.count >= case.policy.summary.min_gap:
+            text = self._summaries.ready(self._address(case, seal_of(case.chain, gap.start, gap.end)))
+            if text is not None:
+                return replace(gap, anchors=(Anchor(gap.start, gap.end, text),))
+        renewed = tuple(self._renewed(case, anchor) for anchor in gap.anchors)
+        return gap if renewed == gap.anchors else replace(gap, anchors=renewed)
 
     def _renewed(self, case: Case, anchor: Anchor) -> Anchor:
         """A summary made anew from its originals, if there is one."""
@@ -115,19 +114,18 @@ class SummaryJobs:
     def _job(self, case: Case, situation: Situation, span: Span, source: Source) -> Job:
         named = case.policy.compactors
         units = units_within(situation, span) if named else ()
-        taken = self._compactors.first_for(named, units) if units else None
+        taken = first_for(named, units) if units else None
+        address = self._address(case, source.seal)
         if taken is None:
-            return self._plain_job(case, self._address(case, source.seal), source)
-        name, compactor = taken
+            return self._plain_job(case, address, source)
         compaction = Compaction(
-            compactor,
+            taken,
             units,
             hashes={number: case.chain.hashes[number] for number in range(*span)},
             goal=goal_of(situation),
             progress=progress_of(situation, span),
         )
-        job = self._plain_job(case, self._address(case, source.seal, f"compactor {name}"), source)
-        return replaced(job, compaction=compaction)
+        return replaced(self._plain_job(case, address, source), compaction=compaction)
 
     def _plain_job(self, case: Case, address: str, source: Source) -> Job:
         rules = case.policy.summary
@@ -154,7 +152,8 @@ class SummaryJobs:
         """
         rules = case.policy.summary
         terms = f"{rules.model or case.model}\0{case.budget.tokens.bit_length()}\0{rules.prompt}"
-        terms += f"\0{way}" if way else ""
+        ways = [each.name for each in case.policy.compactors] if not way else [way]
+        terms = "\0".join([terms, *ways])
         return self._naming.address(case.tenant, seal, terms.encode(errors="surrogatepass"))
 
 

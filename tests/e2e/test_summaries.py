@@ -372,8 +372,6 @@ REPORT = """Here it is.
 - Go on."""
 WORKING_FLOW = """
 [[compactors]]
-name = "no_such"
-[[compactors]]
 name = "working_flow"
 """
 

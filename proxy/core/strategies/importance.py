@@ -4,14 +4,13 @@ from collections.abc import Sequence
 
 from proxy.core.budget import Stage
 from proxy.core.situation import FREE, Situation
+from proxy.core.strategies.strategy import Strategy
 
 _STAGES = (Stage.TRIM, Stage.COMPACT, Stage.EMERGENCY)
 
 
-class ByImportance:
+class ByImportance(Strategy):
     """At *trim* only what scores below ``importance.low``; from *compact* on whatever is least important."""
-
-    by_count = False
 
     def is_due(self, situation: Situation, stage: Stage) -> bool:
         """From *trim* on."""

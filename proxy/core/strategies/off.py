@@ -4,12 +4,11 @@ from collections.abc import Sequence
 
 from proxy.core.budget import Stage
 from proxy.core.situation import Situation
+from proxy.core.strategies.strategy import Strategy
 
 
-class Off:
+class Off(Strategy):
     """No epoch ever begins."""
-
-    by_count = False
 
     def is_due(self, situation: Situation, stage: Stage) -> bool:
         """Never."""

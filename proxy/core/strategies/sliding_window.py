@@ -4,16 +4,21 @@ from collections.abc import Sequence
 
 from proxy.core.budget import Stage
 from proxy.core.situation import FIXED, Situation
+from proxy.core.strategies.strategy import Strategy
 
 
-class SlidingWindow:
+class SlidingWindow(Strategy):
     """The oldest standing units go, as far as the window leaves them behind."""
 
-    by_count = True
+    slides = True
 
     def is_due(self, situation: Situation, stage: Stage) -> bool:
         """When a unit has slid out of the window, and always where the budget is passed."""
-        return stage is Stage.EMERGENCY or bool(self.order(situation, stage))
+        return stage is Stage.EMERGENCY or self.acts_now(situation)
+
+    def acts_now(self, situation: Situation) -> bool:
+        """When a unit has slid out of the window."""
+        return bool(self.order(situation, Stage.CALM))
 
     def order(self, situation: Situation, stage: Stage) -> Sequence[int]:
         """Standing units that do not fit among the newest ``last`` messages, oldest first."""

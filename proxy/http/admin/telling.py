@@ -20,7 +20,8 @@ NO_MESSAGES: tuple[Node, ...] = ()
 def session(found: Inspected, branch: Sequence[Node] = NO_MESSAGES) -> shapes.SessionTold:
     """A session; with its newest exchange where its ``branch`` is given."""
     kept = found.session
-    texts = {anchor.text for epoch in found.epochs for gap in epoch.plan.gaps for anchor in gap.anchors}
+    anchors = (anchor for epoch in found.epochs for gap in epoch.plan.gaps for anchor in gap.anchors)
+    texts = {anchor.text for anchor in anchors if not anchor.by_code}
     standing = found.epochs[-1].plan.gaps if found.epochs else ()
     blocked: Any = kept.blocked or None
     return shapes.SessionTold(

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from proxy.cli import main
-from proxy.core.policy import Policy
 
 
 def test_a_valid_policy_is_ok_and_its_stages_are_shown_as_tokens(capsys: pytest.CaptureFixture[str]) -> None:
@@ -53,14 +52,42 @@ def test_a_policy_that_prunes_by_count_says_by_which(capsys: pytest.CaptureFixtu
     assert window["emergency"] == "above 112,000 tokens, cuts as much as it takes"
 
 
+def test_a_rolling_window_of_exchanges_says_how_many(capsys: pytest.CaptureFixture[str]) -> None:
+    rolling = told(capsys, "exchanges")
+    assert rolling["cuts"] == "past 10 exchanges all but the newest 5, at any usage"
+    assert rolling["summary"] == "at most 750 tokens"
+    assert "no effect yet" not in rolling
+
+
+def test_a_policy_that_begins_anew_after_a_pause_says_after_which(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('[strategy]\nname = "session"\nidle = "10m"\n')
+    decided = told(capsys, str(file))
+    assert decided["cuts"] == "what came before a pause over 600 seconds, at any usage"
+    assert decided["compact"] == "from 100,800 tokens"
+
+
+def test_a_misspelt_strategy_is_told_the_nearest_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('[strategy]\nname = "sesion"\n')
+    assert main(["check", str(file)]) == 1
+    assert capsys.readouterr().err == (
+        f'unabridged: {file}:2: `strategy.name` must be "importance", "sliding_window", "session", "topic", '
+        '"exchanges" or "off"; did you mean `session`?\n'
+    )
+
+
 def test_what_has_no_effect_yet_is_named_and_only_where_there_is_such(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert "no effect yet" not in told(capsys, "default")
-    for key in Policy.PENDING_STRATEGIES:
-        file = tmp_path / "mine.toml"
-        file.write_text(f'[strategy]\nname = "{key}"\n')
-        assert told(capsys, str(file))["no effect yet"] == "strategy.name (as importance for now)"
+    file = tmp_path / "mine.toml"
+    file.write_text("[memory]\nenabled = true\n")
+    assert told(capsys, str(file))["no effect yet"] == "memory"
 
 
 @pytest.mark.parametrize("window", ["0", "-1", "many"])

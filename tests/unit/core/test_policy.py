@@ -192,7 +192,6 @@ def test_a_policy_cannot_be_changed() -> None:
 def test_what_does_not_act_yet_is_told() -> None:
     assert Policy().not_acting() == ()
     assert policy(recall={"enabled": True}, keep={"recent": 0.1}).not_acting() == ("recall",)
-    assert policy(strategy={"name": "topic"}).not_acting() == ("strategy.name",)
     assert policy(store={"encrypt": True, "ttl": "1d"}).not_acting() == ("store.encrypt",)
 
 

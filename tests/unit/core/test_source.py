@@ -18,7 +18,7 @@ def talk(exchanges: int, words: int = 100) -> list[Sent]:
 
 
 def summarised(end: int, text: str = "They spoke.", generation: int = 0) -> Plan:
-    return Plan((Gap(0, end, anchors=(Anchor(0, end, text, generation),)),))
+    return Plan((Gap(0, end, anchors=(Anchor(0, end, text, generation=generation),)),))
 
 
 def test_pieces_are_no_larger_than_a_model_keeps() -> None:
@@ -78,7 +78,7 @@ def test_a_summary_of_a_summary_of_a_summary_has_drifted() -> None:
 
 
 def test_a_rebuild_pays_where_much_was_sent_for_what_is_read_again() -> None:
-    anchor = Anchor(0, 400, "They spoke.", 3)
+    anchor = Anchor(0, 400, "They spoke.", generation=3)
     chatty = situation([*talk(200, words=2), user("and?")])
     assert pays(chatty, anchor, originals_of(chatty, (0, 400), 8_000))
     wordy = situation([*talk(200, words=300), user("and?")])
@@ -89,4 +89,4 @@ def test_a_rebuild_is_bounded_in_calls() -> None:
     endless = situation(talk(3_000, words=40), tokens=10_000_000)
     originals = originals_of(endless, (0, 6_000), 2_000)
     assert len(originals.pieces) > MOST_PIECES
-    assert not pays(endless, Anchor(0, 6_000, "They spoke.", 3), originals)
+    assert not pays(endless, Anchor(0, 6_000, "They spoke.", generation=3), originals)

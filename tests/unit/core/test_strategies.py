@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
 import pytest
 
+from proxy.core import registry
 from proxy.core.budget import Budget, Stage
-from proxy.core.plan import EMPTY, apply
-from proxy.core.planner import fold
+from proxy.core.conditions import UNKNOWN, Conditions
+from proxy.core.messages import Content
+from proxy.core.plan import EMPTY, Plan, apply
+from proxy.core.planner import Draft, draft, finish, fold
 from proxy.core.policy import Policy
-from proxy.core.policy_sections import Importance, Keep, Strategy
-from proxy.core.situation import Situation
+from proxy.core.policy_sections import Importance, Keep, Ledger, Strategy, Summary
+from proxy.core.similarity import Likeness
+from proxy.core.situation import Chain, Situation
 from proxy.core.strategies import STRATEGIES, strategy_of
+from proxy.core.strategies.topic import Topic
+from proxy.core.truncation import size
 from tests.property.conversations import (
     Sent,
     assistant,
@@ -19,6 +29,7 @@ from tests.property.conversations import (
     count,
     prose,
     result,
+    session,
     stage_at,
     system,
     turn,
@@ -132,7 +143,7 @@ def test_a_window_whose_note_is_larger_than_what_it_cuts_does_not_leave_the_budg
     assert turn(chain, EMPTY, policy, budget).tokens <= budget.limit
 
 
-# --- off, and what is not built
+# --- off
 
 
 @pytest.mark.parametrize("tokens", [10, 1000, 100_000])
@@ -145,6 +156,242 @@ def test_off_never_prunes(tokens: int):
     assert stage_at(chain, EMPTY, policy, budget) in Stage
 
 
-@pytest.mark.parametrize("name", sorted(Policy.PENDING_STRATEGIES))
-def test_strategies_that_are_not_built_yet_act_as_importance(name: str):
-    assert strategy_of(name) is STRATEGIES["importance"]
+# --- session
+
+SESSION = Policy(strategy=Strategy(name="session", idle=60.0))
+ANEW = Conditions(boundary=True)
+ROOMY = Budget(100_000, 1.0, 0)
+
+
+def gone(
+    messages: list[Sent], conditions: Conditions, policy: Policy = SESSION, budget: Budget = ROOMY
+) -> list[int]:
+    """What an epoch at this request cuts."""
+    chain = chain_from(messages)
+    situated = Situation(chain, EMPTY, policy, budget, count, conditions)
+    decided = draft(situated, stage_at(chain, EMPTY, policy, budget))
+    plan = finish(decided, {}) if decided else EMPTY
+    return [place for place in range(len(chain)) if plan.covers(place)]
+
+
+@pytest.mark.parametrize("conditions", [ANEW, Conditions(idle=60.1)])
+def test_at_a_boundary_all_that_came_before_goes_at_any_usage(conditions: Conditions):
+    assert gone(talk(3), conditions) == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("conditions", [UNKNOWN, Conditions(idle=60.0), Conditions(idle=0.0)])
+def test_without_a_pause_nothing_goes_below_trim(conditions: Conditions):
+    assert gone(talk(3), conditions) == []
+
+
+def test_only_the_session_strategy_minds_a_boundary():
+    assert gone(talk(3), ANEW, Policy()) == []
+
+
+def test_between_pauses_a_session_is_pruned_by_importance():
+    tight = Budget(sum(chain_from(talk(9)).tokens), 1.0, 0)
+    by_importance = Policy(strategy=Strategy(name="importance"))
+    assert gone(talk(9), UNKNOWN, SESSION, tight) == gone(talk(9), UNKNOWN, by_importance, tight) != []
+
+
+def test_what_is_new_stays_whole_with_all_that_the_person_said_in_a_row():
+    messages = [*talk(2), user("one more thing"), calling("a"), result("a", TEXT)]
+    assert gone(messages, ANEW) == [0, 1, 2, 3]
+
+
+def test_a_tool_that_took_long_is_no_pause():
+    messages = [*talk(2)[:-1], user("build it"), calling("a"), result("a", "built")]
+    assert gone(messages, Conditions(idle=4_000.0)) == []
+    assert gone([*messages, assistant("Done."), user("thanks")], Conditions(idle=4_000.0)) == [*range(8)]
+
+
+def test_a_boundary_leaves_pins_and_later_system_messages():
+    messages = [*talk(2)[:-1], system("Be brief."), user("Now what?")]
+    policy = SESSION.model_copy(update={"keep": Keep(pins=("^0 ",))})
+    assert gone(messages, ANEW, policy) == [2, 3]
+
+
+def test_at_a_boundary_with_nothing_before_it_nothing_goes():
+    assert gone([user("Hello")], ANEW) == []
+    assert gone([user("Hello"), calling("a"), result("a", TEXT)], ANEW) == []
+
+
+def test_a_boundary_acts_at_a_first_request_over_the_budget_too():
+    chain, budget = chain_from(talk(9)), Budget(300, 1.0, 0)
+    plan, epochs = fold(chain, SESSION, budget, count, ANEW)
+    assert [(gap.start, gap.end) for gap in plan.gaps] == [(0, 18)]
+    assert epochs > 1, "the past is folded as it would have gone; then the boundary acts"
+
+
+# --- topic
+
+TOPIC = FREE.model_copy(update={"strategy": Strategy(name="topic")})
+
+
+def about(words: str, answer: str) -> list[Sent]:
+    return [user(words), assistant(answer)]
+
+
+GARDEN = [
+    about("When do I plant tomatoes in the garden?", "Plant tomatoes in the garden after the frost."),
+    about("And the compost for the tomatoes?", "Spread compost around tomatoes in the garden in May."),
+]
+TRAINS = [
+    about("Which trains run from Bern to Zurich?", "Trains from Bern to Zurich leave every half hour."),
+    about("Do the trains to Zurich carry bicycles?", "Trains to Zurich carry bicycles with a ticket."),
+]
+TAXES = [about("Explain the tax form to me.", "The tax form asks for income and deductions.")]
+
+
+def units_by_topic(stage: Stage, *exchanges: list[Sent]) -> list[int]:
+    messages = [message for exchange in exchanges for message in exchange]
+    return list(strategy_of("topic").order(situation(messages, TOPIC), stage))
+
+
+def test_the_topic_farthest_from_now_goes_first_whatever_its_age():
+    now = [user("Which tomatoes need compost in the garden now?")]
+    order = units_by_topic(Stage.COMPACT, GARDEN[0], TRAINS[0], TRAINS[1], GARDEN[1], now)
+    assert order == [3, 2, 5, 4, 1, 0, 7, 6]
+
+
+def test_at_trim_the_topic_of_now_stays():
+    now = [user("Which tomatoes need compost in the garden now?")]
+    order = units_by_topic(Stage.TRIM, GARDEN[0], TRAINS[0], TAXES[0], GARDEN[1], now)
+    assert sorted(order) == [2, 3, 4, 5]
+
+
+def test_an_answer_goes_before_its_request_so_that_the_note_can_quote_it():
+    trains = [*TRAINS, about("Which trains are night trains?", f"The trains to Vienna. {TEXT * 4}")]
+    chain = chain_from([m for e in (*trains, *GARDEN) for m in e] + [user("tomatoes?")])
+    budget = Budget(sum(chain.tokens) * 100 // 95, 1.0, 0)
+    decided = draft(Situation(chain, EMPTY, TOPIC, budget, count), Stage.EMERGENCY)
+    assert decided is not None
+    assert any("Which trains are" in text for texts in decided.quotes.values() for text in texts)
+
+
+def test_topics_are_what_the_similarity_says():
+    def by_length(texts: Sequence[str]) -> Likeness:
+        return lambda one, other: float(len(texts[one]) == len(texts[other]))
+
+    exchanges = [about("long " * n, "ok") for n in (9, 2, 9, 2)] + [[user("long " * 2)]]
+    messages = [message for exchange in exchanges for message in exchange]
+    order = Topic(by_length).order(situation(messages, TOPIC), Stage.COMPACT)
+    assert [index for index in order if index % 2 == 0][:2] == [0, 4]
+
+
+# --- exchanges
+
+ROLLING = Policy(strategy=Strategy(name="exchanges", exchanges=3, roll_to=2))
+
+
+def rolled(exchanges: int, policy: Policy = ROLLING, summary: str | None = None, words: str = "") -> Plan:
+    """The plan after so many exchanges, played from the first."""
+    said = [m for n in range(exchanges) for m in (user(f"ask {n}"), assistant(f"answer {n}. {words}"))]
+    chain = chain_from([*said, user("and now?")])
+    *_, last = session(chain, policy, ROOMY, summary)
+    return last.plan
+
+
+def note(plan: Plan) -> str:
+    (gap,) = plan.gaps
+    return Content.of(gap.note).text
+
+
+def test_past_so_many_exchanges_the_older_ones_roll_into_a_note_at_any_usage():
+    assert rolled(2).gaps == ()
+    plan = rolled(3)
+    assert [(gap.start, gap.end) for gap in plan.gaps] == [(0, 4)]
+    assert "Summary of 4 earlier messages: [user] ask 0\n[assistant] answer 0.\n[user] ask 1" in note(plan)
+
+
+def test_the_default_rolls_at_the_eleventh_exchange_and_keeps_five():
+    policy = Policy(strategy=Strategy(name="exchanges"))
+    assert rolled(9, policy).gaps == ()
+    assert [(gap.start, gap.end) for gap in rolled(10, policy).gaps] == [(0, 12)]
+    assert [(gap.start, gap.end) for gap in rolled(15, policy).gaps] == [(0, 12)]
+    assert [(gap.start, gap.end) for gap in rolled(16, policy).gaps] == [(0, 24)]
+
+
+def test_an_exchange_ends_where_the_next_request_begins():
+    rounds = [m for n in range(9) for m in (calling(f"c{n}"), result(f"c{n}", "ok"))]
+    assert gone([user("look"), *rounds, assistant("seen"), *talk(1)], UNKNOWN, ROLLING) == []
+    assert gone([user("look"), user("there"), *rounds, assistant("seen"), *talk(2)], UNKNOWN, ROLLING) == [
+        *range(23)
+    ]
+
+
+def test_pins_and_later_system_messages_do_not_roll_and_count_as_no_exchange():
+    policy = ROLLING.model_copy(update={"keep": Keep(pins=("^[01] ",))})
+    assert gone([*talk(2)[:-1], system("Be brief."), *talk(4)[4:]], UNKNOWN, policy) == []
+    messages = [*talk(2)[:-1], system("Be brief."), *talk(6)[4:]]
+    assert gone(messages, UNKNOWN, policy) == [5, 6, 7, 8, 9, 10]
+
+
+def test_what_was_told_before_stays_above_what_rolls_next():
+    told = note(rolled(7))
+    assert re.findall(r"ask \d", told) == [f"ask {n}" for n in range(6)]
+
+
+def test_a_long_answer_stands_condensed_and_a_long_note_is_compressed():
+    long = "lorem ipsum " * 80
+    plan = rolled(3, words=long)
+    (anchor,) = plan.gaps[0].anchors
+    assert anchor.by_code
+    assert [size(line) <= len("[assistant] ") + 500 for line in anchor.text.split("\n")] == [True] * 4
+    sizes = [size(rolled(n, words=long).gaps[0].anchors[0].text) for n in range(3, 40, 2)]
+    assert max(sizes) <= 4000
+    assert any(later < earlier for earlier, later in pairwise(sizes))
+    assert "[user] ask 37\n[assistant] answer 37. lorem" in note(rolled(40, words=long))
+
+
+def test_a_model_is_asked_only_where_something_would_be_lost():
+    for words, is_wanted in (("", False), ("lorem ipsum " * 80, True)):
+        said = [m for n in range(5) for m in (user(f"ask {n}"), assistant(f"answer {n}. {words}"))]
+        chain = chain_from([*said, user("and now?")])
+        decided = draft(Situation(chain, EMPTY, ROLLING, ROOMY, count), Stage.CALM)
+        assert decided is not None
+        assert bool(decided.wanted) == is_wanted
+        assert decided.waits
+
+
+def test_a_models_summary_takes_the_place_of_the_truncated_record_if_it_is_short_enough():
+    policy = ROLLING.model_copy(update={"summary": Summary(min_gap=2)})
+    long = "lorem ipsum " * 80
+    (anchor,) = rolled(3, policy, summary="They asked twice.", words=long).gaps[0].anchors
+    assert (anchor.text, anchor.by_code) == ("They asked twice.", False)
+    (anchor,) = rolled(3, policy, summary="They asked. " * 400, words=long).gaps[0].anchors
+    assert anchor.by_code
+    assert "[user] ask 0" in anchor.text
+
+
+def test_a_record_by_code_gives_way_to_a_summary_later():
+    gap = rolled(3, words="lorem ipsum " * 80).gaps[0]
+    assert not gap.is_summarised
+
+
+def test_a_note_of_exchanges_that_does_not_fit_the_budget_gives_way_to_a_notice():
+    said = [m for n in range(3) for m in (user(f"ask {n}"), assistant(f"{n} " + "lorem ipsum " * 60))]
+    chain = chain_from([*said, user("and now?")])
+    policy = ROLLING.model_copy(update={"ledger": Ledger(share=0.0)})
+    roomy = finish(_drafted(chain, policy, 1_000), {})
+    tight = finish(_drafted(chain, policy, 440), {})
+    assert "lorem" in note(roomy)
+    assert "[4 messages omitted]" in note(tight)
+
+
+def _drafted(chain: Chain, policy: Policy, tokens: int) -> Draft:
+    decided = draft(Situation(chain, EMPTY, policy, Budget(tokens, 1.0, 0), count), Stage.CALM)
+    assert decided is not None
+    return decided
+
+
+# --- somebody else's
+
+
+def test_the_names_that_a_policy_may_say_are_those_of_the_strategies():
+    assert tuple(STRATEGIES) == registry.STRATEGIES.names
+
+
+def test_a_name_that_is_taken_is_not_given_again():
+    with pytest.raises(ValueError, match="`topic` is taken"):
+        registry.STRATEGIES.add("topic", Topic())

@@ -12,10 +12,12 @@ from proxy.adapters.memory import MemoryStore
 from proxy.core.compaction import Entry, GapUnit
 from proxy.core.policy_sections import Compactor as Named
 from proxy.core.policy_sections import Summary
+from proxy.core.registry import Registry
 from proxy.core.source import Block, Piece, Source
+from proxy.engine import compactors
 from proxy.engine.asking import Asking, Caller
 from proxy.engine.compacting import Compacting
-from proxy.engine.compactors import Compaction, Compactors
+from proxy.engine.compactors import Compaction, first_for
 from proxy.engine.job import Job
 from tests.stores import DAY, KEY, HandClock, turn
 from tests.upstreams import COUNTER, Model, completion, running, said
@@ -49,18 +51,22 @@ class Broken(Theirs):
         raise RuntimeError("boom")
 
 
-def named(*names: str) -> list[Named]:
-    return [Named(name=name) for name in names]
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> Registry[Any]:
+    registry: Registry[Any] = Registry("working_flow")
+    monkeypatch.setattr(compactors, "COMPACTORS", registry)
+    return registry
 
 
-def test_the_first_that_can_takes_the_gap() -> None:
+def test_the_first_that_can_takes_the_gap(installed: Registry[Any]) -> None:
     theirs = Theirs()
-    known = Compactors({"no": Theirs(can=False), "broken": Broken(), "theirs": theirs})
-    taken = known.first_for(named("missing", "no", "broken", "theirs", "working_flow"), UNITS)
-    assert taken == ("theirs", theirs)
-    assert known.first_for(named("no", "working_flow"), UNITS) is None
-    assert known.first_for((), UNITS) is None
-    assert known.first_for(named("theirs"), ()) is None
+    for name, each in {"no": Theirs(can=False), "broken": Broken(), "theirs": theirs}.items():
+        installed.add(name, each)
+    policy = [Named.model_construct(name=name) for name in ("no", "working_flow", "broken", "theirs")]
+    assert first_for(policy, UNITS) is theirs
+    assert first_for(policy[:2], UNITS) is None
+    assert first_for((), UNITS) is None
+    assert first_for(policy, ()) is None
 
 
 def job(text: str = TEXT, max_tokens: int = 100) -> Job:

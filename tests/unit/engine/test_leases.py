@@ -9,16 +9,19 @@ import pytest
 from proxy.adapters.memory import MemoryStore
 from proxy.engine import leases
 from proxy.errors import StoreUnavailable
+from proxy.ports import SessionKey
 from tests.stores import DAY, KEY, HandClock
 
 
 class AwayStore(MemoryStore):
     """A store that cannot be reached."""
 
-    async def claim(self, *_: object) -> bool:
+    async def claim(self, key: SessionKey, address: str, token: str, lease: float) -> bool:
         raise StoreUnavailable
 
-    async def keep_summary(self, *_: object) -> bool:
+    async def keep_summary(
+        self, key: SessionKey, address: str, text: str, ttl: float, token: str = ""
+    ) -> bool:
         raise StoreUnavailable
 
 

@@ -1,0 +1,156 @@
+"""Roll the older exchanges into a running summary, by count, at any usage.
+
+Past ``strategy.exchanges`` of them all but the newest ``roll_to`` go. The note tells each as its request and
+its answer, long answers condensed, below what it told before; once that is too long it is compressed as a
+whole. A model is asked where something would be lost by that; what code can do stands until it has answered,
+and where it fails: truncation. All sizes are bytes of UTF-8.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from proxy.core.budget import Stage
+from proxy.core.exchanges import beginnings, exchanges_of
+from proxy.core.plan import Anchor
+from proxy.core.policy import Policy
+from proxy.core.policy_sections import Strategy as Rules
+from proxy.core.situation import CRITICAL, Chain, Situation
+from proxy.core.strategies.strategy import Strategy
+from proxy.core.truncation import head_of, shares, size, tail_of
+from proxy.core.units import request_points
+
+_BREAK = "\n"
+
+
+class Exchanges(Strategy):
+    """A rolling window of exchanges."""
+
+    def is_due(self, situation: Situation, stage: Stage) -> bool:
+        """When there are too many exchanges, and always where the budget is passed."""
+        return stage is Stage.EMERGENCY or self.acts_now(situation)
+
+    def acts_now(self, situation: Situation) -> bool:
+        """When there are too many exchanges."""
+        return bool(_rolled(situation))
+
+    def order(self, situation: Situation, stage: Stage) -> Sequence[int]:
+        """The units of the exchanges that roll, oldest first."""
+        return _rolled(situation)
+
+    def is_enough(self, situation: Situation, view: int, goal: int) -> bool:
+        """Never before all of them have rolled."""
+        return False
+
+    def turning_points(self, chain: Chain, policy: Policy) -> Collection[int]:
+        """The requests at which there was one exchange too many."""
+        rules, standing = policy.strategy, 0
+        points = iter(request_points(chain.messages))
+        found: set[int] = set()
+        for position in beginnings(chain.messages):
+            standing += 1
+            if standing > rules.exchanges:
+                found.add(next(point for point in points if point > position))
+                standing = rules.roll_to
+        return found
+
+    def wants_summary(self, situation: Situation, start: int, end: int) -> bool:
+        """Where code would leave something out."""
+        return not _Record.of(situation, start, end).is_whole
+
+    def words(self, situation: Situation, start: int, end: int, summary: str | None) -> str | None:
+        """The model's summary, if it is no longer than it may be; else the record that code makes."""
+        if summary and size(summary) <= _room(situation, start, end):
+            return summary
+        return _Record.of(situation, start, end).text or None
+
+
+def _rolled(situation: Situation) -> list[int]:
+    """Standing units of the exchanges that roll, pinned and later system messages apart."""
+    rules, plan = situation.policy.strategy, situation.plan
+    begun = beginnings(situation.chain.messages)
+    if len(begun) - sum(map(plan.covers, begun)) <= rules.exchanges:
+        return []
+    protection = situation.protection
+    standing = [
+        left
+        for exchange in exchanges_of(situation.chain.messages, situation.units)
+        if (left := [index for index in exchange if protection.get(index, CRITICAL) != CRITICAL])
+    ]
+    if len(standing) <= rules.exchanges:
+        return []
+    old = standing[: -rules.roll_to]
+    return [index for exchange in old for index in exchange if protection[index] < CRITICAL]
+
+
+def _room(situation: Situation, start: int, end: int) -> int:
+    """Bytes that a gap's text may have: what the running summary may have, but for what other gaps tell."""
+    elsewhere = (
+        anchor for gap in situation.plan.gaps if not start <= gap.start < end for anchor in gap.anchors
+    )
+    told = sum(size(anchor.text) for anchor in elsewhere)
+    return max(situation.policy.strategy.summary_max - told, 0)
+
+
+@dataclass(frozen=True)
+class _Record:
+    """What code tells of a gap."""
+
+    text: str
+    is_whole: bool
+    """Whether each request and each answer stands in it to the last word."""
+
+    @classmethod
+    def of(cls, situation: Situation, start: int, end: int) -> Self:
+        """The running summary, and below it the exchanges that it does not tell of."""
+        anchors = [
+            anchor for gap in situation.plan.gaps if start <= gap.start < end for anchor in gap.anchors
+        ]
+        running = _BREAK.join(anchor.text for anchor in anchors)
+        told = list(_told(situation, start, end, anchors))
+        rules, room = situation.policy.strategy, _room(situation, start, end)
+        condensed = [_line(request, _condensed(answer, rules)) for request, answer in told]
+        is_whole = all(size(answer) <= rules.answer_max for _, answer in told)
+        text = _BREAK.join(filter(None, [running, *condensed]))
+        if size(text) <= room:
+            return cls(text, is_whole)
+        most = room * rules.summary_to // rules.summary_max
+        return cls(_compressed(running, condensed, most), is_whole=False)
+
+
+def _told(situation: Situation, start: int, end: int, anchors: Sequence[Anchor]) -> Iterator[tuple[str, str]]:
+    """Requests and their final answers, of what no summary is about."""
+    known = {place for anchor in anchors for place in range(anchor.start, anchor.end)}
+    places = [place for place in range(start, end) if place not in known]
+    messages = situation.chain.messages
+    begun = {place for place in beginnings(messages) if start <= place < end}
+    request, answer = list[str](), ""
+    for place in places:
+        if place in begun and (request or answer):
+            yield _BREAK.join(request), answer
+            request, answer = [], ""
+        if messages[place].role == "user":
+            request.append(situation.content(place).text.strip())
+        elif messages[place].role == "assistant" and not messages[place].calls:
+            answer = situation.content(place).text.strip()
+    if request or answer:
+        yield _BREAK.join(request), answer
+
+
+def _line(request: str, answer: str) -> str:
+    said = (f"[user] {request}" if request else "", f"[assistant] {answer}" if answer else "")
+    return _BREAK.join(filter(None, said))
+
+
+def _condensed(answer: str, rules: Rules) -> str:
+    return answer if size(answer) <= rules.answer_max else head_of(answer, rules.answer_to)
+
+
+def _compressed(running: str, exchanges: Sequence[str], most: int) -> str:
+    """All of it in so many bytes: the older half yields first, and each exchange keeps its beginning."""
+    older = min(size(running), most // 2) if exchanges else most
+    kept = [tail_of(running, older)] if running else []
+    breaks = (len(kept) + len(exchanges)) * len(_BREAK)
+    given = shares([size(each) for each in exchanges], max(most - sum(map(size, kept)) - breaks, 0))
+    kept += [head_of(each, share) for each, share in zip(exchanges, given, strict=True)]
+    return _BREAK.join(filter(None, kept))

@@ -1,0 +1,234 @@
+"""Strategies that act at any usage, seen from outside: a pause, a boundary, a count."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from proxy import app
+from proxy.adapters.files.policies import shipped_policies
+from tests.servers import PATIENCE
+from tests.stores import serving, valkey_command
+from tests.upstreams import (
+    Chat,
+    Message,
+    Model,
+    admin,
+    only_session,
+    proxying,
+    said,
+    told,
+    user,
+    write_policy,
+)
+
+Chats = Callable[..., Chat]
+Start = Callable[..., Awaitable[str]]
+
+
+class Hands(app.SystemClock):
+    """A clock that stands still between two requests, or is put forward."""
+
+    ahead = 0.0
+
+    def now(self) -> float:
+        return 1_700_000_000.0 + type(self).ahead
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> type[Hands]:
+    monkeypatch.setattr(app, "SystemClock", Hands)
+    monkeypatch.setattr(Hands, "ahead", 0.0)
+    return Hands
+
+
+@pytest.fixture
+def by_session(tmp_path: Path) -> str:
+    text = 'extends = "default"\n[strategy]\nname = "session"\nidle = "10m"\n[ledger]\nshare = 0.0\n'
+    return str(write_policy(tmp_path, "by-session", text))
+
+
+async def talk(chat: Chat, turns: int) -> list[httpx2.Response]:
+    return [await chat.ask(f"Question {number}, please.") for number in range(turns)]
+
+
+async def recorded(url: str, turns: int) -> None:
+    """Wait until so many turns are written: the time of the last one counts."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            if (await only_session(url))["turns"] >= turns:
+                return
+            await asyncio.sleep(0.01)
+
+
+def kept(model: Model, chat: Chat) -> list[Message]:
+    """The client's own messages in the newest view."""
+    return [message for message in model.views()[-1] if message in chat.messages]
+
+
+# --- session
+
+
+async def test_after_a_pause_everything_before_the_new_request_goes_and_stays_away(
+    model: Model, chats: Chats, by_session: str, clock: type[Hands]
+) -> None:
+    async with proxying(model.url, policy=by_session) as url:
+        chat = chats(url)
+        chat.messages.append({"role": "system", "content": "Be kind."})
+        before = await talk(chat, 3)
+        await recorded(url, 3)
+        clock.ahead += 599
+        before.append(await chat.ask("Still there?"))
+        assert {told(response, "cut") for response in before} == {"0"}
+        await recorded(url, 4)
+        clock.ahead += 601
+        response = await chat.ask("Good morning!")
+        assert (told(response, "cut"), told(response, "epoch"), told(response, "stage")) == ("8", "1", "calm")
+        assert kept(model, chat) == [chat.messages[0], user("Good morning!")]
+        assert "earlier messages" in model.views()[-1][1]["content"]
+        assert told(response, "summary") == "waited"
+        first = model.views()[-1]
+        again = await chat.ask("And the weather?")
+        assert (told(again, "cut"), told(again, "epoch")) == ("8", "1")
+        assert model.views()[-1][: len(first)] == first
+        (epoch,) = (await only_session(url))["epochs"]
+        assert epoch["reason"].endswith("by session")
+
+
+async def test_a_pause_while_a_tool_works_is_none(
+    model: Model, chats: Chats, by_session: str, clock: type[Hands]
+) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "build", "arguments": "{}"}}
+    async with proxying(model.url, policy=by_session) as url:
+        chat = chats(url)
+        await talk(chat, 2)
+        model.replies.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        await chat.ask("Build it.")
+        await recorded(url, 3)
+        clock.ahead += 4_000
+        response = await chat.say({"role": "tool", "tool_call_id": "c1", "content": "built"})
+        assert told(response, "cut") == "0"
+
+
+async def test_a_client_that_begins_something_new_says_so_in_a_header(
+    model: Model, chats: Chats, by_session: str
+) -> None:
+    async with proxying(model.url, policy=by_session) as url:
+        chat = chats(url)
+        await talk(chat, 3)
+        chat.headers["X-Unabridged-Boundary"] = "new"
+        response = await chat.ask("Something else:")
+        assert told(response, "cut") == "6"
+        assert "X-Unabridged-Boundary".lower().encode() not in dict(model.chats[-1].headers)
+        del chat.headers["X-Unabridged-Boundary"]
+        chat.messages.pop()
+        repeated = await chat.send()
+        assert told(repeated, "cut") == "6"
+        assert bytes(model.chats[-1].body) == bytes(model.chats[-2].body)
+        transcript = await admin(url, f"sessions/{(await only_session(url))['id']}/transcript")
+        assert len(transcript["messages"]) == 8, "nothing is lost"
+
+
+async def test_a_boundary_comes_before_what_usage_has_prepared(
+    model: Model, chats: Chats, tmp_path: Path
+) -> None:
+    text = 'extends = "balanced"\n[strategy]\nname = "session"\n[budget]\ntokens = 800\n'
+    async with proxying(model.url, policy=str(write_policy(tmp_path, "tight", text))) as url:
+        chat = chats(url)
+        while not chat.stages or chat.stages[-1] != "trim":
+            await chat.ask(f"Question {len(chat.stages)}: " + "what became of it, please? " * 4)
+        chat.headers["X-Unabridged-Boundary"] = "new"
+        response = await chat.ask("Something else:")
+        assert told(response, "stage") in ("trim", "compact")
+        assert int(told(response, "cut")) == len(chat.messages) - 2
+        assert kept(model, chat) == [user("Something else:")]
+
+
+async def test_a_boundary_that_is_misspelt_is_refused(model: Model, chats: Chats, by_session: str) -> None:
+    async with proxying(model.url, policy=by_session) as url:
+        response = await chats(url, X_Unabridged_Boundary="now").ask("Hello")
+        assert (response.status_code, response.json()["error"]["code"]) == (400, "invalid_header")
+    assert not model.chats
+
+
+async def test_other_policies_forward_a_boundary_byte_for_byte(model: Model, chats: Chats, url: str) -> None:
+    chat = chats(url)
+    await talk(chat, 3)
+    chat.headers["X-Unabridged-Boundary"] = "new"
+    response = await chat.ask("Something else:")
+    assert told(response, "cut") == "0"
+    assert model.views()[-1] == chat.messages[:-1]
+
+
+# --- exchanges
+
+
+async def test_past_ten_exchanges_the_older_six_roll_into_a_note(model: Model, chats: Chats) -> None:
+    model.replies.extend(said(f"Answer {number}.") for number in range(30))
+    async with proxying(model.url, policy="exchanges") as url:
+        chat = chats(url)
+        responses = await talk(chat, 17)
+        cuts = [int(told(response, "cut")) for response in responses]
+        assert cuts == [0] * 10 + [12] * 6 + [24]
+        note = model.views()[10][0]["content"]
+        told_in_order = [f"[user] Question {n}, please.\n[assistant] Answer {n}." for n in range(6)]
+        assert "\n".join(told_in_order) in note
+        assert model.views()[15][0]["content"] == note
+        assert "Question 11, please." in model.views()[16][0]["content"]
+        assert not model.summaries, "short exchanges stand word for word"
+        told_of = await only_session(url)
+        assert (told_of["llm_compressions"], told_of["prune_count"]) == (0, 2)
+
+
+async def test_long_answers_are_summarised_by_the_model_and_truncated_where_it_fails(
+    model: Model, chats: Chats
+) -> None:
+    long = "It was so. " * 100
+    model.replies.extend(said(f"{number}: {long}") for number in range(40))
+    async with proxying(model.url, policy="exchanges") as url:
+        chat = chats(url)
+        response = (await talk(chat, 11))[-1]
+        assert told(response, "summary") == "waited"
+        assert "They spoke of the plan; all went well." in model.views()[-1][0]["content"]
+        assert len(model.summaries) == 1
+    model.summary = said("")
+    async with proxying(model.url, policy="exchanges") as url:
+        chat = chats(url)
+        response = (await talk(chat, 11))[-1]
+        assert told(response, "summary") == "failed"
+        note = model.views()[-1][0]["content"]
+        answers = [line for line in note.splitlines() if line.startswith("[assistant] ")]
+        assert len(answers) == 6
+        assert all(len(line.removeprefix("[assistant] ").encode()) <= 500 for line in answers)
+        told_of = await only_session(url)
+        assert 0 < told_of["summary_bytes"] <= 4000
+        assert told_of["llm_compressions"] == 0
+
+
+async def test_exchanges_roll_alike_on_two_workers(model: Model, chats: Chats) -> None:
+    model.replies.extend(said(f"Answer {number}.") for number in range(40))
+    with serving(valkey_command()) as server:
+        async with (
+            proxying(model.url, policy="exchanges", store=server.url) as one,
+            proxying(model.url, policy="exchanges", store=server.url) as other,
+        ):
+            chat = chats(one, X_Unabridged_Session="s")
+            cuts: list[str] = []
+            for number in range(18):
+                chat.url = (one, other)[number % 2]
+                cuts.append(told(await chat.ask(f"Question {number}, please."), "cut"))
+    assert cuts == ["0"] * 10 + ["12"] * 6 + ["24"] * 2
+    views = model.views()
+    assert views[12][: len(views[11])] == views[11]
+
+
+def test_the_presets_by_count_are_shipped() -> None:
+    assert {"exchanges.toml", "sliding-window.toml"} <= {file.name for file in shipped_policies().iterdir()}
