@@ -32,6 +32,7 @@ from proxy.engine.inspection import Inspection
 from proxy.engine.line import Line
 from proxy.engine.models import Models
 from proxy.engine.naming import Naming
+from proxy.engine.pins import Pins
 from proxy.engine.recognition import Recognition
 from proxy.engine.record import Recorder
 from proxy.engine.request import Engine
@@ -150,6 +151,7 @@ def _inside(settings: Settings, outside: Outside) -> Inside:
         models=Models(upstream, prices.context_window, clock),
         recognition=Recognition(store, naming),
         epochs=Epochs(store, summary_jobs, counter, clock, metrics),
+        pins=Pins(store),
         naming=naming,
         foreground=foreground,
         background=background,
@@ -210,6 +212,7 @@ def _admin_api(settings: Settings, outside: Outside, inside: Inside) -> AdminAPI
         inspection=inspection,
         recognition=engine.recognition,
         epochs=engine.epochs,
+        pins=engine.pins,
         summary_jobs=inside.summary_jobs,
         line=inside.line,
         clock=clock,

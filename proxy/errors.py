@@ -66,6 +66,16 @@ class InvalidType(RequestError):
     default_message = "A value has the wrong type."
 
 
+class InvalidValue(RequestError):
+    code = "invalid_value"
+    default_message = "A value is not valid."
+
+
+class UnknownParameter(RequestError):
+    code = "unknown_parameter"
+    default_message = "There is no such parameter."
+
+
 class MissingParameter(RequestError):
     code = "missing_required_parameter"
     default_message = "A required parameter is missing."

@@ -116,6 +116,13 @@ class SessionStore(Protocol):
         """
         ...
 
+    async def pin(self, key: SessionKey, hashes: Sequence[bytes], ttl: float) -> None:
+        """Pin messages of the session by their chain hashes, each once; :class:`Session` tells of them.
+
+        A pin lives as long as the session. It may come before the first turn is recorded.
+        """
+        ...
+
     async def history(self, key: SessionKey) -> Stored:
         """The session with every message."""
         ...

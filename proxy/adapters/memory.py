@@ -34,6 +34,7 @@ class _Kept:
     tips: list[bytes] = field(default_factory=list[bytes])
     paused: bool = False
     unsaved: bytes = b""
+    pins: dict[bytes, None] = field(default_factory=dict[bytes, None])
 
 
 class MemoryStore:
@@ -68,7 +69,7 @@ class MemoryStore:
             return Found()
         return Found(
             sid=sid,
-            session=kept.session,
+            session=self._shown(SessionKey(lookup.tag, sid), kept),
             known=next((chain_hash for chain_hash in lookup.newest if chain_hash in kept.nodes), None),
             counts={each: kept.nodes[each].tokens for each in lookup.uncounted if each in kept.nodes},
             epochs=tuple(epochs),
@@ -112,6 +113,10 @@ class MemoryStore:
             self._enter(key, kept, turn)
         else:
             self._remember(key)
+
+    async def pin(self, key: SessionKey, hashes: Sequence[bytes], ttl: float) -> None:
+        """Pin messages by their chain hashes."""
+        self._renewed(key, ttl).pins.update(dict.fromkeys(hashes))
 
     async def history(self, key: SessionKey) -> Stored:
         """The session with every message."""
@@ -215,7 +220,9 @@ class MemoryStore:
         first = next(iter(self._line(key)), "")
         compacting = "compacting" if first.startswith("compact") else ""
         blocked = "paused" if kept.paused else compacting
-        return kept.session and msgspec.structs.replace(kept.session, blocked=blocked, unsaved=kept.unsaved)
+        return kept.session and msgspec.structs.replace(
+            kept.session, blocked=blocked, unsaved=kept.unsaved, pins=tuple(kept.pins)
+        )
 
     async def sessions(self, limit: int) -> list[tuple[SessionKey, Session]]:
         """The sessions used last, newest first."""

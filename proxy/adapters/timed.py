@@ -36,6 +36,10 @@ class TimedStore:
         with self._record.time():
             return await self._store.record(key, turn, ttl)
 
+    async def pin(self, key: SessionKey, hashes: Sequence[bytes], ttl: float) -> None:
+        with self._record.time():
+            await self._store.pin(key, hashes, ttl)
+
     async def history(self, key: SessionKey) -> Stored:
         with self._history.time():
             return await self._store.history(key)

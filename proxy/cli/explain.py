@@ -44,6 +44,7 @@ def _telling(answer: Json) -> Iterator[RenderableType]:
         ">tokens",
         "state",
         "protection",
+        "class",
         ">recency",
         ">role",
         ">content",
@@ -69,7 +70,7 @@ def _unit(row: Json) -> tuple[object, ...]:
         None if score is None else float(score[part]) for part in ("recency", "role", "content", "total")
     ]
     shown = Text(state, style=_STATE_STYLES.get(row["state"], ""))
-    return (place, _roles(row["roles"]), row["tokens"], shown, row["protection"], *parts)
+    return (place, _roles(row["roles"]), row["tokens"], shown, row["protection"], row["retention"], *parts)
 
 
 def _roles(roles: list[str]) -> str:

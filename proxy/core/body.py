@@ -62,6 +62,21 @@ class Body:
         start, end = spans["messages"]
         return self.raw[:start] + array + self.raw[end:]
 
+    def without(self, name: str) -> "Body":
+        """The body without a top-level member (never the only one) and every other byte as it was."""
+        members = {each: value for each, value in self.members.items() if each != name}
+        spans = _member_spans(self.raw, self.members)
+        if spans is None:
+            raw = _rejoined(members, bytes(self.members["messages"]))
+            return Body(raw, members, self.messages)
+        names, end = list(spans), spans[name][1]
+        if name != names[0]:
+            start = spans[names[names.index(name) - 1]][1]  # its comma goes with it
+        else:
+            start = _next_name(self.raw, self.raw.index(b"{") + 1)
+            end = _next_name(self.raw, end)
+        return Body(self.raw[:start] + self.raw[end:], members, self.messages)
+
 
 def asking_for_usage(raw: bytes) -> bytes:
     """A streamed request's body that also asks for the usage of its answer, every other byte as it was."""
@@ -188,6 +203,10 @@ def _member_spans(
             return None
         spans[name] = (start, position)
     return spans if text[position:].lstrip().startswith(b"}") else None
+
+
+def _next_name(text: bytes, position: int) -> int:
+    return text.index(b'"', position)
 
 
 def _element_spans(text: bytes, start: int, elements: Sequence[msgspec.Raw]) -> Iterable[tuple[int, int]]:

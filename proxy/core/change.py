@@ -67,12 +67,16 @@ class Change:
             plan=self.plan,
         )
 
+    @property
+    def _at_any_size(self) -> bool:
+        """Whether it was not begun for the size of the view."""
+        return self.stage in (Stage.CALM, Stage.WARN)
+
     def _calm_below(self) -> int:
         """Counted tokens below which a chain was rolled back; an epoch begun at any size holds at any."""
         if self.asked == RESTORE and self.parent is not None:
             return self.parent.calm_below
-        at_any_size = self.stage in (Stage.CALM, Stage.WARN)
-        return 0 if at_any_size else int(self.before.policy.stages.warn * self.before.budget.limit)
+        return 0 if self._at_any_size else int(self.before.policy.stages.warn * self.before.budget.limit)
 
     def _begun_at(self) -> bytes:
         """A restore begins at the newest request, so that it holds as well where that is answered anew."""
@@ -91,4 +95,11 @@ class Change:
         budget, policy = self.before.budget, self.before.policy
         usage = f"usage {budget.usage(self.before.view):.0%} of {budget.tokens} tokens"
         by = "on request" if self.asked else f"by {policy.strategy.name}"
+        if (
+            not self.asked
+            and self._at_any_size
+            and policy.stages.max_units
+            and policy.strategy.name == "importance"
+        ):
+            by = f"by count of {policy.stages.max_units} units"
         return f"{usage}: {'compacted' if self.asked else self.stage.value}, {by}"

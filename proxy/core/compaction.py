@@ -46,13 +46,15 @@ class GapUnit:
 
 
 def units_within(situation: Situation, span: Span) -> tuple[GapUnit, ...]:
-    """The units of a gap that no earlier summary is about."""
+    """The units of a gap that no earlier summary is about, without units that no summary may tell of."""
     anchors = [anchor for gap in situation.plan.gaps for anchor in gap.anchors]
     told = [range(anchor.start, anchor.end) for anchor in anchors]
     return tuple(
         GapUnit(unit.start, tuple(_entry(situation, place) for place in range(unit.start, unit.end)))
         for unit in situation.units
-        if span[0] <= unit.start < span[1] and not any(unit.start in each for each in told)
+        if span[0] <= unit.start < span[1]
+        and not any(unit.start in each for each in told)
+        and all(map(situation.classes.may_be_summarised, range(unit.start, unit.end)))
     )
 
 
@@ -80,7 +82,9 @@ def goal_of(situation: Situation) -> str:
     """What a conversation is about: its first user message."""
     messages = situation.chain.messages
     first = next((place for place, message in enumerate(messages) if message.role == "user"), None)
-    return "" if first is None else situation.content(first).text
+    if first is None or not situation.classes.may_be_summarised(first):
+        return ""
+    return situation.content(first).text
 
 
 def progress_of(situation: Situation, span: Span) -> str:

@@ -14,6 +14,8 @@ class Conditions:
     """Seconds since the lane was last answered; None where nobody knows of an answer."""
     boundary: bool = False
     """Whether the client says that something new begins with its newest message."""
+    since: int = 0
+    """Messages of the chain when its last epoch began; 0 where none is in force."""
 
 
 UNKNOWN = Conditions()

@@ -8,16 +8,18 @@ from dataclasses import dataclass
 from typing import Literal
 
 from proxy.core.importance import Score
-from proxy.core.situation import CRITICAL, FIRST_USER, FIXED, FREE, RECENT, Situation
+from proxy.core.policy_sections import RetentionClass
+from proxy.core.situation import CRITICAL, FIRST_USER, FIXED, FREE, PINNED, RECENT, Situation
 
 State = Literal["kept", "cut", "clipped", "cleared"]
-Protection = Literal["free", "recent", "first_user", "critical", "fixed"]
+Protection = Literal["free", "recent", "first_user", "critical", "pinned", "fixed"]
 
 _PROTECTIONS: Mapping[int, Protection] = {
     FREE: "free",
     RECENT: "recent",
     FIRST_USER: "first_user",
     CRITICAL: "critical",
+    PINNED: "pinned",
     FIXED: "fixed",
 }
 
@@ -38,6 +40,8 @@ class Row:
     """How firmly it is kept; None where it is cut."""
     gap: int | None
     """Index in the plan of the gap that a cut unit lies in."""
+    retention: RetentionClass
+    """Its class, by the policy's rules."""
 
 
 def explain(situation: Situation) -> list[Row]:
@@ -59,6 +63,7 @@ def _row(situation: Situation, index: int) -> Row:
         state="cut" if is_cut else _state(situation, unit.start, unit.end),
         protection=None if is_cut else _PROTECTIONS[situation.protection[index]],
         gap=gap,
+        retention=situation.classes.of(index),
     )
 
 

@@ -10,11 +10,13 @@ worker without a store cuts today what it would have cut yesterday (law 7).
 """
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from proxy.core.budget import MESSAGE_TOKENS, Budget, Stage, stage_of
 from proxy.core.clipping import clip_view
 from proxy.core.conditions import UNKNOWN, Conditions
+from proxy.core.counting import BY_UNITS
 from proxy.core.jsonvalue import dumps
 from proxy.core.language import language_of
 from proxy.core.ledger.placing import cut_tokens, placed, plain_of, room_for, room_of
@@ -22,7 +24,8 @@ from proxy.core.messages import HEAD_ROLES
 from proxy.core.notes import Note, as_message
 from proxy.core.plan import EMPTY, Anchor, Gap, Plan, Replacement, view_tokens
 from proxy.core.policy import Policy
-from proxy.core.selection import NOTICE_TOKENS, Selection
+from proxy.core.precedence import NOTICE_TOKENS
+from proxy.core.selection import Selection
 from proxy.core.situation import FREE, Chain, Count, Situation
 from proxy.core.strategies import Strategy, strategy_of
 from proxy.core.tool_results import clearings
@@ -77,14 +80,29 @@ class Draft:
         if not rules.enabled or not self.has_room:
             return ()
         summarised = {(gap.start, gap.end) for gap in self.situation.plan.gaps if gap.is_summarised}
-        large = (span for span in self.spans if span[1] - span[0] >= rules.min_gap and span not in summarised)
+        large = (
+            span for span in self.spans if self._tellable(span) >= rules.min_gap and span not in summarised
+        )
         strategy, situation = self.strategy, self.situation
         return tuple(span for span in large if strategy is None or strategy.wants_summary(situation, *span))
 
+    def _tellable(self, span: Span) -> int:
+        """Messages of a gap that a summary may tell of."""
+        return sum(map(self.situation.classes.may_be_summarised, range(*span)))
+
 
 def is_due(situation: Situation, stage: Stage) -> bool:
-    """Whether the policy's strategy would begin an epoch now; quick, since it is asked at every request."""
-    return strategy_of(situation.policy.strategy.name).is_due(situation, stage)
+    """Whether the policy would begin an epoch now; quick, since it is asked at every request."""
+    return _due(situation, stage) is not None
+
+
+def _due(situation: Situation, stage: Stage) -> Strategy | None:
+    """What would begin an epoch now: the strategy, before *compact* also the count of units."""
+    is_pressing = stage in (Stage.COMPACT, Stage.EMERGENCY)
+    if not is_pressing and BY_UNITS.is_due(situation, stage):
+        return BY_UNITS
+    strategy = strategy_of(situation.policy.strategy.name)
+    return strategy if strategy.is_due(situation, stage) else None
 
 
 def acts_now(situation: Situation) -> bool:
@@ -94,15 +112,18 @@ def acts_now(situation: Situation) -> bool:
 
 def draft(situation: Situation, stage: Stage) -> Draft | None:
     """Decide on an epoch; None where none is due, or where it would free too little to be worth it."""
-    strategy = strategy_of(situation.policy.strategy.name)
-    if not strategy.is_due(situation, stage):
+    strategy = _due(situation, stage)
+    if strategy is None:
         return None
+    stage = Stage.TRIM if strategy is BY_UNITS else stage  # like there, no request waits for a summary
     selection, decided, freed = _select(situation, stage, strategy)
     if stage is Stage.EMERGENCY:
         return decided
     if not selection.cut:
         return None
-    if decided.acts_now:
+    if strategy is BY_UNITS and not _shrinks(decided):
+        return None
+    if decided.acts_now or strategy is BY_UNITS:
         return decided if situation.view - freed <= situation.budget.share(1) else None
     least = LEAST_FREED * situation.budget.room
     if freed < least:
@@ -149,6 +170,14 @@ def _size_of(situation: Situation, plain: Plan) -> int:
     """Counted tokens of the view of a plan that has no ledger yet, once it has one of full size."""
     ledger = room_for(situation, cut_tokens(situation, plain))
     return view_tokens(plain, situation.chain.tokens) + ledger
+
+
+def _shrinks(decided: Draft) -> bool:
+    """Whether the view becomes smaller, ledgers apart."""
+    situation = decided.situation
+    before = plain_of(situation.plan, situation.count)
+    tokens = situation.chain.tokens
+    return view_tokens(_noted(decided, {}), tokens) < view_tokens(before, tokens)
 
 
 def _set_aside(situation: Situation, stage: Stage) -> int:
@@ -321,7 +350,12 @@ def _language(situation: Situation, start: int, end: int) -> str:
 
 
 def fold(
-    chain: Chain, policy: Policy, budget: Budget, count: Count, conditions: Conditions = UNKNOWN
+    chain: Chain,
+    policy: Policy,
+    budget: Budget,
+    count: Count,
+    conditions: Conditions = UNKNOWN,
+    pins: AbstractSet[bytes] = frozenset(),
 ) -> tuple[Plan, int]:
     """The plan that a chain would have come to by itself, with notices only, and how many epochs it took.
 
@@ -343,7 +377,7 @@ def fold(
             plan, begun, ledger, view = EMPTY, None, 0, sum(prefix.tokens)
             stage = stage_of(budget.usage(view), policy.stages)
         known = conditions if length == len(chain) else UNKNOWN
-        situation = Situation(prefix, plan, policy, budget, count, known, ledger)
+        situation = Situation(prefix, plan, policy, budget, count, known, ledger, pins)
         is_anew = known != UNKNOWN and strategy.acts_now(situation)
         if stage not in _PRESSING and not is_marked and not is_anew:
             continue
@@ -371,6 +405,12 @@ def _ledger_tokens(situation: Situation, plan: Plan) -> int:
     """Counted tokens by which its ledger makes the view of a plan larger."""
     tokens = situation.chain.tokens
     return view_tokens(placed(situation, plan), tokens) - view_tokens(plan, tokens)
+
+
+def cuts_protected(situation: Situation, plan: Plan) -> bool:
+    """Whether a plan cuts what is protected now."""
+    protected = (situation.units[index] for index, level in situation.protection.items() if level > FREE)
+    return any(plan.covers(unit.start) for unit in protected)
 
 
 def yielded_protection(decided: Draft) -> bool:

@@ -46,8 +46,6 @@ class Policy(Section):
         "limits.streams",
         "memory",
         "recall",
-        "retention",
-        "stages.max_units",
         "store.encrypt",
         "tools",
     )

@@ -72,7 +72,7 @@ class Stages(Section):
     target: Share = 0.50
     """The goal of an epoch: this share of what the budget leaves beside the head."""
     max_units: Count = 0
-    """Units since the last epoch that begin the next one at any usage; 0 is never."""
+    """Units that came free to be cut since the last epoch and begin the next one at any usage; 0 is never."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:

@@ -60,6 +60,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Digest of its Idempotency-Key."""
     unsaved: bytes = b""
     """Chain hash of an answer whose client was told that it is not saved; kept beside the record."""
+    pins: tuple[bytes, ...] = ()
+    """Chain hashes of the messages that the client has pinned; kept beside the record."""
     blocked: str = ""
     """Why appended turns wait: `paused`, `compacting`, or not at all; kept beside the record."""
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from proxy.core.budget import Budget, Stage, stage_of
+from proxy.core.conditions import Conditions
 from proxy.core.plan import EMPTY, Plan, view_tokens
 from proxy.core.planner import draft, finish, fold
 from proxy.core.policy import Policy
@@ -39,13 +40,13 @@ class ReplayedTurn:
 
 def replay(chain: Chain, policy: Policy, budget: Budget, count: Count) -> Iterator[ReplayedTurn]:
     """Play every request that led to ``chain``, in order."""
-    plan, epoch = EMPTY, 0
+    plan, epoch, since = EMPTY, 0, 0
     for number, length in enumerate(_requests(chain), 1):
         prefix = chain.prefix(length)
         stage = stage_of(budget.usage(view_tokens(plan, prefix.tokens)), policy.stages)
-        situation = Situation(prefix, plan, policy, budget, count)
+        situation = Situation(prefix, plan, policy, budget, count, Conditions(since=since))
         begun, epochs = _next_plan(situation, stage, is_first=number == 1)
-        plan, epoch = begun or plan, epoch + epochs
+        plan, epoch, since = begun or plan, epoch + epochs, length if epochs else since
         yield ReplayedTurn(
             number=number,
             messages=length,

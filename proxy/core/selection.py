@@ -13,14 +13,22 @@ from collections.abc import Iterable, Sequence
 from proxy.core.budget import Stage
 from proxy.core.notes import quote
 from proxy.core.plan import Replacement
-from proxy.core.situation import CRITICAL, FIRST_USER, FIRST_USER_LEAST, FIXED, FREE, RECENT, Situation
+from proxy.core.precedence import batches, cut_order, disposable
+from proxy.core.situation import (
+    CRITICAL,
+    FIRST_USER,
+    FIRST_USER_LEAST,
+    FIXED,
+    FREE,
+    PINNED,
+    RECENT,
+    Situation,
+)
 from proxy.core.strategies import Strategy
 from proxy.core.tool_results import Clearing
 
 ISLAND = 2
 """Messages of an unimportant run between two gaps that is not worth keeping apart."""
-NOTICE_TOKENS = 60
-"""Counted tokens that are set aside for a notice."""
 _QUOTED_SHARE = 0.05
 """Share of the room that quotes of one gap may fill (a token is taken for four characters)."""
 
@@ -64,18 +72,37 @@ class Selection:
         return all(index in self.cut or protection[index] == FIXED for index in self._situation.standing)
 
     def run(self, strategy: Strategy) -> None:
-        """Choose: tool results first, then units."""
+        """Choose: what is disposable first, then tool results, then units."""
         situation = self._situation
         goal = situation.budget.share(situation.policy.stages.target)
+        self._take_disposable(strategy, goal)
         self._clear(goal)
-        for index in strategy.order(situation, self._stage):
+        for batch in self._batches(strategy):
             if strategy.is_enough(situation, self.view, goal):
                 break
-            if situation.protection.get(index, FIXED) < FIXED:  # whatever a strategy says
-                self.take(index)
+            for index in batch:
+                if situation.protection.get(index, FIXED) < FIXED:  # whatever a strategy says
+                    self.take(index)
         self._take_islands()
         if self._stage is Stage.EMERGENCY:
             self._yield_protections()
+
+    def _take_disposable(self, strategy: Strategy, goal: int) -> None:
+        for index in disposable(self._situation) if self._is_by_tokens(strategy) else ():
+            if strategy.is_enough(self._situation, self.view, goal):
+                break
+            self.take(index)
+
+    def _batches(self, strategy: Strategy) -> Iterable[Sequence[int]]:
+        """Units in the order in which they go, what goes together as one; one by one where it counts."""
+        order = strategy.order(self._situation, self._stage)
+        return (
+            cut_order(self._situation, order) if self._is_by_tokens(strategy) else ((each,) for each in order)
+        )
+
+    def _is_by_tokens(self, strategy: Strategy) -> bool:
+        """Whether classes have a say in the order: what acts by counting knows its units."""
+        return not (strategy.slides or strategy.acts_now(self._situation))
 
     def _clear(self, goal: int) -> None:
         """Clear tool results. The first one's unit is cut, so that there is a note for what they held."""
@@ -83,7 +110,8 @@ class Selection:
             if self.view <= goal:
                 break
             if not (self.cut or self._situation.plan.gaps):
-                self.take(clearing.unit)
+                for index in batches(self._situation).get(clearing.unit, (clearing.unit,)):
+                    self.take(index)
             elif clearing.unit not in self.cut:
                 self._cleared[clearing.edit.position] = clearing
                 self.view -= clearing.saves
@@ -115,8 +143,9 @@ class Selection:
             return
         if all(map(self._is_cut, situation.answer_to(asked))):
             self._take(asked)
-            self.quoted.append(asked)
-            self.view += self._situation.count(self._quote(asked))
+            if situation.classes.may_be_quoted(situation.units[asked].start):
+                self.quoted.append(asked)
+                self.view += self._situation.count(self._quote(asked))
 
     def _take_islands(self) -> None:
         low = self._situation.policy.importance.low
@@ -150,7 +179,7 @@ class Selection:
         if self.view - self._ledger <= most:
             return
         enough = situation.budget.share(situation.policy.stages.trim)
-        for level in (FREE, RECENT, FIRST_USER, CRITICAL):
+        for level in (FREE, RECENT, FIRST_USER, CRITICAL, PINNED):
             for index in self._at(level):
                 if self.view <= enough:
                     return

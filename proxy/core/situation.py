@@ -6,6 +6,7 @@ the view, because planning is rare and a view is never larger than its budget.
 
 import re
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -17,11 +18,12 @@ from proxy.core.importance import Score, score
 from proxy.core.messages import HEAD_ROLES, Content, Message
 from proxy.core.plan import Plan, view_tokens
 from proxy.core.policy import Policy
+from proxy.core.retention import Classes
 from proxy.core.units import Unit, is_spared, last_user, open_from, units_of
 
 Count = Callable[[str], int]
 
-FREE, RECENT, FIRST_USER, CRITICAL, FIXED = range(5)
+FREE, RECENT, FIRST_USER, CRITICAL, PINNED, FIXED = range(6)
 """How firmly a unit is protected, in the order in which protections yield; a fixed one never does."""
 
 
@@ -77,6 +79,8 @@ class Situation:
     conditions: Conditions = UNKNOWN
     unwritten: int = 0
     """Counted tokens of a ledger that stands in the view and is not yet in the plan."""
+    pins: AbstractSet[bytes] = frozenset()
+    """Chain hashes of the messages that the client has pinned, on whichever branch."""
 
     @cached_property
     def units(self) -> list[Unit]:
@@ -125,6 +129,7 @@ class Situation:
             (RECENT, self._recent()),
             (FIRST_USER, self._first_user()),
             (CRITICAL, self._critical()),
+            (PINNED, self._pinned()),
             (FIXED, self._fixed()),
         ):
             levels.update(dict.fromkeys((index for index in members if index in levels), level))
@@ -151,17 +156,37 @@ class Situation:
         return self.chain.messages[unit.start].role == "user"
 
     def _critical(self) -> list[int]:
-        """Pinned units, and later system messages (of identical ones the newest)."""
+        """Units of the class, and those that the policy pins."""
         pins = [re.compile(pin) for pin in self.policy.keep.pins]
-        newest = {message.identity: place for place, message in enumerate(self.chain.messages)}
-        members: list[int] = []
-        for index in self.standing:
-            unit = self.units[index]
-            message = self.chain.messages[unit.start]
-            is_system = message.role in HEAD_ROLES and newest[message.identity] == unit.start
-            if is_system or (pins and self._matches(unit, pins)):
-                members.append(index)
-        return members
+        return [
+            index
+            for index in self.standing
+            if self.classes.of(index) == "critical" or (pins and self._matches(self.units[index], pins))
+        ]
+
+    @cached_property
+    def classes(self) -> Classes:
+        """The retention classes of the units."""
+        return Classes(self.policy.retention, self.chain.messages, self.units, self.content)
+
+    @cached_property
+    def pinned(self) -> list[int]:
+        """Positions of messages that the client has pinned."""
+        hashes = self.chain.hashes if self.pins else ()
+        return [place for place, chain_hash in enumerate(hashes) if chain_hash in self.pins]
+
+    @property
+    def standing_pins(self) -> list[int]:
+        """Those of them that are in the view."""
+        return [place for place in self.pinned if not self.plan.covers(place)]
+
+    def _pinned(self) -> list[int]:
+        pinned = frozenset(self.pinned)
+        return [
+            index
+            for index, unit in enumerate(self.units if pinned else ())
+            if any(place in pinned for place in range(unit.start, unit.end))
+        ]
 
     def _matches(self, unit: Unit, pins: Sequence[re.Pattern[str]]) -> bool:
         texts = (self.content(position).text for position in range(unit.start, unit.end))

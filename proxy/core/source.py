@@ -142,7 +142,8 @@ def _blocks(
             yield Block(EARLIER, anchor.text, count=anchor.count)
             position = anchor.end
         else:
-            yield _block(situation.content(position), characters)
+            if situation.classes.may_be_summarised(position):
+                yield _block(situation.content(position), characters)
             position += 1
 
 

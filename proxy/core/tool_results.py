@@ -139,16 +139,17 @@ def _clear_after(policy: Policy, tool: str) -> int:
 
 
 def _placeholder(situation: Situation, result: _Result, reason: str) -> Replacement:
-    new = _with_text(situation.content(result.position), _text(result, reason))
+    tells = situation.classes.may_be_quoted(result.position)
+    new = _with_text(situation.content(result.position), _text(result, reason, tells=tells))
     size = MESSAGE_TOKENS + situation.count(new.countable())
     return Replacement(result.position, dumps(new.members), size, reason)
 
 
-def _text(result: _Result, reason: str) -> str:
+def _text(result: _Result, reason: str, *, tells: bool) -> str:
     digest = hashlib.sha256(result.text.encode(errors="surrogatepass")).hexdigest()[:8]
     told = f"[Result of {result.tool} {_WHY[reason]} ({len(result.text):,} characters, {digest})]"
     tail = result.text[-_LOOKED_AT:]
-    is_lost = reason != REPEATED and _ERROR.search(tail)
+    is_lost = tells and reason != REPEATED and _ERROR.search(tail)
     return f"{told}\n… {tail[-_TAIL:].lstrip()}" if is_lost else told
 
 

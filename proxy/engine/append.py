@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 
 from proxy.core.body import Body, read_body
+from proxy.core.extension import Extension, take_extension
 from proxy.core.identity import chain_of, read_message, root
 from proxy.core.messages import Content, Message, head_length
 from proxy.core.policy import Policy
@@ -69,7 +70,7 @@ class Appends:
         Raises the errors of a request that cannot be read, SessionRequired, SessionExpired, SessionBusy and
         HistoryUnavailable.
         """
-        body = read_body(incoming.body, policy.limits.messages)
+        body, extension = take_extension(read_body(incoming.body, policy.limits.messages))
         caller = self._naming.caller(incoming.headers)
         if caller.key is None:
             raise SessionRequired
@@ -86,7 +87,7 @@ class Appends:
             ):
                 await self._recorder.written(key)
                 stored = await self._store.history(key)
-                yield self._complete(incoming, body, key, stored)
+                yield self._complete(incoming, body, extension, key, stored)
         except StoreUnavailable as error:
             raise HistoryUnavailable from error
 
@@ -105,17 +106,18 @@ class Appends:
             await self._line.insist(lambda: self._store.mark_unsaved(key, answer), _DOUBT)
 
     def _complete(
-        self, incoming: Incoming, body: Body, key: SessionKey, stored: Stored
+        self, incoming: Incoming, body: Body, extension: Extension, key: SessionKey, stored: Stored
     ) -> tuple[Incoming, Appended]:
         """The request with its history before it."""
         session = stored.session
         retry_key = _retry_key(incoming.headers)
+        messages = self._reader.messages(body.messages)
+        head = head_length([message.role for message in messages])
+        pins = extension.pins_from_end(head)
         if session is None:
             if stored.was_here or key.sid != NAMED:
                 raise SessionExpired
-            return incoming, Appended(root(), b"", root(), retry_key)
-        messages = self._reader.messages(body.messages)
-        head = head_length([message.role for message in messages])
+            return replace(incoming, body=body.raw), Appended(root(), b"", root(), retry_key, pins)
         start = _start(stored.nodes)
         if _is_retry(session, stored.nodes, messages[head:], incoming.headers):
             after = session.newest_from
@@ -126,7 +128,7 @@ class Appends:
         leading = body.messages[:head] or list(session.head)
         whole = body.with_messages([*leading, *history, *body.messages[head:]])
         begun = path[0].parent if path else start
-        return replace(incoming, body=whole), Appended(begun, session.tip, after, retry_key)
+        return replace(incoming, body=whole), Appended(begun, session.tip, after, retry_key, pins)
 
 
 def _is_retry(

@@ -1,6 +1,7 @@
 """One request to be decided on: what it is, what it may cost, and what is known of its lane."""
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from proxy.core.budget import Budget
@@ -35,6 +36,8 @@ class Case:
     alternates: bool = False
     """Whether the model is known to want alternating roles."""
     conditions: Conditions = UNKNOWN
+    pins: AbstractSet[bytes] = frozenset()
+    """Chain hashes of the messages that the client has pinned in its session."""
 
     @property
     def counted(self) -> int:

@@ -20,6 +20,7 @@ from proxy.engine.case import Case
 from proxy.engine.epochs import Epochs
 from proxy.engine.inspection import Inspected, Inspection
 from proxy.engine.line import COMPACTOR, Line
+from proxy.engine.pins import Pins
 from proxy.engine.recognition import Recognition
 from proxy.engine.record import Recorder
 from proxy.engine.summary_jobs import SummaryJobs
@@ -43,6 +44,7 @@ class Curation:
     inspection: Inspection
     recognition: Recognition
     epochs: Epochs
+    pins: Pins
     summary_jobs: SummaryJobs
     line: Line
     clock: Clock
@@ -56,6 +58,7 @@ class Curation:
         was_there = await self.store.delete(found.key)
         self.recognition.forget(found.key)
         self.epochs.forget(found.key)
+        self.pins.forget(found.key)
         if not was_there:
             raise NotFound("There is no such session.")
 
@@ -128,6 +131,7 @@ class Curation:
             saved=len(found.epochs),
             credentials=self.credentials,
             deadline=self.clock.monotonic() + situation.policy.summary.wait,
+            pins=situation.pins,
         )
 
     async def _change(

@@ -13,11 +13,13 @@ from typing import TypeVar
 from proxy.core.budget import Stage, stage_of
 from proxy.core.change import RESTORE, Change
 from proxy.core.conditions import UNKNOWN, Conditions
+from proxy.core.counting import since
 from proxy.core.plan import EMPTY, Epoch, Plan, Replacement, in_force, view_tokens
 from proxy.core.planner import (
     Draft,
     Span,
     acts_now,
+    cuts_protected,
     draft,
     finish,
     fold,
@@ -109,7 +111,7 @@ class Epochs:
 
     async def _decide(self, case: Case, epochs: tuple[Epoch, ...], races: int) -> Verdict:
         epoch = in_force(epochs, case.chain.hashes, case.counted, case.chain.is_spared_by)
-        situation = self._situation(case, epoch.plan if epoch else EMPTY)
+        situation = self._situation(case, epoch.plan if epoch else EMPTY, epoch)
         stage = stage_of(case.budget.usage(situation.view), case.policy.stages)
         standing = Verdict(
             plan=situation.plan,
@@ -125,7 +127,8 @@ class Epochs:
             return standing
         if epoch is None and stage is Stage.EMERGENCY:
             plan, _ = await self._off_loop(case, lambda: self._fold(case, case.conditions))
-            new, summary, degraded = plan, "none", ()
+            new, summary = plan, "none"
+            degraded = ("protected-cut",) if cuts_protected(situation, plan) else ()
         else:
             decided = await self._intend(case, situation, stage, epoch.id if epoch else "")
             if decided is None:
@@ -155,10 +158,13 @@ class Epochs:
         return Verdict(plan, stage, view, None, number=number)
 
     def _fold(self, case: Case, conditions: Conditions = UNKNOWN) -> tuple[Plan, int]:
-        return fold(case.chain, case.policy, case.budget, self._counter.count, conditions)
+        return fold(case.chain, case.policy, case.budget, self._counter.count, conditions, case.pins)
 
-    def _situation(self, case: Case, plan: Plan) -> Situation:
-        return Situation(case.chain, plan, case.policy, case.budget, self._counter.count, case.conditions)
+    def _situation(self, case: Case, plan: Plan, epoch: Epoch | None) -> Situation:
+        counts = case.policy.stages.max_units > 0
+        conditions = replace(case.conditions, since=since(epoch, case.chain.hashes) if counts else 0)
+        count = self._counter.count
+        return Situation(case.chain, plan, case.policy, case.budget, count, conditions, pins=case.pins)
 
     async def _off_loop(self, case: Case, work: Callable[[], T]) -> T:
         """Run planning where it cannot hold up other requests, if it is much."""
@@ -173,7 +179,8 @@ class Epochs:
         situation = replace(situation, plan=await self._summary_jobs.anchored(case, situation))
         prepared = self._still_good(case, situation, stage, parent)
         decided = prepared or await self._off_loop(case, lambda: draft(situation, stage))
-        if stage is not Stage.TRIM or (decided is not None and decided.acts_now):
+        is_trim = stage is Stage.TRIM or (decided is not None and decided.stage is Stage.TRIM)
+        if not is_trim or (decided is not None and decided.acts_now):
             return decided
         if decided is None:
             decided = await self._off_loop(case, lambda: draft(situation, Stage.COMPACT))
@@ -203,7 +210,9 @@ class Epochs:
         found = self._prepared.get((case.key, case.lane))
         if found is None or not found.holds_for(case, parent) or acts_now(situation):
             return None
-        kept_stage = found.stage if stage is Stage.TRIM else stage
+        kept_stage = stage if stage in (Stage.COMPACT, Stage.EMERGENCY) else found.stage
+        if any(start <= place < end for place in situation.standing_pins for start, end in found.spans):
+            return None
         decided = Draft(
             situation,
             kept_stage,

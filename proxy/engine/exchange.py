@@ -28,6 +28,8 @@ class Appended:
     """Chain hash of the last message before the new ones."""
     retry_key: str
     """Digest of the request's Idempotency-Key; empty without one."""
+    pins: tuple[int, ...] = ()
+    """Its messages that the client pins, counted from the end."""
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,9 @@ class Forks:
         session = await asyncio.to_thread(self._session, found, shown, nodes, in_lane)
         turn = Turn(session=session, nodes=nodes, advances_tip=True, headerless=key.sid != NAMED)
         await self.store.record(key, turn, ttl)
+        places = {old.hash: new.hash for old, new in zip(branch, nodes, strict=True)}
+        if pins := [places[each] for each in found.session.pins if each in places]:
+            await self.store.pin(key, pins, ttl)
         return await self.inspection.read(key)
 
     def _place(self, found: Inspected, name: str | None) -> tuple[SessionKey, str]:
@@ -104,6 +107,7 @@ class Forks:
             newest_from=b"",
             newest_to=b"",
             newest_key="",
+            pins=(),
             blocked="",
         )
 

@@ -136,7 +136,8 @@ class Inspection:
         counted = budget.head + sum(chain.tokens)
         epoch = in_force(found.epochs, chain.hashes, counted, chain.is_spared_by)
         policy = self.policy_of(session)
-        return Situation(chain, epoch.plan if epoch else EMPTY, policy, budget, self._counter.count), epoch
+        plan, pins = epoch.plan if epoch else EMPTY, frozenset(session.pins)
+        return Situation(chain, plan, policy, budget, self._counter.count, pins=pins), epoch
 
     @staticmethod
     def view(found: Inspected, situation: Situation) -> list[bytes]:

@@ -36,7 +36,7 @@ class Job:
     @property
     def piece_tokens(self) -> int:
         """Tokens that the summary of one piece may have; those of a rebuild are put together by the model."""
-        return self.max_tokens if self.rebuilds else max(self.max_tokens // self.pieces, 1)
+        return self.max_tokens if self.rebuilds else max(self.max_tokens // max(self.pieces, 1), 1)
 
     @property
     def is_one_call(self) -> bool:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from proxy.core.body import asking_for_usage, read_body
 from proxy.core.budget import Budget, Stage, budget_tokens
 from proxy.core.conditions import Conditions
+from proxy.core.extension import take_extension
 from proxy.core.messages import as_mapping
 from proxy.core.overflow import is_overflow_error
 from proxy.core.policy import Policy
@@ -26,6 +27,7 @@ from proxy.engine.foreground import Foreground
 from proxy.engine.history import History, Reader, root_of
 from proxy.engine.models import Models
 from proxy.engine.naming import CREDENTIALS, NAMED, Headers, Naming
+from proxy.engine.pins import Pins
 from proxy.engine.recognition import Recognised, Recognition
 from proxy.errors import ContextLengthExceeded, InvalidHeader, InvalidPolicy, PolicyForbidden
 from proxy.ports import Clock, Upstream
@@ -57,6 +59,7 @@ class Engine:
     models: Models
     recognition: Recognition
     epochs: Epochs
+    pins: Pins
     naming: Naming
     foreground: Foreground
     background: Background
@@ -74,7 +77,7 @@ class Engine:
         Raises StoreUnavailable for an appended turn, and where the policy is closed on faults.
         """
         arrived = self.clock.monotonic()
-        body = read_body(incoming.body, policy.limits.messages)
+        body, extension = take_extension(read_body(incoming.body, policy.limits.messages))
         explicit, boundary = _explicit_budget(incoming.headers), _boundary(incoming.headers)
         caller = self.naming.caller(incoming.headers)
         tenant, by_header = caller.tenant, caller.key is not None and caller.key.sid == NAMED
@@ -82,6 +85,9 @@ class Engine:
         lane = _lane(history.model, policy.name, explicit)
         needs_store = appended is not None or policy.store.on_fault == "closed"
         recognised = await self.recognition.recognise(caller, history, lane, needs_store=needs_store)
+        from_end = appended.pins if appended else extension.pins_from_end(len(history.head))
+        asked = frozenset(history.hashes[-place] for place in from_end)
+        pins, unsaved = await self.pins.settle(recognised, asked, policy.store.ttl)
         self.reader.take_counts(history, recognised.found.counts)
         await self.reader.count(history)
         last = recognised.found.session
@@ -90,12 +96,12 @@ class Engine:
         budget = await self._budget(tenant, history, policy, explicit)
         credentials = [pair for pair in incoming.forwarded if pair[0].lower() in _TAKEN_OVER]
         case = self._case(history, recognised, lane, policy, budget, credentials, arrived)
-        case = replace(case, conditions=Conditions(self._idle(recognised, lane), boundary))
+        case = replace(case, conditions=Conditions(self._idle(recognised, lane), boundary), pins=pins)
         if self.models.needs_listing(history.model):
             self.background.run(self.models.read_listing(credentials))
         verdict = await self._decide(case)
         sent = self._body(case, history, verdict)
-        degraded = list(recognised.degraded)
+        degraded = [*recognised.degraded, *unsaved]
         prepared = Prepared(
             policy=policy,
             history=history,

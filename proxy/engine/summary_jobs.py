@@ -9,6 +9,7 @@ from proxy.core.compaction import goal_of, progress_of, units_within
 from proxy.core.plan import Anchor, Gap, Plan
 from proxy.core.planner import Draft, Span
 from proxy.core.rebuilding import GENERATIONS, drifted, pays
+from proxy.core.retention import terms_of
 from proxy.core.situation import Situation
 from proxy.core.source import Source, originals_of, seal_of, source_of
 from proxy.engine.asking import Caller
@@ -150,10 +151,10 @@ class SummaryJobs:
         Its length is no such term: it follows the ratio, which is learned while a summary is written.
         Only budgets of another order of magnitude get summaries of their own.
         """
-        rules = case.policy.summary
-        terms = f"{rules.model or case.model}\0{case.budget.tokens.bit_length()}\0{rules.prompt}"
+        rules, retention = case.policy.summary, terms_of(case.policy.retention)
         ways = [each.name for each in case.policy.compactors] if not way else [way]
-        terms = "\0".join([terms, *ways])
+        of_model = (rules.model or case.model, str(case.budget.tokens.bit_length()))
+        terms = "\0".join([*of_model, rules.prompt, retention, *ways])
         return self._naming.address(case.tenant, seal, terms.encode(errors="surrogatepass"))
 
 

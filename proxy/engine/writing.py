@@ -89,6 +89,8 @@ class Writer:
         return text
 
     async def _summarised(self, job: Job, hurry: asyncio.Event) -> str:
+        if not job.pieces:
+            raise Refused("empty")  # nothing of the gap may be told
         texts = [await self._piece(job, piece, job.piece_tokens, hurry) for piece in job.source.pieces]
         text = "\n".join(texts)
         if not job.rebuilds or self._counter.count(text) <= job.max_tokens:

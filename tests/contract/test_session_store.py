@@ -430,6 +430,73 @@ class TestClaims:
         assert await store.summaries(KEY, ["one"]) == {}
 
 
+class TestPins:
+    async def test_come_with_their_session_wherever_it_is_read(self, store: SessionStore) -> None:
+        await store.record(KEY, turn("u1", "a1"), DAY)
+        await store.pin(KEY, chain("u1"), DAY)
+        told = [
+            (await found(store, "u1", "a1")).session,
+            await store.session(KEY),
+            (await store.history(KEY)).session,
+            *(session for _, session in await store.sessions(1)),
+        ]
+        assert [session and session.pins for session in told] == [tuple(chain("u1"))] * 4
+
+    async def test_are_kept_once_each_in_the_order_in_which_they_were_set(self, store: SessionStore) -> None:
+        await store.record(KEY, turn("u1", "a1"), DAY)
+        first, second, third = chain("u1", "a1", "u2")
+        await store.pin(KEY, [second, first, second], DAY)
+        await store.pin(KEY, [first, third], DAY)
+        session = await store.session(KEY)
+        assert session is not None
+        assert session.pins == (second, first, third)
+
+    async def test_may_be_set_before_the_first_turn_is_recorded(self, store: SessionStore) -> None:
+        await store.pin(KEY, chain("u1"), DAY)
+        assert await store.session(KEY) is None
+        await store.record(KEY, turn("u1", "a1"), DAY)
+        session = await store.session(KEY)
+        assert session is not None
+        assert session.pins == tuple(chain("u1"))
+
+    async def test_stay_when_a_later_turn_says_nothing_of_them(self, store: SessionStore) -> None:
+        await store.record(KEY, turn("u1", "a1"), DAY)
+        await store.pin(KEY, chain("u1"), DAY)
+        await store.record(KEY, turn("u1", "a1", "u2", "a2", known=2), DAY)
+        session = await store.session(KEY)
+        assert session is not None
+        assert session.pins == tuple(chain("u1"))
+
+    async def test_of_any_bytes_come_back_as_they_were(self, store: SessionStore) -> None:
+        await store.record(KEY, turn("u1", "a1"), DAY)
+        pins = [bytes(range(start, start + 32)) for start in (0, 100, 224)]
+        await store.pin(KEY, pins, DAY)
+        session = await store.session(KEY)
+        assert session is not None
+        assert list(session.pins) == pins
+
+    async def test_are_of_one_session_and_go_with_it(self, store: SessionStore) -> None:
+        for key in (KEY, OTHER, STRANGER):
+            await store.record(key, turn("u1", "a1"), DAY)
+        await store.pin(KEY, chain("u1"), DAY)
+        others = [await store.session(key) for key in (OTHER, STRANGER)]
+        assert [session and session.pins for session in others] == [(), ()]
+        await store.delete(KEY)
+        await store.record(KEY, turn("u1", "a1"), DAY)
+        session = await store.session(KEY)
+        assert session is not None
+        assert session.pins == ()
+
+    async def test_end_with_their_session(self, store: SessionStore, clock: HandClock) -> None:
+        await store.record(KEY, turn("u1", "a1"), ttl=0.05)
+        await store.pin(KEY, chain("u1"), ttl=0.05)
+        await pass_time(clock, 0.1)
+        await store.record(KEY, turn("u1", "a1"), DAY)
+        session = await store.session(KEY)
+        assert session is not None
+        assert session.pins == ()
+
+
 class TestListing:
     async def test_names_the_sessions_used_last_newest_first(self, store: SessionStore) -> None:
         for i, key in enumerate([KEY, OTHER, STRANGER]):

@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from proxy.core.body import Body, read_body
+from proxy.core.extension import take_extension
 from proxy.errors import RequestError
 
 _space = st.sampled_from(["", "", "", " ", "\n", "\t \r\n"])
@@ -109,6 +110,27 @@ def test_the_same_messages_give_the_same_body_up_to_white_space_between_them(
     body = read_body(raw, 10)
     before, after = outside(body)
     assert body.with_messages(body.messages) == before + b"[" + b",".join(messages) + b"]" + after
+
+
+@given(bodies(), st.data())
+def test_a_member_that_is_put_in_and_taken_out_leaves_the_body_as_it_was(
+    drawn: tuple[bytes, list[bytes]], data: st.DataObject
+):
+    raw, messages = drawn
+    mine = b'"unabridged"%b:%b{"pin":[0]}' % (data.draw(_space).encode(), data.draw(_space).encode())
+    opening, closing = raw.index(b"{") + 1, raw.rindex(b"}")
+    first = opening + len(raw[opening:]) - len(raw[opening:].lstrip(b" \t\r\n"))
+    end = len(raw[:closing].rstrip(b" \t\r\n"))
+    space = data.draw(_space).encode()
+    for whole in (
+        raw[:first] + mine + space + b"," + space + raw[first:],
+        raw[:end] + space + b"," + space + mine + raw[end:],
+    ):
+        body, extension = take_extension(read_body(whole, 10))
+        assert body.raw == raw
+        assert body.messages == messages
+        assert extension.pins == [0]
+        assert body.with_messages(messages) == read_body(raw, 10).with_messages(messages)
 
 
 @given(st.one_of(st.binary(), st.binary().map(b'{"messages":'.__add__)))

@@ -12,7 +12,7 @@ from proxy.core.plan import EMPTY, Plan, apply, in_force, view_tokens
 from proxy.core.planner import finish
 from proxy.core.policy import Policy
 from proxy.core.policy_sections import Keep, Summary
-from proxy.core.situation import FIXED, Chain, Situation
+from proxy.core.situation import CRITICAL, Chain, Situation
 from proxy.core.units import is_spared
 from tests.property.conversations import (
     Sent,
@@ -25,7 +25,18 @@ from tests.property.conversations import (
     valid_conversations,
 )
 
-POLICIES = st.sampled_from([Policy(), Policy(keep=Keep(pins=("stone",))), Policy(summary=Summary(min_gap=2))])
+CLASSED = Policy.model_validate(
+    {
+        "retention": [
+            {"match": {"content": "stone"}, "class": "critical"},
+            {"match": {"role": "tool"}, "class": "disposable"},
+            {"match": {"role": "assistant"}, "class": "batch_compressible"},
+        ]
+    }
+)
+POLICIES = st.sampled_from(
+    [Policy(), Policy(keep=Keep(pins=("stone",))), Policy(summary=Summary(min_gap=2)), CLASSED]
+)
 SUMMARY = "Built a bridge of stone."
 
 
@@ -39,7 +50,8 @@ def situations(
     policy, budget = draw(POLICIES), draw(budgets(chain))
     *_, last = session(chain, policy, budget, draw(st.sampled_from([None, SUMMARY])))
     assume(not cut or last.plan != EMPTY)
-    return Situation(chain, last.plan, policy, budget, count)
+    pins = frozenset(chain.hashes[at] for at in draw(st.lists(st.integers(0, len(chain) - 1), max_size=2)))
+    return Situation(chain, last.plan, policy, budget, count, pins=pins)
 
 
 wanted = st.one_of(st.none(), st.frozensets(st.integers(0, 60), max_size=30))
@@ -106,7 +118,7 @@ def test_what_is_compacted_goes_in_whole_units_and_leaves_what_is_to_be_answered
         assert is_spared(chain.messages, [(gap.start, gap.end) for gap in plan.gaps], [])
         assert oddities(apply(plan, chain.raws)) <= oddities(chain.raws)
         for index, level in situation.protection.items():
-            assert level != FIXED or not plan.covers(situation.units[index].start)
+            assert level < CRITICAL or not plan.covers(situation.units[index].start)
     assert view_tokens(finish(decided, {}), situation.chain.tokens) < situation.view
 
 

@@ -66,6 +66,13 @@ def seconds(stored: bytes) -> float:
         raise UnreadableRecord from error
 
 
+def hashes(stored: bytes, length: int) -> tuple[bytes, ...]:
+    """Hashes of ``length`` bytes that stand one after the other. Raises UnreadableRecord."""
+    if len(stored) % length:
+        raise UnreadableRecord
+    return tuple(stored[start : start + length] for start in range(0, len(stored), length))
+
+
 @cache
 def _decoder(kind: type[T]) -> msgspec.msgpack.Decoder[Any]:
     return msgspec.msgpack.Decoder(kind)

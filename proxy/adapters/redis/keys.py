@@ -27,8 +27,9 @@ gone a few at a time, with each write; `u1:sessions` holds the newest :data:`LIS
 have gone when it is read.
 
 `record`, a Node, an Epoch and a summary have been through :mod:`proxy.adapters.redis.codec` and mean
-nothing to the server. `created` (seconds), `turns`, `tip` and `unsaved` (chain hashes), and `paused` (there
-or not) are plain, because the scripts merge them; they override what the record says.
+nothing to the server. `created` (seconds), `turns`, `tip` and `unsaved` (chain hashes), `paused`
+(there or not) and `pins` (chain hashes, one after the other) are plain, because the scripts merge them; they
+override what the record says.
 
 The prefix is the version of this layout: another layout is another prefix, and the old keys expire. The
 scripts need Redis 7.0 or any Valkey.
@@ -48,7 +49,10 @@ LISTED: Final = 100_000
 REMEMBERED: Final = 30 * 86_400.0
 """Seconds past a session's end for which it is known that there was one."""
 
-FIELDS: Final = ("record", "created", "turns", "tip", "paused", "unsaved")
+FIELDS: Final = ("record", "created", "turns", "tip", "paused", "unsaved", "pins")
+
+HASH: Final = 32
+"""Bytes of a chain hash."""
 
 NODES: Final = ":nodes"
 COUNTS: Final = ":counts"

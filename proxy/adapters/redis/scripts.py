@@ -30,6 +30,7 @@ local NODES, COUNTS, PARTIAL = '{keys.NODES}', '{keys.COUNTS}', '{keys.PARTIAL}'
 local BESIDE, WAS = '{keys.BESIDE}', '{keys.WAS}'
 local SUMMARIES, LANES, EPOCHS = '{keys.SUMMARIES}', '{keys.LANES}', '{keys.EPOCHS}'
 local LINE, LEASES, CLAIMS = '{keys.LINE}', '{keys.LEASES}', '{keys.CLAIMS}'
+local HASH = {keys.HASH}
 local FIELDS = {{{", ".join(repr(field) for field in keys.FIELDS)}}}
 """
 
@@ -94,6 +95,7 @@ class Scripts:
         self._find = script("find")
         self._begin_epoch = script("begin_epoch")
         self._record = script("record")
+        self._pin = script("pin")
         self._claim = script("claim")
         self._release = script("release")
         self._keep_summary = script("keep_summary")
@@ -137,6 +139,10 @@ class Scripts:
         line = (int(turn.headerless), int(turn.appended), turn.begun_at, remembered)
         args = (key.sid, ttl, turn.record, turn.created, turn.tip, *line, *outer, *nodes)
         return bytes(await self._record(_bucket(key), args)).decode()
+
+    async def pin(self, key: SessionKey, hashes: Sequence[bytes], *, ttl: int) -> None:
+        """Pin messages, and keep the session with them."""
+        await self._pin([keys.session(key)], (ttl, *hashes))
 
     async def claim(self, key: SessionKey, address: str, token: str, *, lease: int) -> bool:
         """Take or renew the lease on writing a summary; whether `token` has it."""

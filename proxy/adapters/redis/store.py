@@ -94,6 +94,11 @@ class RedisStore:
                 await self._list(key, turn.session.updated, ttl)
         return recorded
 
+    async def pin(self, key: SessionKey, hashes: Sequence[bytes], ttl: float) -> None:
+        """Pin messages by their chain hashes."""
+        async with self._connection.call():
+            await self._scripts.pin(key, hashes, ttl=_milliseconds(ttl))
+
     async def history(self, key: SessionKey) -> Stored:
         """The session with every message."""
         name = keys.session(key)
@@ -280,7 +285,7 @@ def _ask_session(pipe: Pipeline, key: SessionKey) -> None:
 
 
 def _session(fields: Fields, first_in_line: bytes | None = None) -> Session | None:
-    record, created, turns, tip, paused, unsaved = fields
+    record, created, turns, tip, paused, unsaved, pins = fields
     if record is None:
         return None
     compacting = "compacting" if (first_in_line or b"").startswith(b"compact") else ""
@@ -290,6 +295,7 @@ def _session(fields: Fields, first_in_line: bytes | None = None) -> Session | No
         turns=codec.integer(turns or b""),
         tip=tip or b"",
         unsaved=unsaved or b"",
+        pins=codec.hashes(pins or b"", keys.HASH),
         blocked="paused" if paused else compacting,
     )
 

@@ -87,6 +87,8 @@ class _Source:
         things = things_of(contents)
         self._readings = [
             _READINGS.of(raw, contents[place], things.get(place, ""))
+            if situation.classes.may_be_quoted(place)
+            else Reading(())
             for place, raw in enumerate(situation.chain.raws)
         ]
 

@@ -15,12 +15,13 @@ from proxy.core.exchanges import beginnings, exchanges_of
 from proxy.core.plan import Anchor
 from proxy.core.policy import Policy
 from proxy.core.policy_sections import Strategy as Rules
-from proxy.core.situation import CRITICAL, Chain, Situation
+from proxy.core.situation import CRITICAL, PINNED, Chain, Situation
 from proxy.core.strategies.strategy import Strategy
 from proxy.core.truncation import head_of, shares, size, tail_of
 from proxy.core.units import request_points
 
 _BREAK = "\n"
+_APART = (CRITICAL, PINNED)
 
 
 class Exchanges(Strategy):
@@ -75,7 +76,7 @@ def _rolled(situation: Situation) -> list[int]:
     standing = [
         left
         for exchange in exchanges_of(situation.chain.messages, situation.units)
-        if (left := [index for index in exchange if protection.get(index, CRITICAL) != CRITICAL])
+        if (left := [index for index in exchange if protection.get(index, PINNED) not in _APART])
     ]
     if len(standing) <= rules.exchanges:
         return []
@@ -121,7 +122,8 @@ class _Record:
 def _told(situation: Situation, start: int, end: int, anchors: Sequence[Anchor]) -> Iterator[tuple[str, str]]:
     """Requests and their final answers, of what no summary is about."""
     known = {place for anchor in anchors for place in range(anchor.start, anchor.end)}
-    places = [place for place in range(start, end) if place not in known]
+    may_be_told = situation.classes.may_be_summarised
+    places = [place for place in range(start, end) if place not in known and may_be_told(place)]
     messages = situation.chain.messages
     begun = {place for place in beginnings(messages) if start <= place < end}
     request, answer = list[str](), ""

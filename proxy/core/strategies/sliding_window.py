@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from proxy.core.budget import Stage
-from proxy.core.situation import FIXED, Situation
+from proxy.core.situation import CRITICAL, Situation
 from proxy.core.strategies.strategy import Strategy
 
 
@@ -21,11 +21,11 @@ class SlidingWindow(Strategy):
         return bool(self.order(situation, Stage.CALM))
 
     def order(self, situation: Situation, stage: Stage) -> Sequence[int]:
-        """Standing units that do not fit among the newest ``last`` messages, oldest first."""
+        """Standing units that do not fit among the newest ``last`` messages, oldest first; pins stay."""
         left, outside = situation.policy.strategy.last, list[int]()
         for index in reversed(situation.standing):
             left -= situation.units[index].count
-            if left < 0 and situation.protection[index] != FIXED:
+            if left < 0 and situation.protection[index] < CRITICAL:
                 outside.append(index)
         return outside[::-1]
 

@@ -135,6 +135,8 @@ class Explanation(Shape):
     ratio: float
     head_tokens: int
     stages: dict[str, float]
+    pins: list[int]
+    """Messages that the client has pinned on this branch, by their numbers."""
     epochs: list[EpochTold]
     units: list[Row]
 
@@ -205,6 +207,8 @@ class Export(Shape):
     messages: list[Any]
     """The head, and the branch of the tip."""
     tree: list[KeptMessage]
+    pins: list[str]
+    """Hashes of the messages that the client has pinned."""
     epochs: dict[str, list[KeptEpoch]]
     """By lane: model, policy and explicit budget. All of them, whichever tip they are in force for."""
 

@@ -137,6 +137,7 @@ def explanation(inspection: Inspection, found: Inspected, branch: Sequence[Node]
         ratio=budget.ratio,
         head_tokens=budget.head,
         stages=stages.model_dump(),
+        pins=situation.pinned,
         epochs=[epoch(each) for each in found.epochs],
         units=explain(situation),
     )
@@ -154,6 +155,7 @@ def export(found: Inspected, branch: Sequence[Node], everything: Everything, now
         tip=_tip(branch),
         messages=[loads(raw) for raw in (*head, *(node.raw for node in branch))],
         tree=[_kept_message(node) for node in everything.nodes],
+        pins=[pin.hex() for pin in found.session.pins],
         epochs={lane: [_kept_epoch(each) for each in epochs] for lane, epochs in everything.epochs.items()},
     )
 

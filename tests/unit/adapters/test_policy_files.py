@@ -398,7 +398,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "policies.md"
 
 def test_every_policy_on_the_page_loads(files: Files) -> None:
     examples = re.findall(r"```toml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(examples) == 5
+    assert len(examples) >= 5
     assert {files.load(example).extends for example in examples} == {"default", "agent"}
 
 

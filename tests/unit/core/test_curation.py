@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from proxy.core.budget import Budget, Stage
 from proxy.core.change import COMPACT, RESTORE, Change
@@ -12,6 +13,7 @@ from proxy.core.planner import finish
 from proxy.core.policy import Policy
 from proxy.core.policy_sections import Keep
 from proxy.core.situation import Situation
+from proxy.core.summary import source_of
 from tests.property.conversations import Sent, assistant, calling, chain_from, count, prose, result, user
 
 CHAT = [
@@ -61,6 +63,40 @@ def test_a_range_may_take_the_first_request_and_the_newest_but_never_what_is_ope
 
 def test_a_pinned_message_is_not_compacted() -> None:
     assert spans(cut(CHAT, *range(8), keep=Keep(recent=0, pins=("^2\\?",)))) == [(0, 4), (5, 8)]
+
+
+def test_what_a_client_has_pinned_is_not_compacted() -> None:
+    pinned = replace(situation(CHAT), pins=frozenset({chain_from(CHAT).hashes[4]}))
+    decided = compacted(pinned, frozenset(range(8)))
+    assert decided is not None
+    assert decided.spans == ((0, 4), (5, 8))
+
+
+def classed(class_: str, content: str) -> Situation:
+    rules = [{"match": {"content": content}, "class": class_}]
+    keep = {"recent": 0.0, "first_user": False}
+    return replace(situation(CHAT), policy=Policy.model_validate({"retention": rules, "keep": keep}))
+
+
+def test_what_is_critical_is_not_compacted() -> None:
+    decided = compacted(classed("critical", "^2\\?"), frozenset(range(8)))
+    assert decided is not None
+    assert decided.spans == ((0, 4), (5, 8))
+
+
+def test_of_a_batch_those_go_that_are_named() -> None:
+    decided = compacted(classed("batch_compressible", "river"), frozenset({2, 3}))
+    assert decided is not None
+    assert decided.spans == ((2, 4),)
+
+
+def test_what_is_ephemeral_is_compacted_and_not_told() -> None:
+    decided = compacted(classed("ephemeral", "^2!"), None)
+    assert decided is not None
+    assert decided.wanted == ((0, 10),)
+    told = "".join(source_of(decided, (0, 10), 10_000).pieces)
+    assert "1! the river" in told
+    assert "2! the river" not in told
 
 
 def test_a_request_whose_answer_goes_goes_with_it_and_is_quoted() -> None:

@@ -12,6 +12,7 @@ from proxy.engine.foreground import Foreground
 from proxy.engine.history import Reader
 from proxy.engine.models import Models
 from proxy.engine.naming import Naming
+from proxy.engine.pins import Pins
 from proxy.engine.recognition import Recognition
 from proxy.engine.request import Engine
 from proxy.engine.summaries import Summaries
@@ -70,6 +71,7 @@ def engine() -> Engine:
         models=Models(upstream, lambda _: 128_000, clock),
         recognition=Recognition(store, naming),
         epochs=Epochs(store, SummaryJobs(summaries, naming), counter, clock, metrics),
+        pins=Pins(store),
         naming=naming,
         foreground=foreground,
         background=Background(),

@@ -1,0 +1,122 @@
+"""Epochs by count: after so many units that may be cut, at any usage."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from proxy.core.budget import Budget, Stage
+from proxy.core.change import Change
+from proxy.core.conditions import Conditions
+from proxy.core.counting import since
+from proxy.core.plan import EMPTY, Plan
+from proxy.core.planner import draft, finish, is_due
+from proxy.core.policy import Policy
+from proxy.core.replay import replay
+from proxy.core.situation import Chain, Situation
+from tests.property.conversations import Sent, calling, chain_from, count, prose, result, user
+
+ROUND = 70
+"""Counted tokens of one tool round, about."""
+
+
+def agent(rounds: int) -> list[Sent]:
+    """One order and so many tool rounds."""
+    steps = [m for n in range(rounds) for m in (calling(f"c{n}"), result(f"c{n}", prose("en", 50, n)))]
+    return [user("Build the bridge."), *steps]
+
+
+def policy(most: int = 5, recent: float = 0.0, **tables: Any) -> Policy:
+    told: dict[str, Any] = {"stages": {"max_units": most}, "keep": {"recent": recent}}
+    return Policy.model_validate(told | tables)
+
+
+def situation(messages: list[Sent], rules: Policy, plan: Plan = EMPTY, began: int = 0) -> Situation:
+    chain = chain_from(messages)
+    return Situation(chain, plan, rules, Budget(100_000, 1.0, 0), count, Conditions(since=began))
+
+
+def test_so_many_units_that_may_be_cut_begin_an_epoch_at_any_usage():
+    # The newest round is still to be answered, and the order is the first user message.
+    assert not is_due(situation(agent(5), policy()), Stage.CALM)
+    assert is_due(situation(agent(6), policy()), Stage.CALM)
+    assert not is_due(situation(agent(6), policy(most=0)), Stage.CALM)
+
+
+def test_it_cuts_all_that_may_be_cut_and_waits_for_no_summary():
+    decided = draft(situation(agent(6), policy()), Stage.CALM)
+    assert decided is not None
+    assert decided.stage is Stage.TRIM
+    assert decided.wanted == ((1, 11),)
+    assert [(gap.start, gap.end) for gap in finish(decided, {}).gaps] == [(1, 11)]
+
+
+def test_the_count_begins_again_with_an_epoch():
+    first = draft(situation(agent(6), policy()), Stage.CALM)
+    assert first is not None
+    plan, began = finish(first, {}), len(agent(6))
+    assert not is_due(situation(agent(10), policy(), plan, began), Stage.CALM)
+    assert is_due(situation(agent(11), policy(), plan, began), Stage.CALM)
+
+
+def test_the_newest_count_when_they_are_the_newest_no_more():
+    rules = policy(recent=5 * ROUND / 100_000)
+    due = [rounds for rounds in range(30) if is_due(situation(agent(rounds), rules), Stage.CALM)]
+    assert due[0] > 6
+    began = len(agent(due[0]))
+    decided = draft(situation(agent(due[0]), rules), Stage.CALM)
+    assert decided is not None
+    plan = finish(decided, {})
+    again = [
+        n for n in range(30) if n > due[0] and is_due(situation(agent(n), rules, plan, began), Stage.CALM)
+    ]
+    assert again[0] == due[0] + 5, "as many later as are counted"
+
+
+def test_what_an_epoch_left_standing_is_not_counted_again():
+    began = len(agent(20))
+    assert not is_due(situation(agent(23), policy(), EMPTY, began), Stage.CALM)
+
+
+def test_protected_units_do_not_count():
+    critical = [{"match": {"role": "tool"}, "class": "critical"}]
+    assert not is_due(situation(agent(30), policy(retention=critical)), Stage.CALM)
+    chain = chain_from(agent(6))
+    pinned = replace(situation(agent(6), policy()), pins=frozenset({chain.hashes[2]}))
+    assert not is_due(pinned, Stage.CALM)
+
+
+def test_the_off_strategy_counts_nothing():
+    assert not is_due(situation(agent(30), policy(strategy={"name": "off"})), Stage.CALM)
+
+
+def test_units_that_are_smaller_than_their_note_are_left():
+    tiny = [user("Go."), *(user(f"{n}") for n in range(8)), user("?")]
+    assert draft(situation(tiny, policy()), Stage.CALM) is None
+
+
+def test_the_epoch_says_that_it_was_begun_by_count_and_holds_at_any_size():
+    before = situation(agent(6), policy())
+    decided = draft(before, Stage.CALM)
+    assert decided is not None
+    epoch = Change("lane", 0, before, finish(decided, {}), Stage.CALM, None).epoch(1.0)
+    assert "by count of 5 units" in epoch.reason
+    assert epoch.calm_below == 0
+    hashes = before.chain.hashes
+    assert since(epoch, hashes) == len(hashes)
+    assert since(epoch, [*hashes, b"later"]) == len(hashes)
+    assert since(epoch, hashes[: epoch.depth]) == epoch.depth
+    assert since(None, hashes) == 0
+
+
+def began_at(chain: Chain, rules: Policy) -> list[int]:
+    return [turn.number for turn in replay(chain, rules, Budget(100_000, 1.0, 0), count) if turn.began]
+
+
+def test_an_agent_has_an_epoch_every_so_many_rounds():
+    assert began_at(chain_from(agent(25)), policy()) == [7, 12, 17, 22]
+
+
+def test_a_chat_is_counted_in_messages():
+    talk = [user(f"{n} {prose('en', 40, n)}") for n in range(3)]
+    assert began_at(chain_from(talk), policy()) == []
