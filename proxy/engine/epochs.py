@@ -266,7 +266,7 @@ class Epochs:
         if any(other.id == epoch.id for other in stored):
             self._prepared.drop((case.key, case.lane))
             self._count(verdict.stage, situation.plan, plan)
-            self._summary_jobs.rebuild(case, self._situation(case, plan, epoch))
+            await self._summary_jobs.rebuild(case, self._situation(case, plan, epoch))
             return replace(unsaved, epochs=stored, saved=len(stored), degraded=verdict.degraded)
         if races <= 0:
             return unsaved

@@ -1,5 +1,6 @@
 """The summaries that a draft wants: which there are, which are on their way, which could not be had."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace as replaced
 
@@ -101,14 +102,14 @@ class SummaryJobs:
         text = self._summaries.ready(self._rebuilt_at(case, anchor))
         return anchor if text is None else Anchor(anchor.start, anchor.end, text)
 
-    def rebuild(self, case: Case, situation: Situation) -> None:
+    async def rebuild(self, case: Case, situation: Situation) -> None:
         """Begin to make anew what has been summarised too often, where it pays; nobody waits for it."""
         if not case.policy.summary.enabled:
             return
         for anchor in drifted(situation):
             span, address = (anchor.start, anchor.end), self._rebuilt_at(case, anchor)
             if self._summaries.ready(address) is None:
-                source = originals_of(situation, span, _room(case))
+                source = await asyncio.to_thread(originals_of, situation, span, _room(case))
                 if pays(situation, anchor, source):
                     self._summaries.start(replaced(self._plain_job(case, address, source), rebuilds=True))
 
