@@ -25,6 +25,7 @@ from proxy.engine.background import Background
 from proxy.engine.backlog import Backlog
 from proxy.engine.curation import Curation
 from proxy.engine.epochs import Epochs
+from proxy.engine.extras import Extras
 from proxy.engine.foreground import Foreground
 from proxy.engine.forks import Forks
 from proxy.engine.history import Reader
@@ -38,6 +39,7 @@ from proxy.engine.record import Recorder
 from proxy.engine.request import Engine
 from proxy.engine.summaries import Summaries
 from proxy.engine.summary_jobs import SummaryJobs
+from proxy.engine.warmth import Warmth
 from proxy.http.admin import AdminAPI
 from proxy.http.body_memory import BodyMemory
 from proxy.http.drain import Drain, Draining
@@ -145,16 +147,19 @@ def _inside(settings: Settings, outside: Outside) -> Inside:
     foreground, background = Foreground(), Background()
     summaries = Summaries(upstream, store, counter, foreground, clock, metrics)
     summary_jobs = SummaryJobs(summaries, naming)
+    models = Models(upstream, prices.context_window, clock)
     engine = Engine(
         upstream=upstream,
         reader=Reader(counter),
-        models=Models(upstream, prices.context_window, clock),
+        models=models,
         recognition=Recognition(store, naming),
         epochs=Epochs(store, summary_jobs, counter, clock, metrics),
         pins=Pins(store),
         naming=naming,
         foreground=foreground,
         background=background,
+        extras=Extras(models, naming),
+        warmth=Warmth(prices.prices_of, clock),
         policies=outside.policies.named,
         clock=clock,
     )

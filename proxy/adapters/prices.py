@@ -1,4 +1,4 @@
-"""What `genai-prices` knows about models, from the snapshot that ships with it.
+"""What `genai-prices` knows about models, windows and prices, from the snapshot that ships with it.
 
 Its updater is never started. Names come from clients, so nothing here grows with them: the package's own
 lookup remembers every name that it ever missed, and is gone around.
@@ -7,13 +7,23 @@ lookup remembers every name that it ever missed, and is gone around.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
+from proxy.core.prices import UNKNOWN_PRICES, Prices
+
 if TYPE_CHECKING:
-    from genai_prices.types import Provider
+    from genai_prices.types import ModelInfo, Provider, TieredPrices
 
 _LONGEST_NAME = 256  # characters
+_KEPT_FOR = {"*claude*": 300.0, "*deepseek*": 6 * 3_600.0}
+"""Seconds after which providers have certainly forgotten an idle prefix, by their models' names.
+
+Anthropic says five minutes, DeepSeek "a few hours", OpenAI five to ten minutes; for all others ten stand.
+"""
 
 
 def load() -> None:
@@ -35,6 +45,41 @@ def _context_window(model: str) -> int | None:
     return next(filter(None, windows), None)
 
 
+def prices_of(model: str) -> Prices:
+    """What the model's tokens cost; the defaults where it is not known, or costs nothing."""
+    return _prices(model.lower()) if len(model) <= _LONGEST_NAME else UNKNOWN_PRICES
+
+
+@lru_cache(maxsize=1024)
+def _prices(model: str) -> Prices:
+    found = (_found(provider, name) for name, provider in _candidates(model))
+    priced = filter(None, (_priced(info, model) for info in found if info is not None))
+    return next(priced, UNKNOWN_PRICES)
+
+
+def _priced(info: ModelInfo, model: str) -> Prices | None:
+    """A model that has no price for cached tokens gets no discount: its provider keeps nothing."""
+    listed = info.get_prices(datetime.now(UTC))
+    fresh = _amount(listed.input_mtok)
+    if not fresh:
+        return None
+    return Prices(
+        fresh=fresh,
+        cached=_amount(listed.cache_read_mtok) or fresh,
+        written=_amount(listed.cache_write_mtok) or fresh,
+        output=_amount(listed.output_mtok) or fresh,
+        ttl=next((ttl for name, ttl in _KEPT_FOR.items() if fnmatchcase(model, name)), UNKNOWN_PRICES.ttl),
+        is_known=True,
+    )
+
+
+def _amount(price: Decimal | TieredPrices | None) -> float:
+    """Dollars for a million tokens; of a price by tiers the first."""
+    if price is None:
+        return 0.0
+    return float(price if isinstance(price, Decimal) else price.base)
+
+
 def _candidates(model: str) -> Iterator[tuple[str, Provider]]:
     """Whom to ask for which name, the most telling first."""
     providers = _providers()
@@ -52,8 +97,12 @@ def _candidates(model: str) -> Iterator[tuple[str, Provider]]:
 
 
 def _window(provider: Provider, model: str) -> int | None:
-    found = provider.find_model(model, all_providers=_providers())
+    found = _found(provider, model)
     return found.context_window if found else None
+
+
+def _found(provider: Provider, model: str) -> ModelInfo | None:
+    return provider.find_model(model, all_providers=_providers())
 
 
 @cache

@@ -1,4 +1,4 @@
-"""`unabridged replay`: what policies would have sent for recorded sessions, turn by turn, without a model.
+"""`unabridged replay`: what policies would have sent for recorded sessions, and the bill; no model is asked.
 
 A file has one session a line, `{"id", "messages", "tools"?}`; messages are read and counted as in a request.
 """
@@ -10,33 +10,25 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, cast
 
-from rich.console import RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from proxy.adapters import prices
 from proxy.adapters.files.policies import PolicyLibrary
 from proxy.adapters.plugins import load_plugins
 from proxy.adapters.tiktoken import TiktokenCounter
-from proxy.cli.terminal import (
-    CommandError,
-    add_json_option,
-    notes,
-    percent,
-    positive,
-    print_json,
-    show,
-    stage_text,
-    table,
-)
+from proxy.cli.outcomes import Outcome, as_json, tables
+from proxy.cli.replay_page import page
+from proxy.cli.terminal import CommandError, add_json_option, notes, positive, print_json, seconds, show
 from proxy.core.body import read_body
-from proxy.core.budget import Budget, Stage, budget_tokens
+from proxy.core.budget import Budget, budget_tokens
 from proxy.core.calibration import Ratio
 from proxy.core.policy import Policy
-from proxy.core.replay import ReplayedTurn, replay
+from proxy.core.prices import Prices
+from proxy.core.replay import replay
 from proxy.core.situation import Chain
 from proxy.engine.history import Reader, root_of
 from proxy.errors import UnabridgedError
@@ -52,21 +44,6 @@ class RecordedSession:
     """Counted tokens of tools and leading system messages."""
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """One session under one policy."""
-
-    session: str
-    policy: str
-    """Its name, or what else tells it from the others."""
-    budget: int
-    turns: tuple[ReplayedTurn, ...]
-
-    def totals(self) -> dict[str, Any]:
-        """Sums over the turns."""
-        return totals([self])
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """A file, policies, and what stands for a request's model and budget."""
     parser.add_argument("file", metavar="FILE", help="sessions, .jsonl or .jsonl.gz; - is stdin")
@@ -78,7 +55,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model", metavar="NAME", default="", help="whose window and ratio of tokens to take"
     )
-    parser.add_argument("--turns", action="store_true", help="show each turn")
+    parser.add_argument("--turns", action="store_true", help="show each turn, and how each epoch was decided")
+    parser.add_argument(
+        "--idle", metavar="SECONDS", type=seconds, default=0.0, help="between an answer and the next turn (0)"
+    )
+    parser.add_argument("--html", metavar="FILE", type=Path, help="also write it as one page of HTML")
     add_json_option(parser)
 
 
@@ -87,17 +68,38 @@ def run(args: argparse.Namespace) -> int:
     load_plugins()
     policies = _by_label(PolicyLibrary.of(args.policies), args.policy or ["default"])
     counter = TiktokenCounter()
-    outcomes: list[Outcome] = []
+    known, outcomes = prices.prices_of(args.model), list[Outcome]()
     for session in _with_progress(list(_lines(args.file)), args.file, args.model, counter):
         for label, policy in policies.items():
             budget = _budget(policy, session.head, args.budget, args.model)
-            turns = tuple(replay(session.chain, policy, budget, counter.count))
-            outcomes.append(Outcome(session.id, label, budget.tokens, turns))
+            played = replay(session.chain, policy, budget, counter.count, prices=known, idle=args.idle)
+            paid, writer = known.under(policy.economy), prices.prices_of(policy.summary.model or args.model)
+            outcomes.append(Outcome(session.id, label, budget.tokens, paid, writer, tuple(played)))
+    note = _note(known, args.model, args.idle)
+    if args.html:
+        _write(args.html, page(outcomes, list(policies), note))
     if args.json:
-        print_json(_as_json(outcomes, list(policies), with_turns=args.turns))
+        print_json(as_json(outcomes, list(policies), with_turns=args.turns))
     else:
-        show(*_tables(outcomes, list(policies), with_turns=args.turns))
+        show(*tables(outcomes, list(policies), with_turns=args.turns, note=note))
     return 0
+
+
+def _note(known: Prices, model: str, idle: float) -> str:
+    """How the bill was reckoned."""
+    whose = f"of {model}" if known.is_known else "taken where no price is known"
+    return (
+        f"Dollars for a million tokens, {whose}: {known.fresh:g} fresh, {known.cached:g} cached,"
+        f" {known.written:g} written, {known.output:g} output. {idle:g} s between turns."
+        " Answers are not billed. Summaries are billed as long as they may be, since no model was asked."
+    )
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def _by_label(library: PolicyLibrary, given: Sequence[str]) -> dict[str, Policy]:
@@ -163,84 +165,3 @@ def _budget(policy: Policy, head: int, lowered: int | None, model: str) -> Budge
     reserve = rules.reserve if isinstance(rules.reserve, int) else None
     ratio = Ratio.of(model).value if model else 1.0
     return Budget(budget_tokens(min(limits, default=None), window, reserve), ratio, head)
-
-
-# --- telling ---
-
-
-def totals(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """Sums over all turns of all sessions; `ratio` is sent over full."""
-    turns = [turn for outcome in outcomes for turn in outcome.turns]
-    full, sent = (sum(turn.full_tokens for turn in turns), sum(turn.sent_tokens for turn in turns))
-    over = [turn for outcome in outcomes for turn in outcome.turns if turn.sent_tokens > outcome.budget]
-    return {
-        "turns": len(turns),
-        "full_tokens": full,
-        "sent_tokens": sent,
-        "ratio": round(sent / full, 4) if full else 1.0,
-        "epochs": sum(outcome.turns[-1].epoch for outcome in outcomes if outcome.turns),
-        "over_budget": len(over),
-        "stages": {stage.value: sum(turn.stage is stage for turn in turns) for stage in Stage},
-    }
-
-
-def _as_json(outcomes: Sequence[Outcome], names: Sequence[str], *, with_turns: bool) -> dict[str, Any]:
-    def session(outcome: Outcome) -> dict[str, Any]:
-        told = {"id": outcome.session, "budget": outcome.budget, **outcome.totals()}
-        return told | ({"turns": [asdict(turn) for turn in outcome.turns]} if with_turns else {})
-
-    return {
-        "policies": [
-            {
-                "policy": name,
-                "totals": totals([each for each in outcomes if each.policy == name]),
-                "sessions": [session(each) for each in outcomes if each.policy == name],
-            }
-            for name in names
-        ]
-    }
-
-
-_SUMS = (">turns", ">full", ">sent", ">sent/full", ">epochs", ">over budget")
-
-
-def _tables(
-    outcomes: Sequence[Outcome], names: Sequence[str], *, with_turns: bool
-) -> Iterator[RenderableType]:
-    if with_turns:
-        for outcome in outcomes:
-            yield _turns_table(outcome)
-            yield ""
-    yield table(
-        ("session", "policy", ">budget", *_SUMS),
-        [(each.session, each.policy, each.budget, *_sums(each.totals())) for each in outcomes],
-    )
-    yield ""
-    found = [(name, totals([each for each in outcomes if each.policy == name])) for name in names]
-    yield table(
-        ("policy", *_SUMS, *(f">{stage}" for stage in Stage)),
-        [(name, *_sums(sums), *sums["stages"].values()) for name, sums in found],
-        title="all sessions",
-    )
-
-
-def _sums(sums: dict[str, Any]) -> tuple[object, ...]:
-    tokens = (sums["turns"], sums["full_tokens"], sums["sent_tokens"], percent(sums["ratio"]))
-    return (*tokens, sums["epochs"], sums["over_budget"])
-
-
-def _turns_table(outcome: Outcome) -> RenderableType:
-    rows = [
-        (
-            turn.number,
-            turn.messages,
-            turn.full_tokens,
-            stage_text(turn.stage),
-            turn.sent_tokens,
-            turn.cut,
-            f"{turn.epoch}{' begins' if turn.began else ''}",
-        )
-        for turn in outcome.turns
-    ]
-    columns = (">turn", ">messages", ">full", "stage", ">sent", ">cut", "epoch")
-    return table(columns, rows, title=f"{outcome.session} · {outcome.policy}")

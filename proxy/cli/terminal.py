@@ -43,6 +43,17 @@ def positive(word: str) -> int:
     return int(word)
 
 
+def seconds(word: str) -> float:
+    """A number of seconds, as the type of an option."""
+    try:
+        found = float(word)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found < float("inf"):
+        raise argparse.ArgumentTypeError("must be a number of seconds")
+    return found
+
+
 def print_json(value: object) -> None:
     """One JSON document on stdout."""
     json.dump(value, sys.stdout, indent=2, ensure_ascii=False)

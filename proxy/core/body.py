@@ -93,6 +93,15 @@ def asking_for_usage(raw: bytes) -> bytes:
     return raw[:start] + dumps(wanted) + raw[end:]
 
 
+def with_cache_key(raw: bytes, key: str) -> bytes:
+    """A request's body that also names the provider's cache, every other byte as it was.
+
+    ``key`` is plain ASCII; a body that has a ``prompt_cache_key`` already must not be given another.
+    """
+    start = raw.index(b"{") + 1
+    return raw[:start] + b'"prompt_cache_key":"' + key.encode("ascii") + b'",' + raw[start:]
+
+
 def read_body(raw: bytes, max_messages: int) -> Body:
     """Split a request body.
 

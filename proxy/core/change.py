@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from proxy.core.budget import Stage
-from proxy.core.plan import Epoch, Plan, view_tokens
+from proxy.core.plan import LATE, Account, Epoch, Plan, view_tokens
 from proxy.core.situation import Situation
 from proxy.core.units import last_user
 
@@ -34,6 +34,8 @@ class Change:
     """The verb by which a person asked for it; empty where the policy decided."""
     alternates: bool = False
     """Whether the model is known to want alternating roles."""
+    account: Account | None = None
+    """What the policy decided by, beside the usage."""
 
     def epoch(self, at: float) -> Epoch:
         """The epoch, begun ``at`` (seconds since 1970)."""
@@ -64,6 +66,7 @@ class Change:
             begun_at=self._begun_at(),
             alternates=self.alternates,
             asked=self.asked,
+            account=self.account,
             plan=self.plan,
         )
 
@@ -95,11 +98,14 @@ class Change:
         budget, policy = self.before.budget, self.before.policy
         usage = f"usage {budget.usage(self.before.view):.0%} of {budget.tokens} tokens"
         by = "on request" if self.asked else f"by {policy.strategy.name}"
+        sums = f"; {self.account.text}" if self.account and self.account.text else ""
+        is_late = self.account is not None and self.account.verdict == LATE
         if (
             not self.asked
+            and not is_late
             and self._at_any_size
             and policy.stages.max_units
             and policy.strategy.name == "importance"
         ):
             by = f"by count of {policy.stages.max_units} units"
-        return f"{usage}: {'compacted' if self.asked else self.stage.value}, {by}"
+        return f"{usage}: {'compacted' if self.asked else self.stage.value}, {by}{sums}"

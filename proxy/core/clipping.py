@@ -1,8 +1,9 @@
 """Clipping: the last resort where nothing is left to cut and the view is still over its budget (law 4).
 
 Tool results are clipped first, the largest most, then user messages but the last; the first user message
-before all, where its protection had to yield. Never an assistant message (law 2). Head and tail are
-kept; what goes out is literal bytes in the plan, cut between code points.
+before all, where its protection had to yield. Results that the model is still to answer come last, and keep
+at least half of what the budget has room for. Never an assistant message (law 2). Head and tail are kept;
+what goes out is literal bytes in the plan, cut between code points.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from proxy.core.jsonvalue import dumps, loads
 from proxy.core.messages import TOOL_ROLES, as_mapping, text_or_empty
 from proxy.core.plan import Plan, Replacement, view_tokens
 from proxy.core.situation import FIRST_USER, FIRST_USER_LEAST, Count, Situation
-from proxy.core.units import last_user
+from proxy.core.units import last_user, open_from
 
 _MARK = "\n[… {n} characters left out …]\n"
 _HEAD_SHARE = 0.6
@@ -32,11 +33,13 @@ def clip_view(situation: Situation, plan: Plan, yielded: int, set_aside: int = 0
         return plan
     sizes = {place: chain.tokens[place] for place in range(len(chain)) if not plan.covers(place)}
     sizes |= {edit.position: edit.tokens for edit in plan.replacements}
-    for places, least in _clippable(situation, sizes, yielded):
-        excess = view_tokens(plan, chain.tokens) - enough
-        if excess <= 0:
+    for places, kept in _clippable(situation, sizes, yielded):
+        view = view_tokens(plan, chain.tokens)
+        if view <= enough:
             break
-        most = max(_level([sizes[place] for place in places], excess), least)
+        standing = [sizes[place] for place in places]
+        least = _level(standing, view - budget.share(1)) // 2 if kept is None else kept
+        most = max(_level(standing, view - enough), least)
         for place in places:
             found = clip(chain.raws[place], chain.tokens[place], min(most, sizes[place]), situation.count)
             if sizes[place] > most and found is not None and found[1] < sizes[place]:
@@ -56,15 +59,23 @@ def _level(sizes: Sequence[int], excess: int) -> int:
     return max(sizes, default=0)
 
 
-def _clippable(situation: Situation, sizes: Mapping[int, int], yielded: int) -> list[tuple[list[int], int]]:
-    """Messages that may be clipped, group by group, with the tokens that each of a group keeps at least."""
-    messages = situation.chain.messages
+def _clippable(
+    situation: Situation, sizes: Mapping[int, int], yielded: int
+) -> list[tuple[list[int], int | None]]:
+    """Messages that may be clipped, group by group, with the tokens that each of a group keeps at least.
+
+    None: at least half of what the budget has room for.
+    """
+    messages, units = situation.chain.messages, situation.units
     asked = last_user(messages)
+    open_at = units[open_from(messages, units)].start if units else 0
     places = sorted(sizes)
     results = [place for place in places if messages[place].role in TOOL_ROLES]
+    closed = [place for place in results if place < open_at]
+    still_open = [place for place in results if place >= open_at]
     asks = [place for place in places if messages[place].role == "user" and place != asked]
     first = asks[:1] if yielded >= FIRST_USER else []
-    groups = [(first, FIRST_USER_LEAST), (results, 0), (asks, 0)]
+    groups = [(first, FIRST_USER_LEAST), (closed, 0), (asks, 0), (still_open, None)]
     return [(group, least) for group, least in groups if group]
 
 

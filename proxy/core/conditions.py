@@ -5,6 +5,8 @@ Law 3: these may decide when an epoch begins and what it cuts, never how a reque
 
 from dataclasses import dataclass
 
+from proxy.core.prices import Prices
+
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
@@ -14,6 +16,10 @@ class Conditions:
     """Seconds since the lane was last answered; None where nobody knows of an answer."""
     boundary: bool = False
     """Whether the client says that something new begins with its newest message."""
+    prices: Prices | None = None
+    """What tokens cost, and how the provider keeps prefixes; None where money has no say."""
+    is_new_head: bool = False
+    """Whether the head is another than the last one: nothing that the provider has kept is of use."""
     since: int = 0
     """Messages of the chain when its last epoch began; 0 where none is in force."""
 

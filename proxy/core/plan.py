@@ -94,6 +94,54 @@ class Plan(msgspec.Struct, frozen=True, array_like=True):
 EMPTY = Plan()
 
 
+PAYS, COLD, WAITS, DUE, LATE = "pays", "cold", "waits", "due", "late"
+"""Verdicts of an account: the epoch saves more than it costs; it costs nothing; it costs more than it saves;
+nobody asked; it only puts late summaries in the place of notices."""
+
+
+class Account(msgspec.Struct, frozen=True, array_like=True):
+    """What an epoch costs and saves, as it was known when it was decided on (:mod:`proxy.core.economy`)."""
+
+    verdict: str
+    idle: float | None = None
+    """Seconds since the lane was last answered."""
+    ttl: float = 0.0
+    """Seconds for which the provider keeps a prefix."""
+    cached: float = 1.0
+    """Price of a cached token, over a fresh one."""
+    written: float = 1.0
+    """Price of a token that is written to the cache, over a fresh one."""
+    calls: float = 0.0
+    """Calls to come for which the saving counts."""
+    freed: int = 0
+    """Counted tokens that each of them sends less."""
+    tail: int = 0
+    """Counted tokens that the provider has kept and has to read anew."""
+
+    @property
+    def saving(self) -> float:
+        """In fresh tokens."""
+        return self.calls * self.cached * self.freed
+
+    @property
+    def cost(self) -> float:
+        """In fresh tokens."""
+        return (self.written - self.cached) * self.tail
+
+    @property
+    def text(self) -> str:
+        """For people; empty where money had no say."""
+        if self.verdict == COLD:
+            return "the provider's cache is cold" + ("" if self.idle is None else f", idle {self.idle:.0f} s")
+        if self.verdict == LATE:
+            return "late summaries take the place of notices, the provider's cache is cold"
+        if self.verdict in (PAYS, WAITS):
+            sums = f"{self.calls:.1f} calls with {self.freed} tokens less at {self.cached:.2f}"
+            cost = f"{self.tail} tokens read anew at {self.written - self.cached:.2f}"
+            return f"{self.verdict}: {sums} against {cost} ({self.saving:.0f} to {self.cost:.0f})"
+        return ""
+
+
 class Epoch(msgspec.Struct, frozen=True, kw_only=True):
     """One change of a lane's plan, as it is stored and shown; ``plan`` is the whole plan from then on.
 
@@ -129,7 +177,14 @@ class Epoch(msgspec.Struct, frozen=True, kw_only=True):
     """Whether its notes go out within their neighbours, for a model that wants alternating roles."""
     asked: str = ""
     """The verb by which a person asked for it (`compact`, `restore`); empty where the policy began it."""
+    account: Account | None = None
+    """What it was decided by, beside its usage; None where a person asked for it."""
     plan: Plan = EMPTY
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it cut nothing, and only brought summaries that came too late for their notices."""
+        return self.account is not None and self.account.verdict == LATE
 
     @property
     def removed_count(self) -> int:

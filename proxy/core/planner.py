@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
+from proxy.core.breaker import LEAST_FREED, NO_PAST, allows
 from proxy.core.budget import MESSAGE_TOKENS, Budget, Stage, stage_of
 from proxy.core.clipping import clip_view
 from proxy.core.conditions import UNKNOWN, Conditions
@@ -31,8 +32,6 @@ from proxy.core.strategies import Strategy, strategy_of
 from proxy.core.tool_results import clearings
 from proxy.core.units import last_user, request_points
 
-LEAST_FREED = 0.1
-"""Share of the room that an epoch must free to be begun below 100 %."""
 _NOTICES = 2
 _PRESSING = (Stage.COMPACT, Stage.EMERGENCY)
 _FOLDED_BITS = 3
@@ -66,6 +65,11 @@ class Draft:
     """The strategy that decided, and writes its notes; None where a person did."""
     acts_now: bool = False
     """Whether it begins for another reason than usage, at once."""
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether it begins for the size of the view alone, and so may wait until it pays."""
+        return self.stage is Stage.TRIM and not self.acts_now and self.strategy is not BY_UNITS
 
     @property
     def waits(self) -> bool:
@@ -102,7 +106,12 @@ def _due(situation: Situation, stage: Stage) -> Strategy | None:
     if not is_pressing and BY_UNITS.is_due(situation, stage):
         return BY_UNITS
     strategy = strategy_of(situation.policy.strategy.name)
-    return strategy if strategy.is_due(situation, stage) else None
+    if not strategy.is_due(situation, stage):
+        return None
+    is_free = stage is Stage.EMERGENCY or strategy.acts_now(situation)
+    rules = situation.policy.stages
+    is_earned = is_free or allows(situation.past, situation.chain.tokens, situation.budget, rules)
+    return strategy if is_earned else None
 
 
 def acts_now(situation: Situation) -> bool:
@@ -159,6 +168,11 @@ def _select(situation: Situation, stage: Stage, strategy: Strategy) -> tuple[Sel
         if stage is not Stage.EMERGENCY or over <= 0 or selection.is_exhausted:
             return selection, decided, situation.view - _size_of(situation, plain)
         set_aside += over
+
+
+def outlined(decided: Draft) -> Plan:
+    """The plan of a draft with notices for notes and without its ledger; quick."""
+    return _noted(decided, {})
 
 
 def noticed(decided: Draft) -> int:
@@ -361,7 +375,7 @@ def fold(
 
     ``conditions`` are those of the chain's last request; of the others nobody knows them.
     """
-    plan, epochs, view, position = EMPTY, 0, 0, 0
+    plan, epochs, view, position, past = EMPTY, 0, 0, 0, NO_PAST
     begun, ledger, most = None, 0, None
     strategy = strategy_of(policy.strategy.name)
     marks = strategy.turning_points(chain, policy)
@@ -374,17 +388,17 @@ def fold(
             continue
         prefix = chain.prefix(length)
         if not prefix.is_spared_by(plan):
-            plan, begun, ledger, view = EMPTY, None, 0, sum(prefix.tokens)
+            plan, begun, ledger, view, past = EMPTY, None, 0, sum(prefix.tokens), NO_PAST
             stage = stage_of(budget.usage(view), policy.stages)
         known = conditions if length == len(chain) else UNKNOWN
-        situation = Situation(prefix, plan, policy, budget, count, known, ledger, pins)
+        situation = Situation(prefix, plan, policy, budget, count, known, ledger, pins, past)
         is_anew = known != UNKNOWN and strategy.acts_now(situation)
         if stage not in _PRESSING and not is_marked and not is_anew:
             continue
         decided = draft(situation, stage)
         if decided is None:
             continue
-        begun, plan = decided.situation, _written(decided, {})
+        begun, plan, past = situation, _written(decided, {}), past.after(length)
         epochs += 1
         most = None if _writes_ledger(epochs) else min(ledger + _SPARE, room_of(begun, plan))
         ledger = _ledger_tokens(begun, plan) if most is None else most

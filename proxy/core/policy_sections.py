@@ -185,10 +185,13 @@ class Economy(Section):
     """When pruning pays. `auto` asks the price list."""
 
     enabled: StrictBool = True
+    """Whether *trim* waits while an epoch costs more than it saves, and the provider's cache is named."""
     cache_ttl: Seconds | Auto = "auto"
+    """Seconds after which the provider has forgotten a prompt that nobody sent again."""
     cached_price: Share | Auto = "auto"
     """Price of a cached prompt token, as a share of a fresh one's."""
     expected_turns: Positive | Auto = "auto"
+    """Calls to come on which an epoch saves; `auto`: by the pace at which the conversation grows."""
 
 
 class RetentionMatch(Section):

@@ -3,16 +3,21 @@
 Every assistant message was once a request: the history before it. Each is put through the planner as a live
 request is, except that no model is asked: gaps get notices where a model would have written a summary. Sticky
 epochs (law 3) make the order of the turns part of the result, so a session is replayed from its start.
+Whether an epoch pays is reckoned as in a live request, for a lane whose turns come at even distances.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from proxy.core.bill import Meter, Prompt, SummaryCalls, SummaryMeter
+from proxy.core.breaker import NO_PAST, Past
 from proxy.core.budget import Budget, Stage, stage_of
 from proxy.core.conditions import Conditions
-from proxy.core.plan import EMPTY, Plan, view_tokens
-from proxy.core.planner import draft, finish, fold
+from proxy.core.economy import account_of
+from proxy.core.plan import EMPTY, WAITS, Account, Plan, view_tokens
+from proxy.core.planner import Draft, draft, finish, fold
 from proxy.core.policy import Policy
+from proxy.core.prices import UNKNOWN_PRICES, Prices
 from proxy.core.situation import Chain, Count, Situation
 from proxy.core.units import request_points
 
@@ -36,26 +41,65 @@ class ReplayedTurn:
     """How many epochs have begun so far."""
     began: bool
     """Whether this request began one."""
+    sent: Prompt
+    """What was sent, as it is billed."""
+    full: Prompt
+    """What the client sent, billed as if it had been sent as it is, from the first request on."""
+    summaries: SummaryCalls
+    """An estimate of the calls for summaries that the epoch would have made."""
+    account: Account | None
+    """What money said, where it was asked at this request."""
+    freed: int
+    """Tokens that the epoch took out of the view."""
 
 
-def replay(chain: Chain, policy: Policy, budget: Budget, count: Count) -> Iterator[ReplayedTurn]:
-    """Play every request that led to ``chain``, in order."""
-    plan, epoch, since = EMPTY, 0, 0
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """What one request does to the plan."""
+
+    plan: Plan
+    epochs: int = 0
+    account: Account | None = None
+    summaries: SummaryCalls = field(default_factory=SummaryCalls)
+
+
+def replay(
+    chain: Chain,
+    policy: Policy,
+    budget: Budget,
+    count: Count,
+    *,
+    prices: Prices = UNKNOWN_PRICES,
+    idle: float = 0.0,
+) -> Iterator[ReplayedTurn]:
+    """Play every request that led to ``chain``, in order, each ``idle`` seconds after the last answer."""
+    plan, epoch, past = EMPTY, 0, NO_PAST
+    is_warm = idle < prices.under(policy.economy).ttl
+    sent, full = (Meter(prices, budget, is_warm=is_warm) for _ in range(2))
+    summaries = SummaryMeter()
     for number, length in enumerate(_requests(chain), 1):
         prefix = chain.prefix(length)
-        stage = stage_of(budget.usage(view_tokens(plan, prefix.tokens)), policy.stages)
-        situation = Situation(prefix, plan, policy, budget, count, Conditions(since=since))
-        begun, epochs = _next_plan(situation, stage, is_first=number == 1)
-        plan, epoch, since = begun or plan, epoch + epochs, length if epochs else since
+        conditions = Conditions(idle=idle if number > 1 else None, prices=prices, since=past.length)
+        situation = Situation(prefix, plan, policy, budget, count, conditions=conditions, past=past)
+        stage = stage_of(budget.usage(situation.view), policy.stages)
+        begun = _next(situation, stage, summaries)
+        plan, epoch = begun.plan, epoch + begun.epochs
+        past = Past(past.epochs + begun.epochs, length) if begun.epochs else past
+        view = view_tokens(plan, prefix.tokens)
         yield ReplayedTurn(
             number=number,
             messages=length,
             full_tokens=budget.real(budget.head + sum(prefix.tokens)),
             stage=stage,
-            sent_tokens=budget.real(budget.head + view_tokens(plan, prefix.tokens)),
+            sent_tokens=budget.real(budget.head + view),
             cut=plan.cut,
             epoch=epoch,
-            began=epochs > 0,
+            began=begun.epochs > 0,
+            sent=sent.prompt(plan, prefix.raws, prefix.tokens),
+            full=full.prompt(EMPTY, prefix.raws, prefix.tokens),
+            summaries=begun.summaries,
+            account=begun.account,
+            freed=budget.real(situation.view - view) if begun.epochs else 0,
         )
 
 
@@ -66,14 +110,24 @@ def _requests(chain: Chain) -> list[int]:
     return points if asks else points[:-1]
 
 
-def _next_plan(situation: Situation, stage: Stage, *, is_first: bool) -> tuple[Plan | None, int]:
-    """The plan that this request begins, if it begins one, and how many epochs that takes."""
+def _next(situation: Situation, stage: Stage, summaries: SummaryMeter) -> _Begun:
+    """What a request does to the plan: nothing, one epoch, or those of a history that is far too long."""
+    standing = _Begun(situation.plan)
     if situation.policy.strategy.name == "off":
-        return None, 0
-    if is_first and stage is Stage.EMERGENCY:
+        return standing
+    if situation.conditions.idle is None and stage is Stage.EMERGENCY:
         plan, epochs = fold(
             situation.chain, situation.policy, situation.budget, situation.count, situation.conditions
         )
-        return (plan, epochs) if epochs else (None, 0)
+        return _Begun(plan, epochs, account_of(situation, plan, may_wait=False)) if epochs else standing
     decided = draft(situation, stage)
-    return (finish(decided, {}), 1) if decided is not None else (None, 0)
+    return _judged(decided, summaries) if decided is not None else standing
+
+
+def _judged(decided: Draft, summaries: SummaryMeter) -> _Begun:
+    """The epoch of a draft, if the money does not say to wait."""
+    plan = finish(decided, {})
+    account = account_of(decided.situation, plan, may_wait=decided.may_wait)
+    if account is not None and account.verdict == WAITS:
+        return _Begun(decided.situation.plan, account=account)
+    return _Begun(plan, 1, account, summaries.calls(decided))

@@ -12,6 +12,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Self
 
+from proxy.core.breaker import NO_PAST, Past
 from proxy.core.budget import Budget
 from proxy.core.conditions import UNKNOWN, Conditions
 from proxy.core.importance import Score, score
@@ -81,6 +82,7 @@ class Situation:
     """Counted tokens of a ledger that stands in the view and is not yet in the plan."""
     pins: AbstractSet[bytes] = frozenset()
     """Chain hashes of the messages that the client has pinned, on whichever branch."""
+    past: Past = NO_PAST
 
     @cached_property
     def units(self) -> list[Unit]:

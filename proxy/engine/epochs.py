@@ -6,31 +6,31 @@ forwarded, so that two workers which reach it together send the same bytes (law 
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from proxy.core.breaker import past_of
 from proxy.core.budget import Stage, stage_of
 from proxy.core.change import RESTORE, Change
 from proxy.core.conditions import UNKNOWN, Conditions
 from proxy.core.counting import since
-from proxy.core.plan import EMPTY, Epoch, Plan, Replacement, in_force, view_tokens
+from proxy.core.economy import account_of, is_cold, late_account, prices_in, waits
+from proxy.core.late import unsettled, with_late
+from proxy.core.plan import EMPTY, WAITS, Account, Epoch, Plan, in_force, view_tokens
 from proxy.core.planner import (
     Draft,
-    Span,
     acts_now,
     cuts_protected,
     draft,
     finish,
     fold,
     is_due,
-    noticed,
     yielded_protection,
 )
 from proxy.core.situation import Situation
-from proxy.core.strategies import Strategy
 from proxy.engine.case import Case
-from proxy.engine.lru import Lru
+from proxy.engine.drafts import Drafts
 from proxy.engine.summary_jobs import SummaryJobs
 from proxy.errors import StoreUnavailable
 from proxy.ports import Clock, SessionKey, SessionStore, TokenCounter
@@ -38,7 +38,6 @@ from proxy.telemetry import Metrics
 
 T = TypeVar("T")
 
-_PREPARED = 4_096
 _RACES = 4
 _LONG = 20_000
 """Counted tokens of a chain from which planning happens off the event loop."""
@@ -64,25 +63,6 @@ class Verdict:
     degraded: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class _Prepared:
-    """A draft whose summaries are being written while the session goes on; no content is held."""
-
-    stage: Stage
-    spans: tuple[Span, ...]
-    quotes: Mapping[Span, tuple[str, ...]]
-    yielded: int
-    cleared: tuple[Replacement, ...]
-    strategy: Strategy | None
-    parent: str
-    seal: bytes
-    length: int
-
-    def holds_for(self, case: Case, parent: str) -> bool:
-        hashes = case.chain.hashes
-        return parent == self.parent and len(hashes) >= self.length and hashes[self.length - 1] == self.seal
-
-
 class Epochs:
     """Decides on plans for all sessions of this process."""
 
@@ -99,7 +79,7 @@ class Epochs:
         self._counter = counter
         self._clock = clock
         self._metrics = metrics
-        self._prepared: Lru[tuple[SessionKey, str], _Prepared] = Lru(_PREPARED)
+        self._drafts = Drafts()
 
     async def decide(self, case: Case, races: int = _RACES) -> Verdict:
         """The plan for a request; a new epoch is in the store when this returns, unless that is degraded."""
@@ -111,7 +91,7 @@ class Epochs:
 
     async def _decide(self, case: Case, epochs: tuple[Epoch, ...], races: int) -> Verdict:
         epoch = in_force(epochs, case.chain.hashes, case.counted, case.chain.is_spared_by)
-        situation = self._situation(case, epoch.plan if epoch else EMPTY, epoch)
+        situation = self._situation(case, epochs, epoch)
         stage = stage_of(case.budget.usage(situation.view), case.policy.stages)
         standing = Verdict(
             plan=situation.plan,
@@ -127,22 +107,38 @@ class Epochs:
             return standing
         if epoch is None and stage is Stage.EMERGENCY:
             plan, _ = await self._off_loop(case, lambda: self._fold(case, case.conditions))
-            new, summary = plan, "none"
+            new, summary, may_wait = plan, "none", False
             degraded = ("protected-cut",) if cuts_protected(situation, plan) else ()
         else:
             decided = await self._intend(case, situation, stage, epoch.id if epoch else "")
             if decided is None:
-                return standing
-            new, summary = await self._finish(case, decided)
+                return await self._bring_late(case, situation, standing, races)
+            new, summary = await self._finish(case, decided, situation.plan)
+            may_wait = decided.may_wait
             degraded = ("protected-cut",) if yielded_protection(decided) else ()
         if new == situation.plan:
             return standing
         verdict = replace(standing, summary=summary, degraded=degraded)
-        return await self._begin(case, situation, verdict, new, races)
+        account = account_of(situation, new, may_wait=may_wait)
+        if account is not None and account.verdict == WAITS:
+            return standing
+        return await self._begin(case, situation, verdict, new, account, races)
+
+    async def _bring_late(self, case: Case, situation: Situation, standing: Verdict, races: int) -> Verdict:
+        """Put summaries that came too late in the place of their notices, while that costs nothing."""
+        texts = self._summary_jobs.late(case, situation.plan) if is_cold(situation) else None
+        if not texts:
+            return standing
+        new = await self._off_loop(case, lambda: with_late(situation, texts))
+        is_small = case.budget.usage(view_tokens(new, case.chain.tokens)) < case.policy.stages.trim
+        if new == situation.plan or not is_small:
+            return standing
+        account = late_account(situation, new)
+        return await self._begin(case, situation, replace(standing, summary="ready"), new, account, races)
 
     def forget(self, key: SessionKey) -> None:
         """The session was deleted: nothing prepared for it is kept."""
-        self._prepared.drop_where(lambda entry, _: entry[0] == key)
+        self._drafts.forget(key)
 
     def untouched(self, case: Case) -> Verdict:
         """The request as the client wrote it: the last resort where planning itself is at fault."""
@@ -160,11 +156,18 @@ class Epochs:
     def _fold(self, case: Case, conditions: Conditions = UNKNOWN) -> tuple[Plan, int]:
         return fold(case.chain, case.policy, case.budget, self._counter.count, conditions, case.pins)
 
-    def _situation(self, case: Case, plan: Plan, epoch: Epoch | None) -> Situation:
+    def _situation(self, case: Case, epochs: tuple[Epoch, ...], epoch: Epoch | None) -> Situation:
         counts = case.policy.stages.max_units > 0
-        conditions = replace(case.conditions, since=since(epoch, case.chain.hashes) if counts else 0)
-        count = self._counter.count
-        return Situation(case.chain, plan, case.policy, case.budget, count, conditions, pins=case.pins)
+        return Situation(
+            chain=case.chain,
+            plan=epoch.plan if epoch else EMPTY,
+            policy=case.policy,
+            budget=case.budget,
+            count=self._counter.count,
+            conditions=replace(case.conditions, since=since(epoch, case.chain.hashes) if counts else 0),
+            pins=case.pins,
+            past=past_of(epochs, epoch, case.chain.hashes),
+        )
 
     async def _off_loop(self, case: Case, work: Callable[[], T]) -> T:
         """Run planning where it cannot hold up other requests, if it is much."""
@@ -177,66 +180,58 @@ class Epochs:
         if not is_due(situation, stage):
             return None
         situation = replace(situation, plan=await self._summary_jobs.anchored(case, situation))
-        prepared = self._still_good(case, situation, stage, parent)
-        decided = prepared or await self._off_loop(case, lambda: draft(situation, stage))
-        is_trim = stage is Stage.TRIM or (decided is not None and decided.stage is Stage.TRIM)
-        if not is_trim or (decided is not None and decided.acts_now):
-            return decided
-        if decided is None:
-            decided = await self._off_loop(case, lambda: draft(situation, Stage.COMPACT))
-        if decided is None:
-            return None
+        kept = self._drafts.still_good(case, situation, stage, parent)
+        if stage in (Stage.COMPACT, Stage.EMERGENCY) or acts_now(situation):
+            return kept or await self._off_loop(case, lambda: draft(situation, stage))
+        decided = kept if kept is not None and kept.stage is Stage.TRIM else None
+        if decided is None and self._is_open(case, situation, kept):
+            self._drafts.reckon(case)
+            decided = await self._off_loop(case, lambda: draft(situation, stage))
+        if decided is None or waits(decided):
+            return await self._prepare(case, situation, kept, parent) if stage is Stage.TRIM else None
         wanted = await self._summary_jobs.wanted(case, decided)
-        if wanted.start_missing() or decided.stage is not Stage.TRIM:
-            self._prepared.put((case.key, case.lane), self._keep(case, decided, parent))
+        if wanted.start_missing():
+            self._drafts.keep(case, decided, parent)
             return None
         return decided
 
-    def _keep(self, case: Case, decided: Draft, parent: str) -> _Prepared:
-        return _Prepared(
-            stage=decided.stage,
-            spans=decided.spans,
-            quotes=decided.quotes,
-            yielded=decided.yielded,
-            cleared=decided.cleared,
-            strategy=decided.strategy,
-            parent=parent,
-            seal=case.chain.hashes[-1],
-            length=len(case.chain),
-        )
+    async def _prepare(self, case: Case, situation: Situation, kept: Draft | None, parent: str) -> None:
+        """No epoch begins; what *compact* would cut is summarised meanwhile, as soon as that is near."""
+        rules, usage = case.policy.stages, case.budget.usage(situation.view)
+        if prices_in(situation) is not None and 2 * usage < rules.trim + rules.compact:
+            return
+        decided = kept or await self._off_loop(case, lambda: draft(situation, Stage.COMPACT))
+        if decided is None:
+            return
+        (await self._summary_jobs.wanted(case, decided)).start_missing()
+        self._drafts.keep(case, decided, parent)
 
-    def _still_good(self, case: Case, situation: Situation, stage: Stage, parent: str) -> Draft | None:
-        """The draft that was prepared for this session, if it still brings the view well below *trim*."""
-        found = self._prepared.get((case.key, case.lane))
-        if found is None or not found.holds_for(case, parent) or acts_now(situation):
-            return None
-        kept_stage = stage if stage in (Stage.COMPACT, Stage.EMERGENCY) else found.stage
-        if any(start <= place < end for place in situation.standing_pins for start, end in found.spans):
-            return None
-        decided = Draft(
-            situation,
-            kept_stage,
-            found.spans,
-            found.quotes,
-            found.yielded,
-            found.cleared,
-            strategy=found.strategy,
-        )
-        return decided if noticed(decided) < case.budget.share(case.policy.stages.trim) else None
+    def _is_open(self, case: Case, situation: Situation, kept: Draft | None) -> bool:
+        """Whether an epoch at *trim* may come out otherwise than when it was last thought about."""
+        if prices_in(situation) is None:
+            return kept is None
+        return is_cold(situation) or self._drafts.has_grown(case)
 
-    async def _finish(self, case: Case, decided: Draft) -> tuple[Plan, str]:
-        """Fetch what summaries may be had in time, and write the notes."""
+    async def _finish(self, case: Case, decided: Draft, before: Plan) -> tuple[Plan, str]:
+        """Fetch what summaries may be had in time, and write the notes; late ones replace their notices."""
         wanted = await self._summary_jobs.wanted(case, decided)
         missing = wanted.start_missing()
         if missing and decided.waits:
             left = case.deadline - self._clock.monotonic()
             await wanted.wait(missing, min(case.policy.summary.wait, left))
-        summaries = wanted.texts()
-        plan = await self._off_loop(case, lambda: finish(decided, summaries))
+        late = self._summary_jobs.late(case, before)
+        anew, summaries = unsettled(decided, before, late), {**late, **wanted.texts()}
+        plan = await self._off_loop(case, lambda: finish(anew, summaries))
         return plan, wanted.outcome(waited=bool(missing))
 
     async def _begin(
-        self, case: Case, situation: Situation, verdict: Verdict, plan: Plan, races: int
+        self,
+        case: Case,
+        situation: Situation,
+        verdict: Verdict,
+        plan: Plan,
+        account: Account | None,
+        races: int,
     ) -> Verdict:
         """Write an epoch, or take over the one that another worker wrote first."""
         change = Change(
@@ -247,6 +242,7 @@ class Epochs:
             stage=verdict.stage,
             parent=verdict.epoch,
             alternates=case.alternates,
+            account=account,
         )
         epoch = change.epoch(self._clock.now())
         known = case.epochs or ()
@@ -264,9 +260,9 @@ class Epochs:
         except StoreUnavailable:
             return unsaved
         if any(other.id == epoch.id for other in stored):
-            self._prepared.drop((case.key, case.lane))
+            self._drafts.drop(case)
             self._count(verdict.stage, situation.plan, plan)
-            await self._summary_jobs.rebuild(case, self._situation(case, plan, epoch))
+            await self._summary_jobs.rebuild(case, replace(situation, plan=plan))
             return replace(unsaved, epochs=stored, saved=len(stored), degraded=verdict.degraded)
         if races <= 0:
             return unsaved

@@ -55,11 +55,18 @@ class Prepared:
     budget: Budget
     case: Case
     verdict: Verdict
-    body: bytes
+    plain: bytes
+    """What goes out, but for what only we ask for."""
     arrived: float
     """Monotonic seconds."""
+    body: bytes = b""
+    """What goes out."""
     adds_usage: bool = False
     """Whether the upstream is asked for a usage that the client did not ask for."""
+    adds_cache_key: bool = False
+    """Whether the provider's cache is named, which the client did not ask for."""
+    is_cache_key_refused: bool = False
+    """Whether it went out once more because of that."""
     degraded: list[str] = field(default_factory=list[str])
     appended: Appended | None = None
     """Of a turn that was sent without its history."""
@@ -69,6 +76,14 @@ class Prepared:
     """Whether its messages are in the store already."""
     recording: asyncio.Task[bool] | None = None
     """The turn on its way into the store."""
+
+    def __post_init__(self) -> None:
+        self.rewrite(self.plain)
+
+    def rewrite(self, plain: bytes) -> None:
+        """Send this instead, and nothing that only we ask for."""
+        self.plain = self.body = plain
+        self.adds_usage = self.adds_cache_key = False
 
     @property
     def sent_tokens(self) -> int:

@@ -45,12 +45,13 @@ _OK = 200
 class _Learned:
     """What was learned of one model for one caller."""
 
-    __slots__ = ("alternates", "believed_until", "ratio", "refuses_usage", "window")
+    __slots__ = ("alternates", "believed_until", "ratio", "refuses_cache_key", "refuses_usage", "window")
 
     def __init__(self, model: str) -> None:
         self.window: int | None = None
         self.believed_until = 0.0
         self.alternates = False
+        self.refuses_cache_key = False
         self.refuses_usage = False
         self.ratio = Ratio.of(model)
 
@@ -133,6 +134,14 @@ class Models:
     def learn_usage_refusal(self, tenant: str, model: str) -> None:
         """The upstream does not take ``include_usage``."""
         self._learned(tenant, model).refuses_usage = True
+
+    def takes_cache_key(self, tenant: str, model: str) -> bool:
+        """Whether the upstream is not known to refuse ``prompt_cache_key``."""
+        return not self._learned(tenant, model).refuses_cache_key
+
+    def learn_cache_key_refusal(self, tenant: str, model: str) -> None:
+        """The upstream does not take ``prompt_cache_key``."""
+        self._learned(tenant, model).refuses_cache_key = True
 
     def alternates(self, tenant: str, model: str) -> bool:
         """Whether the model has refused two user messages in a row."""

@@ -110,6 +110,10 @@ class Naming:
         """The id under which a session without a header is shown, and by which it can be named."""
         return f"ub-{key.tag}-{key.sid}-{self._seal(tenant, key.tag, key.sid)}"
 
+    def cache_key(self, key: SessionKey) -> str:
+        """What names a session to the provider's prompt cache, the same on every worker; it tells nothing."""
+        return self._mac(b"prompt-cache", f"{key.tag}\0{key.sid}".encode(), 32)
+
     def address(self, tenant: str, *parts: bytes) -> str:
         """A content address within a tenant."""
         digest = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()

@@ -11,11 +11,9 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from proxy.core.body import asking_for_usage, read_body
-from proxy.core.budget import Budget, Stage, budget_tokens
-from proxy.core.conditions import Conditions
+from proxy.core.body import read_body
+from proxy.core.budget import Budget, budget_tokens
 from proxy.core.extension import take_extension
-from proxy.core.messages import as_mapping
 from proxy.core.overflow import is_overflow_error
 from proxy.core.policy import Policy
 from proxy.engine.background import Background
@@ -23,12 +21,14 @@ from proxy.engine.beginning import begin
 from proxy.engine.case import Case
 from proxy.engine.epochs import Epochs, Verdict
 from proxy.engine.exchange import Appended, Incoming, Prepared, Sent, forwarded_body
+from proxy.engine.extras import Extras
 from proxy.engine.foreground import Foreground
 from proxy.engine.history import History, Reader, root_of
 from proxy.engine.models import Models
 from proxy.engine.naming import CREDENTIALS, NAMED, Headers, Naming
 from proxy.engine.pins import Pins
 from proxy.engine.recognition import Recognised, Recognition
+from proxy.engine.warmth import Warmth
 from proxy.errors import ContextLengthExceeded, InvalidHeader, InvalidPolicy, PolicyForbidden
 from proxy.ports import Clock, Upstream
 from proxy.telemetry import log_fault
@@ -41,7 +41,6 @@ _DEADLINE = 3.0
 _DIGITS = 12
 _OK = 200
 _BAD_REQUEST = 400
-_REFUSED_PARAMETERS = (400, 422)
 _WANTS_ALTERNATION = re.compile(
     rb"roles?[^.]{0,40}alternat|consecutive[^.]{0,40}(?:role|user)", re.IGNORECASE
 )
@@ -63,6 +62,8 @@ class Engine:
     naming: Naming
     foreground: Foreground
     background: Background
+    extras: Extras
+    warmth: Warmth
     policies: Callable[[str], Policy]
     """The policies in force by name, without a name the default; raises InvalidPolicy."""
     clock: Clock
@@ -96,7 +97,8 @@ class Engine:
         budget = await self._budget(tenant, history, policy, explicit)
         credentials = [pair for pair in incoming.forwarded if pair[0].lower() in _TAKEN_OVER]
         case = self._case(history, recognised, lane, policy, budget, credentials, arrived)
-        case = replace(case, conditions=Conditions(self._idle(recognised, lane), boundary), pins=pins)
+        conditions = self.warmth.conditions(recognised, history, lane, budget.head)
+        case = replace(case, conditions=replace(conditions, boundary=boundary), pins=pins)
         if self.models.needs_listing(history.model):
             self.background.run(self.models.read_listing(credentials))
         verdict = await self._decide(case)
@@ -109,12 +111,12 @@ class Engine:
             budget=budget,
             case=case,
             verdict=verdict,
-            body=sent,
+            plain=sent,
             arrived=arrived,
             degraded=degraded,
             appended=appended,
         )
-        self._ask_for_usage(prepared)
+        self.extras.add(prepared)
         return prepared
 
     def _case(
@@ -142,11 +144,6 @@ class Engine:
             deadline=arrived + _DEADLINE,
             alternates=self._alternates(recognised.tenant, history.model, policy),
         )
-
-    def _idle(self, recognised: Recognised, lane: str) -> float | None:
-        """Seconds since the lane was answered."""
-        last = recognised.found.session
-        return max(self.clock.now() - last.updated, 0.0) if last and last.lane == lane else None
 
     def _alternates(self, tenant: str, model: str, policy: Policy) -> bool:
         rule = policy.summary.alternate
@@ -191,12 +188,12 @@ class Engine:
         in_flight.enter_context(self.foreground.request())
         sent = await self._send(prepared, incoming)
         try:
-            if sent.response.status == _OK and self.recognition.was_lost(prepared.recognised.key):
-                prepared.degraded.append("previous-turn")
+            if sent.response.status == _OK:
+                self._answered(prepared)
             is_changed = (
                 self._let_alternate(prepared, sent)
                 or (self._learn_refusal(prepared, sent) and await self._prune_harder(prepared, incoming))
-                or self._stop_asking_for_usage(prepared, sent)
+                or self.extras.take_out_refused(prepared, sent)
             )
             if not is_changed:
                 return sent
@@ -205,8 +202,17 @@ class Engine:
             raise
         await sent.response.aclose()
         sent = await self._send(prepared, incoming)
+        if sent.response.status == _OK:
+            self._answered(prepared)
         self._learn_refusal(prepared, sent)  # passed on all the same: the next turn acts on it
         return sent
+
+    def _answered(self, prepared: Prepared) -> None:
+        key = prepared.recognised.key
+        self.warmth.answered(key, prepared.case.lane)
+        self.extras.taken(prepared)
+        if self.recognition.was_lost(key):
+            prepared.degraded.append("previous-turn")
 
     def _body(self, case: Case, history: History, verdict: Verdict) -> bytes:
         """What goes out. How the notes of an epoch go out stands in it; a refusal overrules that."""
@@ -214,26 +220,6 @@ class Engine:
         refused = rule == "auto" and self.models.alternates(case.tenant, case.model)
         alternates = (epoch.alternates if epoch else case.alternates) or refused
         return forwarded_body(history, verdict.plan, alternates=alternates)
-
-    def _ask_for_usage(self, prepared: Prepared) -> None:
-        """From *warn* on, while a model's ratio is hardly known, a streamed answer is asked for its usage."""
-        body, case = prepared.history.body, prepared.case
-        is_early = prepared.verdict.stage is Stage.CALM or body.get("stream") is not True
-        if is_early or as_mapping(body.get("stream_options")).get("include_usage"):
-            return
-        if self.models.wants_usage(case.tenant, case.model):
-            prepared.body = asking_for_usage(prepared.body)
-            prepared.adds_usage = True
-
-    def _stop_asking_for_usage(self, prepared: Prepared, sent: Sent) -> bool:
-        """Whether an answer refuses what only we asked for; the request goes out as the client wrote it."""
-        if not prepared.adds_usage or sent.response.status not in _REFUSED_PARAMETERS:
-            return False
-        case = prepared.case
-        self.models.learn_usage_refusal(case.tenant, case.model)
-        prepared.adds_usage = False
-        prepared.body = self._body(case, prepared.history, prepared.verdict)
-        return True
 
     def _let_alternate(self, prepared: Prepared, sent: Sent) -> bool:
         """Whether notes were refused for the order of roles, and go out within their neighbours now."""
@@ -243,7 +229,7 @@ class Engine:
         self.models.learn_alternation(case.tenant, case.model)
         body = self._body(case, prepared.history, prepared.verdict)
         is_changed = body != prepared.body
-        prepared.body, prepared.adds_usage = body, False
+        prepared.rewrite(body)
         return is_changed
 
     def _learn_refusal(self, prepared: Prepared, sent: Sent) -> bool:
@@ -275,8 +261,8 @@ class Engine:
         body = self._body(case, prepared.history, verdict)
         if body == prepared.body:
             return False
-        prepared.budget, prepared.case, prepared.verdict, prepared.body = budget, case, verdict, body
-        prepared.adds_usage = False
+        prepared.budget, prepared.case, prepared.verdict = budget, case, verdict
+        prepared.rewrite(body)
         return True
 
 

@@ -87,11 +87,20 @@ class SummaryJobs:
         gaps = tuple(self._anchored(case, gap) for gap in situation.plan.gaps)
         return Plan(gaps, situation.plan.replacements)
 
+    def late(self, case: Case, plan: Plan) -> dict[Span, str]:
+        """Summaries that came too late for their notes, as far as this process has them."""
+        found = ((gap, self._late(case, gap)) for gap in plan.gaps)
+        return {(gap.start, gap.end): text for gap, text in found if text is not None}
+
+    def _late(self, case: Case, gap: Gap) -> str | None:
+        if gap.is_summarised or gap.count < case.policy.summary.min_gap:
+            return None
+        return self._summaries.ready(self._address(case, seal_of(case.chain, gap.start, gap.end)))
+
     def _anchored(self, case: Case, gap: Gap) -> Gap:
-        if not gap.is_summarised and gap.count >= case.policy.summary.min_gap:
-            text = self._summaries.ready(self._address(case, seal_of(case.chain, gap.start, gap.end)))
-            if text is not None:
-                return replace(gap, anchors=(Anchor(gap.start, gap.end, text),))
+        text = self._late(case, gap)
+        if text is not None:
+            return replace(gap, anchors=(Anchor(gap.start, gap.end, text),))
         renewed = tuple(self._renewed(case, anchor) for anchor in gap.anchors)
         return gap if renewed == gap.anchors else replace(gap, anchors=renewed)
 

@@ -130,7 +130,7 @@ def _forwarding(evidence: Evidence, attempt: Attempt) -> Iterator[Violation]:
         if attempt.cut == 0:
             if forwarded.messages != attempt.sent:
                 yield Violation(Kind.ALTERED, attempt.id, "forwarded otherwise than it was sent")
-        elif forwarded.messages[-1:] != attempt.sent[-1:] or not _is_abridged(attempt, forwarded.messages):
+        elif not _is_abridged(attempt, forwarded.messages):
             yield Violation(Kind.ALTERED, attempt.id, "forwarded out of order, or without its end")
         first = evidence.attempts.get(attempt.twin)
         if first is not None and not (first.degraded or attempt.degraded):
@@ -140,11 +140,21 @@ def _forwarding(evidence: Evidence, attempt: Attempt) -> Iterator[Violation]:
 
 
 def _is_abridged(attempt: Attempt, view: Sequence[Message]) -> bool:
-    """Whether a view holds what was sent in its order, with nothing between but notes."""
+    """Whether a view holds what was sent in its order and to its end, with nothing between but notes."""
+    whole = [_unclipped(attempt, message) for message in view]
     left = iter(attempt.sent)
-    kept = [message for message in view if message in attempt.sent]
-    notes = [message for message in view if message not in attempt.sent]
-    return all(message in left for message in kept) and all(note["role"] == "user" for note in notes)
+    kept = [message for message in whole if message in attempt.sent]
+    notes = [message for message in whole if message not in attempt.sent]
+    in_order = all(message in left for message in kept) and all(note["role"] == "user" for note in notes)
+    return in_order and bool(whole) and whole[-1] == attempt.sent[-1]
+
+
+def _unclipped(attempt: Attempt, message: Message) -> Message:
+    """The tool result that this is a clip of, or the message itself."""
+    if message["role"] != "tool" or "characters left out" not in message["content"]:
+        return message
+    call = message["tool_call_id"]
+    return next((sent for sent in attempt.sent if sent.get("tool_call_id") == call), message)
 
 
 # --- sessions ---

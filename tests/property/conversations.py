@@ -15,6 +15,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from proxy.core.breaker import NO_PAST, Past
 from proxy.core.budget import MESSAGE_TOKENS, Budget, Stage, stage_of
 from proxy.core.identity import chain_of, read_message, root
 from proxy.core.messages import Content, head_length
@@ -257,10 +258,17 @@ class Turn:
         return view_tokens(self.plan, self.chain.tokens)
 
 
-def turn(chain: Chain, plan: Plan, policy: Policy, budget: Budget, summary: str | None = None) -> Turn:
+def turn(
+    chain: Chain,
+    plan: Plan,
+    policy: Policy,
+    budget: Budget,
+    summary: str | None = None,
+    past: Past = NO_PAST,
+) -> Turn:
     """One request: where an epoch is due it begins, ``summary`` (if any) in each gap that wants one."""
     stage = stage_at(chain, plan, policy, budget)
-    decided = draft(Situation(chain, plan, policy, budget, count), stage)
+    decided = draft(Situation(chain, plan, policy, budget, count, past=past), stage)
     if decided is None:
         return Turn(chain, stage, None, plan, plan)
     summaries = {} if summary is None else dict.fromkeys(decided.wanted, summary)
@@ -269,13 +277,17 @@ def turn(chain: Chain, plan: Plan, policy: Policy, budget: Budget, summary: str 
 
 def session(chain: Chain, policy: Policy, budget: Budget, summary: str | None = None) -> Iterator[Turn]:
     """Every request that led to this chain, in order."""
-    plan = EMPTY
+    plan, past = EMPTY, NO_PAST
     for length in request_points(chain.messages):
         prefix = chain.prefix(length)
         if not prefix.is_spared_by(plan):
-            plan = EMPTY  # an odd late result belongs to a call that is cut: the engine's epoch does not hold
-        done = turn(prefix, plan, policy, budget, summary)
+            plan, past = (
+                EMPTY,
+                NO_PAST,
+            )  # an odd late result belongs to a call that is cut: the engine's epoch does not hold
+        done = turn(prefix, plan, policy, budget, summary, past)
         plan = done.plan
+        past = past if done.begun is None else past.after(length)
         yield done
 
 

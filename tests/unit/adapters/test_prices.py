@@ -61,3 +61,44 @@ def test_names_from_clients_leave_nothing_behind_but_a_bounded_cache() -> None:
         prices.context_window(f"invented-{number}")
     assert prices._context_window.cache_info().currsize <= 1024  # pyright: ignore[reportPrivateUsage]
     assert not get_snapshot()._provider_misses  # pyright: ignore[reportPrivateUsage]
+
+
+# --- what tokens cost ---
+
+
+@pytest.mark.parametrize(
+    ("model", "cached", "written", "ttl"),
+    [
+        ("gpt-4o", 0.5, 1.0, 600.0),
+        ("o3", 0.25, 1.0, 600.0),
+        ("gpt-5", 0.1, 1.0, 600.0),
+        ("azure/gpt-5-mini", 0.1, 1.0, 600.0),
+        ("claude-sonnet-4-5", 0.1, 1.25, 300.0),
+        ("openrouter/anthropic/claude-sonnet-4-5", 0.1, 1.25, 300.0),
+        ("deepseek-chat", 0.26, 1.0, 21_600.0),
+    ],
+)
+def test_a_known_model_has_the_prices_and_the_cache_of_its_provider(
+    model: str, cached: float, written: float, ttl: float
+) -> None:
+    found = prices.prices_of(model)
+    assert found.is_known
+    assert found.read_share == pytest.approx(cached, abs=0.01)
+    assert found.write_share == pytest.approx(written)
+    assert found.ttl == ttl
+    assert found.output > found.fresh > 0
+
+
+def test_a_model_that_is_listed_without_a_cached_price_has_no_discount() -> None:
+    assert prices.prices_of("gpt-4").read_share == 1.0
+
+
+@pytest.mark.parametrize("model", UNKNOWN, ids=ascii)
+def test_an_unknown_model_is_taken_for_one_whose_cached_tokens_cost_a_tenth(model: str) -> None:
+    found = prices.prices_of(model)
+    assert not found.is_known
+    assert found.read_share == pytest.approx(0.1)
+
+
+def test_the_price_of_the_first_tier_counts() -> None:
+    assert prices.prices_of("gemini-2.5-pro").fresh == 1.25

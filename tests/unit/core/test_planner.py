@@ -375,3 +375,13 @@ def test_emergency_without_anything_to_cut_changes_nothing():
 def test_an_empty_chain_is_planned_as_it_is():
     chain = chain_from([system("only a head")])
     assert fold(chain, Policy(), Budget(10, 1.0, 50), count)[0] == EMPTY
+
+
+def test_results_that_are_still_to_be_answered_keep_half_of_what_there_is_room_for():
+    steps = [calling("a", "b"), result("a", prose("en", 120)), result("b", prose("en", 120, 7))]
+    messages = [user(prose("en", 150)), *steps]
+    done = turn(chain_from(messages), EMPTY, BALANCED, Budget(300, 1.0, 0), None)
+    clipped = [Content.of(edit.raw).text for edit in done.plan.replacements]
+    assert len(clipped) == 2
+    assert all(len(text) > 60 and "left out" in text for text in clipped)
+    assert done.tokens <= 300

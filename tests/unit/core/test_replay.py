@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from proxy.core.budget import Budget, Stage
 from proxy.core.policy import Policy
-from proxy.core.policy_sections import Strategy, Summary
+from proxy.core.policy_sections import Economy, Strategy, Summary
 from proxy.core.replay import ReplayedTurn, replay
 from proxy.core.situation import Chain
 from tests.property.conversations import (
@@ -77,8 +77,9 @@ def test_an_epoch_stays_in_force_until_the_next_one() -> None:
 
 def test_a_replay_cuts_what_the_planner_cuts_when_no_summary_is_to_be_had() -> None:
     chain, budget = chain_from([*talk(30), user("And then?")]), Budget(1_500, 1.0, 10)
-    live = [each.plan.cut for each in session(chain, POLICY, budget)]
-    assert [turn.cut for turn in replay(chain, POLICY, budget, count)] == live
+    policy = Policy(economy=Economy(enabled=False))
+    live = [each.plan.cut for each in session(chain, policy, budget)]
+    assert [turn.cut for turn in replay(chain, policy, budget, count)] == live
 
 
 def test_a_first_request_that_is_over_the_budget_is_folded() -> None:

@@ -5,9 +5,11 @@ from collections.abc import AsyncIterator, Sequence
 from proxy.adapters.memory import MemoryStore
 from proxy.app import SystemClock
 from proxy.core.policy import Policy
+from proxy.core.prices import UNKNOWN_PRICES
 from proxy.engine.background import Background
 from proxy.engine.epochs import Epochs
 from proxy.engine.exchange import Incoming
+from proxy.engine.extras import Extras
 from proxy.engine.foreground import Foreground
 from proxy.engine.history import Reader
 from proxy.engine.models import Models
@@ -17,6 +19,7 @@ from proxy.engine.recognition import Recognition
 from proxy.engine.request import Engine
 from proxy.engine.summaries import Summaries
 from proxy.engine.summary_jobs import SummaryJobs
+from proxy.engine.warmth import Warmth
 from proxy.errors import UpstreamUnreachable
 from proxy.ports import UpstreamResponse
 from proxy.telemetry import Metrics
@@ -65,16 +68,19 @@ def engine() -> Engine:
     clock, metrics, store, upstream = SystemClock(), Metrics(), MemoryStore(SystemClock()), NoUpstream()
     counter, naming, foreground = BrokenCounter(), Naming("secret"), Foreground()
     summaries = Summaries(upstream, store, counter, foreground, clock, metrics)
+    models = Models(upstream, lambda _: 128_000, clock)
     return Engine(
         upstream=upstream,
         reader=Reader(counter),
-        models=Models(upstream, lambda _: 128_000, clock),
+        models=models,
         recognition=Recognition(store, naming),
         epochs=Epochs(store, SummaryJobs(summaries, naming), counter, clock, metrics),
         pins=Pins(store),
         naming=naming,
         foreground=foreground,
         background=Background(),
+        extras=Extras(models, naming),
+        warmth=Warmth(lambda _: UNKNOWN_PRICES, clock),
         policies=lambda _: Policy(),
         clock=clock,
     )

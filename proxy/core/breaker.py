@@ -1,0 +1,68 @@
+"""The breaker: a rewrite has to be earned by growth.
+
+A history of which little can be cut (a head larger than the trigger, results that must stay) would otherwise
+be compacted over and over. Below 100 % an epoch follows another only when the conversation has grown by half
+of what lies between the trigger and the target, and a lane never has more epochs than its tokens hold that
+distance; so it begins at most
+
+    1 + tokens of the conversation / distance
+
+of them, whatever is in it. Above 100 % law 4 (bounded) goes first, and epochs are bounded by what there is to
+cut: each takes at least one more unit out of the view or clips one; where nothing is left, the plan does not
+change, and no epoch begins. Strategies that act by count are not asked.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from proxy.core.budget import Budget
+from proxy.core.plan import Epoch
+from proxy.core.policy_sections import Stages
+
+LEAST_FREED = 0.1
+"""Share of the room that an epoch must free to be begun below 100 %."""
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """The epochs that led to the plan in force, but for those that a person asked for."""
+
+    epochs: int = 0
+    length: int = 0
+    """Messages that the chain had when the newest of them began."""
+
+    def after(self, length: int) -> "Past":
+        """With one more epoch, begun at so many messages."""
+        return Past(self.epochs + 1, length)
+
+
+NO_PAST = Past()
+
+
+def past_of(epochs: Sequence[Epoch], current: Epoch | None, hashes: Sequence[bytes]) -> Past:
+    """The past of the epoch in force, for a chain with these hashes."""
+    by_id = {epoch.id: epoch for epoch in epochs}
+    line: list[Epoch] = []
+    while current is not None:
+        if not current.asked and not current.is_late:
+            line.append(current)
+        current = by_id.get(current.parent)
+    if not line:
+        return NO_PAST
+    newest = line[0]
+    began = hashes.index(newest.begun_at) + 1 if newest.begun_at in hashes else newest.depth
+    return Past(len(line), began)
+
+
+def distance(budget: Budget, stages: Stages) -> int:
+    """Counted tokens between the target and the trigger, at least what an epoch must free."""
+    trigger = int(stages.trim * budget.limit) - budget.head
+    return max(trigger - budget.share(stages.target), int(LEAST_FREED * budget.room), 1)
+
+
+def allows(past: Past, tokens: Sequence[int], budget: Budget, stages: Stages) -> bool:
+    """Whether a conversation of messages of these sizes has earned one more epoch."""
+    if not past.epochs:
+        return True
+    earned = distance(budget, stages)
+    return 2 * sum(tokens[past.length :]) >= earned and sum(tokens) >= past.epochs * earned

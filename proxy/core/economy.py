@@ -1,0 +1,153 @@
+"""Whether an epoch pays: what it saves on the calls to come, against what it costs to have it read anew.
+
+A provider bills the beginning that two requests share at a fraction of its price. An epoch changes the middle
+of a request, so all that follows its first edit is read at the full price once more. It pays when
+
+    n * r * D  >  (w - r) * tail
+
+with n calls to come, D tokens freed, tail tokens that were kept by the provider after the first edit, r and w
+the prices of a cached token and of one that is written, over a fresh one. While it does not, *trim* waits;
+*compact* and *emergency* never do. When the cache is cold the right side is nothing, and so waits nobody.
+
+n, where the policy does not state it, is half the calls in which the conversation grows by D again, at its
+pace since the last epoch. A session that goes on like this begins its epochs at the cheapest depth then: with
+g tokens of growth a call, depth D costs r * D / 2 a call for what is not cut yet, and (w - r) * tail * g / D
+for what is read anew; the sum is least where r * D * (D / 2g) = (w - r) * tail. What summaries cost is no
+part of it: every message is summarised once, however often epochs begin.
+
+Law 3: these sums decide whether an epoch begins, never what it says; they are stored in it.
+"""
+
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from proxy.core.plan import COLD, DUE, LATE, PAYS, WAITS, Account, Plan, view_tokens
+from proxy.core.planner import Draft, noticed, outlined
+from proxy.core.prices import Prices
+from proxy.core.situation import Situation
+
+
+def account_of(
+    situation: Situation, plan: Plan, *, may_wait: bool, view: int | None = None
+) -> Account | None:
+    """What beginning an epoch with ``plan`` costs and saves; None where money has no say.
+
+    ``may_wait``: whether it is asked. ``view``: counted tokens of its view, where the plan does not hold all
+    of its notes yet.
+    """
+    prices = prices_in(situation)
+    if prices is None:
+        return None
+    written = view_tokens(plan, situation.chain.tokens)
+    sums = _Sums(situation, prices, plan, 0 if view is None else view - written)
+    return Account(
+        verdict=_verdict(situation, prices, sums) if may_wait else DUE,
+        idle=situation.conditions.idle,
+        ttl=prices.ttl,
+        cached=round(prices.read_share, 4),
+        written=round(prices.write_share, 4),
+        calls=round(sums.calls, 2),
+        freed=sums.freed,
+        tail=sums.tail,
+    )
+
+
+def waits(decided: Draft) -> bool:
+    """Whether the epoch of a draft should wait, as its notes stand now."""
+    plan, view = outlined(decided), noticed(decided)
+    account = account_of(decided.situation, plan, may_wait=decided.may_wait, view=view)
+    return account is not None and account.verdict == WAITS
+
+
+def late_account(situation: Situation, plan: Plan) -> Account | None:
+    """The account of an epoch that only brings late summaries."""
+    account = account_of(situation, plan, may_wait=False)
+    return account and replace(account, verdict=LATE)
+
+
+def prices_in(situation: Situation) -> Prices | None:
+    """The prices that count under the policy; None where it does not reckon."""
+    rules, prices = situation.policy.economy, situation.conditions.prices
+    return prices.under(rules) if prices is not None and rules.enabled else None
+
+
+def is_cold(situation: Situation) -> bool:
+    """Whether a rewrite costs nothing: the provider keeps nothing of what this lane sent last.
+
+    A lane of which nobody knows an answer is warm only if an epoch of it went out before.
+    """
+    prices, conditions = prices_in(situation), situation.conditions
+    if prices is None:
+        return False
+    if conditions.idle is None:
+        return not situation.past.epochs
+    sent = situation.budget.real(situation.budget.head + _kept(situation))
+    return conditions.is_new_head or conditions.idle >= prices.ttl or not prices.kept(sent)
+
+
+def _kept(situation: Situation) -> int:
+    """Counted tokens of the view that were in the lane's last request."""
+    return situation.view - sum(situation.tokens[_newest_from(situation) :])
+
+
+def _newest_from(situation: Situation) -> int:
+    """Where the messages begin that no request has held yet: with the newest answer."""
+    messages = situation.chain.messages
+    answers = (place for place in range(len(messages) - 1, -1, -1) if messages[place].role == "assistant")
+    return next(answers, 0)
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """The quantities of one epoch, in counted tokens and calls."""
+
+    situation: Situation
+    prices: Prices
+    plan: Plan
+    unwritten: int
+    """Tokens by which the notes of the plan will be longer than they are."""
+
+    @property
+    def freed(self) -> int:
+        after = view_tokens(self.plan, self.situation.chain.tokens) + self.unwritten
+        return self.situation.view - after
+
+    @property
+    def tail(self) -> int:
+        """What is in the view after the first edit and was sent before, notes included."""
+        first, new = _first_edit(self.situation.plan, self.plan), _newest_from(self.situation)
+        if first is None:
+            return 0
+        tokens = self.situation.chain.tokens
+        tail = self.unwritten + (sum(tokens[first:new]) if first < new else 0)
+        for gap in self.plan.gaps:
+            if gap.start >= first:
+                tail += gap.tokens - sum(tokens[gap.start : min(gap.end, new)])
+        clipped = (each for each in self.plan.replacements if first <= each.position < new)
+        return max(tail + sum(each.tokens - tokens[each.position] for each in clipped), 0)
+
+    @property
+    def calls(self) -> float:
+        expected = self.situation.policy.economy.expected_turns
+        if expected != "auto":
+            return float(expected)
+        chain, began = self.situation.chain, self.situation.past.length
+        requests = 1 + sum(message.role == "assistant" for message in chain.messages[began:])
+        pace = sum(chain.tokens[began:]) / requests
+        return max(self.freed, 0) / (2 * pace) if pace else 0.0
+
+
+def _first_edit(before: Plan, after: Plan) -> int | None:
+    """Where two views of one chain begin to differ; None where they do not."""
+    notes = [{(gap.start, gap.end, gap.note) for gap in plan.gaps} for plan in (before, after)]
+    clipped = {*before.replacements} ^ {*after.replacements}
+    places = [start for start, _, _ in notes[0] ^ notes[1]] + [each.position for each in clipped]
+    return min(places, default=None)
+
+
+def _verdict(situation: Situation, prices: Prices, sums: _Sums) -> str:
+    if is_cold(situation):
+        return COLD
+    saving = sums.calls * prices.read_share * sums.freed
+    return PAYS if saving > (prices.write_share - prices.read_share) * sums.tail else WAITS

@@ -1,0 +1,107 @@
+"""Drafts whose summaries are being written while the session goes on; no content is held.
+
+A draft that waits, for its summaries or because an epoch would not pay yet, is remembered in this process, so
+that the next turns neither plan again nor ask for other summaries.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from proxy.core.budget import Stage
+from proxy.core.plan import Replacement
+from proxy.core.planner import Draft, Span, acts_now, noticed
+from proxy.core.situation import Situation
+from proxy.core.strategies import Strategy
+from proxy.engine.case import Case
+from proxy.engine.lru import Lru
+from proxy.ports import SessionKey
+
+_REMEMBERED = 4_096
+_STEP = 0.02
+"""Share of the room by which a conversation grows before it is reckoned again whether an epoch pays."""
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A draft at the request for which it was made."""
+
+    stage: Stage
+    spans: tuple[Span, ...]
+    quotes: Mapping[Span, tuple[str, ...]]
+    yielded: int
+    cleared: tuple[Replacement, ...]
+    strategy: Strategy | None
+    parent: str
+    seal: bytes
+    length: int
+
+    def is_of(self, decided: Draft) -> bool:
+        ours, theirs = (self.stage, self.spans, self.cleared), (decided.stage, decided.spans, decided.cleared)
+        return ours == theirs
+
+    def holds_for(self, case: Case, parent: str) -> bool:
+        hashes = case.chain.hashes
+        return parent == self.parent and len(hashes) >= self.length and hashes[self.length - 1] == self.seal
+
+
+class Drafts:
+    """The drafts of all sessions of this process, one a lane."""
+
+    def __init__(self) -> None:
+        self._kept: Lru[tuple[SessionKey, str], _Kept] = Lru(_REMEMBERED)
+        self._reckoned: Lru[tuple[SessionKey, str], tuple[int, bytes]] = Lru(_REMEMBERED)
+        """Length and last hash of the chain for which it was last reckoned whether an epoch pays."""
+
+    def keep(self, case: Case, decided: Draft, parent: str) -> None:
+        """Remember a draft until an epoch begins."""
+        kept = self._kept.get((case.key, case.lane))
+        if kept is not None and kept.holds_for(case, parent) and kept.is_of(decided):
+            return
+        made = _Kept(
+            stage=decided.stage,
+            spans=decided.spans,
+            quotes=decided.quotes,
+            yielded=decided.yielded,
+            cleared=decided.cleared,
+            strategy=decided.strategy,
+            parent=parent,
+            seal=case.chain.hashes[-1],
+            length=len(case.chain),
+        )
+        self._kept.put((case.key, case.lane), made)
+
+    def still_good(self, case: Case, situation: Situation, stage: Stage, parent: str) -> Draft | None:
+        """The draft that is kept for a lane, if it still brings the view well below *trim*."""
+        kept = self._kept.get((case.key, case.lane))
+        if kept is None or not kept.holds_for(case, parent) or acts_now(situation):
+            return None
+        kept_stage = stage if stage in (Stage.COMPACT, Stage.EMERGENCY) else kept.stage
+        if any(start <= place < end for place in situation.standing_pins for start, end in kept.spans):
+            return None
+        decided = Draft(
+            situation, kept_stage, kept.spans, kept.quotes, kept.yielded, kept.cleared, strategy=kept.strategy
+        )
+        return decided if noticed(decided) < case.budget.share(case.policy.stages.trim) else None
+
+    def reckon(self, case: Case) -> None:
+        """It is being reckoned whether an epoch pays."""
+        if case.chain.hashes:
+            self._reckoned.put((case.key, case.lane), (len(case.chain), case.chain.hashes[-1]))
+
+    def has_grown(self, case: Case) -> bool:
+        """Whether so much came since then that the sums may come out otherwise."""
+        length, seal = self._reckoned.get((case.key, case.lane)) or (0, b"")
+        hashes = case.chain.hashes
+        if not length or length > len(hashes) or hashes[length - 1] != seal:
+            return True
+        return sum(case.chain.tokens[length:]) >= case.budget.share(_STEP)
+
+    def drop(self, case: Case) -> None:
+        """An epoch has begun."""
+        self._kept.drop((case.key, case.lane))
+        self._reckoned.drop((case.key, case.lane))
+
+    def forget(self, key: SessionKey) -> None:
+        """The session was deleted."""
+        self._kept.drop_where(lambda entry, _: entry[0] == key)
+        self._reckoned.drop_where(lambda entry, _: entry[0] == key)

@@ -1,0 +1,295 @@
+"""Economics from outside: trim waits while the cache is warm; a session with epochs names its cache."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from proxy import app
+from tests.servers import PATIENCE, Exchange
+from tests.stores import HandClock
+from tests.upstreams import (
+    OPENAI,
+    Chat,
+    Message,
+    Model,
+    admin,
+    completion,
+    only_session,
+    proxying,
+    refusal,
+    said,
+    told,
+    write_policy,
+)
+
+Chats = Callable[..., Chat]
+Small = Callable[..., Awaitable[str]]
+POLICY = """
+extends = "default"
+[budget]
+tokens = 4000
+[summary]
+enabled = false
+[importance]
+low = 1.0
+[economy]
+cache_ttl = "10m"
+cached_price = 0.1
+expected_turns = 1
+"""
+LONG = "Tell me all of it, please. " * 30
+ECONOMY = "[economy]\nenabled = true\n"
+
+
+@dataclass
+class Shifted(HandClock):
+    """The machine's clock, and what a test lets pass beside it."""
+
+    passed: float = 0.0
+    real: app.SystemClock = field(default_factory=app.SystemClock)
+
+    def now(self) -> float:
+        return self.real.now() + self.passed
+
+    def monotonic(self) -> float:
+        return self.real.monotonic()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Shifted:
+    shifted = Shifted()
+    monkeypatch.setattr(app, "SystemClock", lambda: shifted)
+    return shifted
+
+
+async def until_trim(chat: Chat) -> httpx2.Response:
+    """Talk until a request is at *trim*."""
+    for number in range(40):
+        response = await chat.ask(f"Question {number}: {LONG}")
+        if told(response, "stage") == "trim":
+            return response
+    raise AssertionError("it never came to trim")
+
+
+async def until_recorded(url: str, chat: Chat) -> None:
+    """Return once the store has the newest answer: until then a shifted clock would date it."""
+    given = sum(message["role"] == "assistant" for message in chat.messages)
+    async with asyncio.timeout(PATIENCE):
+        while (await only_session(url))["exchanges"] != given:  # noqa: ASYNC110 - the server's thread writes it
+            await asyncio.sleep(0.01)
+
+
+async def reasons(url: str) -> list[str]:
+    (session,) = (await admin(url, "sessions"))["sessions"]
+    return [epoch["reason"] for epoch in session["epochs"]]
+
+
+async def test_at_trim_an_epoch_waits_while_the_cache_is_warm_and_begins_when_it_is_cold(
+    model: Model, chats: Chats, tmp_path: Path, clock: Shifted
+) -> None:
+    path = write_policy(tmp_path, "thrifty", POLICY)
+    async with proxying(model.url, policy=str(path)) as url:
+        chat = chats(url)
+        assert told(await until_trim(chat), "epoch") == "0"
+        await until_recorded(url, chat)
+        clock.passed += 500
+        assert told(await chat.ask("And?"), "epoch") == "0"
+        await until_recorded(url, chat)
+        clock.passed += 601
+        cold = await chat.ask("And now?")
+        assert (told(cold, "stage"), told(cold, "epoch")) == ("trim", "1")
+        (reason,) = await reasons(url)
+        assert "cache is cold" in reason
+
+
+async def test_at_compact_no_epoch_waits(model: Model, chats: Chats, tmp_path: Path) -> None:
+    path = write_policy(tmp_path, "thrifty", POLICY)
+    async with proxying(model.url, policy=str(path)) as url:
+        chat = chats(url)
+        response = await until_trim(chat)
+        for number in range(20):
+            response = await chat.ask(f"Detail {number}: {LONG}")
+            if told(response, "stage") != "trim":
+                break
+        assert (told(response, "stage"), told(response, "epoch")) == ("compact", "1")
+
+
+async def test_with_many_calls_to_come_it_pays_at_trim(model: Model, chats: Chats, tmp_path: Path) -> None:
+    text = POLICY.replace("expected_turns = 1", "expected_turns = 1000")
+    async with proxying(model.url, policy=str(write_policy(tmp_path, "thrifty", text))) as url:
+        assert told(await until_trim(chats(url)), "epoch") == "1"
+        (reason,) = await reasons(url)
+        assert "pays: 1000.0 calls" in reason
+
+
+async def test_without_economics_trim_does_not_wait(model: Model, chats: Chats, tmp_path: Path) -> None:
+    text = POLICY.replace("[economy]", "[economy]\nenabled = false")
+    async with proxying(model.url, policy=str(write_policy(tmp_path, "spender", text))) as url:
+        assert told(await until_trim(chats(url)), "epoch") == "1"
+
+
+async def test_where_there_is_nothing_but_a_head_nothing_is_reckoned(
+    model: Model, chats: Chats, tmp_path: Path
+) -> None:
+    path = write_policy(tmp_path, "thrifty", POLICY)
+    async with proxying(model.url, policy=str(path)) as url:
+        chat = chats(url)
+        chat.messages.append({"role": "system", "content": LONG * 11})
+        response = await chat.send()
+        assert told(response, "stage") == "trim"
+        assert "x-unabridged-degraded" not in response.headers
+
+
+async def test_another_system_prompt_makes_the_cache_cold(model: Model, chats: Chats, tmp_path: Path) -> None:
+    path = write_policy(tmp_path, "thrifty", POLICY)
+    async with proxying(model.url, policy=str(path)) as url:
+        chat = chats(url, X_Unabridged_Session="clockwork")
+        chat.messages.append({"role": "system", "content": "It is nine o'clock."})
+        assert told(await until_trim(chat), "epoch") == "0"
+        chat.messages[0] = {"role": "system", "content": "It is ten o'clock."}
+        assert told(await chat.ask("And?"), "epoch") == "1"
+
+
+# --- prompt_cache_key ---
+
+
+async def talk(chat: Chat, turns: int) -> list[httpx2.Response]:
+    responses = [await chat.ask(f"Question {number}: {LONG[:200]}") for number in range(turns)]
+    assert {response.status_code for response in responses} == {200}
+    return responses
+
+
+def keys(model: Model) -> list[str | None]:
+    return [body.get("prompt_cache_key") for body in model.bodies()]
+
+
+async def test_a_session_names_its_cache_from_its_first_epoch_on_and_not_before(
+    model: Model, chats: Chats, small: Small
+) -> None:
+    responses = await talk(chats(await small(extra=ECONOMY)), 16)
+    sent = keys(model)
+    begun = [told(response, "epoch") != "0" for response in responses]
+    assert begun[-1]
+    assert not begun[0]
+    assert [key is not None for key in sent] == begun
+    (key,) = {key for key in sent if key}
+    assert len(key) == 32
+
+
+async def test_a_key_is_the_sessions_own_and_tells_nothing_of_it(
+    model: Model, chats: Chats, small: Small
+) -> None:
+    url = await small(extra=ECONOMY)
+    for name in ("patient-4711", "patient-4712"):
+        await talk(chats(url, X_Session_Id=name), 14)
+    found = {key for key in keys(model) if key}
+    assert len(found) == 2
+    assert not any("4711" in key or "4712" in key for key in found)
+
+
+async def test_every_other_byte_is_as_without_it(model: Model, chats: Chats, small: Small) -> None:
+    await talk(chats(await small(extra=ECONOMY)), 16)
+    body = bytes(model.chats[-1].body)
+    key = keys(model)[-1]
+    spliced = f'"prompt_cache_key":"{key}",'.encode()
+    assert body.count(spliced) == 1
+    assert body.startswith(b"{" + spliced)
+    assert json.loads(body.replace(spliced, b""))["model"] == "gpt-test"
+
+
+@pytest.mark.parametrize("given", ["mine", None])
+async def test_a_key_of_the_clients_own_is_left_alone(
+    model: Model, chats: Chats, small: Small, given: str | None
+) -> None:
+    chat = chats(await small(extra=ECONOMY))
+    chat.members["prompt_cache_key"] = given
+    assert told((await talk(chat, 16))[-1], "epoch") != "0"
+    assert set(keys(model)) == {given}
+    assert bytes(model.chats[-1].body).count(b"prompt_cache_key") == 1
+
+
+async def test_without_economics_there_is_none(model: Model, chats: Chats, small: Small) -> None:
+    assert told((await talk(chats(await small()), 16))[-1], "epoch") != "0"
+    assert set(keys(model)) == {None}
+
+
+def picky(model: Model, status: int, message: str) -> Callable[[Exchange], Awaitable[None]]:
+    async def behave(exchange: Exchange) -> None:
+        if b"prompt_cache_key" in model.chats[-1].body:
+            error: Message = {"message": message, "type": "invalid_request_error"}
+            await exchange.answer_json({"error": error}, status=status)
+        else:
+            await exchange.answer_json(completion(said("So it is. " * 12)))
+
+    return behave
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (400, "Unrecognized request argument supplied: prompt_cache_key"),
+        (400, "Unknown parameter: 'prompt_cache_key'."),
+        (422, "Extra inputs are not permitted"),
+        (400, "property 'x' is unsupported"),
+    ],
+)
+async def test_an_upstream_that_refuses_it_gets_the_request_without_it_and_is_not_asked_again(
+    model: Model, chats: Chats, small: Small, status: int, message: str
+) -> None:
+    model.replies.extend([picky(model, status, message)] * 60)
+    responses = await talk(chats(await small(extra=ECONOMY)), 16)
+    assert told(responses[-1], "epoch") != "0"
+    sent = keys(model)
+    assert sum(key is not None for key in sent) == 1
+    refused = next(place for place, key in enumerate(sent) if key)
+    with_key, without = (bytes(model.chats[place].body) for place in (refused, refused + 1))
+    assert with_key.replace(f'"prompt_cache_key":"{sent[refused]}",'.encode(), b"") == without
+
+
+async def test_a_mistake_of_the_clients_is_not_taken_for_a_refusal_of_the_key(
+    model: Model, chats: Chats, small: Small
+) -> None:
+    chat = chats(await small(extra=ECONOMY))
+    await talk(chat, 16)
+
+    async def refuse(exchange: Exchange) -> None:
+        await exchange.answer_json({"error": {"message": "Unknown parameter: 'foo'."}}, status=400)
+
+    model.replies.extend([refuse, refuse])
+    assert (await chat.ask("Now?")).status_code == 400
+    chat.messages.pop()
+    await chat.ask("And now?")
+    assert keys(model)[-1] is not None
+
+
+async def test_another_refusal_is_passed_on_as_it_is(model: Model, chats: Chats, small: Small) -> None:
+    chat = chats(await small(extra=ECONOMY))
+    await talk(chat, 16)
+    asked = len(model.chats)
+
+    async def refuse(exchange: Exchange) -> None:
+        await exchange.answer_json({"error": {"message": "You are out of luck."}}, status=400)
+
+    model.replies.append(refuse)
+    assert (await chat.ask("Now?")).status_code == 400
+    assert len(model.chats) == asked + 1
+
+
+async def test_a_refusal_for_length_is_pruned_and_sent_again_all_the_same(
+    model: Model, chats: Chats, small: Small
+) -> None:
+    chat = chats(await small(extra=ECONOMY))
+    await talk(chat, 16)
+
+    async def refuse(exchange: Exchange) -> None:
+        await exchange.answer_json(refusal(OPENAI, 700, 500), status=400)
+
+    model.replies.append(refuse)
+    assert (await chat.ask("Now?")).status_code == 200

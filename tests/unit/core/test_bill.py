@@ -1,0 +1,77 @@
+"""What prompts cost, by the beginnings that they share."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.core.bill import Meter, Prompt, SummaryCalls, SummaryMeter
+from proxy.core.budget import Budget, Stage
+from proxy.core.plan import EMPTY, Gap, Plan
+from proxy.core.planner import Draft
+from proxy.core.policy import Policy
+from proxy.core.prices import UNKNOWN_PRICES, Prices
+from proxy.core.situation import FREE, Situation
+from tests.property.conversations import assistant, chain_from, count, prose, user
+
+BUDGET = Budget(8_000, 1.0, 500)
+MESSAGES = [b"a", b"b", b"c", b"d"]
+SIZES = [400, 300, 200, 100]
+
+
+def meter(*, is_warm: bool = True, budget: Budget = BUDGET) -> Meter:
+    return Meter(UNKNOWN_PRICES, budget, is_warm=is_warm)
+
+
+def test_the_first_request_is_fresh_and_the_next_shares_all_of_it_in_steps_of_128():
+    lane = meter()
+    assert lane.prompt(EMPTY, MESSAGES[:2], SIZES[:2]) == Prompt(1_200, 0)
+    assert lane.prompt(EMPTY, MESSAGES, SIZES) == Prompt(1_500, 1_152)
+
+
+def test_prefixes_below_1024_tokens_are_not_kept():
+    lane = meter()
+    lane.prompt(EMPTY, MESSAGES[:1], SIZES[:1])
+    assert lane.prompt(EMPTY, MESSAGES, SIZES).cached == 0
+
+
+def test_what_follows_the_first_edit_is_fresh_and_the_note_is_part_of_the_view():
+    lane, plan = meter(), Plan((Gap(2, 3, b"note", 50),))
+    lane.prompt(EMPTY, MESSAGES[:3], SIZES[:3])
+    assert lane.prompt(plan, MESSAGES, SIZES) == Prompt(1_350, 1_152)
+    assert lane.prompt(plan, [*MESSAGES, b"e"], [*SIZES, 10]) == Prompt(1_360, 1_280)
+    assert lane.prompt(Plan((Gap(2, 3, b"other", 50),)), MESSAGES, SIZES).cached == 1_152
+
+
+def test_a_cold_cache_serves_nothing():
+    lane = meter(is_warm=False)
+    lane.prompt(EMPTY, MESSAGES, SIZES)
+    assert lane.prompt(EMPTY, MESSAGES, SIZES) == Prompt(1_500, 0)
+
+
+def test_tokens_are_those_of_the_model():
+    lane = meter(budget=Budget(8_000, 2.0, 500))
+    lane.prompt(EMPTY, MESSAGES, SIZES)
+    assert lane.prompt(EMPTY, MESSAGES, SIZES) == Prompt(3_000, 2_944)
+
+
+def test_dollars_are_for_a_million_tokens():
+    prices = Prices(fresh=2.0, cached=0.5, written=2.5, output=8.0)
+    assert Prompt(1_000_000, 400_000).dollars(prices) == pytest.approx(0.6 * 2.5 + 0.4 * 0.5)
+    assert SummaryCalls(1_000_000, 100_000).dollars(prices) == pytest.approx(2.5 + 0.8)
+
+
+def test_each_gap_is_summarised_once_and_a_larger_one_builds_upon_it():
+    said = [
+        message for n in range(20) for message in (user(prose("en", 50, n)), assistant(prose("en", 50, n)))
+    ]
+    chain = chain_from(said)
+    situation = Situation(chain, EMPTY, Policy(), BUDGET, count)
+    most, lane = situation.policy.summary_tokens(BUDGET.limit), SummaryMeter()
+
+    def calls(*spans: tuple[int, int]) -> SummaryCalls:
+        return lane.calls(Draft(situation, Stage.COMPACT, spans, {}, FREE))
+
+    assert calls((0, 10)).source == sum(chain.tokens[:10])
+    assert calls((0, 10)) == SummaryCalls()
+    assert calls((0, 16)).source == sum(chain.tokens[10:16]) + most
+    assert calls((0, 16), (18, 20)) == SummaryCalls()  # too small for a summary

@@ -1,0 +1,67 @@
+"""Each rewrite has to be earned by growth."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from proxy.core.breaker import NO_PAST, Past, allows, distance, past_of
+from proxy.core.budget import Budget
+from proxy.core.plan import LATE, Account, Epoch
+from proxy.core.policy_sections import Stages
+
+BUDGET, STAGES = Budget(1_000, 1.0, 0), Stages()
+HASHES = [bytes([number]) for number in range(10)]
+
+
+def epoch(name: str, parent: str, length: int) -> Epoch:
+    return Epoch(
+        id=name,
+        parent=parent,
+        number=1,
+        lane="lane",
+        reach=HASHES[1],
+        depth=2,
+        calm_below=0,
+        at=0.0,
+        stage="compact",
+        reason="",
+        original_count=0,
+        original_tokens=0,
+        final_count=0,
+        final_tokens=0,
+        begun_at=HASHES[length - 1],
+    )
+
+
+def test_the_first_epoch_is_free():
+    assert allows(NO_PAST, [1], BUDGET, STAGES)
+
+
+def test_the_next_one_needs_half_of_what_lies_between_trigger_and_target():
+    assert distance(BUDGET, STAGES) == 300
+    assert not allows(Past(1, 1), [800, 149], BUDGET, STAGES)
+    assert allows(Past(1, 1), [800, 150], BUDGET, STAGES)
+
+
+def test_a_lane_has_no_more_epochs_than_its_tokens_hold_that_distance():
+    assert allows(Past(3, 1), [750, 150], BUDGET, STAGES)
+    assert not allows(Past(4, 1), [750, 150], BUDGET, STAGES)
+
+
+def test_a_head_beyond_the_trigger_leaves_a_tenth_of_the_room_as_the_distance():
+    assert distance(Budget(1_000, 1.0, 850), STAGES) == 15
+    assert distance(Budget(1_000, 1.0, 2_000), STAGES) == 1
+
+
+def test_what_a_person_asked_for_and_late_summaries_are_not_counted():
+    first, second = epoch("a", "", 4), epoch("b", "a", 6)
+    asked = replace(epoch("c", "b", 8), asked="compact")
+    late = replace(epoch("d", "c", 9), account=Account(LATE))
+    line = (first, second, asked, late)
+    assert past_of(line, late, HASHES) == Past(2, 6)
+    assert past_of(line, first, HASHES) == Past(1, 4)
+    assert past_of((), None, HASHES) == NO_PAST
+
+
+def test_on_a_branch_that_left_before_the_epoch_began_growth_counts_from_its_reach():
+    assert past_of((epoch("a", "", 4),), epoch("a", "", 4), HASHES[:3]) == Past(1, 2)

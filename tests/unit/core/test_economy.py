@@ -1,0 +1,181 @@
+"""When an epoch pays: what it saves on the calls to come against what is read anew."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from proxy.core.breaker import NO_PAST, Past
+from proxy.core.budget import Budget, Stage
+from proxy.core.conditions import Conditions
+from proxy.core.counting import BY_UNITS
+from proxy.core.economy import account_of, is_cold, late_account, waits
+from proxy.core.late import with_late
+from proxy.core.plan import COLD, DUE, LATE, PAYS, WAITS, Account, Gap, Plan
+from proxy.core.planner import Draft
+from proxy.core.policy import Policy
+from proxy.core.policy_sections import Economy
+from proxy.core.prices import UNKNOWN_PRICES, Prices
+from proxy.core.situation import FREE, Situation
+from proxy.core.strategies import Strategy
+from proxy.core.strategies.importance import ByImportance
+from tests.property.conversations import assistant, chain_from, count, prose, user
+
+WARM = Conditions(idle=5.0, prices=UNKNOWN_PRICES)
+NOTE = b'{"role": "user", "content": "[messages omitted]"}'
+
+
+def situation(exchanges: int = 20, conditions: Conditions = WARM, **rules: float) -> Situation:
+    said = [(user(prose("en", 100, n)), assistant(prose("en", 300, n))) for n in range(exchanges)]
+    chain = chain_from([message for pair in said for message in pair] + [user("and now?")])
+    policy = Policy(economy=Economy.model_validate(rules))
+    return Situation(chain, Plan(), policy, Budget(10_000, 1.0, 100), count, conditions=conditions)
+
+
+def cut(start: int, end: int) -> Plan:
+    return Plan((Gap(start, end, NOTE, 10),))
+
+
+def verdict(given: Situation, plan: Plan, *, may_wait: bool = True) -> str:
+    account = account_of(given, plan, may_wait=may_wait)
+    assert account is not None
+    return account.verdict
+
+
+def test_the_sums_are_those_of_the_view():
+    given = situation()
+    account = account_of(given, cut(4, 10), may_wait=True)
+    tokens = given.chain.tokens
+    assert account is not None
+    assert account.freed == sum(tokens[4:10]) - 10
+    assert account.tail == 10 + sum(tokens[10:39])  # the newest answer and what follows were not sent before
+    assert (account.cached, account.written) == (0.1, 1.0)
+
+
+def test_a_deep_cut_of_what_nothing_follows_pays_and_a_shallow_one_at_the_beginning_waits():
+    assert verdict(situation(expected_turns=20), cut(2, 36)) == PAYS
+    assert verdict(situation(expected_turns=20), cut(0, 2)) == WAITS
+
+
+@pytest.mark.parametrize(("calls", "expected"), [(1, WAITS), (40, PAYS)])
+def test_the_more_calls_are_expected_the_more_it_pays(calls: int, expected: str):
+    assert verdict(situation(expected_turns=calls), cut(4, 20)) == expected
+
+
+def test_calls_are_expected_as_half_of_those_in_which_as_much_comes_again():
+    given = situation(exchanges=20)
+    account = account_of(given, cut(0, 20), may_wait=True)
+    assert account is not None
+    assert account.calls == pytest.approx(account.freed / (2 * sum(given.chain.tokens) / 21), abs=0.01)
+    assert account.calls < 20
+
+
+def test_after_an_epoch_the_pace_since_then_counts():
+    given = situation()
+    slow = replace(given, past=Past(1, 38))  # two short messages in one call
+    before, after = (account_of(each, cut(0, 20), may_wait=True) for each in (given, slow))
+    assert before is not None
+    assert after is not None
+    assert after.calls > before.calls
+
+
+@pytest.mark.parametrize(
+    ("stage", "strategy", "acts_now", "may"),
+    [
+        (Stage.TRIM, ByImportance(), False, True),
+        (Stage.TRIM, ByImportance(), True, False),
+        (Stage.TRIM, BY_UNITS, False, False),
+        (Stage.COMPACT, ByImportance(), False, False),
+        (Stage.EMERGENCY, ByImportance(), False, False),
+    ],
+    ids=["trim", "for another reason", "by count", "compact", "emergency"],
+)
+def test_only_an_epoch_at_trim_that_begins_for_its_size_may_wait(
+    stage: Stage, strategy: Strategy, *, acts_now: bool, may: bool
+):
+    given = situation(expected_turns=1)
+    decided = Draft(given, stage, ((0, 2),), {(0, 2): ()}, FREE, strategy=strategy, acts_now=acts_now)
+    assert decided.may_wait is may
+    assert waits(decided) is may
+    assert verdict(given, cut(0, 2), may_wait=False) == DUE
+
+
+@pytest.mark.parametrize(
+    ("conditions", "cold"),
+    [
+        (Conditions(idle=599.0, prices=UNKNOWN_PRICES), False),
+        (Conditions(idle=600.0, prices=UNKNOWN_PRICES), True),
+        (Conditions(idle=None, prices=UNKNOWN_PRICES), True),
+        (Conditions(idle=5.0, prices=UNKNOWN_PRICES, is_new_head=True), True),
+        (Conditions(idle=5.0), False),
+    ],
+    ids=["just warm", "just cold", "never answered", "another head", "no prices"],
+)
+def test_the_cache_is_cold(conditions: Conditions, *, cold: bool):
+    assert is_cold(situation(conditions=conditions)) is cold
+
+
+def test_a_lane_of_which_an_epoch_went_out_was_answered_before():
+    given = situation(conditions=Conditions(prices=UNKNOWN_PRICES))
+    assert is_cold(given)
+    assert not is_cold(replace(given, past=Past(1, 4)))
+
+
+def test_what_is_too_short_to_be_kept_is_cold():
+    given = situation(exchanges=2)
+    assert given.view < UNKNOWN_PRICES.least
+    assert is_cold(given)
+
+
+def test_when_the_cache_is_cold_nothing_waits():
+    given = situation(conditions=Conditions(idle=3_600.0, prices=UNKNOWN_PRICES), expected_turns=1)
+    assert verdict(given, cut(0, 2)) == COLD
+
+
+def test_the_policy_overrules_the_price_list():
+    assert is_cold(situation(cache_ttl=5.0))
+    assert not is_cold(situation(conditions=replace(WARM, idle=3_600.0), cache_ttl=7_200.0))
+    assert verdict(situation(expected_turns=1, cached_price=1.0), cut(0, 2)) == PAYS
+
+
+def test_without_a_discount_nothing_is_lost_by_cutting():
+    prices = Prices(fresh=30.0, cached=30.0, written=30.0)
+    assert verdict(situation(conditions=replace(WARM, prices=prices)), cut(0, 2)) == PAYS
+
+
+def test_a_dearer_write_makes_it_wait_longer():
+    dear = Prices(fresh=1.0, cached=0.1, written=3.0)
+    assert verdict(situation(expected_turns=12), cut(4, 20)) == PAYS
+    assert verdict(situation(conditions=replace(WARM, prices=dear), expected_turns=12), cut(4, 20)) == WAITS
+
+
+@pytest.mark.parametrize(
+    "given",
+    [situation(conditions=Conditions(idle=5.0)), situation(enabled=False)],
+    ids=["no prices", "switched off"],
+)
+def test_where_money_has_no_say_nothing_waits(given: Situation):
+    assert account_of(given, cut(0, 2), may_wait=True) is None
+    assert not waits(Draft(given, Stage.TRIM, ((0, 2),), {(0, 2): ()}, FREE, strategy=ByImportance()))
+
+
+def test_people_are_told_the_sums():
+    account = account_of(situation(expected_turns=20), cut(2, 36), may_wait=True)
+    assert account is not None
+    assert "20.0 calls" in account.text
+    assert str(account.freed) in account.text
+    assert Account(COLD, idle=900.0).text == "the provider's cache is cold, idle 900 s"
+    assert not Account(DUE).text
+
+
+def test_a_late_summary_takes_the_place_of_its_notice_and_nothing_else_changes():
+    given = replace(situation(), plan=Plan((cut(2, 10).gaps[0], cut(14, 20).gaps[0])))
+    plan = with_late(given, {(2, 10): "They built a bridge of stone."})
+    assert [(gap.start, gap.end) for gap in plan.gaps] == [(2, 10), (14, 20)]
+    assert b"They built a bridge of stone." in plan.gaps[0].note
+    assert plan.gaps[0].is_summarised
+    assert plan.gaps[1] == given.plan.gaps[1]
+    account = late_account(replace(given, past=NO_PAST), plan)
+    assert account is not None
+    assert account.verdict == LATE
