@@ -79,20 +79,23 @@ class Draft:
 
     @property
     def wanted(self) -> tuple[Span, ...]:
-        """Gaps that deserve a summary and have none that still fits."""
+        """Gaps of which enough is told by no summary yet: each message is paid for once."""
         rules = self.situation.policy.summary
         if not rules.enabled or not self.has_room:
             return ()
         summarised = {(gap.start, gap.end) for gap in self.situation.plan.gaps if gap.is_summarised}
         large = (
-            span for span in self.spans if self._tellable(span) >= rules.min_gap and span not in summarised
+            span for span in self.spans if self._untold(span) >= rules.min_gap and span not in summarised
         )
         strategy, situation = self.strategy, self.situation
         return tuple(span for span in large if strategy is None or strategy.wants_summary(situation, *span))
 
-    def _tellable(self, span: Span) -> int:
-        """Messages of a gap that a summary may tell of."""
-        return sum(map(self.situation.classes.may_be_summarised, range(*span)))
+    def _untold(self, span: Span) -> int:
+        """Messages of a gap that a summary may tell of, and none does."""
+        anchors = (anchor for gap in self.situation.plan.gaps for anchor in gap.anchors)
+        told = {place for each in anchors if not each.by_code for place in range(each.start, each.end)}
+        may_be_told = self.situation.classes.may_be_summarised
+        return sum(may_be_told(place) for place in range(*span) if place not in told)
 
 
 def is_due(situation: Situation, stage: Stage) -> bool:

@@ -22,6 +22,10 @@ _LEAST_PIECE = 200
 _PROMPT_TOKENS = 250
 """Counted tokens of the instruction around a piece."""
 _MESSAGE_CHARACTERS = 4_000
+_SHORTER = {"user": 1.0, "system": 1.0, "developer": 1.0, "assistant": 0.4}
+"""Shares of it that messages of other roles than tools' have."""
+_RESULT, _ARGUMENTS = 0.15, 0.08
+"""Shares of it for tool results and for a call's arguments: most of an agent's tokens, and soon stale."""
 _SAMPLE = 8
 """Messages of users by which the language is told."""
 
@@ -148,10 +152,9 @@ def _blocks(
 
 
 def _block(content: Content, characters: int) -> Block:
-    calls = (
-        f"[calls {name}] {_shortened(arguments, characters)}" for _, name, arguments in content.tool_calls()
-    )
-    return Block(content.role, _shortened(content.text, characters), tuple(calls))
+    most, least = int(characters * _SHORTER.get(content.role, _RESULT)), int(characters * _ARGUMENTS)
+    calls = (f"[calls {name}] {_shortened(arguments, least)}" for _, name, arguments in content.tool_calls())
+    return Block(content.role, _shortened(content.text, most), tuple(calls))
 
 
 def _shortened(text: str, characters: int) -> str:

@@ -97,9 +97,9 @@ def _results(situation: Situation) -> list[_Result]:
     messages, found = situation.chain.messages, list[tuple[int, int]]()
     for index in situation.standing:
         unit = situation.units[index]
-        found += [
-            (index, place) for place in range(unit.start, unit.end) if messages[place].role in TOOL_ROLES
-        ]
+        after = range(unit.start + 1, unit.end)
+        if all(messages[place].role in TOOL_ROLES for place in after):  # an odd unit goes out as it came
+            found += [(index, place) for place in after]
     calls = {index: _calls(situation, index) for index, _ in found}
     return [
         _Result(index, place, *call, situation.content(place).text, len(found) - number)
@@ -109,13 +109,10 @@ def _results(situation: Situation) -> list[_Result]:
 
 
 def _calls(situation: Situation, index: int) -> dict[str, tuple[str, bytes]]:
-    """Tool and arguments by call id of the unit's assistant messages."""
-    unit = situation.units[index]
-    callers = (place for place in range(unit.start, unit.end) if situation.chain.messages[place].calls)
+    """Tool and arguments by call id of the unit's assistant message."""
+    caller = situation.content(situation.units[index].start)
     return {
-        call: (name, dumps(canonical_arguments(arguments)))
-        for place in callers
-        for call, name, arguments in situation.content(place).tool_calls()
+        call: (name, dumps(canonical_arguments(arguments))) for call, name, arguments in caller.tool_calls()
     }
 
 
