@@ -23,6 +23,7 @@ from proxy.core.language import language_of
 from proxy.core.ledger.placing import cut_tokens, placed, plain_of, room_for, room_of
 from proxy.core.messages import HEAD_ROLES
 from proxy.core.notes import Note, as_message
+from proxy.core.picture_clearing import picture_clearings
 from proxy.core.plan import EMPTY, Anchor, Gap, Plan, Replacement, view_tokens
 from proxy.core.policy import Policy
 from proxy.core.precedence import NOTICE_TOKENS
@@ -131,7 +132,7 @@ def draft(situation: Situation, stage: Stage) -> Draft | None:
     selection, decided, freed = _select(situation, stage, strategy)
     if stage is Stage.EMERGENCY:
         return decided
-    if not selection.cut:
+    if not (selection.cut or selection.edits):
         return None
     if strategy is BY_UNITS and not _shrinks(decided):
         return None
@@ -150,7 +151,7 @@ def _select(situation: Situation, stage: Stage, strategy: Strategy) -> tuple[Sel
     """
     set_aside, ledger = _set_aside(situation, stage), _ledger_set_aside(situation)
     is_now = strategy.acts_now(situation)
-    results = () if is_now or strategy.slides else clearings(situation)
+    results = () if is_now or strategy.slides else (*picture_clearings(situation), *clearings(situation))
     while True:
         selection = Selection(situation, stage, set_aside, ledger, results)
         selection.run(strategy)

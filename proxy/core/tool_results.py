@@ -26,7 +26,7 @@ from proxy.core.situation import FREE, Situation
 CLEARED, REPEATED, SUPERSEDED = "cleared", "repeated", "superseded"
 CLEAR_AFTER = 3
 """Newer results that keep the result of a tool without a rule from being cleared."""
-_LEAST_SAVED = 50
+LEAST_SAVED = 50
 """Counted tokens that a placeholder must save."""
 _TAIL = 300
 """Characters that are kept of the end of an error."""
@@ -59,12 +59,14 @@ class _Result:
 
 @dataclass(frozen=True, slots=True)
 class Clearing:
-    """A result that may go out as a placeholder."""
+    """What may go out as a placeholder."""
 
     unit: int
     edit: Replacement
     saves: int
     """Counted tokens."""
+    is_told: bool = False
+    """Whether its placeholder says all that is to be said, so that no note need stand for it."""
 
 
 def clearings(situation: Situation) -> list[Clearing]:
@@ -88,7 +90,7 @@ def _clearings(situation: Situation) -> Iterator[Clearing]:
             continue
         edit = _placeholder(situation, result, reason)
         saves = situation.tokens[result.position] - edit.tokens
-        if saves >= _LEAST_SAVED:
+        if saves >= LEAST_SAVED:
             yield Clearing(result.unit, edit, saves)
 
 
