@@ -7,8 +7,9 @@ from dataclasses import replace as replaced
 from msgspec.structs import replace
 
 from proxy.core.compaction import goal_of, progress_of, units_within
-from proxy.core.plan import Anchor, Gap, Plan
-from proxy.core.planner import Draft, Span
+from proxy.core.noting import generation_upon
+from proxy.core.plan import Anchor, Gap, Plan, Span
+from proxy.core.planner import Draft
 from proxy.core.rebuilding import GENERATIONS, drifted, pays
 from proxy.core.retention import terms_of
 from proxy.core.situation import Situation
@@ -90,7 +91,7 @@ class SummaryJobs:
     def late(self, case: Case, plan: Plan) -> dict[Span, str]:
         """Summaries that came too late for their notes, as far as this process has them."""
         found = ((gap, self._late(case, gap)) for gap in plan.gaps)
-        return {(gap.start, gap.end): text for gap, text in found if text is not None}
+        return {gap.span: text for gap, text in found if text is not None}
 
     def _late(self, case: Case, gap: Gap) -> str | None:
         if gap.is_summarised or gap.count < case.policy.summary.min_gap:
@@ -100,7 +101,8 @@ class SummaryJobs:
     def _anchored(self, case: Case, gap: Gap) -> Gap:
         text = self._late(case, gap)
         if text is not None:
-            return replace(gap, anchors=(Anchor(gap.start, gap.end, text),))
+            late = Anchor(*gap.span, text, generation=generation_upon(gap.anchors))
+            return replace(gap, anchors=(late,))
         renewed = tuple(self._renewed(case, anchor) for anchor in gap.anchors)
         return gap if renewed == gap.anchors else replace(gap, anchors=renewed)
 

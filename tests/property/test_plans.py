@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from proxy.core.breaker import LEAST_FREED
 from proxy.core.budget import Budget, Stage
+from proxy.core.fold import fold
 from proxy.core.messages import TOOL_ROLES, Content
 from proxy.core.plan import EMPTY, Epoch, Plan, apply, in_force, view_tokens
-from proxy.core.planner import draft, finish, fold
+from proxy.core.planner import draft, finish
 from proxy.core.policy import Policy
 from proxy.core.policy_sections import Importance, Keep, Stages, Strategy, Summary
 from proxy.core.situation import CRITICAL, FIXED, FREE, Chain, Situation
