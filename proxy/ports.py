@@ -162,8 +162,25 @@ class SessionStore(Protocol):
         """The ready summaries among these content addresses."""
         ...
 
-    async def keep_summary(self, key: SessionKey, address: str, text: str, ttl: float) -> None:
-        """Keep a summary under its content address; not where the session was deleted meanwhile."""
+    async def claim(self, key: SessionKey, address: str, token: str, lease: float) -> bool:
+        """Take or renew the lease (seconds) on writing the summary at ``address``; whether ``token`` has it.
+
+        While it lasts nobody else gets it; once it has run out anybody may.
+        """
+        ...
+
+    async def release(self, key: SessionKey, address: str, token: str) -> None:
+        """Give up the lease, if it is still held."""
+        ...
+
+    async def keep_summary(
+        self, key: SessionKey, address: str, text: str, ttl: float, token: str = ""
+    ) -> bool:
+        """Keep a summary under its content address, and give up the lease of ``token``.
+
+        False where it is not kept: the session was deleted meanwhile, or a ``token`` was given and has lost
+        its lease, and another worker has it or has written.
+        """
         ...
 
     async def session(self, key: SessionKey) -> Session | None:

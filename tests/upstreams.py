@@ -278,7 +278,7 @@ def _read(body: bytes) -> Message:
 
 def is_summary(body: Message) -> bool:
     content = body["messages"][-1].get("content") if body.get("messages") else None
-    return isinstance(content, str) and content.startswith("<transcript ")
+    return isinstance(content, str) and content.startswith(("<transcript ", "<context>"))
 
 
 @asynccontextmanager

@@ -9,31 +9,12 @@ from __future__ import annotations
 import heapq
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
-import msgspec
-
+from proxy.adapters.claims import Claims
+from proxy.adapters.kept import Kept, admits
 from proxy.core.plan import Epoch
 from proxy.core.records import Node, Session, Turn
 from proxy.ports import Clock, Found, Lookup, Recorded, SessionKey, Standing, Stored
-
-
-@dataclass(slots=True)
-class _Kept:
-    """All that is kept of one session; times are of the monotonic clock."""
-
-    due: float
-    """When to look whether it has expired."""
-    expires: float
-    session: Session | None = None
-    nodes: dict[bytes, Node] = field(default_factory=dict[bytes, Node])
-    epochs: dict[str, list[Epoch]] = field(default_factory=dict[str, list[Epoch]])
-    summaries: dict[str, str] = field(default_factory=dict[str, str])
-    beside: set[bytes] = field(default_factory=set[bytes])
-    tips: list[bytes] = field(default_factory=list[bytes])
-    paused: bool = False
-    unsaved: bytes = b""
-    pins: dict[bytes, None] = field(default_factory=dict[bytes, None])
 
 
 class MemoryStore:
@@ -42,7 +23,7 @@ class MemoryStore:
     def __init__(self, clock: Clock, most: int = 10_000) -> None:
         self._clock = clock
         self._most = most
-        self._kept: OrderedDict[SessionKey, _Kept] = OrderedDict()
+        self._kept: OrderedDict[SessionKey, Kept] = OrderedDict()
         """By last write, oldest first."""
         self._tips: dict[tuple[str, bytes], list[str]] = {}
         """(tag, chain hash of an answer) → sids."""
@@ -50,6 +31,7 @@ class MemoryStore:
         """Sessions named by a header that were here once, newest last."""
         self._lines: dict[SessionKey, dict[str, float]] = {}
         """Tickets of appended turns in their order, and when each one's lease runs out."""
+        self._claims = Claims(clock)
         self._expiries: list[tuple[float, str, str]] = []
         """A heap of (due, tag, sid); an entry that its session does not know is stale."""
 
@@ -82,35 +64,16 @@ class MemoryStore:
 
     async def record(self, key: SessionKey, turn: Turn, ttl: float) -> Recorded:
         """Write a turn."""
-        before = self._live(key)
-        within = {node.hash for node in turn.nodes}
-        outer = {node.parent for node in turn.nodes if node.sequence} - within
-        if not outer.issubset(before.nodes if before else ()):
-            return Recorded.TORN
-        tip = before.session.tip if before and before.session else b""
-        if turn.begun_at is not None and tip not in (turn.begun_at, turn.session.tip):
-            return Recorded.MOVED
-        self._write(key, turn, ttl, outer)
-        return Recorded.KEPT
-
-    def _write(self, key: SessionKey, turn: Turn, ttl: float, outer: set[bytes]) -> None:
+        recorded = admits(self._live(key), turn)
+        if recorded is not Recorded.KEPT:
+            return recorded
         kept = self._renewed(key, ttl)
-        if turn.begun_at is not None and not turn.advances_tip:
-            kept.unsaved = b""
-        said = {node.hash for node in turn.nodes if not node.answer}
-        joined = bool((outer | said & kept.nodes.keys()) - kept.beside)
-        fresh = [node for node in turn.nodes if _is_news(node, kept.nodes.get(node.hash))]
-        kept.nodes.update((node.hash, node) for node in fresh)
-        moves = _moves_tip(kept.session, turn, fresh, joined=joined)
-        kept.session = _merged(kept.session, turn, fresh, moves=moves)
-        if moves:
-            kept.beside -= outer | said
-        elif not joined:
-            kept.beside |= said
+        kept.take(turn)
         if turn.headerless:
             self._enter(key, kept, turn)
         else:
             self._remember(key)
+        return recorded
 
     async def pin(self, key: SessionKey, hashes: Sequence[bytes], ttl: float) -> None:
         """Pin messages by their chain hashes."""
@@ -188,25 +151,34 @@ class MemoryStore:
         kept = self._live(key)
         return {each: kept.summaries[each] for each in addresses if each in kept.summaries} if kept else {}
 
-    async def keep_summary(self, key: SessionKey, address: str, text: str, ttl: float) -> None:
-        """Keep a summary under its content address; not where the session was deleted meanwhile."""
-        if self._live(key) is None and key in self._were:
-            return
+    async def claim(self, key: SessionKey, address: str, token: str, lease: float) -> bool:
+        """Take or renew the lease on writing a summary."""
+        return self._claims.take((key, address), token, lease)
+
+    async def release(self, key: SessionKey, address: str, token: str) -> None:
+        """Give up the lease, if it is still held."""
+        self._claims.give_up((key, address), token)
+
+    async def keep_summary(
+        self, key: SessionKey, address: str, text: str, ttl: float, token: str = ""
+    ) -> bool:
+        """Keep a summary, unless its session was deleted, or its writer has lost its lease to another."""
+        kept, holder = self._live(key), self._claims.holder((key, address))
+        is_written = kept is not None and address in kept.summaries
+        if (kept is None and key in self._were) or (token and token != holder and (holder or is_written)):
+            return False
         self._renewed(key, ttl).summaries[address] = text
+        self._claims.give_up((key, address), token)
+        return True
 
     async def session(self, key: SessionKey) -> Session | None:
         """One session's own record."""
         kept = self._live(key)
         return self._shown(key, kept) if kept else None
 
-    def _shown(self, key: SessionKey, kept: _Kept) -> Session | None:
+    def _shown(self, key: SessionKey, kept: Kept) -> Session | None:
         """The session's record, and why its appended turns wait."""
-        first = next(iter(self._line(key)), "")
-        compacting = "compacting" if first.startswith("compact") else ""
-        blocked = "paused" if kept.paused else compacting
-        return kept.session and msgspec.structs.replace(
-            kept.session, blocked=blocked, unsaved=kept.unsaved, pins=tuple(kept.pins)
-        )
+        return kept.shown(first_in_line=next(iter(self._line(key)), ""))
 
     async def sessions(self, limit: int) -> list[tuple[SessionKey, Session]]:
         """The sessions used last, newest first."""
@@ -245,7 +217,7 @@ class MemoryStore:
                 return holders[0] if len(holders) == 1 else None
         return None
 
-    def _enter(self, key: SessionKey, kept: _Kept, turn: Turn) -> None:
+    def _enter(self, key: SessionKey, kept: Kept, turn: Turn) -> None:
         """Let the session be found by the turn's answers."""
         for node in turn.nodes:
             tip = (key.tag, node.hash)
@@ -254,17 +226,17 @@ class MemoryStore:
                 holders.append(key.sid)
                 kept.tips.append(node.hash)
 
-    def _live(self, key: SessionKey) -> _Kept | None:
+    def _live(self, key: SessionKey) -> Kept | None:
         self._purge()
         return self._kept.get(key)
 
-    def _renewed(self, key: SessionKey, ttl: float) -> _Kept:
+    def _renewed(self, key: SessionKey, ttl: float) -> Kept:
         """The session, made where it is not there, from now on for `ttl` seconds."""
         self._purge()
         kept = self._kept.get(key)
         expires = self._clock.monotonic() + ttl
         if kept is None:
-            kept = self._kept[key] = _Kept(due=expires, expires=expires)
+            kept = self._kept[key] = Kept(due=expires, expires=expires)
             heapq.heappush(self._expiries, (expires, key.tag, key.sid))
         kept.expires = expires
         self._kept.move_to_end(key)
@@ -292,29 +264,3 @@ class MemoryStore:
             holders.remove(key.sid)
             if not holders:
                 del self._tips[key.tag, chain_hash]
-
-
-def _is_news(node: Node, stored: Node | None) -> bool:
-    """Whether the node is new, or the completed answer in place of one that was cut off."""
-    return stored is None or (node.answer and node.complete and not stored.complete)
-
-
-def _moves_tip(before: Session | None, turn: Turn, fresh: Sequence[Node], *, joined: bool) -> bool:
-    if not (turn.advances_tip and turn.session.tip):
-        return False
-    is_first = before is None or not before.tip
-    is_new = any(node.hash == turn.session.tip for node in fresh)
-    return is_first or turn.begun_at is not None or (joined and is_new)
-
-
-def _merged(before: Session | None, turn: Turn, fresh: Sequence[Node], *, moves: bool) -> Session:
-    """The session after the turn; as it was before, where the turn brought nothing new."""
-    appended = turn.begun_at is not None
-    after = turn.session if fresh or appended or before is None else before
-    tip = turn.session.tip if moves else before.tip if before else b""
-    return msgspec.structs.replace(
-        after,
-        created=before.created if before else turn.session.created,
-        turns=(before.turns if before else 0) + sum(node.answer and node.complete for node in fresh),
-        tip=tip,
-    )

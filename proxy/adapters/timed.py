@@ -19,6 +19,7 @@ class TimedStore:
         self._history = metrics.store.labels(op="history")
         self._line = metrics.store.labels(op="line")
         self._summaries = metrics.store.labels(op="summaries")
+        self._claim = metrics.store.labels(op="claim")
         self._keep_summary = metrics.store.labels(op="keep_summary")
         self._inspect = metrics.store.labels(op="inspect")
         self._ping = metrics.store.labels(op="ping")
@@ -71,9 +72,19 @@ class TimedStore:
         with self._summaries.time():
             return await self._store.summaries(key, addresses)
 
-    async def keep_summary(self, key: SessionKey, address: str, text: str, ttl: float) -> None:
+    async def claim(self, key: SessionKey, address: str, token: str, lease: float) -> bool:
+        with self._claim.time():
+            return await self._store.claim(key, address, token, lease)
+
+    async def release(self, key: SessionKey, address: str, token: str) -> None:
+        with self._claim.time():
+            await self._store.release(key, address, token)
+
+    async def keep_summary(
+        self, key: SessionKey, address: str, text: str, ttl: float, token: str = ""
+    ) -> bool:
         with self._keep_summary.time():
-            await self._store.keep_summary(key, address, text, ttl)
+            return await self._store.keep_summary(key, address, text, ttl, token)
 
     async def session(self, key: SessionKey) -> Session | None:
         with self._inspect.time():

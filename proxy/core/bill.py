@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from proxy.core.budget import Budget
-from proxy.core.plan import Plan, apply
-from proxy.core.planner import Draft, Span
+from proxy.core.plan import Plan, Span, apply
+from proxy.core.planner import Draft
 from proxy.core.prices import MILLION, Prices
 
 

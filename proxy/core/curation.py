@@ -9,8 +9,9 @@ from collections.abc import Collection, Iterator
 from proxy.core.budget import Stage
 from proxy.core.ledger.placing import placed
 from proxy.core.notes import quote
-from proxy.core.plan import Gap, Plan, view_tokens
-from proxy.core.planner import Draft, Span, finish, noted_gap
+from proxy.core.noting import noted_gap
+from proxy.core.plan import Gap, Plan, Span, view_tokens
+from proxy.core.planner import Draft, finish
 from proxy.core.selection import Selection
 from proxy.core.situation import CRITICAL, FREE, Situation
 from proxy.core.units import Unit
@@ -67,7 +68,7 @@ def _positions(unit: Unit) -> range:
 def _left(situation: Situation, gap: Gap, back: Collection[int]) -> Iterator[Gap]:
     """What stays cut of a gap."""
     for start, end in _runs(gap, back):
-        if (start, end) == (gap.start, gap.end):
+        if (start, end) == gap.span:
             yield gap
             continue
         anchors = tuple(each for each in gap.anchors if start <= each.start and each.end <= end)

@@ -11,6 +11,9 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+Span = tuple[int, int]
+"""Where a gap starts, and where it ends."""
+
 
 class Anchor(msgspec.Struct, frozen=True, array_like=True):
     """A summary of messages ``start`` up to and without ``end``; the next summary is anchored to it."""
@@ -20,6 +23,8 @@ class Anchor(msgspec.Struct, frozen=True, array_like=True):
     text: str
     by_code: bool = False
     """Whether code wrote it: it stands until a model has."""
+    generation: int = 0
+    """Summaries that it was made from, one upon the other; 0 where it was made from the originals alone."""
 
     @property
     def count(self) -> int:
@@ -44,10 +49,15 @@ class Gap(msgspec.Struct, frozen=True, array_like=True):
     """The part of the note that is the ledger; empty in all notes but the last."""
 
     @property
+    def span(self) -> Span:
+        """The place of the gap."""
+        return self.start, self.end
+
+    @property
     def is_summarised(self) -> bool:
         """Whether one summary, by a model, is about the whole gap."""
         written = [(anchor.start, anchor.end) for anchor in self.anchors if not anchor.by_code]
-        return written == [(self.start, self.end)]
+        return written == [self.span]
 
     @property
     def count(self) -> int:

@@ -3,44 +3,27 @@
 ``draft`` chooses the gaps and says which of them deserve a summary; whoever asked may then fetch summaries,
 or not; ``finish`` writes the notes and answers the plan. Both are pure, so the same situation and the same
 summaries give the same plan on every worker (law 3), and the finished view fits the budget unless what must
-stay alone does not (law 4).
-
-``fold`` is for a chain without a plan at hand: it replays the chain's own past with notices only, so that a
-worker without a store cuts today what it would have cut yesterday (law 7).
+stay alone does not (law 4). What notes say is the business of :mod:`proxy.core.noting`.
 """
 
 from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
-from proxy.core.breaker import LEAST_FREED, NO_PAST, allows
-from proxy.core.budget import MESSAGE_TOKENS, Budget, Stage, stage_of
+from proxy.core.breaker import LEAST_FREED, allows
+from proxy.core.budget import Stage
 from proxy.core.clipping import clip_view
-from proxy.core.conditions import UNKNOWN, Conditions
 from proxy.core.counting import BY_UNITS
-from proxy.core.language import language_of
-from proxy.core.ledger.placing import SPARE, cut_tokens, placed, plain_of, room_for, room_of
-from proxy.core.messages import HEAD_ROLES
-from proxy.core.notes import Note, as_message
-from proxy.core.plan import EMPTY, Anchor, Gap, Plan, Replacement, view_tokens
-from proxy.core.policy import Policy
+from proxy.core.ledger.placing import cut_tokens, placed, plain_of, room_for
+from proxy.core.noting import Summaries, Told, gap_of, told_by
+from proxy.core.picture_clearing import picture_clearings
+from proxy.core.plan import Gap, Plan, Replacement, Span, view_tokens
 from proxy.core.precedence import NOTICE_TOKENS
 from proxy.core.selection import Selection
-from proxy.core.situation import FREE, Chain, Count, Situation
+from proxy.core.situation import FREE, Situation
 from proxy.core.strategies import Strategy, strategy_of
 from proxy.core.tool_results import clearings
-from proxy.core.units import last_user, request_points
 
 _NOTICES = 2
-_PRESSING = (Stage.COMPACT, Stage.EMERGENCY)
-_FOLDED_BITS = 3
-"""Leading bits of an epoch's number; where all others are zero, a fold writes the epoch's ledger."""
-
-Span = tuple[int, int]
-Summaries = Mapping[Span, str | None]
-"""Summaries by gap; None where one was asked for and failed. A gap that is absent was not asked about."""
-Told = Mapping[Span, Anchor | None]
-"""The same, as the notes have it."""
 
 
 @dataclass(frozen=True)
@@ -76,20 +59,23 @@ class Draft:
 
     @property
     def wanted(self) -> tuple[Span, ...]:
-        """Gaps that deserve a summary and have none that still fits."""
+        """Gaps of which enough is told by no summary yet: each message is paid for once."""
         rules = self.situation.policy.summary
         if not rules.enabled or not self.has_room:
             return ()
-        summarised = {(gap.start, gap.end) for gap in self.situation.plan.gaps if gap.is_summarised}
+        summarised = {gap.span for gap in self.situation.plan.gaps if gap.is_summarised}
         large = (
-            span for span in self.spans if self._tellable(span) >= rules.min_gap and span not in summarised
+            span for span in self.spans if self._untold(span) >= rules.min_gap and span not in summarised
         )
         strategy, situation = self.strategy, self.situation
         return tuple(span for span in large if strategy is None or strategy.wants_summary(situation, *span))
 
-    def _tellable(self, span: Span) -> int:
-        """Messages of a gap that a summary may tell of."""
-        return sum(map(self.situation.classes.may_be_summarised, range(*span)))
+    def _untold(self, span: Span) -> int:
+        """Messages of a gap that a summary may tell of, and none does."""
+        anchors = (anchor for gap in self.situation.plan.gaps for anchor in gap.anchors)
+        told = {place for each in anchors if not each.by_code for place in range(each.start, each.end)}
+        may_be_told = self.situation.classes.may_be_summarised
+        return sum(may_be_told(place) for place in range(*span) if place not in told)
 
 
 def is_due(situation: Situation, stage: Stage) -> bool:
@@ -125,7 +111,7 @@ def draft(situation: Situation, stage: Stage) -> Draft | None:
     selection, decided, freed = _select(situation, stage, strategy)
     if stage is Stage.EMERGENCY:
         return decided
-    if not selection.cut:
+    if not (selection.cut or selection.edits):
         return None
     if strategy is BY_UNITS and not _shrinks(decided):
         return None
@@ -144,7 +130,7 @@ def _select(situation: Situation, stage: Stage, strategy: Strategy) -> tuple[Sel
     """
     set_aside, ledger = _set_aside(situation, stage), _ledger_set_aside(situation)
     is_now = strategy.acts_now(situation)
-    results = () if is_now or strategy.slides else clearings(situation)
+    results = () if is_now or strategy.slides else (*picture_clearings(situation), *clearings(situation))
     while True:
         selection = Selection(situation, stage, set_aside, ledger, results)
         selection.run(strategy)
@@ -213,188 +199,37 @@ def _ledger_set_aside(situation: Situation) -> int:
 
 def finish(decided: Draft, summaries: Summaries) -> Plan:
     """Write the notes of a draft, the ledger among them, and, if the view is still too large, clip."""
-    return placed(decided.situation, _written(decided, summaries))
+    return placed(decided.situation, written(decided, summaries))
 
 
-def _written(decided: Draft, summaries: Summaries) -> Plan:
+def written(decided: Draft, summaries: Summaries) -> Plan:
     """The plan of a draft but for its ledger, for which it leaves room."""
-    given = _told(decided, summaries)
     situation = decided.situation
-    plan = _noted(decided, given)
-    while given and _size_of(situation, plan) > situation.budget.share(1):
+    told = told_by(situation, decided.spans, decided.strategy, summaries)
+    plan = _noted(decided, told)
+    while told and _size_of(situation, plan) > situation.budget.share(1):
         # A summary may be longer than what was set aside for it; a notice always fits.
-        given.pop(max(given, key=lambda span: len(anchor.text) if (anchor := given[span]) else 0))
-        plan = _noted(decided, given)
+        told.pop(max(told, key=lambda span: sum(len(anchor.text) for anchor in told[span])))
+        plan = _noted(decided, told)
     if decided.stage is Stage.EMERGENCY:
         ledger = room_for(situation, cut_tokens(situation, plan))
         plan = clip_view(situation, plan, decided.yielded, ledger)
     return plan
 
 
-def _told(decided: Draft, summaries: Summaries) -> dict[Span, Anchor | None]:
-    """What new notes have to say: the summaries, or what the strategy makes of them."""
-    told = {span: Anchor(*span, text) if text else None for span, text in summaries.items()}
-    if decided.strategy is None:
-        return told
-    standing = {(gap.start, gap.end) for gap in decided.situation.plan.gaps}
-    for span in decided.spans:
-        summary = summaries.get(span)
-        if not summary and span in standing:
-            continue  # it has its words
-        text = decided.strategy.words(decided.situation, *span, summary)
-        if text or summary:
-            told[span] = Anchor(*span, text, by_code=text != summary) if text else None
-    return told
-
-
 def _noted(decided: Draft, told: Told) -> Plan:
-    """A draft with its notes written, but for the ledger."""
+    """A draft with its notes, but for the ledger; a note that has nothing new to say stays as it is."""
     situation = decided.situation
-    standing = {(gap.start, gap.end): gap for gap in plain_of(situation.plan, situation.count).gaps}
+    standing = {gap.span: gap for gap in plain_of(situation.plan, situation.count).gaps}
     gaps: list[Gap] = []
     for span in decided.spans:
         old = standing.get(span)
-        is_settled = old is not None and (old.is_summarised or not told.get(span))
-        gaps.append(old if old is not None and is_settled else _gap(decided, span, told))
+        is_settled = old is not None and not told.get(span)
+        gaps.append(old if old and is_settled else gap_of(situation, span, told, decided.quotes[span]))
     edits = {edit.position: edit for edit in (*situation.plan.replacements, *decided.cleared)}
     for start, end in decided.spans:
         edits = {place: edit for place, edit in edits.items() if not start <= place < end}
     return Plan(tuple(gaps), tuple(edits[place] for place in sorted(edits)))
-
-
-def _gap(decided: Draft, span: Span, told: Told) -> Gap:
-    """A gap with a new note: a summary of all of it, or what earlier summaries say of parts of it."""
-    situation, (start, end) = decided.situation, span
-    anchor = told.get(span)
-    anchors = (anchor,) if anchor else _carried(situation, start, end)
-    failed = span in told and not anchor
-    return noted_gap(situation, span, anchors, decided.quotes[span], failed=failed)
-
-
-def noted_gap(
-    situation: Situation,
-    span: Span,
-    anchors: tuple[Anchor, ...],
-    quotes: tuple[str, ...],
-    *,
-    failed: bool = False,
-) -> Gap:
-    """A gap and its note, which says what ``anchors`` say of parts of it and counts the rest.
-
-    ``failed``: a summary of it was asked for and could not be had.
-    """
-    start, end = span
-    above = _request_above(situation, start)
-    note = Note(
-        count=end - start,
-        seal=situation.chain.hashes[end - 1],
-        language=_language(situation, start, end),
-        summaries=tuple((anchor.count, anchor.text) for anchor in anchors),
-        failed=failed,
-        answers_above=above is not None,
-        under_way=above is not None and above == last_user(situation.chain.messages),
-        quotes=quotes,
-    ).text
-    return Gap(
-        start=start,
-        end=end,
-        note=as_message(note, situation.policy.summary.role),
-        tokens=MESSAGE_TOKENS + situation.count(note),
-        anchors=anchors,
-        quotes=quotes,
-    )
-
-
-def _carried(situation: Situation, start: int, end: int) -> tuple[Anchor, ...]:
-    """What earlier summaries say of parts of a gap: the newest, within the room of one summary."""
-    left = situation.policy.summary_tokens(situation.budget.limit)
-    carried: list[Anchor] = []
-    for gap in reversed(situation.plan.gaps):
-        for anchor in reversed(gap.anchors if start <= gap.start < end else ()):
-            left -= situation.count(anchor.text)
-            if left < 0:
-                return tuple(reversed(carried))
-            carried.append(anchor)
-    return tuple(reversed(carried))
-
-
-def _request_above(situation: Situation, start: int) -> int | None:
-    """The user message that a gap at ``start`` takes the answer from (system messages may stand between)."""
-    for place in range(start - 1, -1, -1):
-        role = situation.chain.messages[place].role
-        if role not in HEAD_ROLES:
-            return place if role == "user" else None
-    return None
-
-
-def _language(situation: Situation, start: int, end: int) -> str:
-    """The language of what users said in and right before a gap."""
-    roles = situation.chain.messages
-    said = [place for place in range(max(start - 1, 0), end) if roles[place].role == "user"]
-    return language_of(" ".join(situation.content(place).text for place in said[-8:]))
-
-
-def fold(
-    chain: Chain,
-    policy: Policy,
-    budget: Budget,
-    count: Count,
-    conditions: Conditions = UNKNOWN,
-    pins: AbstractSet[bytes] = frozenset(),
-) -> tuple[Plan, int]:
-    """The plan that a chain would have come to by itself, with notices only, and how many epochs it took.
-
-    ``conditions`` are those of the chain's last request; of the others nobody knows them.
-    """
-    plan, epochs, view, position, past = EMPTY, 0, 0, 0, NO_PAST
-    begun, ledger, most = None, 0, None
-    strategy = strategy_of(policy.strategy.name)
-    marks = strategy.turning_points(chain, policy)
-    for length in [len(chain)] if strategy.slides else request_points(chain.messages):
-        view += sum(chain.tokens[position:length])
-        position = length
-        stage = stage_of(budget.usage(view), policy.stages)
-        is_marked = strategy.slides or length in marks
-        if stage not in _PRESSING and not is_marked and length < len(chain):
-            continue
-        prefix = chain.prefix(length)
-        if not prefix.is_spared_by(plan):
-            plan, begun, ledger, view, past = EMPTY, None, 0, sum(prefix.tokens), NO_PAST
-            stage = stage_of(budget.usage(view), policy.stages)
-        known = conditions if length == len(chain) else UNKNOWN
-        situation = Situation(prefix, plan, policy, budget, count, known, ledger, pins, past)
-        is_anew = known != UNKNOWN and strategy.acts_now(situation)
-        if stage not in _PRESSING and not is_marked and not is_anew:
-            continue
-        decided = draft(situation, stage)
-        if decided is None:
-            continue
-        begun, plan, past = situation, _written(decided, {}), past.after(length)
-        epochs += 1
-        most = None if _writes_ledger(epochs) else min(ledger + SPARE, room_of(begun, plan))
-        ledger = _ledger_tokens(begun, plan) if most is None else most
-        view = view_tokens(plan, prefix.tokens) + ledger
-    return placed(_whole(begun), plan, most) if begun else plan, epochs
-
-
-def _writes_ledger(epochs: int) -> bool:
-    """Whether a fold writes the ledger of this epoch, to know its size; if not, the next may hardly grow.
-
-    A ledger is written from the whole chain. Writing every one of the first eight, then four while the epochs
-    double, keeps a fold linear.
-    """
-    return epochs % (1 << max(epochs.bit_length() - _FOLDED_BITS, 0)) == 0
-
-
-def _ledger_tokens(situation: Situation, plan: Plan) -> int:
-    """Counted tokens by which its ledger makes the view of a plan larger."""
-    tokens = situation.chain.tokens
-    return view_tokens(placed(_whole(situation), plan), tokens) - view_tokens(plan, tokens)
-
-
-def _whole(situation: Situation) -> Situation:
-    """A situation of which the ledger is written now, from everything."""
-    return replace(situation, unwritten=0)
 
 
 def cuts_protected(situation: Situation, plan: Plan) -> bool:

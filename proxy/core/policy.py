@@ -42,7 +42,6 @@ class Policy(Section):
 
     PENDING: ClassVar[tuple[str, ...]] = (
         "budget.bytes",
-        "compactors",
         "limits.streams",
         "memory",
         "recall",

@@ -25,7 +25,7 @@ from proxy.core.quantities import (
     Share,
     TimeOfDay,
 )
-from proxy.core.registry import STRATEGIES, NameIn
+from proxy.core.registry import COMPACTORS, STRATEGIES, NameIn
 
 
 class Section(BaseModel):
@@ -233,7 +233,7 @@ class Retention(Section):
 class Compactor(Section):
     """A compactor by name."""
 
-    name: Annotated[str, Field(min_length=1)]
+    name: Annotated[str, NameIn(COMPACTORS)]
 
 
 class Tool(Section):

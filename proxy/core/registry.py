@@ -7,14 +7,11 @@ a policy's names can be checked without knowing what stands behind them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
-
-if TYPE_CHECKING:
-    from proxy.core.strategies.strategy import Strategy
 
 T = TypeVar("T")
 
@@ -60,10 +57,12 @@ class NameIn:
         if name in self.registry.names:
             return name
         *others, last = (f"'{each}'" for each in self.registry.names)
-        raise PydanticKnownError("literal_error", {"expected": f"{', '.join(others)} or {last}"})
+        expected = f"{', '.join(others)} or {last}" if others else last
+        raise PydanticKnownError("literal_error", {"expected": expected})
 
 
-STRATEGIES: Registry[Strategy] = Registry(
-    "importance", "sliding_window", "session", "topic", "exchanges", "off"
-)
-"""What a policy's `strategy.name` may say."""
+STRATEGIES: Registry[Any] = Registry("importance", "sliding_window", "session", "topic", "exchanges", "off")
+"""What a policy's `strategy.name` may say; each is a :class:`proxy.core.strategies.Strategy`."""
+
+COMPACTORS: Registry[Any] = Registry("working_flow")
+"""What `[[compactors]]` may name; each has what :class:`proxy.engine.compactors.Compactor` asks for."""

@@ -14,8 +14,9 @@ from proxy.core.breaker import NO_PAST, Past
 from proxy.core.budget import Budget, Stage, stage_of
 from proxy.core.conditions import Conditions
 from proxy.core.economy import account_of
+from proxy.core.fold import fold
 from proxy.core.plan import EMPTY, WAITS, Account, Plan, view_tokens
-from proxy.core.planner import Draft, draft, finish, fold
+from proxy.core.planner import Draft, draft, finish
 from proxy.core.policy import Policy
 from proxy.core.prices import UNKNOWN_PRICES, Prices
 from proxy.core.situation import Chain, Count, Situation

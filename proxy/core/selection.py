@@ -110,7 +110,7 @@ class Selection:
         for clearing in self._clearings:
             if self.view <= goal:
                 break
-            if not (self.cut or self._situation.plan.gaps):
+            if not (clearing.is_told or self.cut or self._situation.plan.gaps):
                 for index in batches(self._situation).get(clearing.unit, (clearing.unit,)):
                     self.take(index)
             elif clearing.unit not in self.cut:

@@ -26,7 +26,7 @@ from proxy.core.situation import FREE, Situation
 CLEARED, REPEATED, SUPERSEDED = "cleared", "repeated", "superseded"
 CLEAR_AFTER = 3
 """Newer results that keep the result of a tool without a rule from being cleared."""
-_LEAST_SAVED = 50
+LEAST_SAVED = 50
 """Counted tokens that a placeholder must save."""
 _TAIL = 300
 """Characters that are kept of the end of an error."""
@@ -59,12 +59,14 @@ class _Result:
 
 @dataclass(frozen=True, slots=True)
 class Clearing:
-    """A result that may go out as a placeholder."""
+    """What may go out as a placeholder."""
 
     unit: int
     edit: Replacement
     saves: int
     """Counted tokens."""
+    is_told: bool = False
+    """Whether its placeholder says all that is to be said, so that no note need stand for it."""
 
 
 def clearings(situation: Situation) -> list[Clearing]:
@@ -88,7 +90,7 @@ def _clearings(situation: Situation) -> Iterator[Clearing]:
             continue
         edit = _placeholder(situation, result, reason)
         saves = situation.tokens[result.position] - edit.tokens
-        if saves >= _LEAST_SAVED:
+        if saves >= LEAST_SAVED:
             yield Clearing(result.unit, edit, saves)
 
 
@@ -97,9 +99,9 @@ def _results(situation: Situation) -> list[_Result]:
     messages, found = situation.chain.messages, list[tuple[int, int]]()
     for index in situation.standing:
         unit = situation.units[index]
-        found += [
-            (index, place) for place in range(unit.start, unit.end) if messages[place].role in TOOL_ROLES
-        ]
+        after = range(unit.start + 1, unit.end)
+        if all(messages[place].role in TOOL_ROLES for place in after):  # an odd unit goes out as it came
+            found += [(index, place) for place in after]
     calls = {index: _calls(situation, index) for index, _ in found}
     return [
         _Result(index, place, *call, situation.content(place).text, len(found) - number)
@@ -109,13 +111,10 @@ def _results(situation: Situation) -> list[_Result]:
 
 
 def _calls(situation: Situation, index: int) -> dict[str, tuple[str, bytes]]:
-    """Tool and arguments by call id of the unit's assistant messages."""
-    unit = situation.units[index]
-    callers = (place for place in range(unit.start, unit.end) if situation.chain.messages[place].calls)
+    """Tool and arguments by call id of the unit's assistant message."""
+    caller = situation.content(situation.units[index].start)
     return {
-        call: (name, dumps(canonical_arguments(arguments)))
-        for place in callers
-        for call, name, arguments in situation.content(place).tool_calls()
+        call: (name, dumps(canonical_arguments(arguments))) for call, name, arguments in caller.tool_calls()
     }
 
 

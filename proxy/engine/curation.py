@@ -107,7 +107,7 @@ class Curation:
         self, found: Inspected, situation: Situation, wanted: Collection[int] | None
     ) -> Plan:
         case = self._case(found, situation)
-        anchored = replace(situation, plan=self.summary_jobs.anchored(case, situation.plan))
+        anchored = replace(situation, plan=await self.summary_jobs.anchored(case, situation))
         decided = await asyncio.to_thread(compacted, anchored, wanted)
         if decided is None:
             return situation.plan

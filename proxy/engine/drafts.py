@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from proxy.core.budget import Stage
-from proxy.core.plan import Replacement
-from proxy.core.planner import Draft, Span, acts_now, noticed
+from proxy.core.plan import Replacement, Span
+from proxy.core.planner import Draft, acts_now, noticed
 from proxy.core.situation import Situation
 from proxy.core.strategies import Strategy
 from proxy.engine.case import Case

@@ -1,8 +1,8 @@
 """Which plan a request is forwarded with, and whether an epoch begins at it.
 
 The core decides (:mod:`proxy.core.planner`); here its decision is carried out: the epochs in force come from
-the store, summaries from the upstream, and a new epoch is written by compare-and-set before anything is
-forwarded, so that two workers which reach it together send the same bytes (law 3).
+the store, summaries from the upstream, and a new epoch is written (:mod:`proxy.engine.lanes`) before anything
+is forwarded, so that two workers which reach it together send the same bytes (law 3).
 """
 
 import asyncio
@@ -16,7 +16,8 @@ from proxy.core.change import RESTORE, Change
 from proxy.core.conditions import UNKNOWN, Conditions
 from proxy.core.counting import since
 from proxy.core.economy import account_of, is_cold, late_account, prices_in, waits
-from proxy.core.late import unsettled, with_late
+from proxy.core.fold import fold
+from proxy.core.late import with_late
 from proxy.core.plan import EMPTY, WAITS, Account, Epoch, Plan, in_force, view_tokens
 from proxy.core.planner import (
     Draft,
@@ -24,13 +25,13 @@ from proxy.core.planner import (
     cuts_protected,
     draft,
     finish,
-    fold,
     is_due,
     yielded_protection,
 )
 from proxy.core.situation import Situation
 from proxy.engine.case import Case
 from proxy.engine.drafts import Drafts
+from proxy.engine.lanes import Lanes
 from proxy.engine.summary_jobs import SummaryJobs
 from proxy.errors import StoreUnavailable
 from proxy.ports import Clock, SessionKey, SessionStore, TokenCounter
@@ -74,7 +75,7 @@ class Epochs:
         clock: Clock,
         metrics: Metrics,
     ) -> None:
-        self._store = store
+        self._lanes = Lanes(store)
         self._summary_jobs = summary_jobs
         self._counter = counter
         self._clock = clock
@@ -86,7 +87,7 @@ class Epochs:
         if case.epochs is None:
             return await self._without_store(case)
         if case.saved < len(case.epochs):
-            case = await self._catch_up(case)
+            case = await self._lanes.catch_up(case)
         return await self._decide(case, case.epochs or (), races)
 
     async def _decide(self, case: Case, epochs: tuple[Epoch, ...], races: int) -> Verdict:
@@ -113,7 +114,7 @@ class Epochs:
             decided = await self._intend(case, situation, stage, epoch.id if epoch else "")
             if decided is None:
                 return await self._bring_late(case, situation, standing, races)
-            new, summary = await self._finish(case, decided, situation.plan)
+            new, summary = await self._finish(case, decided)
             may_wait = decided.may_wait
             degraded = ("protected-cut",) if yielded_protection(decided) else ()
         if new == situation.plan:
@@ -179,7 +180,7 @@ class Epochs:
         """The draft to begin an epoch with now; None where none begins (one may be prepared meanwhile)."""
         if not is_due(situation, stage):
             return None
-        situation = replace(situation, plan=self._summary_jobs.anchored(case, situation.plan))
+        situation = replace(situation, plan=await self._summary_jobs.anchored(case, situation))
         kept = self._drafts.still_good(case, situation, stage, parent)
         if stage in (Stage.COMPACT, Stage.EMERGENCY) or acts_now(situation):
             return kept or await self._off_loop(case, lambda: draft(situation, stage))
@@ -212,16 +213,15 @@ class Epochs:
             return kept is None
         return is_cold(situation) or self._drafts.has_grown(case)
 
-    async def _finish(self, case: Case, decided: Draft, before: Plan) -> tuple[Plan, str]:
-        """Fetch what summaries may be had in time, and write the notes; late ones replace their notices."""
+    async def _finish(self, case: Case, decided: Draft) -> tuple[Plan, str]:
+        """Fetch what summaries may be had in time, and write the notes."""
         wanted = await self._summary_jobs.wanted(case, decided)
         missing = wanted.start_missing()
         if missing and decided.waits:
             left = case.deadline - self._clock.monotonic()
             await wanted.wait(missing, min(case.policy.summary.wait, left))
-        late = self._summary_jobs.late(case, before)
-        anew, summaries = unsettled(decided, before, late), {**late, **wanted.texts()}
-        plan = await self._off_loop(case, lambda: finish(anew, summaries))
+        summaries = wanted.texts()
+        plan = await self._off_loop(case, lambda: finish(decided, summaries))
         return plan, wanted.outcome(waited=bool(missing))
 
     async def _begin(
@@ -234,17 +234,7 @@ class Epochs:
         races: int,
     ) -> Verdict:
         """Write an epoch, or take over the one that another worker wrote first."""
-        change = Change(
-            lane=case.lane,
-            head_count=case.head_count,
-            before=situation,
-            plan=plan,
-            stage=verdict.stage,
-            parent=verdict.epoch,
-            alternates=case.alternates,
-            account=account,
-        )
-        epoch = change.epoch(self._clock.now())
+        epoch = self._epoch(case, situation, verdict, plan, account)
         known = case.epochs or ()
         unsaved = replace(
             verdict,
@@ -256,41 +246,32 @@ class Epochs:
             degraded=(*verdict.degraded, "epoch-not-saved"),
         )
         try:
-            stored = await self._write(case, (*known, epoch), case.saved)
+            stored = await self._lanes.append(case, (*known, epoch))
         except StoreUnavailable:
             return unsaved
         if any(other.id == epoch.id for other in stored):
             self._drafts.drop(case)
             self._count(verdict.stage, situation.plan, plan)
+            await self._summary_jobs.rebuild(case, replace(situation, plan=plan))
             return replace(unsaved, epochs=stored, saved=len(stored), degraded=verdict.degraded)
         if races <= 0:
             return unsaved
         return await self.decide(replace(case, epochs=stored, saved=len(stored)), races - 1)
 
-    async def _catch_up(self, case: Case) -> Case:
-        """Write epochs that could not be written when they began."""
-        try:
-            stored = await self._write(case, case.epochs or (), case.saved)
-        except StoreUnavailable:
-            return case
-        return replace(case, epochs=stored, saved=len(stored))
-
-    async def _write(self, case: Case, epochs: tuple[Epoch, ...], saved: int) -> tuple[Epoch, ...]:
-        """Append to the lane what the store does not hold yet; answers what the lane then holds.
-
-        Where others have written in the meantime their epochs count, and ours are not written.
-        """
-        place = saved
-        while place < len(epochs):
-            ttl = case.policy.store.ttl
-            written = await self._store.begin_epoch(case.key, epochs[place], place, ttl)
-            if not written and place:
-                place = 0  # the store holds less than it did: it lost its data, and gets it back
-            elif written and written[0].id != epochs[place].id:
-                return (*epochs[:place], *written)
-            else:
-                place += 1
-        return epochs
+    def _epoch(
+        self, case: Case, situation: Situation, verdict: Verdict, plan: Plan, account: Account | None
+    ) -> Epoch:
+        change = Change(
+            lane=case.lane,
+            head_count=case.head_count,
+            before=situation,
+            plan=plan,
+            stage=verdict.stage,
+            parent=verdict.epoch,
+            alternates=case.alternates,
+            account=account,
+        )
+        return change.epoch(self._clock.now())
 
     def _count(self, stage: Stage, before: Plan, after: Plan) -> None:
         self._metrics.epochs.labels(stage=stage.value).inc()

@@ -1,16 +1,25 @@
 """The summaries that a draft wants: which there are, which are on their way, which could not be had."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace as replaced
 
 from msgspec.structs import replace
 
-from proxy.core.plan import Anchor, Gap, Plan
-from proxy.core.planner import Draft, Span
+from proxy.core.compaction import goal_of, progress_of, units_within
+from proxy.core.noting import generation_upon
+from proxy.core.plan import Anchor, Gap, Plan, Span
+from proxy.core.planner import Draft
+from proxy.core.rebuilding import GENERATIONS, drifted, pays
 from proxy.core.retention import terms_of
-from proxy.core.summary import Source, seal_of, source_of
+from proxy.core.situation import Situation
+from proxy.core.source import Source, originals_of, seal_of, source_of
+from proxy.engine.asking import Caller
 from proxy.engine.case import Case
+from proxy.engine.compactors import Compaction, first_for
+from proxy.engine.job import Job
 from proxy.engine.naming import Naming
-from proxy.engine.summaries import Job, Summaries
+from proxy.engine.summaries import Summaries
 
 
 class Wanted:
@@ -61,47 +70,106 @@ class SummaryJobs:
 
     async def wanted(self, case: Case, decided: Draft) -> Wanted:
         """The summaries of a draft; those that the store holds are fetched."""
-        room = case.budget.limit - case.policy.summary_tokens(case.budget.limit)
-        jobs = {span: self._job(case, source_of(decided, span, room)) for span in decided.wanted}
+        room = _room(case)
+        situation = decided.situation
+        jobs = {
+            span: self._job(case, situation, span, source_of(situation, span, room))
+            for span in decided.wanted
+        }
         if jobs:
             await self._summaries.recall(case.key, [job.address for job in jobs.values()])
         return Wanted(self._summaries, jobs)
 
-    def anchored(self, case: Case, plan: Plan) -> Plan:
-        """The plan with summaries that came too late for their notes, as anchors for the next ones."""
-        return Plan(tuple(self._anchored(case, gap) for gap in plan.gaps), plan.replacements)
+    async def anchored(self, case: Case, situation: Situation) -> Plan:
+        """The plan with summaries that came too late for their notes, or were made anew."""
+        drifting = list(drifted(situation))
+        if drifting:
+            await self._summaries.recall(case.key, [self._rebuilt_at(case, each) for each in drifting])
+        gaps = tuple(self._anchored(case, gap) for gap in situation.plan.gaps)
+        return Plan(gaps, situation.plan.replacements)
 
     def late(self, case: Case, plan: Plan) -> dict[Span, str]:
         """Summaries that came too late for their notes, as far as this process has them."""
-        anchored = self.anchored(case, plan).gaps
-        pairs = zip(plan.gaps, anchored, strict=True)
-        return {(gap.start, gap.end): new.anchors[0].text for gap, new in pairs if new != gap}
+        found = ((gap, self._late(case, gap)) for gap in plan.gaps)
+        return {gap.span: text for gap, text in found if text is not None}
+
+    def _late(self, case: Case, gap: Gap) -> str | None:
+        if gap.is_summarised or gap.count < case.policy.summary.min_gap:
+            return None
+        return self._summaries.ready(self._address(case, seal_of(case.chain, gap.start, gap.end)))
 
     def _anchored(self, case: Case, gap: Gap) -> Gap:
-        if gap.is_summarised or gap.count < case.policy.summary.min_gap:
-            return gap
-        text = self._summaries.ready(self._address(case, seal_of(case.chain, gap.start, gap.end)))
-        return gap if text is None else replace(gap, anchors=(Anchor(gap.start, gap.end, text),))
+        text = self._late(case, gap)
+        if text is not None:
+            late = Anchor(*gap.span, text, generation=generation_upon(gap.anchors))
+            return replace(gap, anchors=(late,))
+        renewed = tuple(self._renewed(case, anchor) for anchor in gap.anchors)
+        return gap if renewed == gap.anchors else replace(gap, anchors=renewed)
 
-    def _job(self, case: Case, source: Source) -> Job:
+    def _renewed(self, case: Case, anchor: Anchor) -> Anchor:
+        """A summary made anew from its originals, if there is one."""
+        if anchor.generation < GENERATIONS:
+            return anchor
+        text = self._summaries.ready(self._rebuilt_at(case, anchor))
+        return anchor if text is None else Anchor(anchor.start, anchor.end, text)
+
+    async def rebuild(self, case: Case, situation: Situation) -> None:
+        """Begin to make anew what has been summarised too often, where it pays; nobody waits for it."""
+        if not case.policy.summary.enabled:
+            return
+        for anchor in drifted(situation):
+            span, address = (anchor.start, anchor.end), self._rebuilt_at(case, anchor)
+            if self._summaries.ready(address) is None:
+                source = await asyncio.to_thread(originals_of, situation, span, _room(case))
+                if pays(situation, anchor, source):
+                    self._summaries.start(replaced(self._plain_job(case, address, source), rebuilds=True))
+
+    def _job(self, case: Case, situation: Situation, span: Span, source: Source) -> Job:
+        named = case.policy.compactors
+        units = units_within(situation, span) if named else ()
+        taken = first_for(named, units) if units else None
+        address = self._address(case, source.seal)
+        if taken is None:
+            return self._plain_job(case, address, source)
+        compaction = Compaction(
+            taken,
+            units,
+            hashes={number: case.chain.hashes[number] for number in range(*span)},
+            goal=goal_of(situation),
+            progress=progress_of(situation, span),
+        )
+        return replaced(self._plain_job(case, address, source), compaction=compaction)
+
+    def _plain_job(self, case: Case, address: str, source: Source) -> Job:
         rules = case.policy.summary
         return Job(
-            address=self._address(case, source.seal),
+            address=address,
+            terms=self._address(case, b""),
             source=source,
-            model=rules.model or case.model,
+            caller=Caller(rules.model or case.model, case.credentials, rules.timeout),
             rules=rules,
             max_tokens=case.policy.summary_tokens(case.budget.limit),
-            headers=case.credentials,
             key=case.key,
             ttl=case.policy.store.ttl,
+            room=_room(case),
         )
 
-    def _address(self, case: Case, seal: bytes) -> str:
+    def _rebuilt_at(self, case: Case, anchor: Anchor) -> str:
+        return self._address(case, seal_of(case.chain, anchor.start, anchor.end), "rebuilt")
+
+    def _address(self, case: Case, seal: bytes, way: str = "") -> str:
         """Where a summary is kept: by what it covers and on which terms it is written.
 
         Its length is no such term: it follows the ratio, which is learned while a summary is written.
         Only budgets of another order of magnitude get summaries of their own.
         """
         rules, retention = case.policy.summary, terms_of(case.policy.retention)
-        terms = f"{rules.model or case.model}\0{case.budget.tokens.bit_length()}\0{rules.prompt}\0{retention}"
+        ways = [each.name for each in case.policy.compactors] if not way else [way]
+        of_model = (rules.model or case.model, str(case.budget.tokens.bit_length()))
+        terms = "\0".join([*of_model, rules.prompt, retention, *ways])
         return self._naming.address(case.tenant, seal, terms.encode(errors="surrogatepass"))
+
+
+def _room(case: Case) -> int:
+    """Counted tokens that a call may have for its prompt."""
+    return case.budget.limit - case.policy.summary_tokens(case.budget.limit)

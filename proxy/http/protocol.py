@@ -15,6 +15,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import httptools
+import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from proxy.errors import (
@@ -34,8 +35,6 @@ from proxy.telemetry import log_request
 if TYPE_CHECKING:
     from uvicorn.server import ServerState
 
-    from proxy.http.server import ServerConfig
-
 MAX_FRAMING = 64 * 1024
 """Bytes of chunk extensions or trailers between two pieces of a body."""
 MAX_UNFINISHED_HEAD = MAX_URI + MAX_HEADER_BYTES + 16 * 1024
@@ -45,6 +44,13 @@ _IDLE, _BLANK, _HEAD, _BODY = range(4)
 """Between requests, before one's first letter, in its head, in its body."""
 
 
+class GuardedConfig(uvicorn.Config):
+    """uvicorn's settings, and those of the guard."""
+
+    request_timeout: float
+    """Seconds (`proxy.http.pace`)."""
+
+
 class WireGuard(HttpToolsProtocol):
     """One connection of a client."""
 
@@ -52,7 +58,7 @@ class WireGuard(HttpToolsProtocol):
 
     def __init__(
         self,
-        config: ServerConfig,
+        config: GuardedConfig,
         server_state: ServerState,
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,

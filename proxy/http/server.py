@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import uvicorn
 from starlette.types import ASGIApp
 
-from proxy.http.protocol import WireGuard
+from proxy.http.protocol import GuardedConfig, WireGuard
 
 KEEP_ALIVE = 75
 """Seconds that an idle connection is kept: longer than clients' pools do, so that they close first."""
@@ -16,11 +15,8 @@ LAST_WORDS = 1
 """Seconds for what is still unanswered when uvicorn stops: streams were drained before."""
 
 
-class ServerConfig(uvicorn.Config):
-    """No Server and Date headers: answers are the upstream's, and it has sent its own.
-
-    `request_timeout` is the wire guard's, in seconds (`proxy.http.pace`).
-    """
+class ServerConfig(GuardedConfig):
+    """No Server and Date headers: answers are the upstream's, and it has sent its own."""
 
     def __init__(
         self,

@@ -341,7 +341,92 @@ class TestSummaries:
     ) -> None:
         await store.record(KEY, turn("u1", "a1"), DAY)
         await store.delete(KEY)
-        await store.keep_summary(KEY, "one", "text", DAY)
+        assert not await store.keep_summary(KEY, "one", "text", DAY)
+        assert await store.summaries(KEY, ["one"]) == {}
+
+
+class TestClaims:
+    """The lease on writing one summary."""
+
+    async def test_one_worker_at_a_time_has_it(self, store: SessionStore) -> None:
+        assert await store.claim(KEY, "one", "a", 60)
+        assert not await store.claim(KEY, "one", "b", 60)
+        assert await store.claim(KEY, "one", "a", 60)
+        assert await store.claim(KEY, "two", "b", 60)
+        assert await store.claim(STRANGER, "one", "b", 60)
+
+    async def test_of_many_at_once_one_gets_it(self, store: SessionStore) -> None:
+        got = await asyncio.gather(*(store.claim(KEY, "one", f"worker-{i}", 60) for i in range(8)))
+        assert sum(got) == 1
+
+    async def test_what_is_given_up_is_anybodys(self, store: SessionStore) -> None:
+        await store.claim(KEY, "one", "a", 60)
+        await store.release(KEY, "one", "b")
+        assert not await store.claim(KEY, "one", "b", 60)
+        await store.release(KEY, "one", "a")
+        assert await store.claim(KEY, "one", "b", 60)
+
+    async def test_a_worker_that_dies_loses_it(self, store: SessionStore, clock: HandClock) -> None:
+        await store.claim(KEY, "one", "dead", 0.1)
+        await pass_time(clock, 0.2)
+        assert await store.claim(KEY, "one", "next", 60)
+        assert not await store.claim(KEY, "one", "dead", 60)
+
+    async def test_a_long_lease_outlives_a_short_one_beside_it(
+        self, store: SessionStore, clock: HandClock
+    ) -> None:
+        await store.claim(KEY, "long", "a", 60)
+        await store.claim(KEY, "short", "a", 0.1)
+        await pass_time(clock, 0.2)
+        assert not await store.claim(KEY, "long", "b", 60)
+        assert await store.claim(KEY, "short", "b", 60)
+
+    async def test_whoever_has_it_writes_and_gives_it_up(self, store: SessionStore) -> None:
+        await store.claim(KEY, "one", "a", 60)
+        assert await store.keep_summary(KEY, "one", "by a", DAY, "a")
+        assert await store.summaries(KEY, ["one"]) == {"one": "by a"}
+        assert await store.claim(KEY, "one", "b", 60)
+
+    async def test_whoever_lost_it_writes_nothing_while_another_has_it(
+        self, store: SessionStore, clock: HandClock
+    ) -> None:
+        await store.claim(KEY, "one", "slow", 0.1)
+        await pass_time(clock, 0.2)
+        await store.claim(KEY, "one", "next", 60)
+        assert not await store.keep_summary(KEY, "one", "by slow", DAY, "slow")
+        assert await store.keep_summary(KEY, "one", "by next", DAY, "next")
+        assert await store.summaries(KEY, ["one"]) == {"one": "by next"}
+
+    async def test_whoever_lost_it_does_not_write_over_what_another_wrote(
+        self, store: SessionStore, clock: HandClock
+    ) -> None:
+        await store.claim(KEY, "one", "slow", 0.1)
+        await pass_time(clock, 0.2)
+        await store.claim(KEY, "one", "next", 60)
+        await store.keep_summary(KEY, "one", "by next", DAY, "next")
+        assert not await store.keep_summary(KEY, "one", "by slow", DAY, "slow")
+        assert await store.summaries(KEY, ["one"]) == {"one": "by next"}
+
+    async def test_whoever_lost_it_to_nobody_may_still_write(
+        self, store: SessionStore, clock: HandClock
+    ) -> None:
+        await store.claim(KEY, "one", "slow", 0.1)
+        await pass_time(clock, 0.2)
+        assert await store.keep_summary(KEY, "one", "by slow", DAY, "slow")
+
+    async def test_a_reply_that_was_lost_makes_a_second_writing_a_refusal_with_the_same_text_there(
+        self, store: SessionStore
+    ) -> None:
+        await store.claim(KEY, "one", "a", 60)
+        await store.keep_summary(KEY, "one", "by a", DAY, "a")
+        assert not await store.keep_summary(KEY, "one", "by a", DAY, "a")
+        assert await store.summaries(KEY, ["one"]) == {"one": "by a"}
+
+    async def test_is_deleted_with_its_session(self, store: SessionStore) -> None:
+        await store.record(KEY, turn("u1", "a1"), DAY)
+        await store.claim(KEY, "one", "a", 60)
+        await store.delete(KEY)
+        assert not await store.keep_summary(KEY, "one", "by a", DAY, "a")
         assert await store.summaries(KEY, ["one"]) == {}
 
 

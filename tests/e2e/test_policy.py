@@ -277,7 +277,7 @@ async def test_two_workers_that_reach_an_epoch_at_once_make_one_plan(
             answers = await asyncio.gather(*(chat.send() for chat in pair))
             assert {told(answer, "epoch") for answer in answers} == {"1"}
             assert bytes(model.chats[-1].body) == bytes(model.chats[-2].body)
-        while len(sessions := (await admin(urls[0], "sessions"))["sessions"]) < 5:
+        while len(sessions := (await admin(urls[0], "sessions"))["sessions"]) < 5:  # noqa: ASYNC110
             await asyncio.sleep(0.01)  # the last turn is on its way into the store
         assert [session["prune_count"] for session in sessions] == [1] * 5
 

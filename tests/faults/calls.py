@@ -25,6 +25,8 @@ CALLS: dict[str, Call] = {
     "record cut off": lambda store: store.record(KEY, turn("u1", "a2", complete=False), DAY),
     "summaries": lambda store: store.summaries(KEY, ["one"]),
     "keep_summary": lambda store: store.keep_summary(KEY, "one", "text", DAY),
+    "claim": lambda store: store.claim(KEY, "one", "token", 60),
+    "release": lambda store: store.release(KEY, "one", "token"),
     "session": lambda store: store.session(KEY),
     "sessions": lambda store: store.sessions(10),
     "nodes": lambda store: store.nodes(KEY),

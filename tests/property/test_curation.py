@@ -116,7 +116,9 @@ def test_what_is_compacted_goes_in_whole_units_and_leaves_what_is_to_be_answered
         plan, chain = finish(decided, dict.fromkeys(decided.wanted, summary)), situation.chain
         assert is_whole(chain, plan, situation)
         assert is_spared(chain.messages, [(gap.start, gap.end) for gap in plan.gaps], [])
-        assert oddities(apply(plan, chain.raws)) <= oddities(chain.raws)
+        # A placeholder of an odd result is as odd as that, and has other bytes.
+        odd = oddities(chain.raws) | oddities(apply(situation.plan, chain.raws))
+        assert oddities(apply(plan, chain.raws)) <= odd
         for index, level in situation.protection.items():
             assert level < CRITICAL or not plan.covers(situation.units[index].start)
     assert view_tokens(finish(decided, {}), situation.chain.tokens) < situation.view

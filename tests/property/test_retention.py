@@ -18,7 +18,7 @@ from proxy.core.policy import Policy
 from proxy.core.policy_sections import Retention, RetentionMatch, Stages
 from proxy.core.retention import FIRMEST
 from proxy.core.situation import CRITICAL, FIXED, FREE, PINNED, Chain, Situation
-from proxy.core.summary import source_of
+from proxy.core.source import source_of
 from proxy.core.units import request_points, units_of
 from tests.property.conversations import (
     Sent,
@@ -201,9 +201,9 @@ def test_an_ephemeral_text_is_in_no_note_and_in_no_source_of_a_summary(made: lis
         notes = "".join(Content.of(gap.note).text for gap in request.plan.gaps)
         begun = request.begun
         told = [
-            piece
+            piece.text
             for span in (begun.wanted if begun else ())
-            for piece in (source_of(begun, span, 10_000).pieces if begun else ())
+            for piece in (source_of(begun.situation, span, 10_000).pieces if begun else ())
         ]
         for text in secret:
             assert text not in notes

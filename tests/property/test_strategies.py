@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from proxy.core import registry
 from proxy.core.budget import Budget, Stage
 from proxy.core.conditions import UNKNOWN, Conditions
+from proxy.core.fold import fold
 from proxy.core.messages import TOOL_ROLES, Content
 from proxy.core.plan import EMPTY, Plan, apply
-from proxy.core.planner import Draft, draft, finish, fold
+from proxy.core.planner import Draft, draft, finish
 from proxy.core.policy import Policy
 from proxy.core.policy_sections import Keep
 from proxy.core.policy_sections import Strategy as Rules

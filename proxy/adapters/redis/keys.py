@@ -16,14 +16,15 @@ a script may touch them together. Law 6 rests on the tag: it is derived from the
 | `u1:{tag}:<sid>:epochs:<lane>` | list | the lane's Epochs, in the order written |
 | `u1:{tag}:<sid>:line` | list | tickets of appended turns, in their order; the first one's turn it is |
 | `u1:{tag}:<sid>:leases` | hash | ticket → when its place is given up (milliseconds since 1970) |
+| `u1:{tag}:<sid>:claims` | hash | content address → who writes that summary, and until when (milliseconds) |
 | `u1:{tag}:<sid>:was` | string | that there was such a session, for appending clients; no content |
 | `u1:sessions` | sorted set | `tag/sid` by last use (seconds since 1970): the listing, in a slot of its own |
 
 Lifetimes: all keys of a session get its ttl anew with every write to any of them, so none outlives
-another; but `line` and `leases` live as long as a lease, and `was` :data:`REMEMBERED` longer. `tips` and
-`u1:sessions` live as long as the longest ttl that was written. `tips` forgets sessions that have gone a few
-at a time, with each write; `u1:sessions` holds the newest :data:`LISTED`, and drops those that have gone when
-it is read.
+another; but `line`, `leases` and `claims` live as long as a lease, and `was` :data:`REMEMBERED` longer.
+`tips` and `u1:sessions` live as long as the longest ttl that was written. `tips` forgets sessions that have
+gone a few at a time, with each write; `u1:sessions` holds the newest :data:`LISTED`, and drops those that
+have gone when it is read.
 
 `record`, a Node, an Epoch and a summary have been through :mod:`proxy.adapters.redis.codec` and mean
 nothing to the server. `created` (seconds), `turns`, `tip` and `unsaved` (chain hashes), `paused`
@@ -62,6 +63,7 @@ LANES: Final = ":lanes"
 EPOCHS: Final = ":epochs:"
 LINE: Final = ":line"
 LEASES: Final = ":leases"
+CLAIMS: Final = ":claims"
 WAS: Final = ":was"
 
 

@@ -29,7 +29,7 @@ _PARTS: Final = f"""
 local NODES, COUNTS, PARTIAL = '{keys.NODES}', '{keys.COUNTS}', '{keys.PARTIAL}'
 local BESIDE, WAS = '{keys.BESIDE}', '{keys.WAS}'
 local SUMMARIES, LANES, EPOCHS = '{keys.SUMMARIES}', '{keys.LANES}', '{keys.EPOCHS}'
-local LINE, LEASES = '{keys.LINE}', '{keys.LEASES}'
+local LINE, LEASES, CLAIMS = '{keys.LINE}', '{keys.LEASES}', '{keys.CLAIMS}'
 local HASH = {keys.HASH}
 local FIELDS = {{{", ".join(repr(field) for field in keys.FIELDS)}}}
 """
@@ -96,6 +96,8 @@ class Scripts:
         self._begin_epoch = script("begin_epoch")
         self._record = script("record")
         self._pin = script("pin")
+        self._claim = script("claim")
+        self._release = script("release")
         self._keep_summary = script("keep_summary")
         self._mark_unsaved = script("mark_unsaved")
         self._stand = script("stand")
@@ -142,9 +144,19 @@ class Scripts:
         """Pin messages, and keep the session with them."""
         await self._pin([keys.session(key)], (ttl, *hashes))
 
-    async def keep_summary(self, key: SessionKey, address: str, summary: bytes, *, ttl: int) -> None:
-        """Keep a summary, and the session with it."""
-        await self._keep_summary([keys.session(key)], (address, summary, ttl))
+    async def claim(self, key: SessionKey, address: str, token: str, *, lease: int) -> bool:
+        """Take or renew the lease on writing a summary; whether `token` has it."""
+        return bool(await self._claim([keys.session(key)], (address, token, lease)))
+
+    async def release(self, key: SessionKey, address: str, token: str) -> None:
+        """Give up the lease, if it is still held."""
+        await self._release([keys.session(key)], (address, token))
+
+    async def keep_summary(
+        self, key: SessionKey, address: str, summary: bytes, *, ttl: int, token: str
+    ) -> bool:
+        """Keep a summary, and the session with it; whether it was kept."""
+        return bool(await self._keep_summary([keys.session(key)], (address, summary, ttl, token)))
 
     async def mark_unsaved(self, key: SessionKey, answer: bytes) -> None:
         """Note which turn's client was told that it is not saved."""

@@ -8,22 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final, cast
+from typing import Any, cast
 
-import msgspec
-from redis.asyncio.client import Pipeline
-
-from proxy.adapters.redis import codec, keys, turns
+from proxy.adapters.redis import codec, keys, reading, turns
 from proxy.adapters.redis.breaker import Breaker
 from proxy.adapters.redis.connection import Connection
-from proxy.adapters.redis.scripts import Fields, FoundFields, Scripts
+from proxy.adapters.redis.scripts import Fields, Scripts
 from proxy.core.plan import Epoch
 from proxy.core.records import Node, Session, Turn
 from proxy.errors import StoreUnavailable
 from proxy.ports import Clock, Found, Lookup, Recorded, SessionKey, Standing, Stored
 from proxy.telemetry import log_warning
 
-_UNREADABLE: Final[Fields] = [b"" for _ in keys.FIELDS]
 _HistoryFields = tuple[Fields, bytes | None, dict[bytes, bytes], int]
 
 
@@ -48,7 +44,7 @@ class RedisStore:
         if fields is None:
             return Found()
         try:
-            return _found(fields, lookup.uncounted)
+            return reading.found(fields, lookup.uncounted)
         except codec.UnreadableRecord:
             sid = fields.sid.decode(errors="replace")
             await self._discard_unreadable(SessionKey(lookup.tag, sid), lookup.lane)
@@ -66,7 +62,7 @@ class RedisStore:
             damaged = [chain_hash for chain_hash, node in stored.items() if not codec.is_readable(node, Node)]
             async with client.pipeline(transaction=False) as pipe:
                 pipe.delete(name + keys.COUNTS, keys.epochs(key, lane))
-                if not _is_readable(fields):
+                if not reading.is_readable(fields):
                     pipe.delete(name)
                 if damaged:
                     pipe.hdel(name + keys.NODES, *damaged)
@@ -79,7 +75,7 @@ class RedisStore:
             stored = await self._scripts.begin_epoch(
                 key, epoch.lane, seen=seen, epoch=codec.encode(epoch), ttl=_milliseconds(ttl)
             )
-        return _epochs(stored)
+        return reading.epochs(stored)
 
     async def record(self, key: SessionKey, turn: Turn, ttl: float) -> Recorded:
         """Write a turn: messages first where they are many, the session and our answer last."""
@@ -103,12 +99,12 @@ class RedisStore:
         """The session with every message."""
         name = keys.session(key)
         async with self._connection.call() as client, client.pipeline(transaction=True) as pipe:
-            _ask_session(pipe, key)
+            reading.ask_session(pipe, key)
             pipe.hgetall(name + keys.NODES)
             pipe.exists(name + keys.WAS)
             fields, first, stored, was_here = cast("_HistoryFields", await pipe.execute())
         try:
-            session = _session(fields, first)
+            session = reading.session(fields, first)
             nodes = {chain_hash: codec.decode(node, Node) for chain_hash, node in stored.items()}
         except codec.UnreadableRecord:
             await self._discard_unreadable(key, lane="")
@@ -157,17 +153,32 @@ class RedisStore:
         ready = zip(addresses, stored, strict=True)
         return {address: codec.decode(text, str) for address, text in ready if text is not None}
 
-    async def keep_summary(self, key: SessionKey, address: str, text: str, ttl: float) -> None:
-        """Keep a summary under its content address; not where the session was deleted meanwhile."""
+    async def claim(self, key: SessionKey, address: str, token: str, lease: float) -> bool:
+        """Take or renew the lease on writing a summary."""
         async with self._connection.call():
-            await self._scripts.keep_summary(key, address, codec.encode(text), ttl=_milliseconds(ttl))
+            return await self._scripts.claim(key, address, token, lease=_milliseconds(lease))
+
+    async def release(self, key: SessionKey, address: str, token: str) -> None:
+        """Give up the lease, if it is still held."""
+        async with self._connection.call():
+            await self._scripts.release(key, address, token)
+
+    async def keep_summary(
+        self, key: SessionKey, address: str, text: str, ttl: float, token: str = ""
+    ) -> bool:
+        """Keep a summary, unless its session was deleted, or its writer has lost its lease to another."""
+        summary = codec.encode(text)
+        async with self._connection.call():
+            return await self._scripts.keep_summary(
+                key, address, summary, ttl=_milliseconds(ttl), token=token
+            )
 
     async def session(self, key: SessionKey) -> Session | None:
         """One session's own record."""
         async with self._connection.call() as client, client.pipeline(transaction=False) as pipe:
-            _ask_session(pipe, key)
+            reading.ask_session(pipe, key)
             fields, first = cast("tuple[Fields, bytes | None]", await pipe.execute())
-        return _session(fields, first)
+        return reading.session(fields, first)
 
     async def sessions(self, limit: int) -> list[tuple[SessionKey, Session]]:
         """The sessions used last, newest first. One that cannot be read is left out, not the others."""
@@ -177,7 +188,7 @@ class RedisStore:
             start += len(page) - await self._unlist([key for key, fields, _ in page if fields[0] is None])
             for key, fields, first in page:
                 with suppress(codec.UnreadableRecord):
-                    if session := _session(fields, first):
+                    if session := reading.session(fields, first):
                         found.setdefault(key, session)
         return list(found.items())[:limit]
 
@@ -192,7 +203,7 @@ class RedisStore:
         """All epochs of a lane, in the order written."""
         async with self._connection.call() as client:
             stored = cast("list[bytes]", await client.lrange(keys.epochs(key, lane), 0, -1))
-        return _epochs(stored)
+        return reading.epochs(stored)
 
     async def lanes(self, key: SessionKey) -> tuple[str, ...]:
         """The lanes of the session that have epochs, sorted."""
@@ -235,10 +246,10 @@ class RedisStore:
             listed = [keys.unlisted(member.decode(errors="replace")) for member in members]
             async with client.pipeline(transaction=False) as pipe:
                 for key in listed:
-                    _ask_session(pipe, key)
+                    reading.ask_session(pipe, key)
                 told: list[Any] = await pipe.execute(raise_on_error=False)
         # A key of another type under a session's name is an unreadable session, and no other's fault.
-        read: list[Any] = [_UNREADABLE if isinstance(answer, Exception) else answer for answer in told]
+        read: list[Any] = [reading.UNREADABLE if isinstance(answer, Exception) else answer for answer in told]
         return list(zip(listed, read[::2], read[1::2], strict=True))
 
     async def _unlist(self, gone: Sequence[SessionKey]) -> int:
@@ -247,53 +258,6 @@ class RedisStore:
             return 0
         async with self._connection.call() as client:
             return await client.zrem(keys.SESSIONS, *map(keys.listed, gone))
-
-
-def _found(fields: FoundFields, uncounted: Sequence[bytes]) -> Found:
-    session = _session(fields.session)
-    if session is None and not fields.epochs:
-        return Found(was_here=bool(fields.was_here))
-    counts = zip(uncounted, fields.counts, strict=True)
-    return Found(
-        sid=fields.sid.decode(errors="replace"),
-        session=session,
-        known=fields.known,
-        counts={chain_hash: codec.integer(count) for chain_hash, count in counts if count is not None},
-        epochs=_epochs(fields.epochs),
-    )
-
-
-def _ask_session(pipe: Pipeline, key: SessionKey) -> None:
-    """Ask for a session's fields, and for whose turn it is in its line."""
-    pipe.hmget(keys.session(key), keys.FIELDS)
-    pipe.lindex(keys.session(key) + keys.LINE, 0)  # pyright: ignore[reportUnknownMemberType]
-
-
-def _session(fields: Fields, first_in_line: bytes | None = None) -> Session | None:
-    record, created, turns, tip, paused, unsaved, pins = fields
-    if record is None:
-        return None
-    compacting = "compacting" if (first_in_line or b"").startswith(b"compact") else ""
-    return msgspec.structs.replace(
-        codec.decode(record, Session),
-        created=codec.seconds(created or b""),
-        turns=codec.integer(turns or b""),
-        tip=tip or b"",
-        unsaved=unsaved or b"",
-        pins=codec.hashes(pins or b"", keys.HASH),
-        blocked="paused" if paused else compacting,
-    )
-
-
-def _is_readable(fields: Fields) -> bool:
-    with suppress(codec.UnreadableRecord):
-        _session(fields)
-        return True
-    return False
-
-
-def _epochs(stored: Sequence[bytes]) -> tuple[Epoch, ...]:
-    return tuple(codec.decode(epoch, Epoch) for epoch in stored)
 
 
 def _milliseconds(ttl: float) -> int:

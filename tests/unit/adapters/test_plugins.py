@@ -14,7 +14,9 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "policies.md").read_text(encoding="utf-8")
-(LARGEST_FIRST,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+(LARGEST_FIRST,) = [each for each in EXAMPLES if "LargestFirst" in each]
+(CHANGELOG,) = [each for each in EXAMPLES if "Changelog" in each]
 Install = Callable[..., None]
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -23,11 +25,13 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 def install(tmp_path: Path) -> Install:
     """Installs a package with entry points: `install("largest_first = my_package:LargestFirst", code)`."""
 
-    def installed(points: str, code: str = LARGEST_FIRST, package: str = "my_package") -> None:
+    def installed(
+        points: str, code: str = LARGEST_FIRST, package: str = "my_package", group: str = "strategies"
+    ) -> None:
         info = tmp_path / f"{package}-1.0.dist-info"
         info.mkdir()
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text(f"[unabridged.strategies]\n{points}\n")
+        (info / "entry_points.txt").write_text(f"[unabridged.{group}]\n{points}\n")
         (tmp_path / f"{package}.py").write_text(code)
 
     return installed
@@ -132,3 +136,25 @@ def test_one_name_in_two_packages_is_refused(install: Install, run: Run) -> None
     done = run("schema")
     assert done.returncode == 1
     assert "the name `largest_first` is taken" in done.stderr
+
+
+@pytest.fixture
+def compacting(tmp_path: Path) -> str:
+    file = tmp_path / "compacting.toml"
+    file.write_text('[[compactors]]\nname = "changelog"\n')
+    return str(file)
+
+
+def test_an_installed_compactor_may_be_named_in_a_policy(install: Install, run: Run, compacting: str) -> None:
+    assert 'must be "working_flow"' in run("check", compacting).stderr
+    install("changelog = my_package:Changelog", CHANGELOG, group="compactors")
+    assert run("check", compacting).stdout.startswith("ok: compacting")
+
+
+def test_a_compactor_that_lacks_a_method_stops_the_program(
+    install: Install, run: Run, compacting: str
+) -> None:
+    install("changelog = my_package:Changelog", "class Changelog: can_compact = print", group="compactors")
+    done = run("check", compacting)
+    assert done.returncode != 0
+    assert "my_package 1.0 in unabridged.compactors: has no method `compact`" in done.stderr

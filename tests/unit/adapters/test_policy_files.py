@@ -398,8 +398,8 @@ PAGE = Path(__file__).parents[3] / "docs" / "policies.md"
 
 def test_every_policy_on_the_page_loads(files: Files) -> None:
     examples = re.findall(r"```toml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(examples) >= 4
-    assert {files.load(example).extends for example in examples} == {"default"}
+    assert len(examples) >= 5
+    assert {files.load(example).extends for example in examples} == {"default", "agent"}
 
 
 def test_the_page_tells_what_does_not_act_yet_and_nothing_more() -> None:

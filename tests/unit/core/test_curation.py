@@ -13,7 +13,7 @@ from proxy.core.planner import finish
 from proxy.core.policy import Policy
 from proxy.core.policy_sections import Keep
 from proxy.core.situation import Situation
-from proxy.core.summary import source_of
+from proxy.core.source import source_of
 from tests.property.conversations import Sent, assistant, calling, chain_from, count, prose, result, user
 
 CHAT = [
@@ -94,7 +94,7 @@ def test_what_is_ephemeral_is_compacted_and_not_told() -> None:
     decided = compacted(classed("ephemeral", "^2!"), None)
     assert decided is not None
     assert decided.wanted == ((0, 10),)
-    told = "".join(source_of(decided, (0, 10), 10_000).pieces)
+    told = source_of(decided.situation, (0, 10), 10_000).whole.text
     assert "1! the river" in told
     assert "2! the river" not in told
 

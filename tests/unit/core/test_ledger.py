@@ -8,10 +8,11 @@ import pytest
 
 from proxy.core.budget import Budget, Stage
 from proxy.core.curation import compacted, restored
+from proxy.core.fold import fold
 from proxy.core.ledger.placing import plain_of
 from proxy.core.messages import Content
 from proxy.core.plan import EMPTY, Gap, Plan, view_tokens
-from proxy.core.planner import draft, finish, fold
+from proxy.core.planner import draft, finish
 from proxy.core.policy import Policy
 from proxy.core.policy_sections import Keep, Ledger
 from proxy.core.situation import Situation

@@ -8,9 +8,10 @@ import math
 import pytest
 
 from proxy.core.budget import Budget, Stage
+from proxy.core.fold import fold
 from proxy.core.messages import Content
 from proxy.core.plan import EMPTY, Plan, apply, view_tokens
-from proxy.core.planner import draft, finish, fold, yielded_protection
+from proxy.core.planner import draft, finish, yielded_protection
 from proxy.core.policy import Policy
 from proxy.core.policy_sections import Keep, Stages, Summary
 from proxy.core.situation import Situation

@@ -13,7 +13,7 @@ from proxy.core.planner import Draft, draft, finish
 from proxy.core.policy import Policy
 from proxy.core.retention import FIRMEST, terms_of
 from proxy.core.situation import CRITICAL, FREE, Situation
-from proxy.core.summary import source_of
+from proxy.core.source import source_of
 from tests.property.conversations import (
     Sent,
     assistant,
@@ -209,7 +209,8 @@ def sources(found: Situation, stage: Stage = Stage.COMPACT) -> str:
     decided = draft(found, stage)
     assert decided is not None
     assert decided.wanted
-    return "\n".join(piece for span in decided.wanted for piece in source_of(decided, span, 10_000).pieces)
+    sources = (source_of(decided.situation, span, 10_000) for span in decided.wanted)
+    return "\n".join(each.whole.text for each in sources)
 
 
 @pytest.mark.parametrize("class_", ["ephemeral", "disposable"])

@@ -11,9 +11,10 @@ import pytest
 from proxy.core import registry
 from proxy.core.budget import Budget, Stage
 from proxy.core.conditions import UNKNOWN, Conditions
+from proxy.core.fold import fold
 from proxy.core.messages import Content
 from proxy.core.plan import EMPTY, Plan, apply
-from proxy.core.planner import Draft, draft, finish, fold
+from proxy.core.planner import Draft, draft, finish
 from proxy.core.policy import Policy
 from proxy.core.policy_sections import Importance, Keep, Ledger, Strategy, Summary
 from proxy.core.similarity import Likeness

@@ -9,6 +9,18 @@ local function alive(bucket, holders)
   return living
 end
 
+local function now()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+-- Who has the lease on writing a summary ('' for nobody), and until when.
+local function holder(session, address)
+  local token, ends = string.match(redis.call('HGET', session .. CLAIMS, address) or '', '^(%S+) (%d+)$')
+  if not token or tonumber(ends) <= now() then return '', 0 end
+  return token, tonumber(ends)
+end
+
 -- All keys of a session live equally long.
 local function renew(session, ttl)
   redis.call('PEXPIRE', session, ttl)

@@ -1,0 +1,95 @@
+"""What the store in memory keeps of one session, and how a turn joins it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from proxy.core.plan import Epoch
+from proxy.core.records import Node, Session, Turn
+from proxy.ports import Recorded
+
+
+@dataclass(slots=True)
+class Kept:
+    """All that is kept of one session; times are of the monotonic clock."""
+
+    due: float
+    """When to look whether it has expired."""
+    expires: float
+    session: Session | None = None
+    nodes: dict[bytes, Node] = field(default_factory=dict[bytes, Node])
+    epochs: dict[str, list[Epoch]] = field(default_factory=dict[str, list[Epoch]])
+    summaries: dict[str, str] = field(default_factory=dict[str, str])
+    beside: set[bytes] = field(default_factory=set[bytes])
+    tips: list[bytes] = field(default_factory=list[bytes])
+    paused: bool = False
+    unsaved: bytes = b""
+    pins: dict[bytes, None] = field(default_factory=dict[bytes, None])
+
+    def take(self, turn: Turn) -> None:
+        """Write a turn that may join (:func:`admits`)."""
+        outer = _parents_outside(turn)
+        if turn.begun_at is not None and not turn.advances_tip:
+            self.unsaved = b""
+        said = {node.hash for node in turn.nodes if not node.answer}
+        joined = bool((outer | said & self.nodes.keys()) - self.beside)
+        fresh = [node for node in turn.nodes if _is_news(node, self.nodes.get(node.hash))]
+        self.nodes.update((node.hash, node) for node in fresh)
+        moves = _moves_tip(self.session, turn, fresh, joined=joined)
+        self.session = _merged(self.session, turn, fresh, moves=moves)
+        if moves:
+            self.beside -= outer | said
+        elif not joined:
+            self.beside |= said
+
+    def shown(self, first_in_line: str) -> Session | None:
+        """The session's record, and why its appended turns wait."""
+        compacting = "compacting" if first_in_line.startswith("compact") else ""
+        blocked = "paused" if self.paused else compacting
+        return self.session and msgspec.structs.replace(
+            self.session, blocked=blocked, unsaved=self.unsaved, pins=tuple(self.pins)
+        )
+
+
+def admits(before: Kept | None, turn: Turn) -> Recorded:
+    """Whether a turn can join what is kept of its session; it is written nowhere yet."""
+    if not _parents_outside(turn).issubset(before.nodes if before else ()):
+        return Recorded.TORN
+    tip = before.session.tip if before and before.session else b""
+    has_moved = turn.begun_at is not None and tip not in (turn.begun_at, turn.session.tip)
+    return Recorded.MOVED if has_moved else Recorded.KEPT
+
+
+def _parents_outside(turn: Turn) -> set[bytes]:
+    """Messages that the turn is said upon, and does not bring."""
+    within = {node.hash for node in turn.nodes}
+    return {node.parent for node in turn.nodes if node.sequence} - within
+
+
+def _is_news(node: Node, stored: Node | None) -> bool:
+    """Whether the node is new, or the completed answer in place of one that was cut off."""
+    return stored is None or (node.answer and node.complete and not stored.complete)
+
+
+def _moves_tip(before: Session | None, turn: Turn, fresh: Sequence[Node], *, joined: bool) -> bool:
+    if not (turn.advances_tip and turn.session.tip):
+        return False
+    is_first = before is None or not before.tip
+    is_new = any(node.hash == turn.session.tip for node in fresh)
+    return is_first or turn.begun_at is not None or (joined and is_new)
+
+
+def _merged(before: Session | None, turn: Turn, fresh: Sequence[Node], *, moves: bool) -> Session:
+    """The session after the turn; as it was before, where the turn brought nothing new."""
+    appended = turn.begun_at is not None
+    after = turn.session if fresh or appended or before is None else before
+    tip = turn.session.tip if moves else before.tip if before else b""
+    return msgspec.structs.replace(
+        after,
+        created=before.created if before else turn.session.created,
+        turns=(before.turns if before else 0) + sum(node.answer and node.complete for node in fresh),
+        tip=tip,
+    )

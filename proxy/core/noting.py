@@ -1,0 +1,145 @@
+"""What the note of each gap says: which summaries, or how many messages, and what it is the answer to.
+
+Keeps law 3 (stable): a note that has nothing new to say stays as it is, byte for byte. A summary that came
+too late for its note, or was made anew from the originals, stands in the plan as an anchor of which the note
+knows nothing yet; the next epoch writes that note again.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+
+from msgspec.structs import replace
+
+from proxy.core.budget import MESSAGE_TOKENS
+from proxy.core.jsonvalue import dumps
+from proxy.core.language import language_of
+from proxy.core.messages import HEAD_ROLES
+from proxy.core.notes import Note, as_message
+from proxy.core.plan import Anchor, Gap, Span
+from proxy.core.situation import Situation
+from proxy.core.strategies import Strategy
+from proxy.core.units import last_user
+
+Summaries = Mapping[Span, str | None]
+"""Summaries by gap; None where one was asked for and failed. A gap that is absent was not asked about."""
+Told = Mapping[Span, tuple[Anchor, ...]]
+"""What notes have to say anew, by gap; nothing where a summary was asked for and failed."""
+
+
+def told_by(
+    situation: Situation, spans: Collection[Span], strategy: Strategy | None, summaries: Summaries
+) -> dict[Span, tuple[Anchor, ...]]:
+    """What the notes of ``spans`` have to say anew: the summaries, or what the strategy makes of them."""
+    standing = {gap.span: gap for gap in situation.plan.gaps}
+    told: dict[Span, tuple[Anchor, ...]] = {}
+    for span in spans:
+        old, asked = standing.get(span), span in summaries
+        if old is not None and not summaries.get(span):
+            if _is_behind(old):
+                told[span] = _unwritten(situation, old, strategy)
+            continue
+        generation = generation_upon(_within(situation, span)) if asked else 0
+        anchors = _anchors(
+            situation, strategy, Anchor(*span, summaries.get(span) or "", generation=generation)
+        )
+        if anchors or asked:
+            told[span] = anchors
+    return told
+
+
+def _is_behind(gap: Gap) -> bool:
+    """Whether a note lacks what the gap's summaries say."""
+    return any(dumps(anchor.text)[1:-1] not in gap.note for anchor in gap.anchors)
+
+
+def _unwritten(situation: Situation, gap: Gap, strategy: Strategy | None) -> tuple[Anchor, ...]:
+    """What a note that is behind should say."""
+    return _anchors(situation, strategy, gap.anchors[0]) if gap.is_summarised else gap.anchors
+
+
+def _anchors(situation: Situation, strategy: Strategy | None, summary: Anchor) -> tuple[Anchor, ...]:
+    """A summary of a whole gap in the strategy's words; without text it is none."""
+    if strategy is None:
+        return (summary,) if summary.text else ()
+    text = strategy.words(situation, summary.start, summary.end, summary.text or None)
+    return (replace(summary, text=text, by_code=text != summary.text),) if text else ()
+
+
+def _within(situation: Situation, span: Span) -> list[Anchor]:
+    """The summaries of a gap and of its parts."""
+    start, end = span
+    return [each for gap in situation.plan.gaps for each in gap.anchors if start <= each.start < end]
+
+
+def generation_upon(earlier: Iterable[Anchor]) -> int:
+    """The generation of a summary that is made from these, or from the originals alone."""
+    return 1 + max((each.generation for each in earlier), default=-1)
+
+
+def gap_of(situation: Situation, span: Span, told: Told, quotes: tuple[str, ...]) -> Gap:
+    """A gap with a new note: a summary of all of it, or what earlier summaries say of parts of it."""
+    anchors = told.get(span) or _carried(situation, *span)
+    failed = span in told and not told[span]
+    return noted_gap(situation, span, anchors, quotes, failed=failed)
+
+
+def noted_gap(
+    situation: Situation,
+    span: Span,
+    anchors: tuple[Anchor, ...],
+    quotes: tuple[str, ...],
+    *,
+    failed: bool = False,
+) -> Gap:
+    """A gap and its note, which says what ``anchors`` say of parts of it and counts the rest.
+
+    ``failed``: a summary of it was asked for and could not be had.
+    """
+    start, end = span
+    above = _request_above(situation, start)
+    note = Note(
+        count=end - start,
+        seal=situation.chain.hashes[end - 1],
+        language=_language(situation, start, end),
+        summaries=tuple((anchor.count, anchor.text) for anchor in anchors),
+        failed=failed,
+        answers_above=above is not None,
+        under_way=above is not None and above == last_user(situation.chain.messages),
+        quotes=quotes,
+    ).text
+    return Gap(
+        start=start,
+        end=end,
+        note=as_message(note, situation.policy.summary.role),
+        tokens=MESSAGE_TOKENS + situation.count(note),
+        anchors=anchors,
+        quotes=quotes,
+    )
+
+
+def _carried(situation: Situation, start: int, end: int) -> tuple[Anchor, ...]:
+    """What earlier summaries say of parts of a gap: the newest, within the room of one summary."""
+    left = situation.policy.summary_tokens(situation.budget.limit)
+    carried: list[Anchor] = []
+    for gap in reversed(situation.plan.gaps):
+        for anchor in reversed(gap.anchors if start <= gap.start < end else ()):
+            left -= situation.count(anchor.text)
+            if left < 0:
+                return tuple(reversed(carried))
+            carried.append(anchor)
+    return tuple(reversed(carried))
+
+
+def _request_above(situation: Situation, start: int) -> int | None:
+    """The user message that a gap at ``start`` takes the answer from (system messages may stand between)."""
+    for place in range(start - 1, -1, -1):
+        role = situation.chain.messages[place].role
+        if role not in HEAD_ROLES:
+            return place if role == "user" else None
+    return None
+
+
+def _language(situation: Situation, start: int, end: int) -> str:
+    """The language of what users said in and right before a gap."""
+    roles = situation.chain.messages
+    said = [place for place in range(max(start - 1, 0), end) if roles[place].role == "user"]
+    return language_of(" ".join(situation.content(place).text for place in said[-8:]))

@@ -1,0 +1,184 @@
+"""What a summary is made from: a gap's transcript in pieces that one call can take.
+
+Anchored: what an earlier summary said stands in the source in its place, and only what is newly cut is told
+in full. Rebuilt: told from the originals alone, so that summaries of summaries do not drift.
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from proxy.core.digest import EARLIER, of_users
+from proxy.core.language import language_of
+from proxy.core.messages import Content
+from proxy.core.plan import Anchor
+from proxy.core.situation import Chain, Situation
+from proxy.core.verification import Evidence
+
+PIECE_TOKENS = 12_000
+"""Counted tokens of source that one call is asked to summarise (models keep about 90 % of 10,000)."""
+_LEAST_PIECE = 200
+_PROMPT_TOKENS = 250
+"""Counted tokens of the instruction around a piece."""
+_MESSAGE_CHARACTERS = 4_000
+_SHORTER = {"user": 1.0, "system": 1.0, "developer": 1.0, "assistant": 0.4}
+"""Shares of it that messages of other roles than tools' have."""
+_RESULT, _ARGUMENTS = 0.15, 0.08
+"""Shares of it for tool results and for a call's arguments: most of an agent's tokens, and soon stale."""
+_SAMPLE = 8
+"""Messages of users by which the language is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One message, or an earlier summary, as the transcript tells it."""
+
+    role: str
+    text: str
+    calls: tuple[str, ...] = ()
+    """Tool calls, each in a line."""
+    count: int = 1
+    """Messages that an earlier summary is about."""
+
+    @property
+    def told(self) -> str:
+        """The block in the transcript."""
+        if self.role == EARLIER:
+            return f"[earlier summary of {self.count} messages]\n{self.text}"
+        return "\n".join([f"[{self.role or 'unknown'}] {self.text}".rstrip(), *self.calls])
+
+    @property
+    def said(self) -> str:
+        """What of it users said; an earlier summary was checked when it was written."""
+        if self.role == EARLIER:
+            return of_users(self.text)
+        return self.text if self.role == "user" else ""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What one call is asked to summarise."""
+
+    blocks: tuple[Block, ...]
+
+    @cached_property
+    def text(self) -> str:
+        """The transcript."""
+        return "\n".join(block.told for block in self.blocks)
+
+    @cached_property
+    def said(self) -> str:
+        """What of it users said."""
+        return "\n".join(block.said for block in self.blocks if block.said)
+
+    def evidence(self, laid_down: str = "") -> Evidence:
+        """What its summary is checked against; ``laid_down`` is what users said in all of the gap."""
+        return Evidence(self.text, self.said, laid_down)
+
+    @property
+    def told(self) -> list[tuple[str, str]]:
+        """Roles and texts, for a digest."""
+        return [(block.role, "\n".join([block.text, *block.calls])) for block in self.blocks]
+
+
+@dataclass(frozen=True)
+class Source:
+    """What one gap's summary is made from."""
+
+    pieces: tuple[Piece, ...]
+    tokens: int
+    """Counted tokens of all pieces."""
+    seal: bytes
+    """Hash of what the source covers: the same cut has the same seal on every worker."""
+    language: str = "en"
+
+    @cached_property
+    def whole(self) -> Piece:
+        """All of it as one."""
+        return Piece(tuple(block for piece in self.pieces for block in piece.blocks))
+
+
+def source_of(situation: Situation, span: tuple[int, int], room: int) -> Source:
+    """The transcript of a gap, earlier summaries standing for what they summarised.
+
+    ``room`` is the counted tokens that a call may have for its prompt.
+    """
+    start, end = span
+    gaps = situation.plan.gaps
+    anchors = [anchor for gap in gaps for anchor in gap.anchors if start <= anchor.start < end]
+    return _source(situation, span, room, anchors)
+
+
+def originals_of(situation: Situation, span: tuple[int, int], room: int) -> Source:
+    """The transcript of a gap without any earlier summary."""
+    return _source(situation, span, room, ())
+
+
+def seal_of(chain: Chain, start: int, end: int) -> bytes:
+    """What names the messages ``start`` up to ``end`` at their place, by chain hashes."""
+    before = chain.hashes[start - 1] if start else b""
+    return hashlib.sha256(before + chain.hashes[end - 1]).digest()
+
+
+def _source(situation: Situation, span: tuple[int, int], room: int, anchors: Sequence[Anchor]) -> Source:
+    start, end = span
+    most = max(min(PIECE_TOKENS, room - _PROMPT_TOKENS), _LEAST_PIECE)
+    # A token has three characters or more in nearly every text; what has fewer makes a larger piece.
+    characters = min(_MESSAGE_CHARACTERS, 3 * most)
+    blocks = list(_blocks(situation, span, {anchor.start: anchor for anchor in anchors}, characters))
+    sizes = [situation.count(block.told) for block in blocks]
+    return Source(
+        pieces=tuple(map(Piece, _packed(blocks, sizes, most))),
+        tokens=sum(sizes),
+        seal=seal_of(situation.chain, start, end),
+        language=_language(blocks),
+    )
+
+
+def _blocks(
+    situation: Situation, span: tuple[int, int], anchors: dict[int, Anchor], characters: int
+) -> Iterable[Block]:
+    position, end = span
+    while position < end:
+        anchor = anchors.get(position)
+        if anchor is not None:
+            yield Block(EARLIER, anchor.text, count=anchor.count)
+            position = anchor.end
+        else:
+            if situation.classes.may_be_summarised(position):
+                yield _block(situation.content(position), characters)
+            position += 1
+
+
+def _block(content: Content, characters: int) -> Block:
+    most, least = int(characters * _SHORTER.get(content.role, _RESULT)), int(characters * _ARGUMENTS)
+    calls = (f"[calls {name}] {_shortened(arguments, least)}" for _, name, arguments in content.tool_calls())
+    return Block(content.role, _shortened(content.text, most), tuple(calls))
+
+
+def _shortened(text: str, characters: int) -> str:
+    if len(text) <= characters:
+        return text
+    half = characters // 2
+    return f"{text[:half]}\n[…]\n{text[-half:]}"
+
+
+def _packed(blocks: Sequence[Block], sizes: Sequence[int], most: int) -> Iterable[tuple[Block, ...]]:
+    """Blocks in pieces of at most ``most`` tokens (a single block may be larger)."""
+    piece: list[Block] = []
+    filled = 0
+    for block, size in zip(blocks, sizes, strict=True):
+        if piece and filled + size > most:
+            yield tuple(piece)
+            piece, filled = [], 0
+        piece.append(block)
+        filled += size
+    if piece:
+        yield tuple(piece)
+
+
+def _language(blocks: Sequence[Block]) -> str:
+    """Of what users said, else of all."""
+    said = [block.text for block in blocks if block.role == "user"]
+    return language_of(" ".join((said or [block.text for block in blocks])[-_SAMPLE:]))

@@ -1,0 +1,225 @@
+"""Writing one summary: piece by piece, each kept under its content address, by one worker at a time.
+
+What is not true is asked for once more, then a digest made by code stands in its place. Finished pieces stay,
+so a summary that was cut off goes on where it stopped, and what others have written is not paid for again.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from proxy.core.completion import Answer
+from proxy.core.digest import EARLIER, digest
+from proxy.core.source import Block, Piece
+from proxy.core.summary import Refused, Untrue, ask_for_summary, judge, longest, text_of
+from proxy.engine.asking import Asking
+from proxy.engine.compacting import Compacting
+from proxy.engine.foreground import Foreground
+from proxy.engine.job import Job
+from proxy.engine.leases import Lease, take
+from proxy.engine.lru import Lru
+from proxy.errors import StoreUnavailable
+from proxy.ports import SessionStore, TokenCounter
+from proxy.telemetry import Metrics
+
+T = TypeVar("T")
+
+_REMEMBERED = 4_096
+_ATTEMPTS = 3
+"""How often a call may be cut off by users before it is left until the summary is needed again."""
+_GLANCES = (0.1, 2.0)
+"""Seconds between two looks for what another worker writes: the first, and the longest."""
+_MOST_GLANCES = 60
+
+
+class Interrupted(Exception):  # noqa: N818 - no error: users came first, and it may be tried again
+    """A call was cut off too often."""
+
+
+class _Elsewhere(Exception):  # noqa: N818 - no error: it is being written
+    """Another worker writes it."""
+
+
+@dataclass(frozen=True)
+class _Leased(Generic[T]):
+    """What was had while a lease was held, which is held still."""
+
+    said: T
+    lease: Lease
+
+
+class Writer:
+    """Writes summaries, and knows those that are written."""
+
+    def __init__(
+        self,
+        asking: Asking,
+        store: SessionStore,
+        counter: TokenCounter,
+        foreground: Foreground,
+        metrics: Metrics,
+        quiet: float,
+    ) -> None:
+        self._asking = asking
+        self._compacting = Compacting(asking, store, counter)
+        self._store = store
+        self._counter = counter
+        self._foreground = foreground
+        self._metrics = metrics
+        self._quiet = quiet
+        self.texts: Lru[str, str] = Lru(_REMEMBERED)
+        """By content address."""
+
+    async def write(self, job: Job, hurry: asyncio.Event) -> str:
+        """The text for a gap; ``hurry`` is set once a request waits for it.
+
+        Raises Refused, Interrupted, Unanswered, TimeoutError and UnabridgedError where there is none.
+        """
+        text = await self._compacted(job, hurry)
+        if text is None:
+            text = await self._summarised(job, hurry)
+        self.texts.put(job.address, text)
+        if job.is_one_call or await self._found(job, job.address) is not None:
+            return text  # it is kept where its only piece is
+        try:
+            await self._store.keep_summary(job.key, job.address, text, job.ttl)
+        except StoreUnavailable:
+            return text  # it is in this process, and in the note once an epoch begins
+        return text
+
+    async def _summarised(self, job: Job, hurry: asyncio.Event) -> str:
+        if not job.pieces:
+            raise Refused("empty")  # nothing of the gap may be told
+        texts = [await self._piece(job, piece, job.piece_tokens, hurry) for piece in job.source.pieces]
+        text = "\n".join(texts)
+        if not job.rebuilds or self._counter.count(text) <= job.max_tokens:
+            return text
+        joined = Piece(tuple(Block(EARLIER, each) for each in texts))
+        return await self._piece(job, joined, job.max_tokens, hurry)
+
+    async def _piece(self, job: Job, piece: Piece, limit: int, hurry: asyncio.Event) -> str:
+        """A piece's summary: found, written, or waited for where another worker writes it."""
+        address = job.address_of(piece, limit)
+        glance, longest_glance = _GLANCES
+        for _ in range(_MOST_GLANCES):
+            found = await self._found(job, address)
+            if found is not None:
+                return found
+            try:
+                return await self._written(job, piece, limit, address, hurry)
+            except _Elsewhere:
+                await asyncio.sleep(glance)
+                glance = min(2 * glance, longest_glance)
+        raise TimeoutError
+
+    async def _found(self, job: Job, address: str) -> str | None:
+        text = self.texts.get(address)
+        if text is None:
+            try:
+                text = (await self._store.summaries(job.key, [address])).get(address)
+            except StoreUnavailable:
+                return None
+            if text is not None:
+                self.texts.put(address, text)
+        return text
+
+    async def _written(self, job: Job, piece: Piece, limit: int, address: str, hurry: asyncio.Event) -> str:
+        """Ask the model, once more where its answer will not do; raises _Elsewhere."""
+        rules = job.rules
+        ask = ask_for_summary(piece.text, job.source.language, limit, rules.temperature, rules.prompt)
+
+        async def call() -> Answer:
+            return await self._asking.answer(job.caller, ask)
+
+        is_last = not rules.temperature  # it would say the same again
+        while True:
+            got = await self._alone(job, address, call, hurry)
+            async with got.lease:
+                text = await self._judged(job, piece, limit, got.said, is_last=is_last)
+                if text is not None:
+                    return await self._kept(job, address, text, got.lease)
+            is_last = True
+
+    async def _judged(
+        self, job: Job, piece: Piece, limit: int, answer: Answer, *, is_last: bool
+    ) -> str | None:
+        """What may stand in the note; None where the model may be asked again. Raises Refused."""
+        try:
+            evidence = piece.evidence(job.source.whole.said)
+            return await asyncio.to_thread(judge, text_of(answer), evidence, self._counter.count)
+        except Untrue as fault:
+            self._count(str(fault))
+            if not is_last:
+                return None
+            return await asyncio.to_thread(self._digest, piece, limit, job.source.language)
+        except Refused:
+            if is_last:
+                raise
+            return None
+
+    def _digest(self, piece: Piece, limit: int, language: str) -> str:
+        room = min(limit, longest(self._counter.count(piece.text)))
+        text = digest(piece.told, room, self._counter.count, language)
+        if not text:
+            raise Refused("empty")
+        self._count("digest")
+        return text
+
+    async def _compacted(self, job: Job, hurry: asyncio.Event) -> str | None:
+        """What a compactor makes of the gap; None where none has taken it, or its text will not do."""
+        compaction = job.compaction
+        if compaction is None:
+            return None
+
+        async def call() -> str | None:
+            return await self._compacting.text(job, compaction)
+
+        try:
+            got = await self._alone(job, job.address, call, hurry)
+        except _Elsewhere:
+            return await self._found(job, job.address)  # or the built-in way waits for it
+        async with got.lease:
+            if got.said is None:
+                self._count("not_compacted")
+                return None
+            self._count("compacted")
+            return await self._kept(job, job.address, got.said, got.lease)
+
+    async def _kept(self, job: Job, address: str, text: str, lease: Lease) -> str:
+        """Keep a text; where another worker has taken over and written, theirs counts."""
+        if not await lease.keep(text, job.ttl):
+            text = await self._found(job, address) or text
+        self.texts.put(address, text)
+        return text
+
+    async def _alone(
+        self, job: Job, address: str, call: Callable[[], Coroutine[Any, Any, T]], hurry: asyncio.Event
+    ) -> _Leased[T]:
+        """Call while nobody waits for the upstream and no other worker writes the same.
+
+        Raises _Elsewhere, and Interrupted where users came too often.
+        """
+
+        async def leased() -> _Leased[T]:
+            lease = await take(self._store, job.key, address)
+            if lease is None:
+                raise _Elsewhere
+            try:
+                is_written = await self._found(job, address) is not None  # while we reached for the lease
+                got = None if is_written else _Leased(await call(), lease)
+            except BaseException:
+                await lease.give_up()
+                raise
+            if got is None:
+                await lease.give_up()
+                raise _Elsewhere
+            return got
+
+        got = await self._foreground.when_idle(leased, _ATTEMPTS, self._quiet, hurry)
+        if got is None:
+            raise Interrupted
+        return got
+
+    def _count(self, result: str) -> None:
+        self._metrics.summaries.labels(result=result).inc()

@@ -1,0 +1,88 @@
+"""What notes say anew, and when they stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from msgspec.structs import replace as with_
+
+from proxy.core.budget import Budget, Stage
+from proxy.core.noting import generation_upon, noted_gap, told_by
+from proxy.core.plan import EMPTY, Anchor, Plan, Span
+from proxy.core.planner import Draft, finish
+from proxy.core.policy import Policy
+from proxy.core.policy_sections import Ledger
+from proxy.core.situation import FREE, Situation
+from proxy.core.strategies.importance import ByImportance
+from tests.property.conversations import assistant, chain_from, count, prose, user
+
+FIRST, SECOND = (2, 10), (14, 20)
+LATE = Anchor(*FIRST, "They built a bridge of stone.")
+
+
+def situation(*anchored: Anchor, tokens: int = 20_000) -> Situation:
+    """Two gaps whose notes are notices; the plan knows of summaries that came too late for them."""
+    said = [(user(prose("en", 100, n)), assistant(prose("en", 300, n))) for n in range(20)]
+    chain = chain_from([message for pair in said for message in pair] + [user("and now?")])
+    policy = Policy(ledger=Ledger(constraints=False, identifiers=False))
+    given = Situation(chain, EMPTY, policy, Budget(tokens, 1.0, 100), count)
+    noticed = [noted_gap(given, span, (), ()) for span in (FIRST, SECOND)]
+    gaps = (
+        with_(gap, anchors=tuple(each for each in anchored if gap.start <= each.start < gap.end))
+        for gap in noticed
+    )
+    return replace(given, plan=Plan(tuple(gaps)))
+
+
+def epoch(given: Situation, *spans: Span, summaries: Mapping[Span, str | None] | None = None) -> Plan:
+    quotes: dict[Span, tuple[str, ...]] = dict.fromkeys(spans, ())
+    return finish(Draft(given, Stage.TRIM, spans, quotes, FREE, strategy=ByImportance()), summaries or {})
+
+
+def test_an_epoch_brings_a_summary_that_came_too_late_and_leaves_other_notes_as_they_are():
+    given = situation(LATE)
+    plan = epoch(given, FIRST, SECOND)
+    assert LATE.text.encode() in plan.gaps[0].note
+    assert plan.gaps[0].anchors == (LATE,)
+    assert plan.gaps[1] == given.plan.gaps[1]
+
+
+def test_an_epoch_brings_a_part_of_a_gap_that_was_summarised_anew():
+    part = Anchor(2, 6, "Anew: a bridge.", generation=0)
+    plan = epoch(situation(part), FIRST, SECOND)
+    assert b"Anew: a bridge." in plan.gaps[0].note
+    assert plan.gaps[0].anchors == (part,)
+
+
+def test_a_note_that_says_all_its_summaries_stays_as_it_is():
+    once = replace(situation(), plan=epoch(situation(LATE), FIRST, SECOND))
+    assert epoch(once, FIRST, SECOND) == once.plan
+
+
+def test_a_larger_gap_carries_a_summary_that_came_too_late():
+    plan = epoch(situation(LATE), (2, 12), SECOND)
+    assert LATE.text.encode() in plan.gaps[0].note
+    assert plan.gaps[0].anchors == (LATE,)
+
+
+def test_a_late_summary_that_does_not_fit_leaves_its_notice():
+    huge = Anchor(*FIRST, prose("en", 4_000))
+    given = situation(huge)
+    view = sum(given.chain.tokens[:2]) + sum(given.chain.tokens[10:14]) + sum(given.chain.tokens[20:])
+    small = replace(given, budget=Budget(view + 500, 1.0, 100))
+    assert [gap.note for gap in epoch(small, FIRST, SECOND).gaps] == [gap.note for gap in given.plan.gaps]
+
+
+def test_a_summary_that_failed_is_told_only_where_there_is_no_note_yet():
+    told = told_by(situation(), (FIRST, (14, 22)), ByImportance(), {FIRST: None, (14, 22): None})
+    assert told == {(14, 22): ()}
+
+
+@pytest.mark.parametrize(("generations", "expected"), [((), 0), ((0,), 1), ((2, 0), 3)])
+def test_a_summary_is_a_generation_above_the_oldest_that_it_is_made_from(
+    generations: tuple[int, ...], expected: int
+):
+    anchors = [Anchor(2 * n, 2 * n + 2, "x", generation=each) for n, each in enumerate(generations)]
+    assert generation_upon(anchors) == expected

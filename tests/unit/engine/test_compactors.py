@@ -1,0 +1,122 @@
+"""Which compactor takes a gap, and what a third party's gets: it imports nothing of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from proxy.adapters.httpx import HttpxUpstream
+from proxy.adapters.memory import MemoryStore
+from proxy.core.compaction import Entry, GapUnit
+from proxy.core.policy_sections import Compactor as Named
+from proxy.core.policy_sections import Summary
+from proxy.core.registry import Registry
+from proxy.core.source import Block, Piece, Source
+from proxy.engine import compactors
+from proxy.engine.asking import Asking, Caller
+from proxy.engine.compacting import Compacting
+from proxy.engine.compactors import Compaction, first_for
+from proxy.engine.job import Job
+from tests.stores import DAY, KEY, HandClock, turn
+from tests.upstreams import COUNTER, Model, completion, running, said
+
+UNITS = (GapUnit(0, (Entry("user", "We built the bridge of stone."),)),)
+TEXT = "We built the bridge of stone. " * 30
+
+
+class Theirs:
+    """A third party's."""
+
+    def __init__(self, *, can: bool = True) -> None:
+        self.can = can
+        self.context: Any = None
+
+    def can_compact(self, units: Sequence[Any]) -> bool:
+        return self.can
+
+    async def compact(self, units: Sequence[Any], context: Any) -> str:
+        self.context = context
+        first = units[0].entries[0]
+        answer = await context.ask("Shorten it.", first.text, max_tokens=50, temperature=0.1)
+        return f"{answer} {context.system_context}".strip()
+
+
+class Broken(Theirs):
+    def can_compact(self, units: Sequence[Any]) -> bool:
+        raise RuntimeError("boom")
+
+    async def compact(self, units: Sequence[Any], context: Any) -> str:
+        raise RuntimeError("boom")
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> Registry[Any]:
+    registry: Registry[Any] = Registry("working_flow")
+    monkeypatch.setattr(compactors, "COMPACTORS", registry)
+    return registry
+
+
+def test_the_first_that_can_takes_the_gap(installed: Registry[Any]) -> None:
+    theirs = Theirs()
+    for name, each in {"no": Theirs(can=False), "broken": Broken(), "theirs": theirs}.items():
+        installed.add(name, each)
+    policy = [Named.model_construct(name=name) for name in ("no", "working_flow", "broken", "theirs")]
+    assert first_for(policy, UNITS) is theirs
+    assert first_for(policy[:2], UNITS) is None
+    assert first_for((), UNITS) is None
+    assert first_for(policy, ()) is None
+
+
+def job(text: str = TEXT, max_tokens: int = 100) -> Job:
+    return Job(
+        address="address",
+        terms="terms",
+        source=Source((Piece((Block("user", text),)),), COUNTER.count(text), b"seal"),
+        caller=Caller("gpt-test", [(b"authorization", b"Bearer sk-secret")], 5.0),
+        rules=Summary(),
+        max_tokens=max_tokens,
+        key=KEY,
+        ttl=DAY,
+        room=1_000,
+    )
+
+
+async def compacted(model: Model, compactor: Any, work: Job) -> str | None:
+    store = MemoryStore(HandClock())
+    await store.record(KEY, turn("u1", "a1", head=(b'{"role":"system","content":"Be brief."}',)), DAY)
+    upstream = HttpxUpstream(model.url, connect_timeout=5, read_timeout=5)
+    try:
+        return await Compacting(Asking(upstream), store, COUNTER).text(work, Compaction(compactor, UNITS))
+    finally:
+        await upstream.aclose()
+
+
+async def test_a_compactor_may_ask_the_model_and_knows_nothing_of_the_caller() -> None:
+    theirs = Theirs()
+    async with running(Model()) as model:
+        model.replies.append(said("The bridge was built of stone."))
+        text = await compacted(model, theirs, job())
+    assert text == "The bridge was built of stone. Be brief."
+    assert model.chats[0].value("authorization") == b"Bearer sk-secret"
+    assert model.bodies()[0]["max_tokens"] == 50
+    for member in ("task_goal", "system_context", "ask"):
+        assert "sk-secret" not in str(getattr(theirs.context, member))
+    assert theirs.context.language == "en"
+
+
+@pytest.mark.parametrize(
+    ("compactor", "answer"),
+    [
+        (Broken(), "fine"),
+        (Theirs(), "It was order 99887766."),
+        (Theirs(), "so it is " * 200),
+        (Theirs(), ""),
+    ],
+)
+async def test_what_fails_or_is_not_true_is_left_to_the_summary(compactor: Any, answer: str) -> None:
+    async with running(Model()) as model:
+        model.replies.append(said(answer))
+        assert await compacted(model, compactor, job()) is None
+    assert completion(said(answer))
