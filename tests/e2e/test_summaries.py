@@ -344,7 +344,7 @@ async def test_what_was_summarised_too_often_is_made_anew_from_the_originals(
             if int(told(response, "epoch")) >= until:
                 return
 
-    chat = chats(await small(BUDGET))
+    chat = chats(await small(BUDGET, extra="\n[ledger]\nleast = 0\n"))
     model.tells_usage = False
     await go_on(until=4)
     await until_counted(chat.url, "rebuilt")
