@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -154,20 +154,21 @@ class Relay:
     """Seconds before a reply."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        upstream_reader, upstream_writer = await asyncio.open_unix_connection(self.server)
-        asked = asyncio.create_task(self._ask(reader, upstream_writer))
-        try:
-            while reply := await upstream_reader.read(65536):
-                self.waiting = False
-                if self.lose_replies:
-                    break
-                await self._reply(reply, writer)
-        except ConnectionError:
-            pass
-        finally:
-            asked.cancel()
-            upstream_writer.close()
-            writer.close()
+        with closing(writer), suppress(OSError):  # a server that is gone, or goes
+            upstream_reader, upstream_writer = await asyncio.open_unix_connection(self.server)
+            asked = asyncio.create_task(self._ask(reader, upstream_writer))
+            with closing(upstream_writer):
+                try:
+                    await self._answer(upstream_reader, writer)
+                finally:
+                    asked.cancel()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while reply := await reader.read(65536):
+            self.waiting = False
+            if self.lose_replies:
+                return
+            await self._reply(reply, writer)
 
     async def _ask(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while request := await reader.read(65536):
