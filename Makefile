@@ -70,7 +70,7 @@ deployment: .venv/.dev
 coverage: .venv/.dev ## Run every test and hold branch coverage: core at 90 %, the whole at 80 %.
 	$(BIN)/coverage erase
 	{ $(BIN)/python -m pytest --quiet tests/property && $(BIN)/coverage run -m pytest --quiet tests/e2e; } & beside=$$!; \
-	    $(BIN)/coverage run -m pytest --ignore tests/property --ignore tests/e2e; status=$$?; \
+	    $(BIN)/coverage run -m pytest tests/unit tests/contract tests/faults tests/histories tests/model; status=$$?; \
 	    wait $$beside && exit $$status
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --include 'proxy/core/*' --fail-under 90
