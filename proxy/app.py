@@ -16,6 +16,7 @@ from proxy.adapters.files.secrets import kept_secret
 from proxy.adapters.files.watched import WatchedPolicies
 from proxy.adapters.httpx import HttpxUpstream
 from proxy.adapters.plugins import load_plugins
+from proxy.adapters.sqlite_search import SqliteSearch
 from proxy.adapters.stores import open_store
 from proxy.adapters.tiktoken import TiktokenCounter
 from proxy.adapters.timed import TimedStore
@@ -24,6 +25,7 @@ from proxy.engine.append import Appends
 from proxy.engine.background import Background
 from proxy.engine.backlog import Backlog
 from proxy.engine.curation import Curation
+from proxy.engine.embeddings import Embeddings
 from proxy.engine.epochs import Epochs
 from proxy.engine.extras import Extras
 from proxy.engine.foreground import Foreground
@@ -34,6 +36,7 @@ from proxy.engine.line import Line
 from proxy.engine.models import Models
 from proxy.engine.naming import Naming
 from proxy.engine.pins import Pins
+from proxy.engine.recall import Recall
 from proxy.engine.recognition import Recognition
 from proxy.engine.record import Recorder
 from proxy.engine.request import Engine
@@ -47,7 +50,7 @@ from proxy.http.front import Front, refusals, request_id
 from proxy.http.managed import Managed
 from proxy.http.probes import probe_routes
 from proxy.http.relay import Relay
-from proxy.ports import SessionStore, TokenCounter, Upstream
+from proxy.ports import Search, SessionStore, TokenCounter, Upstream
 from proxy.telemetry import Metrics, set_up_logging
 
 SECRET_FILE = "secret"  # noqa: S105 - a file's name
@@ -77,6 +80,7 @@ class Outside:
     store: SessionStore
     upstream: Upstream
     counter: TokenCounter
+    search: Search
     policies: WatchedPolicies
 
 
@@ -137,6 +141,7 @@ def _outside(settings: Settings) -> Outside:
             read_timeout=settings.upstream_read_timeout,
         ),
         counter=TiktokenCounter(),
+        search=SqliteSearch(),
         policies=WatchedPolicies(PolicyLibrary.of(settings.policies), settings.policy, metrics),
     )
 
@@ -160,6 +165,7 @@ def _inside(settings: Settings, outside: Outside) -> Inside:
         background=background,
         extras=Extras(models, naming),
         warmth=Warmth(prices.prices_of, clock),
+        recall=Recall(outside.search, counter, Embeddings(upstream), metrics),
         policies=outside.policies.named,
         clock=clock,
     )
@@ -198,6 +204,7 @@ def _lifespan(
         inside.line.close()
         await inside.engine.background.drain()
         await inside.backlog.aclose()
+        await outside.search.aclose()
         await outside.upstream.aclose()
         await outside.store.aclose()
 

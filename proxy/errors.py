@@ -289,6 +289,13 @@ class StoreUnavailable(Unavailable):
     default_message = "The store cannot be reached."
 
 
+class SearchUnavailable(Unavailable):
+    """Internal: the model is told that it can read by number alone."""
+
+    code = "search_unavailable"
+    default_message = "What was cut cannot be searched now."
+
+
 class HistoryUnavailable(Unavailable):
     code = "history_unavailable"
     default_message = "The history of this session cannot be read now."

@@ -4,7 +4,7 @@ Small protocols; the adapters that satisfy them stand in :mod:`proxy.adapters`, 
 port runs over all of them.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -209,6 +209,35 @@ class SessionStore(Protocol):
 
     async def aclose(self) -> None:
         """Give connections back."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A text to be searched."""
+
+    key: bytes
+    """Equal for equal texts alone."""
+    read: Callable[[], str]
+    """The text, its words apart from each other; called where the search does not hold it yet."""
+
+
+class Search(Protocol):
+    """Finds passages by words. What was searched before on the same shelf is not read again."""
+
+    async def search(
+        self, shelf: str, passages: Sequence[Passage], terms: Sequence[str], most: int
+    ) -> list[int]:
+        """Indexes of the ``most`` passages that say most of the terms, best first; off the event loop.
+
+        A term of several words is found where these stand side by side. Case, accents and English endings
+        do not matter. The answer rests on these passages alone, whatever the shelf has held before.
+        Raises :class:`proxy.errors.SearchUnavailable`.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Forget all shelves."""
         ...
 
 

@@ -56,6 +56,12 @@ class Metrics:
             ["result"],
             registry=registry,
         )
+        self.recalls = Counter(
+            "unabridged_recalls",
+            "Calls of the recall tool, by how they were answered.",
+            ["by"],
+            registry=registry,
+        )
         self.store = Histogram(
             "unabridged_store_seconds", "Time of store calls.", ["op"], buckets=_QUICK, registry=registry
         )

@@ -77,6 +77,34 @@ class Body:
             end = _next_name(self.raw, end)
         return Body(self.raw[:start] + self.raw[end:], members, self.messages)
 
+    def with_tool(self, tool: bytes) -> "Body":
+        """The body with one more tool after the client's, and every other byte as it was.
+
+        ``tool`` is its JSON. The body's ``tools`` must be an array, null or absent.
+        """
+        array = _with_element(self.slice("tools"), tool)
+        messages = bytes(self.members["messages"])
+        if "tools" not in self.members:
+            start = self.raw.index(b"{") + 1
+            raw = self.raw[:start] + b'"tools":' + array + b"," + self.raw[start:]
+            return Body(raw, {"tools": array, **self.members}, self.messages)
+        members = {**self.members, "tools": array}
+        spans = _member_spans(self.raw, self.members)
+        if spans is None:
+            return Body(_rejoined(members, messages), members, self.messages)
+        start, end = spans["tools"]
+        return Body(self.raw[:start] + array + self.raw[end:], members, self.messages)
+
+
+def _with_element(array: bytes, element: bytes) -> bytes:
+    """A JSON array's bytes with one more element; null is an empty one."""
+    if array.strip() in (b"", b"null"):
+        return b"[" + element + b"]"
+    end = array.rindex(b"]")
+    before = array[:end].rstrip()
+    comma = b"" if before.endswith(b"[") else b","
+    return before + comma + element + array[len(before) :]
+
 
 def asking_for_usage(raw: bytes) -> bytes:
     """A streamed request's body that also asks for the usage of its answer, every other byte as it was."""

@@ -122,12 +122,13 @@ class Sent:
     """What may be a refusal: the body of an error, the data of a stream's first event."""
 
 
-def forwarded_body(history: History, plan: Plan, *, alternates: bool) -> bytes:
+def forwarded_body(history: History, plan: Plan, *, alternates: bool, tool: bytes = b"") -> bytes:
     """The body that goes out: the client's own bytes unless a plan is in force (law 1).
 
-    ``alternates`` says whether the model insists on alternating roles.
+    ``alternates`` says whether the model insists on alternating roles; ``tool`` is one of ours, for a view.
     """
     if not plan.gaps and not plan.replacements:
         return history.body.raw
     view = apply(plan, history.raws)
-    return history.body.with_messages([*history.head, *(alternating(plan, view) if alternates else view)])
+    body = history.body.with_tool(tool) if tool else history.body
+    return body.with_messages([*history.head, *(alternating(plan, view) if alternates else view)])

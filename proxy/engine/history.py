@@ -132,10 +132,10 @@ class Reader:
                     entry.other.clear()
                 entry.other[history.model] = _other_tokens(history.raws[place], history.model)
 
-    async def head_tokens(self, history: History) -> int:
-        """Counted tokens of the head as it is now."""
+    async def head_tokens(self, history: History, tool: bytes = b"") -> int:
+        """Counted tokens of the head as it is now, and of a ``tool`` that is added to it."""
         texts = [Content.of(raw).countable() for raw in history.head]
-        members = (history.body.slice(name) for name in _HEAD_MEMBERS)
+        members = (*(history.body.slice(name) for name in _HEAD_MEMBERS), tool)
         texts += [member.decode(errors="replace") for member in members if member]
         sizes = [await self._count_text(text) for text in texts]
         return REQUEST_TOKENS + len(history.head) * MESSAGE_TOKENS + sum(sizes)

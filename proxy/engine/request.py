@@ -15,7 +15,9 @@ from proxy.core.body import read_body
 from proxy.core.budget import Budget, budget_tokens
 from proxy.core.extension import take_extension
 from proxy.core.overflow import is_overflow_error
+from proxy.core.plan import EMPTY
 from proxy.core.policy import Policy
+from proxy.core.recall.tool import offered_tool
 from proxy.engine.background import Background
 from proxy.engine.beginning import begin
 from proxy.engine.case import Case
@@ -27,6 +29,7 @@ from proxy.engine.history import History, Reader, root_of
 from proxy.engine.models import Models
 from proxy.engine.naming import CREDENTIALS, NAMED, Headers, Naming
 from proxy.engine.pins import Pins
+from proxy.engine.recall import Recall, Recaller
 from proxy.engine.recognition import Recognised, Recognition
 from proxy.engine.warmth import Warmth
 from proxy.errors import ContextLengthExceeded, InvalidHeader, InvalidPolicy, PolicyForbidden
@@ -64,6 +67,7 @@ class Engine:
     background: Background
     extras: Extras
     warmth: Warmth
+    recall: Recall
     policies: Callable[[str], Policy]
     """The policies in force by name, without a name the default; raises InvalidPolicy."""
     clock: Clock
@@ -159,7 +163,7 @@ class Engine:
             if explicit > allowed:
                 raise PolicyForbidden(f"The budget can be lowered, not raised (it is {allowed} tokens).")
             limit = explicit
-        head = await self.reader.head_tokens(history)
+        head = await self.reader.head_tokens(history, offered_tool(policy, history.body))
         ratio = self.models.ratio(tenant, history.model)
         return Budget(budget_tokens(limit, window, reserve), ratio, head)
 
@@ -179,6 +183,12 @@ class Engine:
                 limit=case.budget.tokens,
             )
         return verdict
+
+    def recaller(self, prepared: Prepared) -> Recaller | None:
+        """Who answers the calls of the tool that the request carries beside the client's; None without it."""
+        plan, body = prepared.verdict.plan, prepared.history.body
+        is_offered = plan != EMPTY and offered_tool(prepared.policy, body) != b""
+        return self.recall.of(prepared.case, plan) if is_offered else None
 
     async def send(self, prepared: Prepared, incoming: Incoming, in_flight: ExitStack) -> Sent:
         """Forward; a refusal for length teaches the window, and the request is pruned and sent once more.
@@ -219,7 +229,8 @@ class Engine:
         rule, epoch = case.policy.summary.alternate, verdict.epoch
         refused = rule == "auto" and self.models.alternates(case.tenant, case.model)
         alternates = (epoch.alternates if epoch else case.alternates) or refused
-        return forwarded_body(history, verdict.plan, alternates=alternates)
+        tool = offered_tool(case.policy, history.body)
+        return forwarded_body(history, verdict.plan, alternates=alternates, tool=tool)
 
     def _let_alternate(self, prepared: Prepared, sent: Sent) -> bool:
         """Whether notes were refused for the order of roles, and go out within their neighbours now."""
