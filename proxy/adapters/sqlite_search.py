@@ -13,6 +13,7 @@ import sqlite3
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from heapq import nsmallest
 
 from proxy.errors import SearchUnavailable
 from proxy.ports import Passage
@@ -25,7 +26,7 @@ _SCHEMA = (
     "CREATE VIRTUAL TABLE passages USING fts5"
     "(words, content='', tokenize='porter unicode61 remove_diacritics 2')"
 )
-_QUERY = "SELECT rowid FROM passages WHERE passages MATCH ? ORDER BY rank, rowid LIMIT ?"
+_QUERY = "SELECT rowid, rank FROM passages WHERE passages MATCH ?"
 
 
 class _Shelf:
@@ -36,13 +37,14 @@ class _Shelf:
         self._rows: dict[bytes, int] = {}
         self._database = _open()
 
-    def search(self, passages: Sequence[Passage], query: str, most: int) -> list[bytes]:
-        """Keys of passages, best first."""
+    def search(self, passages: Sequence[Passage], query: str, most: int) -> list[int]:
+        """Indexes of passages, best first; of two that are equal the first."""
         with self._lock:
             self._hold(passages)
-            keys = list(self._rows)
-            found = self._database.execute(_QUERY, (query, most)).fetchall()
-            return [keys[row - 1] for (row,) in found]
+            found = dict(self._database.execute(_QUERY, (query,)))
+            rows = [self._rows[passage.key] for passage in passages]
+        hits = ((found[row], index) for index, row in enumerate(rows) if row in found)
+        return [index for _, index in nsmallest(most, hits)]
 
     def close(self) -> None:
         """Forget the index, once nobody searches it."""
@@ -85,16 +87,15 @@ class SqliteSearch:
         """As the port says. Where SQLite was built without FTS5, SearchUnavailable."""
         if not passages or not terms:
             return []
-        newest = passages[-MOST_PASSAGES:]
+        skipped = max(len(passages) - MOST_PASSAGES, 0)
         query = " OR ".join('"' + _storable(term).replace('"', '""') + '"' for term in terms)
         try:
             held = await self._shelf(shelf)
-            found = await asyncio.to_thread(held.search, newest, query, most)
+            found = await asyncio.to_thread(held.search, passages[skipped:], query, most)
         except sqlite3.Error as error:
             await self._forget(shelf)
             raise SearchUnavailable from error
-        places = {passage.key: index for index, passage in enumerate(passages)}
-        return [places[key] for key in found]
+        return [skipped + index for index in found]
 
     async def _shelf(self, name: str) -> _Shelf:
         held = self._shelves.get(name) or _Shelf()

@@ -9,12 +9,12 @@ from array import array
 from collections.abc import Iterator, Sequence
 from math import isfinite, sqrt
 from operator import mul
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from proxy.core.jsonvalue import dumps, loads
 from proxy.core.messages import as_mapping
 
-Vector = array[int]
+Vector: TypeAlias = "array[int]"
 """Of length 127 and in whole numbers: a quarter of the memory, and the same order of neighbours."""
 _LENGTH = 127
 BATCH = 64
