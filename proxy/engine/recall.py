@@ -82,13 +82,17 @@ class Recaller:
         if not wanted.query:
             return await asyncio.to_thread(range_text, self.reach, wanted, count, room), "range"
         try:
-            hits, by = await self._find(wanted)
+            hits, by = await self.find(wanted)
         except (SearchUnavailable, TimeoutError) as error:
             log_fault("recall could not search", error)
             return f"What was left out cannot be searched now, but read by number. {USAGE}", "failed"
         return await asyncio.to_thread(found_text, self.reach, hits, count, room), by
 
-    async def _find(self, wanted: Wanted) -> tuple[list[range], str]:
+    async def find(self, wanted: Wanted) -> tuple[list[range], str]:
+        """The best passages, as ranges of the reach's pieces, and by what they were found.
+
+        Raises SearchUnavailable and TimeoutError.
+        """
         windows = await asyncio.to_thread(self._windows, wanted)
         by_words = await self._by_words(windows, wanted.query)
         by_meaning = await self._by_meaning(windows, wanted.query)

@@ -101,12 +101,12 @@ def best_of(windows: Sequence[range], ranked: Sequence[int], most: int = BEST) -
     return chosen
 
 
-def widened(pieces: Sequence[Piece], window: range) -> list[int]:
+def widened(pieces: Sequence[Piece], window: range, wings: int = WINGS) -> list[int]:
     """The pieces to show of a hit, in the order in which they matter: itself, then its neighbours."""
     shown = list(window)
     left = PASSAGE_BYTES - sum(pieces[index].size for index in window)
     before, after = window.start - 1, window.stop
-    for _ in range(WINGS):
+    for _ in range(wings):
         for index, neighbour in ((before, before + 1), (after, after - 1)):
             if neighbour not in shown or not _is_next(pieces, index, neighbour):
                 continue

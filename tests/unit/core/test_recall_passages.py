@@ -46,11 +46,11 @@ def test_a_text_without_spaces_is_cut_all_the_same() -> None:
 
 
 def test_three_neighbours_are_searched_together() -> None:
-    assert windows_of(chat(0, 1, 2, 3, 4)) == [range(0, 3), range(1, 4), range(2, 5)]
+    assert windows_of(chat(0, 1, 2, 3, 4)) == [range(3), range(1, 4), range(2, 5)]
 
 
 def test_no_passage_spans_what_stands_in_the_view() -> None:
-    assert windows_of(chat(0, 1, 5, 6, 7, 8)) == [range(0, 2), range(2, 5), range(3, 6)]
+    assert windows_of(chat(0, 1, 5, 6, 7, 8)) == [range(2), range(2, 5), range(3, 6)]
 
 
 def test_nothing_cut_is_nothing_searched() -> None:
@@ -59,7 +59,7 @@ def test_nothing_cut_is_nothing_searched() -> None:
 
 def test_hits_share_no_message() -> None:
     windows = windows_of(chat(*range(9)))
-    assert best_of(windows, [0, 1, 2, 6, 3]) == [range(0, 3), range(6, 9), range(3, 6)]
+    assert best_of(windows, [0, 1, 2, 6, 3]) == [range(3), range(6, 9), range(3, 6)]
     assert len(best_of(windows, range(len(windows)), most=2)) == 2
 
 
@@ -90,12 +90,12 @@ def test_a_long_neighbour_hides_what_is_behind_it() -> None:
 
 def test_windows_apart_hold_every_piece_once() -> None:
     windows = windows_of(chat(*range(9)))
-    assert [windows[index] for index in apart(windows)] == [range(0, 3), range(3, 6), range(6, 9)]
+    assert [windows[index] for index in apart(windows)] == [range(3), range(3, 6), range(6, 9)]
 
 
 def test_windows_apart_hold_the_rest_of_each_run() -> None:
     windows = windows_of(chat(0, 1, 2, 3, 7, 8))
-    assert [windows[index] for index in apart(windows)] == [range(0, 3), range(1, 4), range(4, 6)]
+    assert [windows[index] for index in apart(windows)] == [range(3), range(1, 4), range(4, 6)]
 
 
 def test_what_both_rankings_put_high_comes_first() -> None:
