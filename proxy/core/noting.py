@@ -37,7 +37,7 @@ def told_by(
             if _is_behind(old):
                 told[span] = _unwritten(situation, old, strategy)
             continue
-        generation = generation_upon(_within(situation, span)) if asked else 0
+        generation = generation_upon(situation.plan.anchors_within(*span)) if asked else 0
         anchors = _anchors(
             situation, strategy, Anchor(*span, summaries.get(span) or "", generation=generation)
         )
@@ -62,12 +62,6 @@ def _anchors(situation: Situation, strategy: Strategy | None, summary: Anchor) -
         return (summary,) if summary.text else ()
     text = strategy.words(situation, summary.start, summary.end, summary.text or None)
     return (replace(summary, text=text, by_code=text != summary.text),) if text else ()
-
-
-def _within(situation: Situation, span: Span) -> list[Anchor]:
-    """The summaries of a gap and of its parts."""
-    start, end = span
-    return [each for gap in situation.plan.gaps for each in gap.anchors if start <= each.start < end]
 
 
 def generation_upon(earlier: Iterable[Anchor]) -> int:

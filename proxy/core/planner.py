@@ -72,7 +72,7 @@ class Draft:
 
     def _untold(self, span: Span) -> int:
         """Messages of a gap that a summary may tell of, and none does."""
-        anchors = (anchor for gap in self.situation.plan.gaps for anchor in gap.anchors)
+        anchors = self.situation.plan.anchors
         told = {place for each in anchors if not each.by_code for place in range(each.start, each.end)}
         may_be_told = self.situation.classes.may_be_summarised
         return sum(may_be_told(place) for place in range(*span) if place not in told)

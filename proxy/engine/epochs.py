@@ -102,7 +102,7 @@ class Epochs:
             saved=case.saved,
             epoch=epoch,
             number=epoch.number if epoch else 0,
-            summary="ready" if any(gap.anchors for gap in situation.plan.gaps) else "none",
+            summary="ready" if situation.plan.anchors else "none",
         )
         if epoch is not None and _was_decided(epoch, case, stage):
             return standing

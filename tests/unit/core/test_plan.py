@@ -60,6 +60,15 @@ def test_a_gap_is_summarised_where_one_summary_is_about_all_of_it():
     assert (whole.count, part.count) == (8, 4)
 
 
+def test_a_plan_tells_its_summaries_in_order_and_those_of_a_part_of_the_chain():
+    first, second, third = Anchor(1, 3, "first"), Anchor(3, 5, "second"), Anchor(7, 9, "third")
+    plan = Plan((Gap(1, 6, anchors=(first, second)), Gap(7, 9, anchors=(third,))))
+    assert plan.anchors == [first, second, third]
+    assert plan.anchors_within(3, 7) == [second]
+    assert plan.anchors_within(1, 8) == [first, second, third]
+    assert EMPTY.anchors == []
+
+
 # --- in force
 
 
