@@ -203,6 +203,13 @@ class Epoch(msgspec.Struct, frozen=True, kw_only=True):
         """Whether it cut nothing, and only brought summaries that came too late for their notices."""
         return self.account is not None and self.account.verdict == LATE
 
+    def length_at_start(self, hashes: Sequence[bytes]) -> int:
+        """Messages that a chain had when the epoch began, so far as it still is that chain."""
+        try:
+            return hashes.index(self.begun_at) + 1
+        except ValueError:
+            return self.depth
+
     @property
     def removed_count(self) -> int:
         """Messages of the view that the epoch took out, net of its notes."""
