@@ -63,10 +63,7 @@ class Draft:
         rules = self.situation.policy.summary
         if not rules.enabled or not self.has_room:
             return ()
-        summarised = {gap.span for gap in self.situation.plan.gaps if gap.is_summarised}
-        large = (
-            span for span in self.spans if self._untold(span) >= rules.min_gap and span not in summarised
-        )
+        large = (span for span in self.spans if self._untold(span) >= rules.min_gap)
         strategy, situation = self.strategy, self.situation
         return tuple(span for span in large if strategy is None or strategy.wants_summary(situation, *span))
 
