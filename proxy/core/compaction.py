@@ -3,9 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from proxy.core.plan import Span
 from proxy.core.situation import Situation
-
-Span = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
