@@ -5,7 +5,7 @@ too late for its note, or was made anew from the originals, stands in the plan a
 knows nothing yet; the next epoch writes that note again.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -88,9 +88,22 @@ def noted_gap(
 
     ``failed``: a summary of it was asked for and could not be had.
     """
+    note = _note(situation, span, anchors, quotes, failed=failed).text
+    return Gap(
+        *span,
+        note=as_message(note, situation.policy.summary.role),
+        tokens=MESSAGE_TOKENS + situation.count(note),
+        anchors=anchors,
+        quotes=quotes,
+    )
+
+
+def _note(
+    situation: Situation, span: Span, anchors: Sequence[Anchor], quotes: tuple[str, ...], *, failed: bool
+) -> Note:
     start, end = span
     above = _request_above(situation, start)
-    note = Note(
+    return Note(
         count=end - start,
         seal=situation.chain.hashes[end - 1],
         language=_language(situation, start, end),
@@ -98,14 +111,6 @@ def noted_gap(
         failed=failed,
         answers_above=above is not None,
         under_way=above is not None and above == last_user(situation.chain.messages),
-        quotes=quotes,
-    ).text
-    return Gap(
-        start=start,
-        end=end,
-        note=as_message(note, situation.policy.summary.role),
-        tokens=MESSAGE_TOKENS + situation.count(note),
-        anchors=anchors,
         quotes=quotes,
     )
 
