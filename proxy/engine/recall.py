@@ -30,8 +30,8 @@ _RANKED = 100
 """Passages that each half of a search puts in order."""
 _BY_MEANING = 4_096
 """Passages that are searched by meaning; of more, the newest."""
-_SEARCH_SECONDS = 5.0
-MEANING_SECONDS = 8.0
+_SEARCH_SECONDS = 3.0
+MEANING_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
