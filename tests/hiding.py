@@ -54,7 +54,7 @@ class Told:
 
 def streamed(rounds: Sequence[Sequence[bytes]], answers: Answers, rules: Rules = RULES) -> Told:
     """Rounds as chunks of bytes, told as one stream."""
-    editor, told = StreamEditor(rules), Told([], [], [], b"")
+    editor, told, answered = StreamEditor(rules), Told([], [], [], b""), list[Call]()
     for number, chunks in enumerate(rounds, 1):
         for chunk in chunks:
             told.passed.append(editor.feed(chunk))
@@ -77,7 +77,7 @@ def streamed(rounds: Sequence[Sequence[bytes]], answers: Answers, rules: Rules =
 
 def in_one_piece(rounds: Sequence[bytes], answers: Answers, rules: Rules = RULES) -> tuple[bytes, bytes]:
     """Rounds as bodies, told as one; and the message that the client is told."""
-    editor = CompletionEditor(rules)
+    editor, answered = CompletionEditor(rules), list[Call]()
     for number, body in enumerate(rounds, 1):
         editor.feed(body)
         answered = [call for call in editor.asked() if answers(call)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -70,7 +71,7 @@ def _is_name(delta: Message) -> bool:
 def _parts(draw: st.DrawFn, text: str) -> list[str]:
     points = sorted(draw(st.lists(st.integers(0, len(text)), max_size=2)))
     marks = [0, *points, len(text)]
-    return [text[start:end] for start, end in zip(marks, marks[1:], strict=False)]
+    return [text[start:end] for start, end in itertools.pairwise(marks)]
 
 
 def _call_deltas(draw: st.DrawFn, at: int, call: Message) -> list[Message]:

@@ -1,4 +1,4 @@
-"""What becomes of the tool calls in one answer of the upstream: the client's, or answered out of its sight."""
+"""What becomes of the tool calls in one answer of the upstream: the client's, or answered by the proxy."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Text and reasoning pass at once, in the first round byte for byte. A tool call is held until its name is known
 and, where the proxy may answer it, until the round is over; calls after it wait with it, so that their order
-and numbers are right. From then on what ends the answer is held back as well: the reason, the usage, `[DONE]`.
+and numbers are right. Then what ends the answer is held back as well: the reason, the usage and `[DONE]`.
 
 Sans-I/O, and the same for every cut of the bytes. Whoever pumps the bytes asks at the end of a round what is
 to be answered (:meth:`StreamEditor.asked`), and then goes on with the next round's bytes or ends the answer.

@@ -135,12 +135,8 @@ class Chunk:
         self._is_changed = True
 
     def copy(self) -> Chunk:
-        """The same chunk, to be changed in another way."""
-        other = Chunk.__new__(Chunk)
-        other._raw, other._is_changed, other.is_error = self._raw, self._is_changed, self.is_error
-        other.top, other.choices = dict(self.top), self.choices
-        other.choice, other.delta = dict(self.choice), dict(self.delta)
-        return other
+        """The chunk as it came, but for other members at its top."""
+        return Chunk(self._raw, dict(self.top), is_error=self.is_error)
 
     def encoded(self) -> bytes:
         """The event: its own bytes, or with only its data written anew."""

@@ -1,8 +1,7 @@
 """What several requests to the upstream have cost together, told as the usage of one answer."""
 
-from typing import cast
-
 from proxy.core.jsonvalue import dumps, loads
+from proxy.core.messages import as_mapping
 
 
 def summed(*usages: bytes) -> bytes:
@@ -15,13 +14,9 @@ def summed(*usages: bytes) -> bytes:
 
 
 def _sum(first: object, second: object) -> object:
-    if isinstance(first, dict) and isinstance(second, dict):
-        one, other = cast("dict[str, object]", first), cast("dict[str, object]", second)
+    one, other = as_mapping(first), as_mapping(second)
+    if one and other:
         return {name: _sum(one.get(name), other.get(name)) for name in {**one, **other}}
-    if _is_number(first) and _is_number(second):
-        return cast("float", first) + cast("float", second)
+    if isinstance(first, int | float) and isinstance(second, int | float):
+        return first + second
     return first if second is None else second
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
