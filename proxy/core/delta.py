@@ -164,7 +164,8 @@ class PartialMessage:
     def call_of(self, delta: Mapping[str, Raw]) -> ToolCall:
         """The call that a delta continues, begun where it is new.
 
-        It is that of its index, failing that of its id, else the latest. A new id under a known index is a new call: some upstreams number every parallel call 0.
+        It is that of its index, failing that of its id, else the latest. A new id under a known index is a
+        new call: some upstreams number every parallel call 0.
         """
         index, call_id = integer(delta.get("index")), string(delta.get("id"))
         for call in reversed(self._calls):
