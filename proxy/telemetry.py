@@ -56,6 +56,12 @@ class Metrics:
             ["result"],
             registry=registry,
         )
+        self.tool_cache = Counter(
+            "unabridged_tool_cache",
+            "Tool results that went by, and what became of them.",
+            ["result"],
+            registry=registry,
+        )
         self.store = Histogram(
             "unabridged_store_seconds", "Time of store calls.", ["op"], buckets=_QUICK, registry=registry
         )
