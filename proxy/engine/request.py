@@ -75,6 +75,7 @@ class Engine:
         recognised = await self.recognition.recognise(
             asked.caller, asked.history, asked.lane, needs_store=asked.needs_store
         )
+        asked = replace(asked, history=asked.history.with_hidden(recognised.hidden))
         pins, unsaved = await self.pins.settle(recognised, asked.pinned, policy.store.ttl)
         await self._count(asked.history, recognised)
         budget = await self._budget(recognised.tenant, asked.history, policy, asked.budget)
@@ -241,7 +242,14 @@ class Engine:
         return self.models.learn_refusal(case.tenant, case.model, prepared.sent_tokens, reserve, refusal)
 
     async def _send(self, prepared: Prepared, incoming: Incoming) -> Sent:
-        response = await self.upstream.send("POST", incoming.target, incoming.forwarded, prepared.body)
+        return await self.forward(incoming, prepared.body)
+
+    async def forward(self, incoming: Incoming, body: bytes) -> Sent:
+        """Send a body as the client's request, and wait for the beginning of its answer.
+
+        Raises UpstreamUnreachable, UpstreamTimeout.
+        """
+        response = await self.upstream.send("POST", incoming.target, incoming.forwarded, body)
         try:
             return await begin(response)
         except BaseException:

@@ -28,10 +28,10 @@ another; but `line`, `leases` and `claims` live as long as a lease, and `was` :d
 gone a few at a time, with each write; `u1:sessions` holds the newest :data:`LISTED`, and drops those that
 have gone when it is read.
 
-`record`, a Node, an Epoch, a HiddenCalls and a summary have been through :mod:`proxy.adapters.redis.codec` and mean
-nothing to the server. `created` (seconds), `turns`, `tip` and `unsaved` (chain hashes), `paused`
-(there or not) and `pins` (chain hashes, one after the other) are plain, because the scripts merge them; they
-override what the record says.
+`record`, a Node, an Epoch, a HiddenCalls and a summary have been through
+:mod:`proxy.adapters.redis.codec` and mean nothing to the server. `created` (seconds), `turns`, `tip` and
+`unsaved` (chain hashes), `paused` (there or not) and `pins` (chain hashes, one after the other) are plain,
+because the scripts merge them; they override what the record says.
 
 The prefix is the version of this layout: another layout is another prefix, and the old keys expire. The
 scripts need Redis 7.0 or any Valkey.

@@ -48,6 +48,12 @@ class _Fate(Enum):
     """To be answered by the proxy, if it can."""
     SHOWN = auto()
     HIDDEN = auto()
+    """Answered by the proxy."""
+    DROPPED = auto()
+    """Not answered by anybody: the tool is ours, and nothing more may be asked of the upstream."""
+
+
+_UNSEEN = (_Fate.HIDDEN, _Fate.DROPPED)
 
 
 class Calls:
@@ -105,7 +111,7 @@ class Calls:
         is_ours = self._rules.is_ours(tool)
         if self._may_ask and (is_ours or self._rules.holds(tool)):
             return _Fate.ASKED
-        return _Fate.HIDDEN if is_ours else _Fate.SHOWN
+        return _Fate.DROPPED if is_ours else _Fate.SHOWN
 
     def _advance(self) -> None:
         open_fates = (_Fate.UNNAMED, _Fate.ASKED)
@@ -138,9 +144,11 @@ class Calls:
         self.name_all()
         places = {call.place for call in hidden}
         for place, fate in enumerate(self._fates):
-            if fate is _Fate.ASKED:
-                is_hidden = place in places or self._rules.is_ours(self.message.calls[place].name)
-                self._fates[place] = _Fate.HIDDEN if is_hidden else _Fate.SHOWN
+            if fate is _Fate.ASKED and place in places:
+                self._fates[place] = _Fate.HIDDEN
+            elif fate is _Fate.ASKED:
+                is_ours = self._rules.is_ours(self.message.calls[place].name)
+                self._fates[place] = _Fate.DROPPED if is_ours else _Fate.SHOWN
         self._advance()
 
     def seen(self, elements: Sequence[Element]) -> list[dict[str, Raw]]:
@@ -148,18 +156,21 @@ class Calls:
         return [
             self._renumbered(delta, self._places[call])
             for delta, call in elements
-            if self._fates[self._places[call]] is not _Fate.HIDDEN
+            if self._fates[self._places[call]] not in _UNSEEN
         ]
 
     def _renumbered(self, delta: dict[str, Raw], place: int) -> dict[str, Raw]:
         before = self._fates[:place]
-        if _Fate.HIDDEN not in before:
+        if not any(fate in _UNSEEN for fate in before):
             return delta
         return {**delta, "index": Raw(b"%d" % before.count(_Fate.SHOWN))}
 
     def message_without(self, calls: Collection[Call]) -> bytes:
-        """The message as the upstream said it, but for these calls."""
-        return self.message.json(without=[self.message.calls[call.place] for call in calls])
+        """The message as the upstream said it, but for these calls and those that were dropped."""
+        places = {call.place for call in calls}
+        fates = enumerate(self._fates)
+        places |= {place for place, fate in fates if fate is _Fate.DROPPED}
+        return self.message.json(without=[self.message.calls[place] for place in places])
 
 
 def _has_begun(delta: Mapping[str, Raw]) -> bool:
