@@ -31,6 +31,7 @@ from proxy.engine.epochs import Epochs
 from proxy.engine.extras import Extras
 from proxy.engine.foreground import Foreground
 from proxy.engine.forks import Forks
+from proxy.engine.hidden import Hidden
 from proxy.engine.history import Reader
 from proxy.engine.inspection import Inspection
 from proxy.engine.line import Line
@@ -43,6 +44,7 @@ from proxy.engine.record import Recorder
 from proxy.engine.request import Engine
 from proxy.engine.summaries import Summaries
 from proxy.engine.summary_jobs import SummaryJobs
+from proxy.engine.tools import Tools
 from proxy.engine.warmth import Warmth
 from proxy.http.admin import AdminAPI
 from proxy.http.body_memory import BodyMemory
@@ -91,6 +93,7 @@ class Inside:
     """The engine, and what works beside it."""
 
     engine: Engine
+    hidden: Hidden
     recorder: Recorder
     appends: Appends
     line: Line
@@ -124,9 +127,7 @@ def create_app(settings: Settings) -> ASGIApp:
     )
     relay = Relay(outside.upstream, request_id, metrics.relayed)
     memory, logs_content = BodyMemory(settings.body_memory), settings.log_content
-    managed = Managed(
-        inside.engine, inside.recorder, inside.appends, relay, metrics, memory, logs_content=logs_content
-    )
+    managed = Managed(inside.hidden, inside.appends, relay, metrics, memory, logs_content=logs_content)
     return Draining(Front(managed, relay, own), drain)
 
 
@@ -186,7 +187,8 @@ def _inside(settings: Settings, outside: Outside) -> Inside:
     line = Line(store, background, clock, settings.line_lease)
     is_shared = settings.workers == 1 or settings.shares_store
     appends = Appends(store, naming, engine.reader, recorder, line, is_shared=is_shared)
-    return Inside(engine, recorder, appends, line, backlog, summaries, summary_jobs)
+    hidden = Hidden(engine, recorder, Tools(metrics))
+    return Inside(engine, hidden, recorder, appends, line, backlog, summaries, summary_jobs)
 
 
 def _lifespan(

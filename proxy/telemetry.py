@@ -52,6 +52,9 @@ class Metrics:
         self.lost_turns = counter(
             "unabridged_lost_turns", "Turns whose writing failed (the next body heals them)."
         )
+        self.tool_cache = counter(
+            "unabridged_tool_cache", "Tool results that went by, and what became of them.", "result"
+        )
         self.policy_reloads = counter(
             "unabridged_policy_reloads",
             "Policies whose files were edited: loaded, or refused and kept as they were.",

@@ -1,18 +1,22 @@
 """A managed request on its way: as it came in, where it belongs, what is forwarded, what came back."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
 from proxy.core.budget import Budget
+from proxy.core.identity import extend, read_message
 from proxy.core.merging import alternating
+from proxy.core.messages import Content
 from proxy.core.plan import Plan, apply
 from proxy.core.policy import Policy
+from proxy.engine.answerers import Answerer
 from proxy.engine.case import Case
 from proxy.engine.epochs import Verdict
 from proxy.engine.history import History
 from proxy.engine.naming import Headers
 from proxy.engine.recognition import Recognised
+from proxy.engine.rounds import Rounds
 from proxy.ports import UpstreamResponse
 
 
@@ -74,6 +78,10 @@ class Prepared:
     """Chain hash of the answer, once it is over."""
     is_announced: bool = False
     """Whether its messages are in the store already."""
+    answerers: list[Answerer] = field(default_factory=list[Answerer])
+    """Who answers calls of tools that were added to it."""
+    rounds: Rounds | None = None
+    """What was said out of the client's sight in the answer."""
     recording: asyncio.Task[bool] | None = None
     """The turn on its way into the store."""
 
@@ -90,6 +98,12 @@ class Prepared:
         """Counted tokens of what is forwarded."""
         return self.budget.head + self.verdict.view
 
+    def hash_after(self, answer: Content) -> bytes:
+        """Chain hash of an answer to this request."""
+        hashes = self.history.hashes
+        parent = hashes[-1] if hashes else self.history.root
+        return extend(parent, read_message(answer).identity)
+
     def response_headers(self) -> list[tuple[bytes, bytes]]:
         """The contract's headers: what was known before the first byte (DESIGN 7)."""
         real, verdict = self.budget.real, self.verdict
@@ -101,7 +115,7 @@ class Prepared:
             (b"x-unabridged-tokens", tokens),
             (b"x-unabridged-cut", str(verdict.plan.cut)),
             (b"x-unabridged-summary", verdict.summary),
-            (b"x-unabridged-tool-cache", "hits=0"),
+            (b"x-unabridged-tool-cache", f"hits={self.rounds.hits if self.rounds else 0}"),
         ]
         reasons = [*self.degraded, *verdict.degraded]
         if reasons:
@@ -121,14 +135,23 @@ class Sent:
     told: bytes = b""
     """What may be a refusal: the body of an error, the data of a stream's first event."""
 
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """All of its body, what was read of it included."""
+        if self.begun:
+            yield self.begun
+        if not self.is_over:
+            async for chunk in self.response.chunks():
+                yield chunk
+
 
 def forwarded_body(history: History, plan: Plan, *, alternates: bool, tool: bytes = b"") -> bytes:
-    """The body that goes out: the client's own bytes unless a plan is in force (law 1).
+    """The body that goes out: the client's own bytes unless a plan is in force, or calls were hidden (law 1).
 
-    ``alternates`` says whether the model insists on alternating roles; ``tool`` is one of ours, for a view.
+    ``alternates`` says whether the model insists on alternating roles; ``tool`` is ours, for what is cut.
     """
-    if not plan.gaps and not plan.replacements:
+    is_cut = bool(plan.gaps or plan.replacements)
+    if not is_cut and not history.hidden:
         return history.body.raw
-    view = apply(plan, history.raws)
-    body = history.body.with_tool(tool) if tool else history.body
+    view = apply(plan, history.outgoing)
+    body = history.body.with_tool(tool) if is_cut and tool else history.body
     return body.with_messages([*history.head, *(alternating(plan, view) if alternates else view)])

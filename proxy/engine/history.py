@@ -5,8 +5,9 @@ them, so a turn decodes, identifies and counts only what it brings.
 """
 
 import secrets
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import xxhash
 
@@ -15,6 +16,7 @@ from proxy.core.budget import MESSAGE_TOKENS, REQUEST_TOKENS
 from proxy.core.identity import chain_of, read_message, root
 from proxy.core.images import image_tokens, other_part_tokens
 from proxy.core.messages import Content, Message, as_mapping, head_length, text_or_empty
+from proxy.core.records import HiddenCalls
 from proxy.core.situation import Chain
 from proxy.engine.lru import Lru
 from proxy.ports import TokenCounter
@@ -56,6 +58,25 @@ class History:
     root: bytes
     """h₀ of the chain."""
     hashes: Sequence[bytes]
+    hidden: Mapping[int, HiddenCalls] = field(default_factory=dict[int, HiddenCalls])
+    """What goes out in the place of our answers in which we have answered calls, by position."""
+
+    def with_hidden(self, known: Mapping[bytes, HiddenCalls]) -> Self:
+        """The same with what was hidden in its answers, of all that is ``known`` of the session."""
+        if not known:
+            return self
+        places = {place: known[each] for place, each in enumerate(self.hashes) if each in known}
+        return replace(self, hidden=places)
+
+    @property
+    def outgoing(self) -> Sequence[bytes]:
+        """The messages as they go out: several are one slice, with commas between them."""
+        if not self.hidden:
+            return self.raws
+        raws = list(self.raws)
+        for place, hidden in self.hidden.items():
+            raws[place] = b",".join(hidden.messages)
+        return raws
 
     @property
     def first_user(self) -> bytes:
@@ -73,9 +94,13 @@ class History:
         return Chain(
             messages=[entry.message for entry in self.known],
             raws=self.raws,
-            tokens=[entry.tokens(self.model) for entry in self.known],
+            tokens=[self._tokens(place, entry) for place, entry in enumerate(self.known)],
             hashes=self.hashes,
         )
+
+    def _tokens(self, place: int, entry: Known) -> int:
+        hidden = self.hidden.get(place) if self.hidden else None
+        return hidden.tokens if hidden else entry.tokens(self.model)
 
 
 class Reader:

@@ -58,16 +58,24 @@ class Recaller:
     reach: Reach
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
+    @property
+    def is_ours(self) -> bool:
+        """No client knows the tool."""
+        return True
+
     def holds(self, tool: str) -> bool:
         """Whether a call of ``tool`` is ours to answer."""
         return tool == NAME
 
-    async def answer(self, tool: str, arguments: str, room_tokens: int) -> str | None:
-        """The result of a call, at most ``room_tokens`` counted tokens; None for a tool that is not ours."""
+    def passes(self, tool: str, arguments: str) -> None:
+        """What the client's own tools do changes nothing here."""
+
+    async def answer(self, tool: str, arguments: str, room: int) -> str | None:
+        """The result of a call, at most ``room`` counted tokens; None for a tool that is not ours."""
         if not self.holds(tool):
             return None
         async with self._lock:  # what is read of the chain is read once
-            text, by = await self._answer(arguments, room_tokens)
+            text, by = await self._answer(arguments, room)
         self.recall.metrics.recalls.labels(by=by).inc()
         return text
 

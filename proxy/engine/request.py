@@ -17,6 +17,7 @@ from proxy.core.overflow import is_overflow_error
 from proxy.core.plan import EMPTY
 from proxy.core.policy import Policy
 from proxy.core.recall.tool import offered_tool
+from proxy.engine.answerers import Answerer
 from proxy.engine.asked import Asked, boundary_in, budget_in, credentials_in, policy_name
 from proxy.engine.background import Background
 from proxy.engine.beginning import begin
@@ -29,7 +30,7 @@ from proxy.engine.history import History, Reader, root_of
 from proxy.engine.models import Models
 from proxy.engine.naming import NAMED, Headers, Naming
 from proxy.engine.pins import Pins
-from proxy.engine.recall import Recall, Recaller
+from proxy.engine.recall import Recall
 from proxy.engine.recognition import Recognised, Recognition
 from proxy.engine.warmth import Warmth
 from proxy.errors import ContextLengthExceeded, PolicyForbidden
@@ -79,6 +80,7 @@ class Engine:
         recognised = await self.recognition.recognise(
             asked.caller, asked.history, asked.lane, needs_store=asked.needs_store
         )
+        asked = replace(asked, history=asked.history.with_hidden(recognised.hidden))
         pins, unsaved = await self.pins.settle(recognised, asked.pinned, policy.store.ttl)
         await self._count(asked.history, recognised)
         budget = await self._budget(recognised.tenant, asked.history, policy, asked.budget)
@@ -98,6 +100,7 @@ class Engine:
             degraded=[*recognised.degraded, *unsaved],
             appended=appended,
         )
+        prepared.answerers = self._answerers(case, asked.history, verdict)
         self.extras.add(prepared)
         return prepared
 
@@ -184,11 +187,10 @@ class Engine:
             )
         return verdict
 
-    def recaller(self, prepared: Prepared) -> Recaller | None:
-        """Who answers the calls of the tool that the request carries beside the client's; None without it."""
-        plan, body = prepared.verdict.plan, prepared.history.body
-        is_offered = plan != EMPTY and offered_tool(prepared.policy, body) != b""
-        return self.recall.of(prepared.case, plan) if is_offered else None
+    def _answerers(self, case: Case, history: History, verdict: Verdict) -> list[Answerer]:
+        """Who answers the calls of what the request carries beside the client's tools."""
+        is_offered = verdict.plan != EMPTY and offered_tool(case.policy, history.body) != b""
+        return [self.recall.of(case, verdict.plan)] if is_offered else []
 
     async def send(self, prepared: Prepared, incoming: Incoming, in_flight: ExitStack) -> Sent:
         """Forward; a refusal for length teaches the window, and the request is pruned and sent once more.
@@ -252,7 +254,14 @@ class Engine:
         return self.models.learn_refusal(case.tenant, case.model, prepared.sent_tokens, reserve, refusal)
 
     async def _send(self, prepared: Prepared, incoming: Incoming) -> Sent:
-        response = await self.upstream.send("POST", incoming.target, incoming.forwarded, prepared.body)
+        return await self.forward(incoming, prepared.body)
+
+    async def forward(self, incoming: Incoming, body: bytes) -> Sent:
+        """Send a body as the client's request, and wait for the beginning of its answer.
+
+        Raises UpstreamUnreachable, UpstreamTimeout.
+        """
+        response = await self.upstream.send("POST", incoming.target, incoming.forwarded, body)
         try:
             return await begin(response)
         except BaseException:
@@ -273,6 +282,7 @@ class Engine:
         if body == prepared.body:
             return False
         prepared.budget, prepared.case, prepared.verdict = budget, case, verdict
+        prepared.answerers = self._answerers(case, prepared.history, verdict)
         prepared.rewrite(body)
         return True
 

@@ -29,6 +29,7 @@ _PARTS: Final = f"""
 local NODES, COUNTS, PARTIAL = '{keys.NODES}', '{keys.COUNTS}', '{keys.PARTIAL}'
 local BESIDE, WAS = '{keys.BESIDE}', '{keys.WAS}'
 local SUMMARIES, LANES, EPOCHS = '{keys.SUMMARIES}', '{keys.LANES}', '{keys.EPOCHS}'
+local HIDDEN, HIDES = '{keys.HIDDEN}', '{keys.HIDES}'
 local LINE, LEASES, CLAIMS = '{keys.LINE}', '{keys.LEASES}', '{keys.CLAIMS}'
 local HASH = {keys.HASH}
 local FIELDS = {{{", ".join(repr(field) for field in keys.FIELDS)}}}
@@ -48,6 +49,7 @@ class FoundFields:
     counts: list[bytes | None]
     epochs: list[bytes]
     was_here: int
+    hidden: list[bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ class Scripts:
         self._begin_epoch = script("begin_epoch")
         self._record = script("record")
         self._pin = script("pin")
+        self._keep_hidden = script("keep_hidden")
         self._claim = script("claim")
         self._release = script("release")
         self._keep_summary = script("keep_summary")
@@ -113,11 +116,12 @@ class Scripts:
         *,
         lane: str,
         seen: tuple[str, int],
+        hidden_seen: tuple[str, int],
         newest: Sequence[bytes],
         uncounted: Sequence[bytes],
     ) -> FoundFields | None:
         """None where the chain belongs to no session."""
-        args = (sid or "", lane, *seen, len(newest), *newest, *uncounted)
+        args = (sid or "", lane, *seen, *hidden_seen, len(newest), *newest, *uncounted)
         answer = await self._find([keys.tips(tag), keys.bucket(tag)], args)
         return None if answer is None else FoundFields(*answer)
 
@@ -143,6 +147,10 @@ class Scripts:
     async def pin(self, key: SessionKey, hashes: Sequence[bytes], *, ttl: int) -> None:
         """Pin messages, and keep the session with them."""
         await self._pin([keys.session(key)], (ttl, *hashes))
+
+    async def keep_hidden(self, key: SessionKey, answer: bytes, hidden: bytes, *, ttl: int) -> bool:
+        """Keep what stands for an answer, and the session with it; False where that was deleted."""
+        return bool(await self._keep_hidden([keys.session(key)], (answer, hidden, ttl)))
 
     async def claim(self, key: SessionKey, address: str, token: str, *, lease: int) -> bool:
         """Take or renew the lease on writing a summary; whether `token` has it."""

@@ -15,7 +15,7 @@ from proxy.adapters.redis.breaker import Breaker
 from proxy.adapters.redis.connection import Connection
 from proxy.adapters.redis.scripts import Fields, Scripts
 from proxy.core.plan import Epoch
-from proxy.core.records import Node, Session, Turn
+from proxy.core.records import HiddenCalls, Node, Session, Turn
 from proxy.errors import StoreUnavailable
 from proxy.ports import Clock, Found, Lookup, Recorded, SessionKey, Standing, Stored
 from proxy.telemetry import log_warning
@@ -38,6 +38,7 @@ class RedisStore:
                 lookup.sid,
                 lane=lookup.lane,
                 seen=lookup.seen,
+                hidden_seen=lookup.hidden_seen,
                 newest=lookup.newest,
                 uncounted=lookup.uncounted,
             )
@@ -59,11 +60,14 @@ class RedisStore:
         async with self._connection.call() as client:
             fields = cast("Fields", await client.hmget(name, keys.FIELDS))
             stored = cast("dict[bytes, bytes]", await client.hgetall(name + keys.NODES))
+            hidden = cast("list[bytes]", await client.lrange(name + keys.HIDDEN, 0, -1))
             damaged = [chain_hash for chain_hash, node in stored.items() if not codec.is_readable(node, Node)]
             async with client.pipeline(transaction=False) as pipe:
                 pipe.delete(name + keys.COUNTS, keys.epochs(key, lane))
                 if not reading.is_readable(fields):
                     pipe.delete(name)
+                if not all(codec.is_readable(each, HiddenCalls) for each in hidden):
+                    pipe.delete(name + keys.HIDDEN, name + keys.HIDES)
                 if damaged:
                     pipe.hdel(name + keys.NODES, *damaged)
                 await pipe.execute()
@@ -94,6 +98,19 @@ class RedisStore:
         """Pin messages by their chain hashes."""
         async with self._connection.call():
             await self._scripts.pin(key, hashes, ttl=_milliseconds(ttl))
+
+    async def keep_hidden(self, key: SessionKey, hidden: HiddenCalls, ttl: float) -> bool:
+        """Keep what stands upstream for an answer; the first counts."""
+        async with self._connection.call():
+            return await self._scripts.keep_hidden(
+                key, hidden.hash, codec.encode(hidden), ttl=_milliseconds(ttl)
+            )
+
+    async def hidden(self, key: SessionKey) -> tuple[HiddenCalls, ...]:
+        """All answers of the session with hidden calls."""
+        async with self._connection.call() as client:
+            stored = cast("list[bytes]", await client.lrange(keys.session(key) + keys.HIDDEN, 0, -1))
+        return reading.hidden(stored)
 
     async def history(self, key: SessionKey) -> Stored:
         """The session with every message."""

@@ -38,8 +38,11 @@ class Facts:
         return bool(self.constraints or self.identifiers)
 
 
-def facts_of(situation: Situation, plan: Plan, room: int, details: int) -> Facts:
-    """The ledger of a chain under ``plan``, in ``room`` counted tokens; ``details`` bounds identifiers."""
+def facts_of(situation: Situation, plan: Plan, room: int, details: int, told: str = "") -> Facts:
+    """The ledger of a chain under ``plan``, in ``room`` counted tokens; ``details`` bounds identifiers.
+
+    ``told`` is what else the same note says: an identifier is not told twice.
+    """
     rules = situation.policy.ledger
     if room <= 0 or not plan.gaps:
         return Facts()
@@ -54,14 +57,14 @@ def facts_of(situation: Situation, plan: Plan, room: int, details: int) -> Facts
     left = room - constraint_tokens(first, situation.count)
     identifiers = ""
     if rules.identifiers:
-        told = [source.kept_text(), *source.summaries(), *source.quoted(), *first]
-        packing = Packing(min(left, details), situation.count, "\n".join(told))
+        shown = [source.kept_text(), *source.summaries(), *source.quoted(), *first, told]
+        packing = Packing(min(left, details), situation.count, "\n".join(shown))
         packing.fill(source.identifiers(stale))
         identifiers = packing.text
         left -= situation.count(identifiers) if identifiers else 0
     chosen = {*first, *_fitting([text for text in wanted if text not in first], left, situation.count)}
-    told = sorted(found, key=lambda rule: rule.position)
-    texts = tuple(rule.sentence.text for rule in told if rule.sentence.text in chosen)
+    in_order = sorted(found, key=lambda rule: rule.position)
+    texts = tuple(rule.sentence.text for rule in in_order if rule.sentence.text in chosen)
     return Facts(texts, identifiers, left_out=len(texts) < len(found))
 
 

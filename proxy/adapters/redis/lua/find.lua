@@ -3,8 +3,9 @@
 -- Writes nothing: a full server and a replica run it.
 local tips, bucket = KEYS[1], KEYS[2]
 local sid, lane, seen_sid, seen = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local first = 6                       -- of the newest chain hashes; the uncounted follow them
-local last = first + ARGV[5] - 1
+local hidden_sid, hidden_seen = ARGV[5], ARGV[6]
+local first = 8                       -- of the newest chain hashes; the uncounted follow them
+local last = first + ARGV[7] - 1
 
 local function values(key, from, to)  -- in portions: Lua's stack holds about 8,000
   local all = {}
@@ -29,8 +30,9 @@ local known = false
 for i, count in ipairs(values(session .. COUNTS, first, last)) do
   if count then known = ARGV[first + i - 1] break end
 end
-local start = 0
+local start, hidden_start = 0, 0
 if seen_sid == sid then start = seen end
+if hidden_sid == sid then hidden_start = hidden_seen end
 return {
   sid,
   redis.call('HMGET', session, unpack(FIELDS)),
@@ -38,4 +40,5 @@ return {
   values(session .. COUNTS, last + 1, #ARGV),
   redis.call('LRANGE', session .. EPOCHS .. lane, start, -1),
   redis.call('EXISTS', session .. WAS),
+  redis.call('LRANGE', session .. HIDDEN, hidden_start, -1),
 }
