@@ -259,7 +259,8 @@ async def test_text_arrives_before_the_hidden_call_is_done(model: Model, client:
     model.replies += [wait_after_text, said("Still 18.")]
     text, ids = "", set[str]()
     asked: Any = {"model": "gpt-test", "messages": known(), "tools": TOOLS, "stream": True}
-    async for chunk in await client.chat.completions.create(**asked):
+    stream: Any = await client.chat.completions.create(**asked)
+    async for chunk in stream:
         ids.add(chunk.id)
         text += chunk.choices[0].delta.content or ""
         if "Let me" in text:
@@ -315,7 +316,7 @@ async def test_a_client_that_leaves_while_the_upstream_goes_on_takes_its_connect
 
     model.replies += [calling(WEATHER), hang]
     asked: Any = {"model": "gpt-test", "messages": known(), "tools": TOOLS, "stream": True}
-    stream = await client.chat.completions.create(**asked)
+    stream: Any = await client.chat.completions.create(**asked)
     async for chunk in stream:
         if chunk.choices[0].delta.content:
             break
@@ -329,15 +330,17 @@ async def test_a_client_that_leaves_while_the_upstream_goes_on_takes_its_connect
 @both
 async def test_a_second_worker_sends_the_same(model: Model, policy: str, valkey: str, stream: bool) -> None:
     model.replies += [talking("Let me see. ", WEATHER), said("Still 18."), said("Fine."), said("Fine.")]
-    messages = known()
-    async with proxying(model.url, policy=policy, store=valkey) as first:
-        async with openai.AsyncOpenAI(base_url=f"{first}/v1", api_key="sk-test") as client:
-            messages.append(sent_back(await ask(client, messages, stream=stream)))
-            messages.append(user("Thank you"))
-            await ask(client, messages, stream=stream)
-    async with proxying(model.url, policy=policy, store=valkey) as second:
-        async with openai.AsyncOpenAI(base_url=f"{second}/v1", api_key="sk-test") as client:
-            await ask(client, messages, stream=stream)
+    messages, named = known(), {"X-Unabridged-Session": f"streamed {stream}"}
+    async with (
+        proxying(model.url, policy=policy, store=valkey) as first,
+        proxying(model.url, policy=policy, store=valkey) as second,
+        openai.AsyncOpenAI(base_url=f"{first}/v1", api_key="sk-test", default_headers=named) as one,
+        openai.AsyncOpenAI(base_url=f"{second}/v1", api_key="sk-test", default_headers=named) as other,
+    ):
+        messages.append(sent_back(await ask(one, messages, stream=stream)))
+        messages.append(user("Thank you"))
+        await ask(one, messages, stream=stream)
+        await ask(other, messages, stream=stream)
     assert bytes(model.chats[2].body) == bytes(model.chats[3].body)
     assert len(model.views()[3]) == len(messages) + 2
 
