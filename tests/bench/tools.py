@@ -4,9 +4,10 @@
 
 Each session is folded as the proxy folds it. Before each recorded call the cache is asked; its answer is
 compared with the result that was really returned, byte for byte: *right*, or *stale*. Nothing is really
-served, so each call is judged in the recorded world. The rules are what a person would write who has read the
-names of the tools; `--policy` takes others. A session of several recordings in a row (``segments``) is told as
-one, and the world of the later one may differ, which counts as stale. `--apart` takes each recording by itself.
+served, so each call is judged in the recorded world. The rules are what a person would write who has read
+the names of the tools; `--policy` takes others. A session of several recordings in a row (``segments``) is
+told as one, and the world of the later one may differ, which counts as stale. `--apart` takes each
+recording by itself.
 """
 
 from __future__ import annotations
