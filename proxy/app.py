@@ -169,6 +169,7 @@ def _inside(settings: Settings, outside: Outside) -> Inside:
         extras=Extras(models, naming),
         warmth=Warmth(prices.prices_of, clock),
         recall=Recall(outside.search, counter, Embeddings(upstream), metrics),
+        tools=Tools(metrics),
         policies=outside.policies.named,
         clock=clock,
     )
@@ -187,7 +188,7 @@ def _inside(settings: Settings, outside: Outside) -> Inside:
     line = Line(store, background, clock, settings.line_lease)
     is_shared = settings.workers == 1 or settings.shares_store
     appends = Appends(store, naming, engine.reader, recorder, line, is_shared=is_shared)
-    hidden = Hidden(engine, recorder, Tools(metrics))
+    hidden = Hidden(engine, recorder)
     return Inside(engine, hidden, recorder, appends, line, backlog, summaries, summary_jobs)
 
 
@@ -229,6 +230,7 @@ def _admin_api(settings: Settings, outside: Outside, inside: Inside) -> AdminAPI
         recognition=engine.recognition,
         epochs=engine.epochs,
         pins=engine.pins,
+        tools=engine.tools,
         summary_jobs=inside.summary_jobs,
         line=inside.line,
         clock=clock,

@@ -47,13 +47,13 @@ class Metrics:
         self.recalls = counter(
             "unabridged_recalls", "Calls of the recall tool, by how they were answered.", "by"
         )
+        self.tool_cache = counter(
+            "unabridged_tool_cache", "Tool results that came in, and what became of them.", "result"
+        )
         self.store = histogram("unabridged_store_seconds", "Time of store calls.", _QUICK, "op")
         self.degraded = gauge("unabridged_degraded", "1 while the store cannot be used.")
         self.lost_turns = counter(
             "unabridged_lost_turns", "Turns whose writing failed (the next body heals them)."
-        )
-        self.tool_cache = counter(
-            "unabridged_tool_cache", "Tool results that went by, and what became of them.", "result"
         )
         self.policy_reloads = counter(
             "unabridged_policy_reloads",

@@ -157,7 +157,7 @@ def ledger_lines(constraints: Sequence[str], identifiers: str, language: str) ->
 
 def result_lines(results: Sequence[str], language: str) -> str:
     """Tool results as they stand in the ledger, on a line each; nothing without any."""
-    return "\n".join([_WORDINGS[language].results, *(f"- {text}" for text in results)]) if results else ""
+    return "\n".join([_WORDINGS[language].results, *(f"> {text}" for text in results)]) if results else ""
 
 
 def with_ledger(text: str, ledger: str) -> str:

@@ -20,7 +20,6 @@ from proxy.engine.exchange import Incoming, Prepared, Sent
 from proxy.engine.record import Recorder
 from proxy.engine.request import Engine
 from proxy.engine.rounds import Rounds
-from proxy.engine.tools import Tools
 from proxy.errors import UpstreamError, UpstreamInvalidResponse
 from proxy.ports import UpstreamResponse
 
@@ -43,7 +42,6 @@ class Hidden:
 
     engine: Engine
     recorder: Recorder
-    tools: Tools
 
     async def told(self, prepared: Prepared, incoming: Incoming, sent: Sent) -> Sent:
         """An answer as the client is told it.
@@ -54,18 +52,13 @@ class Hidden:
         try:
             if sent.response.status != _OK or not may_hide(prepared.history.body):
                 return sent
-            answerers = Answerers([*prepared.answerers, *await self._fresh(prepared)])
+            answerers = _answerers(prepared)
             if not answerers or not _is_plain(sent.response):
                 return sent
             return await self._edited(prepared, incoming, sent, self._rounds(prepared, answerers))
         except BaseException:
             await sent.response.aclose()
             raise
-
-    async def _fresh(self, prepared: Prepared) -> list[FreshResults]:
-        known = {each.hash: each.messages for each in prepared.history.hidden.values()}
-        cache = await self.tools.of(prepared.case, known)
-        return [FreshResults(cache)] if cache.serves_any else []
 
     def _rounds(self, prepared: Prepared, answerers: Answerers) -> Rounds:
         rounds = prepared.rounds = Rounds(
@@ -102,6 +95,12 @@ class Hidden:
         )
         if not await self.recorder.keep_hidden(prepared, hidden):
             prepared.degraded.append(UNSAVED)
+
+
+def _answerers(prepared: Prepared) -> Answerers:
+    """All who may answer calls in the answer to this request."""
+    fresh = [FreshResults(prepared.tools)] if prepared.tools.serves_any else []
+    return Answerers([*prepared.answerers, *fresh])
 
 
 class _Spliced:

@@ -69,6 +69,11 @@ class History:
         return replace(self, hidden=places)
 
     @property
+    def said_in_place(self) -> Mapping[bytes, Sequence[bytes]]:
+        """The messages that stand upstream for one of the client's, by its chain hash."""
+        return {hidden.hash: hidden.messages for hidden in self.hidden.values()}
+
+    @property
     def outgoing(self) -> Sequence[bytes]:
         """The messages as they go out: several are one slice, with commas between them."""
         if not self.hidden:

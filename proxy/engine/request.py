@@ -18,6 +18,7 @@ from proxy.core.plan import EMPTY
 from proxy.core.policy import Policy
 from proxy.core.recall.tool import offered_tool
 from proxy.engine.answerers import Answerer
+from proxy.core.tools.cache import ToolCache
 from proxy.engine.asked import Asked, boundary_in, budget_in, credentials_in, policy_name
 from proxy.engine.background import Background
 from proxy.engine.beginning import begin
@@ -32,6 +33,7 @@ from proxy.engine.naming import NAMED, Headers, Naming
 from proxy.engine.pins import Pins
 from proxy.engine.recall import Recall
 from proxy.engine.recognition import Recognised, Recognition
+from proxy.engine.tools import Tools
 from proxy.engine.warmth import Warmth
 from proxy.errors import ContextLengthExceeded, PolicyForbidden
 from proxy.ports import Clock, Upstream
@@ -63,6 +65,7 @@ class Engine:
     extras: Extras
     warmth: Warmth
     recall: Recall
+    tools: Tools
     policies: Callable[[str], Policy]
     """The policies in force by name, without a name the default; raises InvalidPolicy."""
     clock: Clock
@@ -96,6 +99,7 @@ class Engine:
             case=case,
             verdict=verdict,
             plain=self._body(case, asked.history, verdict),
+            tools=await self._fresh(case, asked.history),
             arrived=asked.arrived,
             degraded=[*recognised.degraded, *unsaved],
             appended=appended,
@@ -191,6 +195,13 @@ class Engine:
         """Who answers the calls of what the request carries beside the client's tools."""
         is_offered = verdict.plan != EMPTY and offered_tool(case.policy, history.body) != b""
         return [self.recall.of(case, verdict.plan)] if is_offered else []
+
+    async def _fresh(self, case: Case, history: History) -> ToolCache:
+        try:
+            return await self.tools.of(case, history.said_in_place)
+        except Exception as error:  # noqa: BLE001 - law 7: a fault of ours costs what is kept, not the answer
+            log_fault("reading tool results failed", error)
+            return ToolCache()
 
     async def send(self, prepared: Prepared, incoming: Incoming, in_flight: ExitStack) -> Sent:
         """Forward; a refusal for length teaches the window, and the request is pruned and sent once more.

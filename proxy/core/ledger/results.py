@@ -32,7 +32,7 @@ def fresh_results(situation: Situation, plan: Plan, room: int, language: str) ->
     for entry in _absent(situation, plan):
         if len(entry.text) <= left * _DENSEST and len(lines) < _MOST:
             line = _line(entry)
-            size = situation.count(f"- {line}\n")
+            size = situation.count(f"> {line}\n")
             if size <= left:
                 left -= size
                 lines.append(line)

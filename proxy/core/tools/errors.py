@@ -17,7 +17,8 @@ _SAYS = re.compile(
     re.IGNORECASE,
 )
 _BEGINS = re.compile(
-    r"[\W_]*(?:error\b|exception\b|(?-i:\w+(?:Error|Exception)\b)|traceback|fatal\b|panic\b|failed|failure\b|abort|unable to|no such"
+    r"[\W_]*(?:error\b|exception\b|(?-i:\w+(?:Error|Exception)\b)|traceback|fatal\b|panic\b|failed"
+    r"|failure\b|abort|unable to|no such"
     r"|could ?n[o']t|can ?not|can't|invalid\b|illegal\b|not (?:found|allowed|permitted|authori[sz]ed)"
     r"|(?:permission|access) denied|denied\b|unauthori[sz]ed|forbidden|refused|time(?:d )?out|rate limit"
     r"|too many requests|(?:internal )?server error|bad (?:gateway|request)|(?:temporarily )?unavailable"

@@ -167,7 +167,7 @@ def test_a_tool_of_which_the_policy_knows_nothing_empties_all_that_is_served():
 
 def test_a_read_beside_the_write_that_touches_it_is_not_kept():
     for order in (1, -1):
-        made = [("get_user", {}, "a"), ("set_user", {}, "b")][::order]
+        made = [("get_user", "{}", "a"), ("set_user", "{}", "b")][::order]
         assert not after([user("Go."), calls(*made), result("a", "Mia"), result("b", "ok")])
 
 

@@ -34,7 +34,7 @@ TEXTS = [
     "Fehler: keine Berechtigung",
 ]
 
-OBJECTS = [
+OBJECTS: list[object] = [
     {"error": "no such flight"},
     {"error": {"code": 5}},
     {"errors": ["a"]},
