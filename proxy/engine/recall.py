@@ -30,6 +30,8 @@ _RANKED = 100
 """Passages that each half of a search puts in order."""
 _BY_MEANING = 4_096
 """Passages that are searched by meaning; of more, the newest."""
+_PART = 4
+"""An answer takes this part of the budget at most, so that it does not force out what it stands beside."""
 _SEARCH_SECONDS = 3.0
 MEANING_SECONDS = 5.0
 
@@ -80,7 +82,7 @@ class Recaller:
         return text
 
     async def _answer(self, arguments: str, room: int) -> tuple[str, str]:
-        count = self.recall.counter.count
+        count, room = self.recall.counter.count, min(room, self.case.budget.limit // _PART)
         try:
             wanted = read_arguments(arguments)
         except Unclear as unclear:

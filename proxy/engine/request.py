@@ -17,8 +17,8 @@ from proxy.core.overflow import is_overflow_error
 from proxy.core.plan import EMPTY
 from proxy.core.policy import Policy
 from proxy.core.recall.tool import offered_tool
-from proxy.engine.answerers import Answerer
 from proxy.core.tools.cache import ToolCache
+from proxy.engine.answerers import Answerer
 from proxy.engine.asked import Asked, boundary_in, budget_in, credentials_in, policy_name
 from proxy.engine.background import Background
 from proxy.engine.beginning import begin

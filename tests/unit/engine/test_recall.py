@@ -61,7 +61,7 @@ def answerer(recall: Recall, embeddings: str = "", messages: list[Sent] = CHAT) 
         chain=chain,
         head_count=0,
         policy=Policy(recall=RecallSection(enabled=True, embeddings=embeddings)),
-        budget=Budget(1000, 1.0, 0),
+        budget=Budget(20_000, 1.0, 0),
         epochs=(),
         saved=0,
         credentials=[AUTH],
