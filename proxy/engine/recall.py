@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from proxy.core.plan import Plan
 from proxy.core.recall.answer import found_text, overview_text, range_text
 from proxy.core.recall.fusion import fused
-from proxy.core.recall.passages import apart, best_of
+from proxy.core.recall.passages import best_of
 from proxy.core.recall.reach import Reach
 from proxy.core.recall.tool import NAME, USAGE, Unclear, Wanted, read_arguments
-from proxy.core.recall.vectors import Unreadable, nearest
+from proxy.core.recall.vectors import Unreadable, Vector, nearest
 from proxy.core.recall.words import spaced, terms_of
 from proxy.engine.case import Case
 from proxy.engine.embeddings import Embeddings
@@ -29,7 +29,7 @@ from proxy.telemetry import Metrics, log_fault
 _RANKED = 100
 """Passages that each half of a search puts in order."""
 _BY_MEANING = 4_096
-"""Passages that are searched by meaning; of more, the newest."""
+"""Pieces that are searched by meaning; of more, the newest."""
 _PART = 4
 """An answer takes this part of the budget at most, so that it does not force out what it stands beside."""
 _SEARCH_SECONDS = 3.0
@@ -108,7 +108,7 @@ class Recaller:
         by_meaning = await self._by_meaning(windows, wanted.query)
         if by_meaning is None:
             return best_of(windows, by_words), "words"
-        return best_of(windows, fused(windows, by_words, by_meaning)), "meaning"
+        return best_of(windows, fused(by_words, by_meaning)), "meaning"
 
     def _windows(self, wanted: Wanted) -> list[range]:
         """The passages that are searched: all, or those of the messages that are asked about."""
@@ -140,23 +140,20 @@ class Recaller:
         model = self.case.policy.recall.embeddings
         if not model or not windows:
             return None
-        asked_of = apart(windows)[-_BY_MEANING:]
+        pieces = sorted({piece for window in windows for piece in window})[-_BY_MEANING:]
         try:
             async with asyncio.timeout(self.recall.meaning_seconds):
-                texts = await asyncio.to_thread(self._texts, [windows[index] for index in asked_of])
-                ask, case = self.recall.embeddings, self.case
-                (asked,) = await ask.vectors(case.tenant, case.credentials, model, [query])
-                vectors = await ask.vectors(case.tenant, case.credentials, model, texts)
-            if len(vectors[0]) != len(asked):
-                return None
-            near = await asyncio.to_thread(nearest, asked, vectors, _RANKED)
+                asked, *vectors = await self._embed(model, query, pieces)
+            by_piece = dict(zip(pieces, vectors, strict=True))
+            return await asyncio.to_thread(nearest, asked, by_piece, windows, _RANKED)
         except (Unreadable, TimeoutError, UnabridgedError) as error:
             log_fault("recall went on by words alone", error)
             return None
-        return [asked_of[index] for index in near]
 
-    def _texts(self, windows: Sequence[range]) -> list[str]:
-        return [self.reach.text(window) for window in windows]
+    async def _embed(self, model: str, query: str, pieces: Sequence[int]) -> list[Vector]:
+        texts = await asyncio.to_thread(lambda: [self.reach.told(piece) for piece in pieces])
+        ask, case = self.recall.embeddings, self.case
+        return await ask.vectors(case.tenant, case.credentials, model, [query, *texts])
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from proxy.core.plan import EMPTY
 from proxy.core.policy import Policy
 from proxy.core.policy_sections import Importance, Keep, Retention, RetentionMatch
 from proxy.core.recall.answer import NO_ROOM, found_text, range_text
-from proxy.core.recall.passages import apart, best_of
+from proxy.core.recall.passages import best_of
 from proxy.core.recall.reach import Reach
 from proxy.core.recall.tool import Wanted
 from tests.property.conversations import (
@@ -98,4 +98,3 @@ def test_the_pieces_of_what_may_be_recalled_are_all_of_it(reach: Reach) -> None:
 def test_every_piece_is_searched(reach: Reach) -> None:
     everything = set(range(len(reach.pieces)))
     assert {piece for window in reach.windows for piece in window} == everything
-    assert {piece for index in apart(reach.windows) for piece in reach.windows[index]} == everything

@@ -77,18 +77,6 @@ def _runs(pieces: Sequence[Piece]) -> Iterator[range]:
             start = index
 
 
-def apart(windows: Sequence[range]) -> list[int]:
-    """Indexes of windows that hold every piece, and hardly one of them twice."""
-    chosen: list[int] = []
-    end = 0
-    for index, window in enumerate(windows):
-        is_last = index + 1 == len(windows) or windows[index + 1].start != window.start + 1
-        if window.start >= end or (is_last and window.stop > end):
-            chosen.append(index)
-            end = window.stop
-    return chosen
-
-
 def best_of(windows: Sequence[range], ranked: Sequence[int], most: int = BEST) -> list[range]:
     """The best windows that share no piece, best first; ``ranked`` are indexes of windows."""
     chosen: list[range] = []

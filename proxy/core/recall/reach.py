@@ -61,9 +61,11 @@ class Reach:
 
     def text(self, window: range) -> str:
         """What a passage says, each message after its author."""
-        return "\n".join(self._told(self.pieces[index]) for index in window)
+        return "\n".join(self.told(index) for index in window)
 
-    def _told(self, piece: Piece) -> str:
+    def told(self, index: int) -> str:
+        """What a piece says, after its author."""
+        piece = self.pieces[index]
         original = self.original(piece.position)
         return f"{original.author}: {original.text[piece.start : piece.end]}"
 

@@ -6,7 +6,7 @@ Wire format: OpenAI, "Create embeddings", https://platform.openai.com/docs/api-r
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite, sqrt
 from operator import mul
 from typing import Any, TypeAlias, cast
@@ -58,10 +58,15 @@ def _vector(values: Sequence[float]) -> Vector:
     return array("b", (round(_LENGTH * value / (length or 1.0)) for value in values))
 
 
-def nearest(query: Vector, vectors: Sequence[Vector], most: int) -> list[int]:
-    """Indexes of the ``most`` vectors that point most as ``query`` does, nearest first."""
-    alike = [sum(map(mul, query, vector)) for vector in vectors]
-    return sorted(range(len(vectors)), key=lambda index: (-alike[index], index))[:most]
+def nearest(query: Vector, vectors: Mapping[int, Vector], windows: Sequence[range], most: int) -> list[int]:
+    """Indexes of the ``most`` windows whose pieces point most as ``query`` does, nearest first.
+
+    ``vectors`` are the pieces', each embedded once; a window of which one is missing is left out.
+    """
+    alike = {piece: sum(map(mul, query, vector)) for piece, vector in vectors.items()}
+    known = ((index, window) for index, window in enumerate(windows) if all(map(alike.__contains__, window)))
+    mean = {index: sum(alike[piece] for piece in window) / len(window) for index, window in known}
+    return sorted(mean, key=lambda index: (-mean[index], index))[:most]
 
 
 def batches_of(texts: Sequence[str]) -> Iterator[list[str]]:

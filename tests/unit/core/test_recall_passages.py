@@ -7,7 +7,6 @@ from proxy.core.recall.passages import (
     PASSAGE_BYTES,
     PIECE_BYTES,
     Piece,
-    apart,
     best_of,
     pieces_of,
     widened,
@@ -88,26 +87,14 @@ def test_a_long_neighbour_hides_what_is_behind_it() -> None:
     assert sorted(widened(pieces, range(8, 11))) == [8, 9, 10]
 
 
-def test_windows_apart_hold_every_piece_once() -> None:
-    windows = windows_of(chat(*range(9)))
-    assert [windows[index] for index in apart(windows)] == [range(3), range(3, 6), range(6, 9)]
-
-
-def test_windows_apart_hold_the_rest_of_each_run() -> None:
-    windows = windows_of(chat(0, 1, 2, 3, 7, 8))
-    assert [windows[index] for index in apart(windows)] == [range(3), range(1, 4), range(4, 6)]
-
-
 def test_what_both_rankings_put_high_comes_first() -> None:
-    windows = windows_of(chat(0, 2, 4, 6))
-    assert fused(windows, [0, 1, 2], [3, 1, 0])[:2] == [0, 1]
+    assert fused([0, 1, 2], [3, 1, 0]) == [0, 1, 2, 3]
+    assert fused([0, 1], [1]) == [1, 0]
 
 
-def test_a_ranking_of_few_passages_lifts_those_that_share_their_messages() -> None:
-    windows = windows_of(chat(*range(12)))
-    assert fused(windows, [0, 9], [6])[0] in (0, 6)
-    assert 5 in fused(windows, [0], [6])
+def test_of_two_first_ranks_words_count_for_more() -> None:
+    assert fused([5], [4]) == [5, 4]
 
 
 def test_no_ranking_is_no_hit() -> None:
-    assert fused(windows_of(chat(*range(5))), [], []) == []
+    assert fused([], []) == []

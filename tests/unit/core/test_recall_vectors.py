@@ -57,7 +57,14 @@ def test_vectors_of_several_lengths_cannot_be_compared() -> None:
 
 def test_what_points_the_same_way_is_nearest() -> None:
     query, *vectors = read_vectors(answer([1.0, 0.1], [0.0, 1.0], [1.0, 0.0], [-1.0, 0.0]), 4)
-    assert nearest(query, vectors, 2) == [1, 0]
+    by_piece = dict(enumerate(vectors))
+    assert nearest(query, by_piece, [range(1), range(1, 2), range(2, 3)], 2) == [1, 0]
+    assert nearest(query, by_piece, [range(2), range(1, 3)], 2) == [0, 1]
+
+
+def test_a_window_that_is_not_embedded_whole_is_left_out() -> None:
+    query, vector = read_vectors(answer([1.0], [1.0]), 2)
+    assert nearest(query, {1: vector}, [range(2), range(1, 2)], 2) == [1]
 
 
 def test_batches_are_of_bearable_size() -> None:

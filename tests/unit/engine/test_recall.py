@@ -132,7 +132,7 @@ async def test_what_has_no_word_in_common_is_found_by_meaning():
         assert "Volvo" in await ask(answerer(recall, "small"), query=question)
         assert counted(recall, "meaning") == 1
         asked = json.loads(server.requests[0].body)
-        assert (asked["model"], asked["input"]) == ("small", [question])
+        assert (asked["model"], asked["input"][0]) == ("small", question)
 
 
 async def test_embeddings_are_asked_for_in_the_callers_name_alone():
