@@ -289,13 +289,6 @@ class StoreUnavailable(Unavailable):
     default_message = "The store cannot be reached."
 
 
-class SearchUnavailable(Unavailable):
-    """Internal: the model is told that it can read by number alone."""
-
-    code = "search_unavailable"
-    default_message = "What was cut cannot be searched now."
-
-
 class HistoryUnavailable(Unavailable):
     code = "history_unavailable"
     default_message = "The history of this session cannot be read now."
@@ -312,6 +305,10 @@ class Overloaded(Unavailable):
 
 
 # --- whoever starts the server is at fault ---
+
+
+class SearchUnavailable(Exception):
+    """What was cut cannot be searched. No client hears of it: the model is told to read by number."""
 
 
 class OperatorError(Exception):

@@ -40,8 +40,24 @@ enabled = false
 [recall]
 enabled = true
 """
-TOOL = json.loads(DEFINITION)
-LOOK = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
+TOOL: Message = json.loads(DEFINITION)
+
+
+def client_tool(name: str) -> Message:
+    return {
+        "type": "function",
+        "function": {"name": name, "parameters": {"type": "object", "properties": {}}},
+    }
+
+
+LOOK = client_tool("look")
+CHOICES: list[Message] = [
+    {"tools": [LOOK], "tool_choice": "none"},
+    {"tools": [LOOK], "tool_choice": {"type": "function", "function": {"name": "look"}}},
+    {"n": 2},
+    {"functions": [{"name": "look", "parameters": {}}]},
+    {"tools": [client_tool(NAME)]},
+]
 
 
 @pytest.fixture
@@ -97,8 +113,9 @@ async def send(url: str, messages: list[Message], **members: Any) -> httpx2.Resp
         return await client.post(f"{url}/v1/chat/completions", json=body)
 
 
-def in_upstream(message: Message) -> bool:
-    return SECRET in json.dumps(message, ensure_ascii=False) or SECRET in (message.get("content") or "")
+def tells(message: Message, text: str) -> bool:
+    content: object = message.get("content")
+    return isinstance(content, str) and text in content
 
 
 both = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "in one piece"])
@@ -114,7 +131,7 @@ async def test_the_model_reads_again_what_was_cut_and_the_client_sees_nothing_of
     assert (choice.message.content, choice.finish_reason) == ("In cash.", "stop")
     assert not choice.message.tool_calls
     first, second = model.views()
-    assert not any(in_upstream(message) for message in first)
+    assert not any(tells(message, SECRET) for message in first)
     assert [message["role"] for message in second[len(first) :]] == ["assistant", "tool"]
     assert SECRET in second[-1]["content"]
     assert "message 3, user]" in second[-1]["content"]
@@ -171,15 +188,7 @@ async def test_its_tokens_count_from_the_first_request_on(model: Model, policy: 
 
 
 @pytest.mark.parametrize(
-    "members",
-    [
-        {"tools": [LOOK], "tool_choice": "none"},
-        {"tools": [LOOK], "tool_choice": {"type": "function", "function": {"name": "look"}}},
-        {"n": 2},
-        {"functions": [{"name": "look", "parameters": {}}]},
-        {"tools": [{**LOOK, "function": {**LOOK["function"], "name": NAME}}]},
-    ],
-    ids=["none", "named", "several answers", "functions", "one of the client's"],
+    "members", CHOICES, ids=["none", "named", "several answers", "functions", "one of the client's"]
 )
 async def test_where_the_client_decides_nothing_is_added(
     model: Model, url: str, members: dict[str, Any]
@@ -205,9 +214,10 @@ async def test_a_branch_cannot_read_its_siblings(model: Model, url: str) -> None
     talk = long_talk()
     await ask(url, talk)
     other = [*talk[:2], user("Something else altogether."), *talk[3:]]
-    model.replies += [recalls(query="bridge INV-2023-001 paid cash"), said("I do not know.")]
+    model.replies += [recalls(query="bridge paid in cash by my physician"), said("I do not know.")]
     await ask(url, other)
-    assert not any(in_upstream(message) for message in model.views()[-1])
+    assert model.views()[-1][-1]["role"] == "tool"
+    assert not any(tells(message, "INV-2023") for message in model.views()[-1])
 
 
 async def test_by_meaning_the_upstreams_embeddings_are_asked(model: Model, policy: Start) -> None:
