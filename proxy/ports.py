@@ -127,11 +127,13 @@ class SessionStore(Protocol):
         """
         ...
 
-    async def keep_hidden(self, key: SessionKey, hidden: HiddenCalls, ttl: float) -> bool:
+    async def keep_hidden(
+        self, key: SessionKey, hidden: HiddenCalls, ttl: float, *, begins: bool = False
+    ) -> bool:
         """Keep what stands upstream for an answer, unless something does already: the first counts.
 
-        It lives as long as the session, and may come before the first turn is recorded. False where nothing
-        is kept: the session was deleted meanwhile.
+        It lives as long as the session. Where it ``begins`` one it comes before the first turn is recorded;
+        else nothing is kept, and False told, where the session is not there any more.
         """
         ...
 

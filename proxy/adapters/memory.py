@@ -82,9 +82,11 @@ class MemoryStore:
         """Pin messages by their chain hashes."""
         self._renewed(key, ttl).pins.update(dict.fromkeys(hashes))
 
-    async def keep_hidden(self, key: SessionKey, hidden: HiddenCalls, ttl: float) -> bool:
+    async def keep_hidden(
+        self, key: SessionKey, hidden: HiddenCalls, ttl: float, *, begins: bool = False
+    ) -> bool:
         """Keep what stands upstream for an answer; the first counts."""
-        if self._live(key) is None and key in self._were:
+        if self._live(key) is None and not begins:
             return False
         self._renewed(key, ttl).hidden.setdefault(hidden.hash, hidden)
         return True

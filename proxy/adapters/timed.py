@@ -40,9 +40,11 @@ class TimedStore:
         with self._record.time():
             await self._store.pin(key, hashes, ttl)
 
-    async def keep_hidden(self, key: SessionKey, hidden: HiddenCalls, ttl: float) -> bool:
+    async def keep_hidden(
+        self, key: SessionKey, hidden: HiddenCalls, ttl: float, *, begins: bool = False
+    ) -> bool:
         with self._record.time():
-            return await self._store.keep_hidden(key, hidden, ttl)
+            return await self._store.keep_hidden(key, hidden, ttl, begins=begins)
 
     async def hidden(self, key: SessionKey) -> tuple[HiddenCalls, ...]:
         with self._inspect.time():

@@ -56,6 +56,8 @@ class HiddenHere:
             known.stored = stored
         if known.stored or known.given:
             self._known.put(key, known)
+        else:
+            self._known.drop(key)
         return {**known.given, **known.stored}
 
     def forget(self, key: SessionKey) -> None:

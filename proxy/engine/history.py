@@ -13,6 +13,7 @@ import xxhash
 
 from proxy.core.body import Body
 from proxy.core.budget import MESSAGE_TOKENS, REQUEST_TOKENS
+from proxy.core.hidden.placing import placed
 from proxy.core.identity import chain_of, read_message, root
 from proxy.core.images import image_tokens, other_part_tokens
 from proxy.core.messages import Content, Message, as_mapping, head_length, text_or_empty
@@ -76,12 +77,7 @@ class History:
     @property
     def outgoing(self) -> Sequence[bytes]:
         """The messages as they go out: several are one slice, with commas between them."""
-        if not self.hidden:
-            return self.raws
-        raws = list(self.raws)
-        for place, hidden in self.hidden.items():
-            raws[place] = b",".join(hidden.messages)
-        return raws
+        return placed(self.raws, self.hashes, self.said_in_place)
 
     @property
     def first_user(self) -> bytes:

@@ -148,15 +148,15 @@ class Recorder:
 
         This process knows it all the same.
         """
-        key = prepared.recognised.key
+        key, begins = prepared.recognised.key, prepared.recognised.found.session is None
         self.recognition.hide(key, hidden)
-        task = self.background.run(self._keep_hidden(key, hidden, self._ttl(prepared)))
+        task = self.background.run(self._keep_hidden(key, hidden, self._ttl(prepared), begins=begins))
         done, _ = await asyncio.wait({task}, timeout=self.patience)
         return bool(done) and task.exception() is None and task.result()
 
-    async def _keep_hidden(self, key: SessionKey, hidden: HiddenCalls, ttl: float) -> bool:
+    async def _keep_hidden(self, key: SessionKey, hidden: HiddenCalls, ttl: float, *, begins: bool) -> bool:
         try:
-            return await self.store.keep_hidden(key, hidden, ttl)
+            return await self.store.keep_hidden(key, hidden, ttl, begins=begins)
         except StoreUnavailable as error:
             log_warning("what stands upstream for an answer could not be written", code=error.code)
             return False

@@ -104,7 +104,8 @@ async def ask(url: str, messages: list[Message], *, stream: bool = False, **memb
         if not stream:
             return await client.chat.completions.create(**arguments)
         async with client.chat.completions.stream(**arguments) as answer:
-            return await answer.get_final_completion()
+            completed: Any = await answer.get_final_completion()
+            return completed
 
 
 async def send(url: str, messages: list[Message], **members: Any) -> httpx2.Response:

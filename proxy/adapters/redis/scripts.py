@@ -148,9 +148,11 @@ class Scripts:
         """Pin messages, and keep the session with them."""
         await self._pin([keys.session(key)], (ttl, *hashes))
 
-    async def keep_hidden(self, key: SessionKey, answer: bytes, hidden: bytes, *, ttl: int) -> bool:
-        """Keep what stands for an answer, and the session with it; False where that was deleted."""
-        return bool(await self._keep_hidden([keys.session(key)], (answer, hidden, ttl)))
+    async def keep_hidden(
+        self, key: SessionKey, answer: bytes, hidden: bytes, *, ttl: int, begins: bool
+    ) -> bool:
+        """Keep what stands for an answer, and the session with it; False where that is gone."""
+        return bool(await self._keep_hidden([keys.session(key)], (answer, hidden, ttl, int(begins))))
 
     async def claim(self, key: SessionKey, address: str, token: str, *, lease: int) -> bool:
         """Take or renew the lease on writing a summary; whether `token` has it."""

@@ -99,11 +99,13 @@ class RedisStore:
         async with self._connection.call():
             await self._scripts.pin(key, hashes, ttl=_milliseconds(ttl))
 
-    async def keep_hidden(self, key: SessionKey, hidden: HiddenCalls, ttl: float) -> bool:
+    async def keep_hidden(
+        self, key: SessionKey, hidden: HiddenCalls, ttl: float, *, begins: bool = False
+    ) -> bool:
         """Keep what stands upstream for an answer; the first counts."""
         async with self._connection.call():
             return await self._scripts.keep_hidden(
-                key, hidden.hash, codec.encode(hidden), ttl=_milliseconds(ttl)
+                key, hidden.hash, codec.encode(hidden), ttl=_milliseconds(ttl), begins=begins
             )
 
     async def hidden(self, key: SessionKey) -> tuple[HiddenCalls, ...]:
