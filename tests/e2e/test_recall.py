@@ -102,7 +102,8 @@ async def ask(url: str, messages: list[Message], *, stream: bool = False, **memb
     arguments: Any = {"model": "gpt-test", "messages": asked, **members}
     async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="sk-test", max_retries=0) as client:
         if not stream:
-            return await client.chat.completions.create(**arguments)
+            created: Any = await client.chat.completions.create(**arguments)
+            return created
         async with client.chat.completions.stream(**arguments) as answer:
             completed: Any = await answer.get_final_completion()
             return completed
