@@ -14,8 +14,9 @@ from proxy.core.recall.vectors import Unreadable, Vector, batches_of, embedding_
 from proxy.engine.lru import Lru
 from proxy.ports import Upstream
 
-REMEMBERED = 16_384
-"""Vectors that this process keeps; 1.5 kB each where they have 1,536 dimensions."""
+REMEMBERED = 32 * 2**20
+"""Bytes of vectors that this process keeps; one has 1.5 kB where it has 1,536 dimensions."""
+_OVERHEAD = 256
 _ANSWER_BYTES = 16 * 2**20
 _OK = 200
 Headers = Sequence[tuple[bytes, bytes]]
@@ -26,7 +27,7 @@ class Embeddings:
 
     def __init__(self, upstream: Upstream) -> None:
         self._upstream = upstream
-        self._vectors: Lru[bytes, Vector] = Lru(REMEMBERED)
+        self._vectors: Lru[bytes, Vector] = Lru(REMEMBERED, _size)
 
     async def vectors(
         self, tenant: str, credentials: Headers, model: str, texts: Sequence[str]
@@ -61,6 +62,10 @@ class Embeddings:
         finally:
             await response.aclose()
         return read_vectors(bytes(content), len(texts))
+
+
+def _size(vector: Vector) -> int:
+    return len(vector) + _OVERHEAD
 
 
 def _address(tenant: str, model: str, text: str) -> bytes:

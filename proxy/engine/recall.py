@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from proxy.core.plan import Plan
 from proxy.core.recall.answer import found_text, overview_text, range_text
 from proxy.core.recall.fusion import fused
-from proxy.core.recall.passages import best_of
+from proxy.core.recall.passages import Piece, best_of
 from proxy.core.recall.reach import Reach
 from proxy.core.recall.tool import NAME, USAGE, Unclear, Wanted, read_arguments
 from proxy.core.recall.vectors import Unreadable, Vector, nearest
 from proxy.core.recall.words import spaced, terms_of
 from proxy.engine.case import Case
 from proxy.engine.embeddings import Embeddings
+from proxy.engine.lru import Lru
 from proxy.errors import SearchUnavailable, UnabridgedError
 from proxy.ports import Passage, Search, TokenCounter
 from proxy.telemetry import Metrics, log_fault
@@ -36,6 +38,26 @@ _SEARCH_SECONDS = 3.0
 MEANING_SECONDS = 5.0
 
 
+_PIECES = 100_000
+"""Pieces of messages of which the places are remembered."""
+
+
+class Pieces:
+    """The pieces of messages, for all requests of this process; read in threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: Lru[bytes, Sequence[Piece]] = Lru(_PIECES, len)
+
+    def get(self, key: bytes) -> Sequence[Piece] | None:
+        with self._lock:
+            return self._known.get(key)
+
+    def put(self, key: bytes, value: Sequence[Piece]) -> None:
+        with self._lock:
+            self._known.put(key, value)
+
+
 @dataclass(frozen=True)
 class Recall:
     """Answers calls of the tool. ``meaning_seconds`` bounds what embeddings may take in one call."""
@@ -45,10 +67,11 @@ class Recall:
     embeddings: Embeddings
     metrics: Metrics
     meaning_seconds: float = MEANING_SECONDS
+    _pieces: Pieces = field(default_factory=Pieces)
 
     def of(self, case: Case, plan: Plan) -> Recaller:
         """An answerer for one request."""
-        return Recaller(self, case, Reach(case.chain, plan, case.policy))
+        return Recaller(self, case, Reach(case.chain, plan, case.policy, self._pieces))
 
 
 @dataclass(frozen=True)

@@ -99,14 +99,12 @@ def recalls(call_id: str = "r1", **arguments: object) -> Message:
 async def ask(url: str, messages: list[Message], *, stream: bool = False, **members: Any) -> Any:
     """The completion, put together by the SDK where it is streamed."""
     asked: Any = messages
-    arguments: Any = {"model": "gpt-test", "messages": asked, **members}
     async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="sk-test", max_retries=0) as client:
+        completions: Any = client.chat.completions
         if not stream:
-            created: Any = await client.chat.completions.create(**arguments)
-            return created
-        async with client.chat.completions.stream(**arguments) as answer:
-            completed: Any = await answer.get_final_completion()
-            return completed
+            return await completions.create(model="gpt-test", messages=asked, **members)
+        async with completions.stream(model="gpt-test", messages=asked, **members) as answer:
+            return await answer.get_final_completion()
 
 
 async def send(url: str, messages: list[Message], **members: Any) -> httpx2.Response:

@@ -6,9 +6,10 @@ other session can be read. What a policy calls ephemeral stays cut.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 from proxy.core.messages import Content
 from proxy.core.plan import Plan
@@ -20,6 +21,14 @@ from proxy.core.situation import Chain
 from proxy.core.units import units_of
 
 
+class Memory(Protocol):
+    """Keeps the pieces of messages, so that a later request decodes only what is new to it."""
+
+    def get(self, key: bytes) -> Sequence[Piece] | None: ...
+
+    def put(self, key: bytes, value: Sequence[Piece]) -> None: ...
+
+
 @dataclass(frozen=True)
 class Reach:
     """What one request may recall. Messages are numbered from 1, the head not counted."""
@@ -27,6 +36,7 @@ class Reach:
     chain: Chain
     plan: Plan
     policy: Policy
+    memory: Memory | None = None
 
     @cached_property
     def positions(self) -> list[int]:
@@ -46,7 +56,17 @@ class Reach:
     @cached_property
     def pieces(self) -> list[Piece]:
         """Their texts in small pieces."""
-        return [piece for place in self.positions for piece in pieces_of(place, self.original(place).text)]
+        return [piece for place in self.positions for piece in self._pieces_at(place)]
+
+    def _pieces_at(self, position: int) -> Sequence[Piece]:
+        length = len(self.chain.raws[position])  # outer white space is not part of a chain hash
+        key = self.chain.hashes[position] + length.to_bytes(8, "big")
+        found = None if self.memory is None else self.memory.get(key)
+        if found is None:
+            found = pieces_of(position, self.original(position).text)
+            if self.memory is not None:
+                self.memory.put(key, found)
+        return found
 
     @cached_property
     def windows(self) -> list[range]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from proxy.core.plan import Gap, Plan, Replacement
 from proxy.core.policy import Policy
 from proxy.core.policy_sections import Retention, RetentionMatch
 from proxy.core.recall.answer import MOST_TOKENS, NO_ROOM, found_text, overview_text, range_text
+from proxy.core.recall.passages import Piece
 from proxy.core.recall.reach import Reach
 from proxy.core.recall.tool import Wanted
 from tests.property.conversations import Sent, assistant, calling, chain_from, count, result, user
@@ -162,3 +165,33 @@ def test_equal_names_of_passages_are_of_equal_texts() -> None:
     assert len(set(keys)) == len(keys)
     other = reach([user("Where is the ford?"), *CHAT[1:]])
     assert not set(keys) & {other.key(window) for window in other.windows}
+
+
+class Remembered:
+    """A memory that forgets nothing."""
+
+    def __init__(self) -> None:
+        self.known: dict[bytes, Sequence[Piece]] = {}
+
+    def get(self, key: bytes) -> Sequence[Piece] | None:
+        return self.known.get(key)
+
+    def put(self, key: bytes, value: Sequence[Piece]) -> None:
+        assert key not in self.known
+        self.known[key] = value
+
+
+def test_a_later_request_decodes_only_what_is_new_to_it() -> None:
+    memory, longer = Remembered(), [*CHAT, assistant("Welcome."), user("Bye")]
+    first = Reach(chain_from(CHAT), CUT, Policy(), memory)
+    assert len(first.pieces) == len(memory.known) == 5
+    second = Reach(chain_from(longer), Plan(gaps=(Gap(0, 2), Gap(3, 7))), Policy(), memory)
+    assert second.pieces[:5] == first.pieces
+    assert len(memory.known) == 6
+
+
+def test_outer_white_space_is_told_whatever_was_remembered() -> None:
+    memory, padded = Remembered(), [user("Where is the bridge?  \n"), *CHAT[1:]]
+    for messages in (CHAT, padded):
+        within = Reach(chain_from(messages), CUT, Policy(), memory)
+        assert within.pieces[0].end == len(str(messages[0]["content"]))
