@@ -40,6 +40,7 @@ from proxy.engine.record import Recorder
 from proxy.engine.request import Engine
 from proxy.engine.summaries import Summaries
 from proxy.engine.summary_jobs import SummaryJobs
+from proxy.engine.tools import Tools
 from proxy.engine.warmth import Warmth
 from proxy.http.admin import AdminAPI
 from proxy.http.body_memory import BodyMemory
@@ -162,6 +163,7 @@ def _inside(settings: Settings, outside: Outside) -> Inside:
         background=background,
         extras=Extras(models, naming),
         warmth=Warmth(prices.prices_of, clock),
+        tools=Tools(metrics),
         policies=outside.policies.named,
         clock=clock,
     )
@@ -220,6 +222,7 @@ def _admin_api(settings: Settings, outside: Outside, inside: Inside) -> AdminAPI
         recognition=engine.recognition,
         epochs=engine.epochs,
         pins=engine.pins,
+        tools=engine.tools,
         summary_jobs=inside.summary_jobs,
         line=inside.line,
         clock=clock,

@@ -26,6 +26,7 @@ class _Wording:
     quoted: str
     constraints: str
     identifiers: str
+    results: str
 
 
 _WORDINGS = {
@@ -39,6 +40,7 @@ _WORDINGS = {
         "Earlier requests that were handled: {text}",
         "What the user laid down, word for word, and still held:",
         "Exact details from what came before:",
+        "Results of tools that were still fresh, whole:",
     ),
     "de": _Wording(
         "Aufzeichnung des Vorangegangenen, keine Anfrage.",
@@ -50,6 +52,7 @@ _WORDINGS = {
         "Frühere Anfragen, die erledigt wurden: {text}",
         "Was der Nutzer wörtlich festgelegt hatte und weiter galt:",
         "Genaue Angaben aus dem Vorangegangenen:",
+        "Ergebnisse von Werkzeugen, die noch aktuell waren, vollständig:",
     ),
     "fr": _Wording(
         "Trace de ce qui précède, pas une demande.",
@@ -61,6 +64,7 @@ _WORDINGS = {
         "Demandes précédentes qui ont été traitées : {text}",
         "Ce que l'utilisateur avait fixé, mot pour mot, et qui restait valable :",
         "Détails exacts de ce qui précède :",
+        "Résultats d'outils encore à jour, en entier :",
     ),
     "es": _Wording(
         "Registro de lo anterior, no una petición.",
@@ -72,6 +76,7 @@ _WORDINGS = {
         "Peticiones anteriores que se atendieron: {text}",
         "Lo que el usuario había fijado, palabra por palabra, y seguía vigente:",
         "Datos exactos de lo anterior:",
+        "Resultados de herramientas que aún eran actuales, completos:",
     ),
     "ja": _Wording(
         "これまでの記録であり、依頼ではありません。",
@@ -83,6 +88,7 @@ _WORDINGS = {
         "対応済みの以前の依頼: {text}",
         "ユーザーが定め、その後も有効だったこと(原文のまま):",
         "これまでの正確な情報:",
+        "まだ有効だったツールの結果(全文):",
     ),
     "zh": _Wording(
         "此前对话的记录,并非请求。",
@@ -94,6 +100,7 @@ _WORDINGS = {
         "此前已处理的请求:{text}",
         "用户此前定下且仍然有效的要求(原话):",
         "此前内容中的确切信息:",
+        "此前仍然有效的工具结果(完整):",
     ),
 }
 
@@ -146,6 +153,11 @@ def ledger_lines(constraints: Sequence[str], identifiers: str, language: str) ->
     if identifiers:
         lines += [wording.identifiers, identifiers]
     return "\n".join(lines)
+
+
+def result_lines(results: Sequence[str], language: str) -> str:
+    """Tool results as they stand in the ledger, on a line each; nothing without any."""
+    return "\n".join([_WORDINGS[language].results, *(f"> {text}" for text in results)]) if results else ""
 
 
 def with_ledger(text: str, ledger: str) -> str:

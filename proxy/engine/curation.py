@@ -24,6 +24,7 @@ from proxy.engine.pins import Pins
 from proxy.engine.recognition import Recognition
 from proxy.engine.record import Recorder
 from proxy.engine.summary_jobs import SummaryJobs
+from proxy.engine.tools import Tools
 from proxy.errors import InvalidType, NotFound, NothingToChange, SessionBusy
 from proxy.ports import Clock, SessionKey, SessionStore
 
@@ -45,6 +46,7 @@ class Curation:
     recognition: Recognition
     epochs: Epochs
     pins: Pins
+    tools: Tools
     summary_jobs: SummaryJobs
     line: Line
     clock: Clock
@@ -59,6 +61,7 @@ class Curation:
         self.recognition.forget(found.key)
         self.epochs.forget(found.key)
         self.pins.forget(found.key)
+        self.tools.forget(found.key)
         if not was_there:
             raise NotFound("There is no such session.")
 

@@ -8,6 +8,7 @@ from proxy.core.budget import Budget
 from proxy.core.merging import alternating
 from proxy.core.plan import Plan, apply
 from proxy.core.policy import Policy
+from proxy.core.tools.cache import ToolCache
 from proxy.engine.case import Case
 from proxy.engine.epochs import Verdict
 from proxy.engine.history import History
@@ -67,6 +68,8 @@ class Prepared:
     """Whether the provider's cache is named, which the client did not ask for."""
     is_cache_key_refused: bool = False
     """Whether it went out once more because of that."""
+    tools: ToolCache = field(default_factory=ToolCache)
+    """Tool results that are fresh at its end."""
     degraded: list[str] = field(default_factory=list[str])
     appended: Appended | None = None
     """Of a turn that was sent without its history."""

@@ -16,6 +16,9 @@ from proxy.core.plan import EMPTY, Epoch, apply, in_force
 from proxy.core.policy import Policy
 from proxy.core.records import Node, Session
 from proxy.core.situation import Chain, Situation
+from proxy.core.tools.cache import ToolCache
+from proxy.core.tools.folding import NO_HIDDEN, Hidden, Injected, begun, folded
+from proxy.core.tools.rules import Rules
 from proxy.core.tree import way_to
 from proxy.errors import InvalidPolicy, NotFound
 from proxy.ports import SessionKey, SessionStore, TokenCounter
@@ -138,6 +141,17 @@ class Inspection:
         policy = self.policy_of(session)
         plan, pins = epoch.plan if epoch else EMPTY, frozenset(session.pins)
         return Situation(chain, plan, policy, budget, self._counter.count, pins=pins), epoch
+
+    def fresh(
+        self,
+        session: Session,
+        branch: Sequence[Node],
+        hidden: Hidden = NO_HIDDEN,
+        injected: Sequence[Injected] = (),
+    ) -> ToolCache:
+        """Tool results that are fresh after a branch, by the session's policy as it is now."""
+        read = ((read_message(Content.of(node.raw)), node.raw, node.hash) for node in branch)
+        return folded(begun(Rules(self.policy_of(session).tools), injected), read, hidden).cache
 
     @staticmethod
     def view(found: Inspected, situation: Situation) -> list[bytes]:

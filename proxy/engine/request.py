@@ -15,6 +15,7 @@ from proxy.core.budget import Budget, budget_tokens
 from proxy.core.extension import take_extension
 from proxy.core.overflow import is_overflow_error
 from proxy.core.policy import Policy
+from proxy.core.tools.cache import ToolCache
 from proxy.engine.asked import Asked, boundary_in, budget_in, credentials_in, policy_name
 from proxy.engine.background import Background
 from proxy.engine.beginning import begin
@@ -28,6 +29,7 @@ from proxy.engine.models import Models
 from proxy.engine.naming import NAMED, Headers, Naming
 from proxy.engine.pins import Pins
 from proxy.engine.recognition import Recognised, Recognition
+from proxy.engine.tools import Tools
 from proxy.engine.warmth import Warmth
 from proxy.errors import ContextLengthExceeded, PolicyForbidden
 from proxy.ports import Clock, Upstream
@@ -58,6 +60,7 @@ class Engine:
     background: Background
     extras: Extras
     warmth: Warmth
+    tools: Tools
     policies: Callable[[str], Policy]
     """The policies in force by name, without a name the default; raises InvalidPolicy."""
     clock: Clock
@@ -90,6 +93,7 @@ class Engine:
             case=case,
             verdict=verdict,
             plain=self._body(case, asked.history, verdict),
+            tools=await self._fresh(case),
             arrived=asked.arrived,
             degraded=[*recognised.degraded, *unsaved],
             appended=appended,
@@ -179,6 +183,13 @@ class Engine:
                 limit=case.budget.tokens,
             )
         return verdict
+
+    async def _fresh(self, case: Case) -> ToolCache:
+        try:
+            return await self.tools.of(case)
+        except Exception as error:  # noqa: BLE001 - law 7: a fault of ours costs what is kept, not the answer
+            log_fault("reading tool results failed", error)
+            return ToolCache()
 
     async def send(self, prepared: Prepared, incoming: Incoming, in_flight: ExitStack) -> Sent:
         """Forward; a refusal for length teaches the window, and the request is pruned and sent once more.

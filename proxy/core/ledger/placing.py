@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from proxy.core.budget import MESSAGE_TOKENS
 from proxy.core.language import language_of
 from proxy.core.ledger.bullets import tokens_of
+from proxy.core.ledger.results import fresh_results
 from proxy.core.ledger.writing import facts_of
 from proxy.core.messages import Content
 from proxy.core.notes import as_message, ledger_lines, with_ledger, without_ledger
@@ -87,11 +88,18 @@ def _with(situation: Situation, plain: Plan, room: int) -> Plan:
     """The plan with a ledger by which its last note grows by at most ``room`` counted tokens."""
     language = language_of(" ".join(_said(situation)))
     allowed, last, best = room - _introduction(language, situation.count), plain.gaps[-1], plain.gaps[-1]
+    details = details_room(situation)
+    before = _needed(situation) if situation.policy.ledger.constraints else 0
+    results = fresh_results(situation, plain, min(details, room - before), language)
+    taken = situation.count(results) if results else 0
+    allowed, details = allowed - taken, details - taken
     for _ in range(_TRIES):
-        facts = facts_of(situation, plain, allowed, details_room(situation))
-        if not facts:
+        facts = facts_of(situation, plain, allowed, details, results)
+        if not facts and not results:
             break
-        ledger = ledger_lines(facts.constraints, facts.identifiers, language)
+        ledger = "\n".join(
+            filter(None, (ledger_lines(facts.constraints, facts.identifiers, language), results))
+        )
         noted = _noting(last, ledger, situation.count)
         excess = noted.tokens - last.tokens - room
         if excess <= 0 and noted.tokens > best.tokens:

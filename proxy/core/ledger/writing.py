@@ -37,8 +37,11 @@ class Facts:
         return bool(self.constraints or self.identifiers)
 
 
-def facts_of(situation: Situation, plan: Plan, room: int, details: int) -> Facts:
-    """The ledger of a chain under ``plan``, in ``room`` counted tokens; ``details`` bounds identifiers."""
+def facts_of(situation: Situation, plan: Plan, room: int, details: int, told: str = "") -> Facts:
+    """The ledger of a chain under ``plan``, in ``room`` counted tokens; ``details`` bounds identifiers.
+
+    ``told`` is what else the same note says: an identifier is not told twice.
+    """
     rules = situation.policy.ledger
     if room <= 0 or not plan.gaps:
         return Facts()
@@ -46,9 +49,9 @@ def facts_of(situation: Situation, plan: Plan, room: int, details: int) -> Facts
     found, stale = source.constraints()
     kept = source.kept_text("user", *HEAD_ROLES)
     found = [rule for rule in found if rule.sentence.text not in kept] if rules.constraints else []
-    facts = _written(source, found, stale, room, details)
+    facts = _written(source, found, stale, room, details, told)
     if facts.left_out and may_share(rule.sentence.text for rule in found):
-        facts = _written(source, found, stale, room, details, shares=True)
+        facts = _written(source, found, stale, room, details, told, shares=True)
     return facts
 
 
@@ -58,6 +61,7 @@ def _written(
     stale: Collection[str],
     room: int,
     details: int,
+    told: str,
     *,
     shares: bool = False,
 ) -> Facts:
@@ -68,8 +72,8 @@ def _written(
     left = room - bullets.fill(firm, int(room * _RULES_SHARE) if is_split else room)
     identifiers = ""
     if rules.identifiers:
-        told = [source.kept_text(), *source.summaries(), *source.quoted(), *bullets.chosen]
-        packing = Packing(min(left, details), count, "\n".join(told))
+        shown = [source.kept_text(), *source.summaries(), *source.quoted(), *bullets.chosen, told]
+        packing = Packing(min(left, details), count, "\n".join(shown))
         packing.fill(source.identifiers(stale))
         identifiers = packing.text
         left -= count(identifiers) if identifiers else 0

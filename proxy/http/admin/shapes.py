@@ -141,6 +141,34 @@ class Explanation(Shape):
     units: list[Row]
 
 
+class ToolResult(Shape):
+    """A tool result that is fresh: the same call would be answered with it, or might be."""
+
+    tool_name: str
+    parameters: Any
+    """The call's arguments; as text, where they are no JSON."""
+    result: str
+    result_bytes: int
+    remaining_duration: int
+    """Exchanges that are left."""
+    original_duration: int
+    """Exchanges that it has after each use."""
+    call_id: str
+    cached_at: Time
+    """When its result came."""
+    hits: int
+    """How often it was served, or the same call seen again."""
+
+
+class ToolResults(Shape):
+    """The tool results that are fresh at the end of a branch, by the policy as it is now, oldest first."""
+
+    id: str
+    tip: str
+    policy: str
+    tools: list[ToolResult]
+
+
 class KeptMessage(Shape):
     """A message of the tree, exactly."""
 

@@ -11,6 +11,7 @@ from proxy.core.explain import explain
 from proxy.core.jsonvalue import loads
 from proxy.core.plan import Epoch, Gap
 from proxy.core.records import Node
+from proxy.core.tools.cache import Fresh
 from proxy.engine.inspection import Everything, Inspected, Inspection
 from proxy.http.admin import shapes
 
@@ -137,6 +138,39 @@ def explanation(inspection: Inspection, found: Inspected, branch: Sequence[Node]
         pins=situation.pinned,
         epochs=[epoch(each) for each in found.epochs],
         units=explain(situation),
+    )
+
+
+def tools(inspection: Inspection, found: Inspected, branch: Sequence[Node]) -> shapes.ToolResults:
+    """The tool results that are fresh at the end of a branch."""
+    kept = found.session
+    arrivals = {node.hash: node.at for node in branch}
+    return shapes.ToolResults(
+        id=found.id,
+        tip=_tip(branch),
+        policy=inspection.policy_of(kept).name,
+        tools=[
+            _tool_result(each, arrivals.get(each.place, kept.created))
+            for each in inspection.fresh(kept, branch)
+        ],
+    )
+
+
+def _tool_result(fresh: Fresh, at: float) -> shapes.ToolResult:
+    try:
+        parameters = loads(fresh.arguments or "{}")
+    except ValueError:
+        parameters = fresh.arguments
+    return shapes.ToolResult(
+        tool_name=fresh.tool,
+        parameters=parameters,
+        result=fresh.text,
+        result_bytes=fresh.result_bytes,
+        remaining_duration=fresh.remaining,
+        original_duration=fresh.duration,
+        call_id=fresh.call_id,
+        cached_at=time(at),
+        hits=fresh.hits,
     )
 
 

@@ -19,6 +19,7 @@ from proxy.engine.recognition import Recognition
 from proxy.engine.request import Engine
 from proxy.engine.summaries import Summaries
 from proxy.engine.summary_jobs import SummaryJobs
+from proxy.engine.tools import Tools
 from proxy.engine.warmth import Warmth
 from proxy.errors import UpstreamUnreachable
 from proxy.ports import UpstreamResponse
@@ -81,6 +82,7 @@ def engine() -> Engine:
         background=Background(),
         extras=Extras(models, naming),
         warmth=Warmth(lambda _: UNKNOWN_PRICES, clock),
+        tools=Tools(metrics),
         policies=lambda _: Policy(),
         clock=clock,
     )
