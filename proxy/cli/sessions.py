@@ -172,12 +172,12 @@ def _tools(answer: Json) -> Iterator[RenderableType]:
         return
     rows = [
         (
-            printable(one_line(f"{each['tool_name']}({_arguments(each['parameters'])})", 60)),
+            one_line(f"{each['tool_name']}({_arguments(each['parameters'])})", 60),
             f"{each['remaining_duration']} of {each['original_duration']}",
             each["hits"],
             each["result_bytes"],
             str(each["cached_at"])[:_TO_THE_MINUTE].replace("T", " "),
-            printable(one_line(each["result"], 60)),
+            one_line(each["result"], 60),
         )
         for each in answer["tools"]
     ]

@@ -21,9 +21,14 @@ from proxy.engine.lru import Lru
 from proxy.ports import SessionKey
 from proxy.telemetry import Metrics
 
-_CHAINS = 4_096
+_REMEMBERED = 64 * 1024 * 1024
+"""Bytes of all that is remembered, a result counted as often as it stands in a cache."""
+_CHAIN_BYTES = 1024
+"""What a chain is reckoned at beside its results."""
 _LARGE = 64 * 1024
 """Bytes of a cache from which a line's newest is remembered and no older one."""
+_SEARCHED = 256
+"""Messages, the newest first, among which the end of an earlier request is looked for."""
 _LONG_BYTES = 256 * 1024
 _LONG_MESSAGES = 200
 """What is folded on the event loop at most."""
@@ -57,7 +62,7 @@ class Tools:
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._known: Lru[tuple[SessionKey, bytes], _Known] = Lru(_CHAINS)
+        self._known: Lru[tuple[SessionKey, bytes], _Known] = Lru(_REMEMBERED, _weight)
 
     async def of(
         self, case: Case, hidden: Hidden = NO_HIDDEN, injected: Sequence[Injected] = ()
@@ -87,7 +92,8 @@ class Tools:
     def _ancestor(self, request: _Request, rules: Rules) -> tuple[int, Folded]:
         """The deepest place of the chain of which it is known what it came to."""
         key, _, injected = request.line
-        for length in range(len(request.chain), 0, -1):
+        whole = len(request.chain)
+        for length in range(whole, max(whole - _SEARCHED, 0), -1):
             known = self._known.get((key, request.chain.hashes[length - 1]))
             hidden = bisect_left(request.stand_ins, length)
             if known is not None and known.line == request.line and known.hidden == hidden:
@@ -99,6 +105,10 @@ class Tools:
         if start and found.cache.weight >= _LARGE:
             self._known.drop((key, hashes[start - 1]))
         self._known.put((key, hashes[-1]), _Known(request.line, found, len(request.stand_ins)))
+
+
+def _weight(known: _Known) -> int:
+    return _CHAIN_BYTES + known.folded.cache.weight
 
 
 def _fold(request: _Request, onto: Folded, start: int) -> tuple[Folded, Counter[str]]:

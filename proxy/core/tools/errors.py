@@ -33,7 +33,7 @@ _HOLDS = re.compile(
     r"|HTTP(?:/[\d.]+)?[ :=]*[45]\d\d\b|\bstatus(?: code)?[ :=]*[45]\d\d\b",
     re.IGNORECASE,
 )
-_LINE = 300
+_LINE = 200
 """Characters of a text's first and last lines that are looked at."""
 _TRACE = "Traceback (most recent call last)"
 _ELEMENTS = 20
@@ -102,6 +102,6 @@ def _is_bad_text(text: str) -> bool:
     first, last = lines[:_LINE].partition("\n")[0], lines[-_LINE:].rpartition("\n")[2]
     return (
         _BEGINS.match(first) is not None
-        or any(speaks_of_error(line) or _HOLDS.search(line) for line in (first, last))
+        or any(speaks_of_error(line) or _HOLDS.search(line) for line in {first, last})
         or _TRACE in text
     )
