@@ -20,6 +20,7 @@ from proxy.engine.exchange import Incoming, Prepared, Sent
 from proxy.engine.record import Recorder
 from proxy.engine.request import Engine
 from proxy.engine.rounds import Rounds
+from proxy.engine.unpacked import unpacked
 from proxy.errors import UpstreamError, UpstreamInvalidResponse
 from proxy.ports import UpstreamResponse
 
@@ -45,8 +46,10 @@ class Hidden:
         UpstreamInvalidResponse.
         """
         answerers = _answerers(prepared)
-        is_editable = sent.response.status == _OK and _is_plain(sent.response)
-        if not answerers or not is_editable or not may_hide(prepared.history.body):
+        if sent.response.status != _OK or not answerers or not may_hide(prepared.history.body):
+            return sent
+        sent = unpacked(sent)
+        if not _is_plain(sent.response):
             return sent
         prepared.rounds = self._rounds(prepared, answerers)
         course = _Course(self.engine, self.recorder, prepared, incoming, prepared.rounds)
@@ -84,7 +87,7 @@ class _Course:
         """The upstream's next answer in the place of this one."""
         await sent.response.aclose()
         body = self.rounds.next_body(self.prepared.body)
-        following = await self.engine.forward(self.incoming, body)
+        following = unpacked(await self.engine.forward(self.incoming, body))
         self.engine.learn_refusal(self.prepared, following, self.rounds.tokens)
         return following
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 
 import openai
@@ -18,10 +19,18 @@ from tests.repeating import (
     talking,
 )
 from tests.upstreams import (
+    DONE,
+    EVENTS,
+    JSON,
+    Behaviour,
     Message,
     Model,
     calling,
+    completion,
+    events,
+    plainly,
     said,
+    sse,
     user,
 )
 
@@ -142,3 +151,20 @@ async def test_more_than_one_choice_is_left_alone(model: Model, client: openai.A
     model.replies.append(calling(WEATHER))
     answer = await ask(client, known(), stream=False, n=2)
     assert answer.choices[0].message.tool_calls[0].id == "c2"
+
+
+@both
+async def test_an_answer_that_comes_compressed_is_read_all_the_same(
+    model: Model, client: openai.AsyncOpenAI, stream: bool
+) -> None:
+    def packed(message: Message) -> Behaviour:
+        told = (
+            b"".join(map(sse, events(message))) + DONE if stream else json.dumps(completion(message)).encode()
+        )
+        kind = EVENTS if stream else JSON
+        return plainly(200, [kind, (b"Content-Encoding", b"gzip")], gzip.compress(told))
+
+    model.replies += [packed(talking("Let me see. ", WEATHER)), packed(said("Still 18."))]
+    answer = await ask(client, known(), stream=stream)
+    assert answer.choices[0].message.content == "Let me see. Still 18."
+    assert not answer.choices[0].message.tool_calls
