@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,8 +55,10 @@ class Told:
 def streamed(rounds: Sequence[Sequence[bytes]], answers: Answers, rules: Rules = RULES) -> Told:
     """Rounds as chunks of bytes, told as one stream."""
     editor, told, answered = StreamEditor(rules), Told([], [], [], b""), list[Call]()
+    following: Iterator[bytes] = iter(())
     for number, chunks in enumerate(rounds, 1):
-        for chunk in chunks:
+        following = iter(chunks)
+        for chunk in following:
             told.passed.append(editor.feed(chunk))
             if editor.is_over:
                 break
@@ -71,6 +73,7 @@ def streamed(rounds: Sequence[Sequence[bytes]], answers: Answers, rules: Rules =
     if not editor.has_given_up:
         editor.settle(answered)
         told.passed.append(editor.end())
+    told.passed += [*map(editor.feed, following), editor.rest()]
     told.visible = editor.visible
     return told
 

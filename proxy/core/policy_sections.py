@@ -257,10 +257,6 @@ class Tool(Section):
     def _serves_only_what_is_safe(self) -> Self:
         if self.serve and not (self.pure or self.invalidated_by):
             raise _conflict("`serve = true` needs `pure = true` or `invalidated_by`", "serve")
-        if self.serve and not self.cache_exchanges:
-            raise _conflict(
-                "`serve = true` needs `cache_exchanges` of at least 1", "serve", "cache_exchanges"
-            )
         return self
 
 

@@ -6,7 +6,7 @@ What was said is in the store before the client is told that its answer is over.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 
 from proxy.core.hidden.completion import CompletionEditor
@@ -20,6 +20,7 @@ from proxy.engine.exchange import Incoming, Prepared, Sent
 from proxy.engine.record import Recorder
 from proxy.engine.request import Engine
 from proxy.engine.rounds import Rounds
+from proxy.engine.unpacked import unpacked
 from proxy.errors import UpstreamError, UpstreamInvalidResponse
 from proxy.ports import UpstreamResponse
 
@@ -29,11 +30,6 @@ _DRAINED = 0.05
 """Seconds for which the end of an answer that has said `[DONE]` is waited for, to keep its connection."""
 UNSAVED = "hidden-calls"
 """How it is said that what stands upstream for an answer could not be stored."""
-
-GoOn = Callable[[], Awaitable[Sent]]
-"""Lets the upstream go on."""
-Conclude = Callable[[bytes], Awaitable[None]]
-"""Records what was hidden in an answer, of which the client is told this message."""
 
 
 @dataclass(frozen=True)
@@ -49,52 +45,26 @@ class Hidden:
         Where it is no stream all rounds are over then. Raises UpstreamUnreachable, UpstreamTimeout and
         UpstreamInvalidResponse.
         """
-        try:
-            if sent.response.status != _OK or not may_hide(prepared.history.body):
-                return sent
-            answerers = _answerers(prepared)
-            if not answerers or not _is_plain(sent.response):
-                return sent
-            return await self._edited(prepared, incoming, sent, self._rounds(prepared, answerers))
-        except BaseException:
-            await sent.response.aclose()
-            raise
+        answerers = _answerers(prepared)
+        if sent.response.status != _OK or not answerers or not may_hide(prepared.history.body):
+            return sent
+        sent = unpacked(sent)
+        if not _is_plain(sent.response):
+            return sent
+        prepared.rounds = self._rounds(prepared, answerers)
+        course = _Course(self.engine, self.recorder, prepared, incoming, prepared.rounds)
+        if _is_stream(sent.response):
+            return replace(sent, response=_Spliced(sent, course), begun=b"", is_over=False)
+        return await _whole(sent, course)
 
     def _rounds(self, prepared: Prepared, answerers: Answerers) -> Rounds:
-        rounds = prepared.rounds = Rounds(
+        return Rounds(
             answerers=answerers,
             counter=self.recorder.counter,
             metrics=self.recorder.metrics,
             limit=prepared.policy.recall.rounds,
             room=prepared.budget.limit - prepared.sent_tokens,
         )
-        return rounds
-
-    async def _edited(self, prepared: Prepared, incoming: Incoming, sent: Sent, rounds: Rounds) -> Sent:
-        async def go_on() -> Sent:
-            return await self.engine.forward(incoming, rounds.next_body(prepared.body))
-
-        async def conclude(visible: bytes) -> None:
-            await self._record(prepared, rounds, visible)
-
-        if _header(sent.response, b"content-type").startswith(b"text/event-stream"):
-            return replace(
-                sent, response=_Spliced(sent, prepared, rounds, go_on, conclude), begun=b"", is_over=False
-            )
-        return await _whole(sent, rounds, go_on, conclude)
-
-    async def _record(self, prepared: Prepared, rounds: Rounds, visible: bytes) -> None:
-        """Write down what stands upstream for the answer, before the client is told that it is over."""
-        if not rounds.sequence:
-            return
-        hidden = HiddenCalls(
-            hash=prepared.hash_after(Content.of(visible)),
-            messages=tuple(rounds.sequence),
-            tokens=rounds.tokens,
-            at=self.engine.clock.now(),
-        )
-        if not await self.recorder.keep_hidden(prepared, hidden):
-            prepared.degraded.append(UNSAVED)
 
 
 def _answerers(prepared: Prepared) -> Answerers:
@@ -103,35 +73,70 @@ def _answerers(prepared: Prepared) -> Answerers:
     return Answerers([*prepared.answerers, *fresh])
 
 
+@dataclass(frozen=True)
+class _Course:
+    """One answer: its rounds, how the upstream goes on, and what is left behind."""
+
+    engine: Engine
+    recorder: Recorder
+    prepared: Prepared
+    incoming: Incoming
+    rounds: Rounds
+
+    async def go_on(self, sent: Sent) -> Sent:
+        """The upstream's next answer in the place of this one."""
+        await sent.response.aclose()
+        body = self.rounds.next_body(self.prepared.body)
+        following = unpacked(await self.engine.forward(self.incoming, body))
+        self.engine.learn_refusal(self.prepared, following, self.rounds.tokens)
+        return following
+
+    async def conclude(self, visible: bytes) -> None:
+        """Record what stands upstream for the answer, of which the client is told this message."""
+        if not self.rounds.sequence:
+            return
+        hidden = HiddenCalls(
+            hash=self.prepared.hash_after(Content.of(visible)),
+            messages=tuple(self.rounds.sequence),
+            tokens=self.rounds.tokens,
+            at=self.engine.clock.now(),
+        )
+        if not await self.recorder.keep_hidden(self.prepared, hidden):
+            self.prepared.degraded.append(UNSAVED)
+
+    def comment(self) -> bytes:
+        """What came too late for the headers."""
+        told = [f"tool-cache hits={self.rounds.hits}"] if self.rounds.hits else []
+        told += [f"degraded {UNSAVED}"] if UNSAVED in self.prepared.degraded else []
+        return b"".join(b": unabridged %b\n\n" % each.encode() for each in told)
+
+
 class _Spliced:
     """A stream whose continuations are spliced into it; stands where the upstream's answer would."""
 
-    def __init__(
-        self, sent: Sent, prepared: Prepared, rounds: Rounds, go_on: GoOn, conclude: Conclude
-    ) -> None:
+    def __init__(self, sent: Sent, course: _Course) -> None:
         self.status = sent.response.status
         self.headers = sent.response.headers
         self._sent = sent
-        self._prepared = prepared
-        self._rounds = rounds
-        self._go_on = go_on
-        self._conclude = conclude
-        self._editor = StreamEditor(rounds.rules)
+        self._course = course
+        self._editor = StreamEditor(course.rounds.rules)
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The answer as the client is told it."""
-        editor = self._editor
+        editor, course = self._editor, self._course
         while True:
             chunks = self._sent.chunks()
             async for passed in self._round(chunks):
                 yield passed
-            if not await self._rounds.settle(editor):
+            if not await course.rounds.settle(editor):
                 break
-            if refusal := await self._continue(chunks):
+            if refusal := await self._go_on(chunks):
                 yield refusal
                 return
-        await self._conclude(editor.visible) if not editor.has_given_up else None
-        yield editor.end(self._comment())
+        if not editor.has_given_up:
+            await course.conclude(editor.visible)
+        if last := editor.end(course.comment()):
+            yield last
         async for chunk in chunks:
             yield editor.feed(chunk)
 
@@ -151,19 +156,12 @@ class _Spliced:
         if fault is not None:
             raise fault
 
-    async def _continue(self, chunks: AsyncIterator[bytes]) -> bytes:
+    async def _go_on(self, chunks: AsyncIterator[bytes]) -> bytes:
         """Let the upstream go on; an event that says why, where it does not."""
         await _drain(chunks)
-        await self._sent.response.aclose()
-        self._sent = await self._go_on()
-        self._editor.go_on(may_ask=self._rounds.may_ask)
+        self._sent = await self._course.go_on(self._sent)
+        self._editor.go_on(may_ask=self._course.rounds.may_ask)
         return _refusal(self._sent)
-
-    def _comment(self) -> bytes:
-        """What came too late for the headers."""
-        told = [f"tool-cache hits={self._rounds.hits}"] if self._rounds.hits else []
-        told += [f"degraded {UNSAVED}"] if UNSAVED in self._prepared.degraded else []
-        return b"".join(b": unabridged %b\n\n" % each.encode() for each in told)
 
     async def aclose(self) -> None:
         """Close the upstream's answer."""
@@ -184,24 +182,21 @@ class _Rewritten:
 _ABOUT_LENGTH = (b"content-length", b"transfer-encoding")
 
 
-async def _whole(sent: Sent, rounds: Rounds, go_on: GoOn, conclude: Conclude) -> Sent:
+async def _whole(sent: Sent, course: _Course) -> Sent:
     """An answer in one piece, once all its rounds are over; a refusal where the upstream does not go on."""
-    editor = CompletionEditor(rounds.rules)
+    editor = CompletionEditor(course.rounds.rules)
     try:
         while True:
             body = await _read(sent)
-            if len(body) > _ANSWER_BYTES:
-                return replace(sent, begun=body, is_over=False)
+            if sent.response.status != _OK or len(body) > _ANSWER_BYTES:
+                return replace(sent, begun=body, is_over=len(body) <= _ANSWER_BYTES)
             editor.feed(body)
-            _check(editor, rounds)
-            if not await rounds.settle(editor):
+            _check(editor, course.rounds)
+            if not await course.rounds.settle(editor):
                 break
-            await sent.response.aclose()
-            sent = await go_on()
-            if sent.response.status != _OK:
-                return sent
-            editor.go_on(may_ask=rounds.may_ask)
-        await conclude(editor.visible)
+            sent = await course.go_on(sent)
+            editor.go_on(may_ask=course.rounds.may_ask)
+        await course.conclude(editor.visible)
     except BaseException:
         await sent.response.aclose()
         raise
@@ -236,14 +231,17 @@ async def _drain(chunks: AsyncIterator[bytes]) -> None:
 
 def _refusal(sent: Sent) -> bytes:
     """The event that ends a stream whose upstream did not go on; empty where it does."""
-    is_stream = _header(sent.response, b"content-type").startswith(b"text/event-stream")
-    if sent.response.status == _OK and is_stream and _is_plain(sent.response):
+    if sent.response.status == _OK and _is_stream(sent.response) and _is_plain(sent.response):
         return b""
     try:
         error = as_mapping(loads(sent.told or sent.begun)).get("error")
     except ValueError:
         error = None
     return b"data: %b\n\n" % dumps({"error": error} if error else UpstreamInvalidResponse().body())
+
+
+def _is_stream(response: UpstreamResponse) -> bool:
+    return _header(response, b"content-type").startswith(b"text/event-stream")
 
 
 def _is_plain(response: UpstreamResponse) -> bool:

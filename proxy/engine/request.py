@@ -215,7 +215,7 @@ class Engine:
                 self._answered(prepared)
             is_changed = (
                 self._let_alternate(prepared, sent)
-                or (self._learn_refusal(prepared, sent) and await self._prune_harder(prepared, incoming))
+                or (self.learn_refusal(prepared, sent) and await self._prune_harder(prepared, incoming))
                 or self.extras.take_out_refused(prepared, sent)
             )
             if not is_changed:
@@ -227,7 +227,7 @@ class Engine:
         sent = await self._send(prepared, incoming)
         if sent.response.status == _OK:
             self._answered(prepared)
-        self._learn_refusal(prepared, sent)  # passed on all the same: the next turn acts on it
+        self.learn_refusal(prepared, sent)  # passed on all the same: the next turn acts on it
         return sent
 
     def _answered(self, prepared: Prepared) -> None:
@@ -256,13 +256,17 @@ class Engine:
         prepared.rewrite(body)
         return is_changed
 
-    def _learn_refusal(self, prepared: Prepared, sent: Sent) -> bool:
-        """Whether an answer is a refusal for length from which something was learned."""
+    def learn_refusal(self, prepared: Prepared, sent: Sent, more: int = 0) -> bool:
+        """Whether an answer is a refusal for length from which something was learned.
+
+        ``more`` are counted tokens that went out after the view.
+        """
         refusal = is_overflow_error(sent.response.status, sent.told, prepared.body)
         if refusal is None:
             return False
         case, reserve = prepared.case, _reserve(prepared.history, prepared.policy) or 0
-        return self.models.learn_refusal(case.tenant, case.model, prepared.sent_tokens, reserve, refusal)
+        tokens = prepared.sent_tokens + more
+        return self.models.learn_refusal(case.tenant, case.model, tokens, reserve, refusal)
 
     async def _send(self, prepared: Prepared, incoming: Incoming) -> Sent:
         return await self.forward(incoming, prepared.body)

@@ -4,16 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from proxy.core.records import HiddenCalls
 from proxy.ports import SessionStore
-from tests.stores import DAY, KEY, STRANGER, HandClock, chain, found, pass_time, turn
-
-
-def hidden(*names: str, call: str = "one") -> HiddenCalls:
-    """What stands for the last of these messages."""
-    messages = (b'{"role":"assistant","tool_calls":["%b"]}' % call.encode(), b'{"role":"tool"}')
-    return HiddenCalls(hash=chain(*names)[-1], messages=messages, tokens=12, at=1.0)
-
+from tests.stores import DAY, KEY, STRANGER, HandClock, found, hidden, pass_time, turn
 
 FIRST, SECOND = hidden("u1", "a1"), hidden("u1", "a1", "u2", "a2")
 

@@ -6,13 +6,15 @@ import itertools
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.hidden.calls import Call
+from proxy.core.hidden.calls import Call, Rules
 from proxy.core.identity import identity_of
 from proxy.core.messages import Content
 from tests.hiding import always, collected, cut, in_one_piece, never, read, streamed
+from tests.property.test_cuts import STREAMS
 
 TOOLS = ["get_a", "get_b", "set_c", "recall", "other"]
 words = st.text('ab {}"\\é🐘\u2028', max_size=12)
@@ -183,3 +185,14 @@ def test_a_stream_that_breaks_off_leaks_nothing_and_is_not_complete(
     broken = streams[-1][: at % (streams[-1].index(b'"finish_reason": "'))]
     told = streamed([*([stream] for stream in streams[:-1]), [broken, garbage]], always)
     assert b"recall" not in told.whole
+
+
+NOTHING = Rules(holds=lambda tool: False, is_ours=lambda tool: False)
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+@pytest.mark.parametrize("name", STREAMS)
+def test_where_nothing_can_be_hidden_the_bytes_are_the_upstreams(name: str, end: bytes) -> None:
+    stream = STREAMS[name].replace(b"\n", end)
+    for at in range(len(stream) + 1):
+        assert streamed([[stream[:at], stream[at:]]], always, NOTHING).whole == stream, stream[:at]
