@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from proxy.core.budget import Budget
+from proxy.core.injection import Injection
 from proxy.core.merging import alternating
 from proxy.core.plan import Plan, apply
 from proxy.core.policy import Policy
@@ -30,6 +31,8 @@ class Appended:
     """Digest of the request's Idempotency-Key; empty without one."""
     pins: tuple[int, ...] = ()
     """Its messages that the client pins, counted from the end."""
+    inject: Injection | None = None
+    """What came with it for the session to begin with."""
 
 
 @dataclass(frozen=True)
@@ -122,12 +125,16 @@ class Sent:
     """What may be a refusal: the body of an error, the data of a stream's first event."""
 
 
-def forwarded_body(history: History, plan: Plan, *, alternates: bool) -> bytes:
-    """The body that goes out: the client's own bytes unless a plan is in force (law 1).
+def forwarded_body(
+    history: History, plan: Plan, prelude: Sequence[bytes] = (), *, alternates: bool
+) -> bytes:
+    """The body that goes out: the client's own bytes unless a plan is in force, or a ``prelude`` (law 1).
 
-    ``alternates`` says whether the model insists on alternating roles.
+    ``prelude`` are messages of ours that stand between the head and the chain; ``alternates`` says whether
+    the model insists on alternating roles.
     """
-    if not plan.gaps and not plan.replacements:
+    if not plan.gaps and not plan.replacements and not prelude:
         return history.body.raw
     view = apply(plan, history.raws)
-    return history.body.with_messages([*history.head, *(alternating(plan, view) if alternates else view)])
+    placed = alternating(plan, view, prelude) if alternates else [*prelude, *view]
+    return history.body.with_messages([*history.head, *placed])

@@ -14,6 +14,7 @@ from proxy.core.body import Body
 from proxy.core.budget import MESSAGE_TOKENS, REQUEST_TOKENS
 from proxy.core.identity import chain_of, read_message, root
 from proxy.core.images import image_tokens, other_part_tokens
+from proxy.core.injection import Injection
 from proxy.core.messages import Content, Message, as_mapping, head_length, text_or_empty
 from proxy.core.situation import Chain
 from proxy.engine.lru import Lru
@@ -139,6 +140,15 @@ class Reader:
         texts += [member.decode(errors="replace") for member in members if member]
         sizes = [await self._count_text(text) for text in texts]
         return REQUEST_TOKENS + len(history.head) * MESSAGE_TOKENS + sum(sizes)
+
+    async def injection_tokens(self, injection: Injection) -> int:
+        """Counted tokens of what was handed in: counted once, however often it goes out."""
+        tokens = self._texts.get(injection.digest)
+        if tokens is None:
+            texts = [Content.of(raw).countable() for raw in injection.messages]
+            tokens = len(texts) * MESSAGE_TOKENS + sum(await self._counter.count_all(texts))
+            self._texts.put(injection.digest, tokens)
+        return tokens
 
     async def _count_text(self, text: str) -> int:
         digest = self._digest(text.encode(errors="surrogatepass"))
