@@ -20,63 +20,52 @@ class Metrics:
     """All metrics, in a registry of their own so that two apps in one process do not mix."""
 
     def __init__(self) -> None:
-        self.registry = registry = CollectorRegistry()
-        self.requests = Counter(
-            "unabridged_requests", "Requests answered.", ["route", "status"], registry=registry
-        )
-        self.overhead = Histogram(
+        self.registry = CollectorRegistry()
+        counter, gauge, histogram = self._counter, self._gauge, self._histogram
+        self.requests = counter("unabridged_requests", "Requests answered.", "route", "status")
+        self.overhead = histogram(
             "unabridged_overhead_seconds",
             "From a request's last byte to its forwarding: what the proxy itself takes.",
-            buckets=_QUICK,
-            registry=registry,
+            _QUICK,
         )
-        self.first_chunk = Histogram(
+        self.first_chunk = histogram(
             "unabridged_time_to_first_chunk_seconds",
             "From forwarding to the head of the answer, for a stream to its first event.",
-            buckets=_PATIENT,
-            registry=registry,
+            _PATIENT,
         )
-        self.streams = Gauge("unabridged_streams_active", "Answers on their way.", registry=registry)
-        self.stages = Counter("unabridged_stage", "Managed requests by stage.", ["stage"], registry=registry)
-        self.tokens = Counter(
-            "unabridged_tokens", "Prompt tokens received and sent.", ["kind"], registry=registry
+        self.streams = gauge("unabridged_streams_active", "Answers on their way.")
+        self.stages = counter("unabridged_stage", "Managed requests by stage.", "stage")
+        self.tokens = counter("unabridged_tokens", "Prompt tokens received and sent.", "kind")
+        self.cached_tokens = counter(
+            "unabridged_cached_tokens", "Prompt tokens that the upstream served from its cache."
         )
-        self.cached_tokens = Counter(
-            "unabridged_cached_tokens",
-            "Prompt tokens that the upstream served from its cache.",
-            registry=registry,
+        self.epochs = counter("unabridged_epochs", "Epochs begun, by stage.", "stage")
+        self.cut_messages = counter("unabridged_cut_messages", "Messages newly cut, by reason.", "reason")
+        self.summaries = counter(
+            "unabridged_summaries", "Summaries written, and why others were not.", "result"
         )
-        self.epochs = Counter("unabridged_epochs", "Epochs begun, by stage.", ["stage"], registry=registry)
-        self.cut_messages = Counter(
-            "unabridged_cut_messages", "Messages newly cut, by reason.", ["reason"], registry=registry
+        self.store = histogram("unabridged_store_seconds", "Time of store calls.", _QUICK, "op")
+        self.degraded = gauge("unabridged_degraded", "1 while the store cannot be used.")
+        self.lost_turns = counter(
+            "unabridged_lost_turns", "Turns whose writing failed (the next body heals them)."
         )
-        self.summaries = Counter(
-            "unabridged_summaries",
-            "Summaries written, and why others were not.",
-            ["result"],
-            registry=registry,
-        )
-        self.store = Histogram(
-            "unabridged_store_seconds", "Time of store calls.", ["op"], buckets=_QUICK, registry=registry
-        )
-        self.degraded = Gauge("unabridged_degraded", "1 while the store cannot be used.", registry=registry)
-        self.lost_turns = Counter(
-            "unabridged_lost_turns",
-            "Turns whose writing failed (the next body heals them).",
-            registry=registry,
-        )
-
-        self.policy_reloads = Counter(
+        self.policy_reloads = counter(
             "unabridged_policy_reloads",
             "Policies whose files were edited: loaded, or refused and kept as they were.",
-            ["result"],
-            registry=registry,
+            "result",
         )
-        self.policies_stale = Gauge(
-            "unabridged_policies_stale",
-            "Policies whose files cannot be used as they are now.",
-            registry=registry,
+        self.policies_stale = gauge(
+            "unabridged_policies_stale", "Policies whose files cannot be used as they are now."
         )
+
+    def _counter(self, name: str, told: str, *labels: str) -> Counter:
+        return Counter(name, told, labels, registry=self.registry)
+
+    def _gauge(self, name: str, told: str) -> Gauge:
+        return Gauge(name, told, registry=self.registry)
+
+    def _histogram(self, name: str, told: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+        return Histogram(name, told, labels, buckets=buckets, registry=self.registry)
 
     def relayed(self, status: int) -> None:
         """Count a request that was relayed without being managed."""

@@ -246,23 +246,22 @@ def turn(
     )
 
 
-def epoch(name: str, parent: str = "", lane: str = "lane") -> Epoch:
-    return Epoch(
-        id=name,
-        parent=parent,
-        number=1,
-        lane=lane,
-        reach=b"r" * 32,
-        depth=1,
-        calm_below=10,
-        at=1_700_000_000.0,
-        stage="compact",
-        reason="full",
-        original_count=9,
-        original_tokens=900,
-        final_count=3,
-        final_tokens=300,
-    )
+def epoch(name: str, parent: str = "", **members: Any) -> Epoch:
+    usual: dict[str, Any] = {
+        "number": 1,
+        "lane": "lane",
+        "reach": b"r" * 32,
+        "depth": 1,
+        "calm_below": 10,
+        "at": 1_700_000_000.0,
+        "stage": "compact",
+        "reason": "full",
+        "original_count": 9,
+        "original_tokens": 900,
+        "final_count": 3,
+        "final_tokens": 300,
+    }
+    return Epoch(id=name, parent=parent, **(usual | members))
 
 
 def lookup(*names: str, sid: str | None = KEY.sid, tag: str = KEY.tag, **members: Any) -> Lookup:

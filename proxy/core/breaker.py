@@ -47,11 +47,7 @@ def past_of(epochs: Sequence[Epoch], current: Epoch | None, hashes: Sequence[byt
         if not current.asked and not current.is_late:
             line.append(current)
         current = by_id.get(current.parent)
-    if not line:
-        return NO_PAST
-    newest = line[0]
-    began = hashes.index(newest.begun_at) + 1 if newest.begun_at in hashes else newest.depth
-    return Past(len(line), began)
+    return Past(len(line), line[0].length_at_start(hashes)) if line else NO_PAST
 
 
 def distance(budget: Budget, stages: Stages) -> int:

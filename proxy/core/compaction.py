@@ -3,9 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from proxy.core.plan import Span
 from proxy.core.situation import Situation
-
-Span = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +46,7 @@ class GapUnit:
 
 def units_within(situation: Situation, span: Span) -> tuple[GapUnit, ...]:
     """The units of a gap that no earlier summary is about, without units that no summary may tell of."""
-    anchors = [anchor for gap in situation.plan.gaps for anchor in gap.anchors]
-    told = [range(anchor.start, anchor.end) for anchor in anchors]
+    told = [range(anchor.start, anchor.end) for anchor in situation.plan.anchors]
     return tuple(
         GapUnit(unit.start, tuple(_entry(situation, place) for place in range(unit.start, unit.end)))
         for unit in situation.units
@@ -89,5 +87,4 @@ def goal_of(situation: Situation) -> str:
 
 def progress_of(situation: Situation, span: Span) -> str:
     """What earlier summaries say of a gap."""
-    anchors = (anchor for gap in situation.plan.gaps for anchor in gap.anchors)
-    return "\n\n".join(anchor.text for anchor in anchors if span[0] <= anchor.start < span[1])
+    return "\n\n".join(anchor.text for anchor in situation.plan.anchors_within(*span))

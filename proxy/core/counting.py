@@ -64,7 +64,5 @@ def _newest_from(situation: Situation, length: int) -> int:
 
 
 def since(epoch: Epoch | None, hashes: Sequence[bytes]) -> int:
-    """Messages that a chain had when an epoch began, so far as it still is that chain."""
-    if epoch is None:
-        return 0
-    return hashes.index(epoch.begun_at) + 1 if epoch.begun_at in hashes else epoch.depth
+    """Messages that a chain had when the epoch in force began; 0 where there is none."""
+    return epoch.length_at_start(hashes) if epoch else 0

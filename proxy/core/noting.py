@@ -5,7 +5,7 @@ too late for its note, or was made anew from the originals, stands in the plan a
 knows nothing yet; the next epoch writes that note again.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -37,7 +37,7 @@ def told_by(
             if _is_behind(old):
                 told[span] = _unwritten(situation, old, strategy)
             continue
-        generation = generation_upon(_within(situation, span)) if asked else 0
+        generation = generation_upon(situation.plan.anchors_within(*span)) if asked else 0
         anchors = _anchors(
             situation, strategy, Anchor(*span, summaries.get(span) or "", generation=generation)
         )
@@ -64,12 +64,6 @@ def _anchors(situation: Situation, strategy: Strategy | None, summary: Anchor) -
     return (replace(summary, text=text, by_code=text != summary.text),) if text else ()
 
 
-def _within(situation: Situation, span: Span) -> list[Anchor]:
-    """The summaries of a gap and of its parts."""
-    start, end = span
-    return [each for gap in situation.plan.gaps for each in gap.anchors if start <= each.start < end]
-
-
 def generation_upon(earlier: Iterable[Anchor]) -> int:
     """The generation of a summary that is made from these, or from the originals alone."""
     return 1 + max((each.generation for each in earlier), default=-1)
@@ -94,9 +88,22 @@ def noted_gap(
 
     ``failed``: a summary of it was asked for and could not be had.
     """
+    note = _note(situation, span, anchors, quotes, failed=failed).text
+    return Gap(
+        *span,
+        note=as_message(note, situation.policy.summary.role),
+        tokens=MESSAGE_TOKENS + situation.count(note),
+        anchors=anchors,
+        quotes=quotes,
+    )
+
+
+def _note(
+    situation: Situation, span: Span, anchors: Sequence[Anchor], quotes: tuple[str, ...], *, failed: bool
+) -> Note:
     start, end = span
     above = _request_above(situation, start)
-    note = Note(
+    return Note(
         count=end - start,
         seal=situation.chain.hashes[end - 1],
         language=_language(situation, start, end),
@@ -104,14 +111,6 @@ def noted_gap(
         failed=failed,
         answers_above=above is not None,
         under_way=above is not None and above == last_user(situation.chain.messages),
-        quotes=quotes,
-    ).text
-    return Gap(
-        start=start,
-        end=end,
-        note=as_message(note, situation.policy.summary.role),
-        tokens=MESSAGE_TOKENS + situation.count(note),
-        anchors=anchors,
         quotes=quotes,
     )
 

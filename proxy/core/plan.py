@@ -94,6 +94,15 @@ class Plan(msgspec.Struct, frozen=True, array_like=True):
         """How many messages are absent from the view."""
         return sum(gap.count for gap in self.gaps)
 
+    @property
+    def anchors(self) -> list[Anchor]:
+        """The summaries of all gaps, in order."""
+        return [anchor for gap in self.gaps for anchor in gap.anchors]
+
+    def anchors_within(self, start: int, end: int) -> list[Anchor]:
+        """The summaries of what is cut between two places, in order."""
+        return [anchor for anchor in self.anchors if start <= anchor.start < end]
+
     def covers(self, position: int) -> bool:
         """Whether the message at ``position`` is cut."""
         return any(gap.start <= position < gap.end for gap in self.gaps)
@@ -193,6 +202,13 @@ class Epoch(msgspec.Struct, frozen=True, kw_only=True):
     def is_late(self) -> bool:
         """Whether it cut nothing, and only brought summaries that came too late for their notices."""
         return self.account is not None and self.account.verdict == LATE
+
+    def length_at_start(self, hashes: Sequence[bytes]) -> int:
+        """Messages that a chain had when the epoch began, so far as it still is that chain."""
+        try:
+            return hashes.index(self.begun_at) + 1
+        except ValueError:
+            return self.depth
 
     @property
     def removed_count(self) -> int:

@@ -6,7 +6,7 @@ summaries give the same plan on every worker (law 3), and the finished view fits
 stay alone does not (law 4). What notes say is the business of :mod:`proxy.core.noting`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from proxy.core.breaker import LEAST_FREED, allows
@@ -21,7 +21,7 @@ from proxy.core.precedence import NOTICE_TOKENS
 from proxy.core.selection import Selection
 from proxy.core.situation import FREE, Situation
 from proxy.core.strategies import Strategy, strategy_of
-from proxy.core.tool_results import clearings
+from proxy.core.tool_results import Clearing, clearings
 
 _NOTICES = 2
 
@@ -63,16 +63,13 @@ class Draft:
         rules = self.situation.policy.summary
         if not rules.enabled or not self.has_room:
             return ()
-        summarised = {gap.span for gap in self.situation.plan.gaps if gap.is_summarised}
-        large = (
-            span for span in self.spans if self._untold(span) >= rules.min_gap and span not in summarised
-        )
+        large = (span for span in self.spans if self._untold(span) >= rules.min_gap)
         strategy, situation = self.strategy, self.situation
         return tuple(span for span in large if strategy is None or strategy.wants_summary(situation, *span))
 
     def _untold(self, span: Span) -> int:
         """Messages of a gap that a summary may tell of, and none does."""
-        anchors = (anchor for gap in self.situation.plan.gaps for anchor in gap.anchors)
+        anchors = self.situation.plan.anchors
         told = {place for each in anchors if not each.by_code for place in range(each.start, each.end)}
         may_be_told = self.situation.classes.may_be_summarised
         return sum(may_be_told(place) for place in range(*span) if place not in told)
@@ -129,28 +126,37 @@ def _select(situation: Situation, stage: Stage, strategy: Strategy) -> tuple[Sel
     Answers also the counted tokens that the epoch frees with notices for notes.
     """
     set_aside, ledger = _set_aside(situation, stage), _ledger_set_aside(situation)
-    is_now = strategy.acts_now(situation)
-    results = () if is_now or strategy.slides else (*picture_clearings(situation), *clearings(situation))
+    results = _clearings(situation, strategy)
     while True:
         selection = Selection(situation, stage, set_aside, ledger, results)
         selection.run(strategy)
-        spans = tuple(selection.spans())
-        quotes = {span: selection.quotes_within(*span) for span in spans}
-        decided = Draft(
-            situation,
-            stage,
-            spans,
-            quotes,
-            selection.yielded,
-            tuple(selection.edits),
-            strategy=strategy,
-            acts_now=is_now,
-        )
+        decided = _decided(situation, stage, strategy, selection)
         plain = _noted(decided, {})
         over = view_tokens(plain, situation.chain.tokens) - selection.to_clip - situation.budget.share(1)
         if stage is not Stage.EMERGENCY or over <= 0 or selection.is_exhausted:
             return selection, decided, situation.view - _size_of(situation, plain)
         set_aside += over
+
+
+def _clearings(situation: Situation, strategy: Strategy) -> Sequence[Clearing]:
+    """What may be cleared in place of being cut; nothing where the strategy counts."""
+    if strategy.slides or strategy.acts_now(situation):
+        return ()
+    return (*picture_clearings(situation), *clearings(situation))
+
+
+def _decided(situation: Situation, stage: Stage, strategy: Strategy, selection: Selection) -> Draft:
+    spans = tuple(selection.spans())
+    return Draft(
+        situation,
+        stage,
+        spans,
+        quotes={span: selection.quotes_within(*span) for span in spans},
+        yielded=selection.yielded,
+        cleared=tuple(selection.edits),
+        strategy=strategy,
+        acts_now=strategy.acts_now(situation),
+    )
 
 
 def outlined(decided: Draft) -> Plan:

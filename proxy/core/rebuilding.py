@@ -6,8 +6,6 @@ rebuild would be most of what summaries cost. It is written in the background, w
 the old one's place when the next epoch begins.
 """
 
-from collections.abc import Iterator
-
 from proxy.core.plan import Anchor
 from proxy.core.situation import Situation
 from proxy.core.source import Source
@@ -19,10 +17,9 @@ _SHARE = 0.05
 """Of the tokens that were sent while the gap grew."""
 
 
-def drifted(situation: Situation) -> Iterator[Anchor]:
+def drifted(situation: Situation) -> list[Anchor]:
     """The summaries that have been summarised often enough to be made anew."""
-    for gap in situation.plan.gaps:
-        yield from (anchor for anchor in gap.anchors if anchor.generation >= GENERATIONS)
+    return [anchor for anchor in situation.plan.anchors if anchor.generation >= GENERATIONS]
 
 
 def pays(situation: Situation, anchor: Anchor, originals: Source) -> bool:

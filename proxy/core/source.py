@@ -104,10 +104,7 @@ def source_of(situation: Situation, span: tuple[int, int], room: int) -> Source:
 
     ``room`` is the counted tokens that a call may have for its prompt.
     """
-    start, end = span
-    gaps = situation.plan.gaps
-    anchors = [anchor for gap in gaps for anchor in gap.anchors if start <= anchor.start < end]
-    return _source(situation, span, room, anchors)
+    return _source(situation, span, room, situation.plan.anchors_within(*span))
 
 
 def originals_of(situation: Situation, span: tuple[int, int], room: int) -> Source:

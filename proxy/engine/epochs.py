@@ -43,6 +43,7 @@ _RACES = 4
 _LONG = 20_000
 """Counted tokens of a chain from which planning happens off the event loop."""
 _FEW_MESSAGES = 200
+_PROTECTED_CUT = ("protected-cut",)
 
 
 @dataclass(frozen=True)
@@ -88,42 +89,54 @@ class Epochs:
             return await self._without_store(case)
         if case.saved < len(case.epochs):
             case = await self._lanes.catch_up(case)
-        return await self._decide(case, case.epochs or (), races)
+        return await self._decide(case, races)
 
-    async def _decide(self, case: Case, epochs: tuple[Epoch, ...], races: int) -> Verdict:
+    async def _decide(self, case: Case, races: int) -> Verdict:
+        epochs = case.epochs or ()
         epoch = in_force(epochs, case.chain.hashes, case.counted, case.chain.is_spared_by)
         situation = self._situation(case, epochs, epoch)
-        stage = stage_of(case.budget.usage(situation.view), case.policy.stages)
-        standing = Verdict(
+        standing = self._standing(case, situation, epoch)
+        if epoch is not None and _was_decided(epoch, case, standing.stage):
+            return standing
+        decision = await self._decision(case, situation, standing)
+        if decision is None:
+            return await self._bring_late(case, situation, standing, races)
+        verdict, may_wait = decision
+        if verdict.plan == situation.plan:
+            return standing
+        account = account_of(situation, verdict.plan, may_wait=may_wait)
+        if account is not None and account.verdict == WAITS:
+            return standing
+        return await self._begin(case, situation, verdict, account, races)
+
+    def _standing(self, case: Case, situation: Situation, epoch: Epoch | None) -> Verdict:
+        """What the request is forwarded with where no epoch begins at it."""
+        return Verdict(
             plan=situation.plan,
-            stage=stage,
+            stage=stage_of(case.budget.usage(situation.view), case.policy.stages),
             view=situation.view,
-            epochs=epochs,
+            epochs=case.epochs or (),
             saved=case.saved,
             epoch=epoch,
             number=epoch.number if epoch else 0,
-            summary="ready" if any(gap.anchors for gap in situation.plan.gaps) else "none",
+            summary="ready" if situation.plan.anchors else "none",
         )
-        if epoch is not None and _was_decided(epoch, case, stage):
-            return standing
-        if epoch is None and stage is Stage.EMERGENCY:
+
+    async def _decision(
+        self, case: Case, situation: Situation, standing: Verdict
+    ) -> tuple[Verdict, bool] | None:
+        """What an epoch that begins now would forward, and whether it may wait; None where none begins."""
+        if standing.epoch is None and standing.stage is Stage.EMERGENCY:
             plan, _ = await self._off_loop(case, lambda: self._fold(case, case.conditions))
-            new, summary, may_wait = plan, "none", False
-            degraded = ("protected-cut",) if cuts_protected(situation, plan) else ()
-        else:
-            decided = await self._intend(case, situation, stage, epoch.id if epoch else "")
-            if decided is None:
-                return await self._bring_late(case, situation, standing, races)
-            new, summary = await self._finish(case, decided)
-            may_wait = decided.may_wait
-            degraded = ("protected-cut",) if yielded_protection(decided) else ()
-        if new == situation.plan:
-            return standing
-        verdict = replace(standing, summary=summary, degraded=degraded)
-        account = account_of(situation, new, may_wait=may_wait)
-        if account is not None and account.verdict == WAITS:
-            return standing
-        return await self._begin(case, situation, verdict, new, account, races)
+            degraded = _PROTECTED_CUT if cuts_protected(situation, plan) else ()
+            return replace(standing, plan=plan, summary="none", degraded=degraded), False
+        parent = standing.epoch.id if standing.epoch else ""
+        decided = await self._intend(case, situation, standing.stage, parent)
+        if decided is None:
+            return None
+        plan, summary = await self._finish(case, decided)
+        degraded = _PROTECTED_CUT if yielded_protection(decided) else ()
+        return replace(standing, plan=plan, summary=summary, degraded=degraded), decided.may_wait
 
     async def _bring_late(self, case: Case, situation: Situation, standing: Verdict, races: int) -> Verdict:
         """Put summaries that came too late in the place of their notices, while that costs nothing."""
@@ -134,8 +147,8 @@ class Epochs:
         is_small = case.budget.usage(view_tokens(new, case.chain.tokens)) < case.policy.stages.trim
         if new == situation.plan or not is_small:
             return standing
-        account = late_account(situation, new)
-        return await self._begin(case, situation, replace(standing, summary="ready"), new, account, races)
+        verdict = replace(standing, plan=new, summary="ready")
+        return await self._begin(case, situation, verdict, late_account(situation, new), races)
 
     def forget(self, key: SessionKey) -> None:
         """The session was deleted: nothing prepared for it is kept."""
@@ -225,47 +238,38 @@ class Epochs:
         return plan, wanted.outcome(waited=bool(missing))
 
     async def _begin(
-        self,
-        case: Case,
-        situation: Situation,
-        verdict: Verdict,
-        plan: Plan,
-        account: Account | None,
-        races: int,
+        self, case: Case, situation: Situation, verdict: Verdict, account: Account | None, races: int
     ) -> Verdict:
         """Write an epoch, or take over the one that another worker wrote first."""
-        epoch = self._epoch(case, situation, verdict, plan, account)
+        epoch = self._epoch(case, situation, verdict, account)
         known = case.epochs or ()
-        unsaved = replace(
+        begun = replace(
             verdict,
-            plan=plan,
-            view=view_tokens(plan, case.chain.tokens),
+            view=view_tokens(verdict.plan, case.chain.tokens),
             epoch=epoch,
             number=epoch.number,
             epochs=(*known, epoch),
-            degraded=(*verdict.degraded, "epoch-not-saved"),
         )
+        unsaved = replace(begun, degraded=(*verdict.degraded, "epoch-not-saved"))
         try:
             stored = await self._lanes.append(case, (*known, epoch))
         except StoreUnavailable:
             return unsaved
         if any(other.id == epoch.id for other in stored):
             self._drafts.drop(case)
-            self._count(verdict.stage, situation.plan, plan)
-            await self._summary_jobs.rebuild(case, replace(situation, plan=plan))
-            return replace(unsaved, epochs=stored, saved=len(stored), degraded=verdict.degraded)
+            self._count(verdict.stage, situation.plan, verdict.plan)
+            await self._summary_jobs.rebuild(case, replace(situation, plan=verdict.plan))
+            return replace(begun, epochs=stored, saved=len(stored))
         if races <= 0:
             return unsaved
         return await self.decide(replace(case, epochs=stored, saved=len(stored)), races - 1)
 
-    def _epoch(
-        self, case: Case, situation: Situation, verdict: Verdict, plan: Plan, account: Account | None
-    ) -> Epoch:
+    def _epoch(self, case: Case, situation: Situation, verdict: Verdict, account: Account | None) -> Epoch:
         change = Change(
             lane=case.lane,
             head_count=case.head_count,
             before=situation,
-            plan=plan,
+            plan=verdict.plan,
             stage=verdict.stage,
             parent=verdict.epoch,
             alternates=case.alternates,

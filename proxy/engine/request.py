@@ -5,9 +5,8 @@ Whoever moves the bytes calls :meth:`Engine.prepare` and :meth:`Engine.send`; wh
 :mod:`proxy.engine.record`'s business.
 """
 
-import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
@@ -16,6 +15,7 @@ from proxy.core.budget import Budget, budget_tokens
 from proxy.core.extension import take_extension
 from proxy.core.overflow import is_overflow_error
 from proxy.core.policy import Policy
+from proxy.engine.asked import Asked, boundary_in, budget_in, credentials_in, policy_name
 from proxy.engine.background import Background
 from proxy.engine.beginning import begin
 from proxy.engine.case import Case
@@ -25,28 +25,22 @@ from proxy.engine.extras import Extras
 from proxy.engine.foreground import Foreground
 from proxy.engine.history import History, Reader, root_of
 from proxy.engine.models import Models
-from proxy.engine.naming import CREDENTIALS, NAMED, Headers, Naming
+from proxy.engine.naming import NAMED, Headers, Naming
 from proxy.engine.pins import Pins
 from proxy.engine.recognition import Recognised, Recognition
 from proxy.engine.warmth import Warmth
-from proxy.errors import ContextLengthExceeded, InvalidHeader, InvalidPolicy, PolicyForbidden
+from proxy.errors import ContextLengthExceeded, PolicyForbidden
 from proxy.ports import Clock, Upstream
 from proxy.telemetry import log_fault
 
-POLICY_HEADER = b"x-unabridged-policy"
-BUDGET_HEADER = b"x-unabridged-budget"
-BOUNDARY_HEADER = b"x-unabridged-boundary"
 _DEADLINE = 3.0
 """Seconds that a request may wait for everything of ours together."""
-_DIGITS = 12
 _OK = 200
 _BAD_REQUEST = 400
 _WANTS_ALTERNATION = re.compile(
     rb"roles?[^.]{0,40}alternat|consecutive[^.]{0,40}(?:role|user)", re.IGNORECASE
 )
 """What chat templates say that take one user message after each assistant message and no two."""
-_TAKEN_OVER = (*CREDENTIALS, b"openai-organization", b"openai-project")
-"""Headers of a request that background calls made for it carry."""
 
 
 @dataclass(frozen=True)
@@ -70,69 +64,73 @@ class Engine:
 
     def policy_of(self, headers: Headers) -> Policy:
         """The policy that a request asks for. Raises InvalidPolicy."""
-        return self.policies(headers.get(POLICY_HEADER, b"").decode("latin-1").strip())
+        return self.policies(policy_name(headers))
 
     async def prepare(self, incoming: Incoming, policy: Policy, appended: Appended | None = None) -> Prepared:
         """Decide what is forwarded. Raises the errors of a request that cannot be read.
 
         Raises StoreUnavailable for an appended turn, and where the policy is closed on faults.
         """
-        arrived = self.clock.monotonic()
-        body, extension = take_extension(read_body(incoming.body, policy.limits.messages))
-        explicit, boundary = _explicit_budget(incoming.headers), _boundary(incoming.headers)
-        caller = self.naming.caller(incoming.headers)
-        tenant, by_header = caller.tenant, caller.key is not None and caller.key.sid == NAMED
-        history = self.reader.read(body, appended.root if appended else root_of(body, by_header=by_header))
-        lane = _lane(history.model, policy.name, explicit)
-        needs_store = appended is not None or policy.store.on_fault == "closed"
-        recognised = await self.recognition.recognise(caller, history, lane, needs_store=needs_store)
-        from_end = appended.pins if appended else extension.pins_from_end(len(history.head))
-        asked = frozenset(history.hashes[-place] for place in from_end)
-        pins, unsaved = await self.pins.settle(recognised, asked, policy.store.ttl)
-        self.reader.take_counts(history, recognised.found.counts)
-        await self.reader.count(history)
-        last = recognised.found.session
-        if last is not None and last.model == history.model:
-            self.models.remember_ratio(tenant, history.model, last.ratio)
-        budget = await self._budget(tenant, history, policy, explicit)
-        credentials = [pair for pair in incoming.forwarded if pair[0].lower() in _TAKEN_OVER]
-        case = self._case(history, recognised, lane, policy, budget, credentials, arrived)
-        conditions = self.warmth.conditions(recognised, history, lane, budget.head)
-        case = replace(case, conditions=replace(conditions, boundary=boundary), pins=pins)
-        if self.models.needs_listing(history.model):
-            self.background.run(self.models.read_listing(credentials))
+        asked = self._read(incoming, policy, appended)
+        recognised = await self.recognition.recognise(
+            asked.caller, asked.history, asked.lane, needs_store=asked.needs_store
+        )
+        pins, unsaved = await self.pins.settle(recognised, asked.pinned, policy.store.ttl)
+        await self._count(asked.history, recognised)
+        budget = await self._budget(recognised.tenant, asked.history, policy, asked.budget)
+        case = self._case(asked, recognised, pins, budget)
+        if self.models.needs_listing(case.model):
+            self.background.run(self.models.read_listing(case.credentials))
         verdict = await self._decide(case)
-        sent = self._body(case, history, verdict)
-        degraded = [*recognised.degraded, *unsaved]
         prepared = Prepared(
             policy=policy,
-            history=history,
+            history=asked.history,
             recognised=recognised,
             budget=budget,
             case=case,
             verdict=verdict,
-            plain=sent,
-            arrived=arrived,
-            degraded=degraded,
+            plain=self._body(case, asked.history, verdict),
+            arrived=asked.arrived,
+            degraded=[*recognised.degraded, *unsaved],
             appended=appended,
         )
         self.extras.add(prepared)
         return prepared
 
-    def _case(
-        self,
-        history: History,
-        recognised: Recognised,
-        lane: str,
-        policy: Policy,
-        budget: Budget,
-        credentials: Sequence[tuple[bytes, bytes]],
-        arrived: float,
-    ) -> Case:
+    def _read(self, incoming: Incoming, policy: Policy, appended: Appended | None) -> Asked:
+        arrived = self.clock.monotonic()
+        body, extension = take_extension(read_body(incoming.body, policy.limits.messages))
+        budget, is_boundary = budget_in(incoming.headers), boundary_in(incoming.headers)
+        caller = self.naming.caller(incoming.headers)
+        is_named = caller.key is not None and caller.key.sid == NAMED
+        history = self.reader.read(body, appended.root if appended else root_of(body, by_header=is_named))
+        return Asked(
+            arrived=arrived,
+            policy=policy,
+            history=history,
+            caller=caller,
+            budget=budget,
+            is_boundary=is_boundary,
+            pins=appended.pins if appended else extension.pins_from_end(len(history.head)),
+            credentials=credentials_in(incoming.forwarded),
+            appended=appended,
+        )
+
+    async def _count(self, history: History, recognised: Recognised) -> None:
+        """Count what is new; the rest, and how the model counts, the store may know."""
+        self.reader.take_counts(history, recognised.found.counts)
+        await self.reader.count(history)
+        last = recognised.found.session
+        if last is not None and last.model == history.model:
+            self.models.remember_ratio(recognised.tenant, history.model, last.ratio)
+
+    def _case(self, asked: Asked, recognised: Recognised, pins: frozenset[bytes], budget: Budget) -> Case:
+        history, policy = asked.history, asked.policy
+        conditions = self.warmth.conditions(recognised, history, asked.lane, budget.head)
         return Case(
             tenant=recognised.tenant,
             key=recognised.key,
-            lane=lane,
+            lane=asked.lane,
             model=history.model,
             chain=history.chain(),
             head_count=len(history.head),
@@ -140,9 +138,11 @@ class Engine:
             budget=budget,
             epochs=recognised.epochs,
             saved=recognised.saved,
-            credentials=credentials,
-            deadline=arrived + _DEADLINE,
+            credentials=asked.credentials,
+            deadline=asked.arrived + _DEADLINE,
             alternates=self._alternates(recognised.tenant, history.model, policy),
+            conditions=replace(conditions, boundary=asked.is_boundary),
+            pins=pins,
         )
 
     def _alternates(self, tenant: str, model: str, policy: Policy) -> bool:
@@ -251,8 +251,8 @@ class Engine:
     async def _prune_harder(self, prepared: Prepared, incoming: Incoming) -> bool:
         """Decide again under what was just learned; whether there is anything else to send."""
         try:
-            explicit = _explicit_budget(incoming.headers)
-            budget = await self._budget(prepared.case.tenant, prepared.history, prepared.policy, explicit)
+            allowed = budget_in(incoming.headers)
+            budget = await self._budget(prepared.case.tenant, prepared.history, prepared.policy, allowed)
         except PolicyForbidden:
             budget = await self._budget(prepared.case.tenant, prepared.history, prepared.policy, None)
         verdict = prepared.verdict
@@ -264,28 +264,6 @@ class Engine:
         prepared.budget, prepared.case, prepared.verdict = budget, case, verdict
         prepared.rewrite(body)
         return True
-
-
-def _lane(model: str, policy: str, budget: int | None) -> str:
-    said = f"{model}\0{policy}\0{budget or ''}"
-    return hashlib.sha256(said.encode(errors="surrogatepass")).hexdigest()[:16]
-
-
-def _explicit_budget(headers: Headers) -> int | None:
-    text = headers.get(BUDGET_HEADER, b"").decode("latin-1").strip()
-    if not text:
-        return None
-    if not (text.isascii() and text.isdigit()) or len(text) > _DIGITS or int(text) == 0:
-        raise InvalidPolicy("X-Unabridged-Budget must be a positive number of tokens.")
-    return int(text)
-
-
-def _boundary(headers: Headers) -> bool:
-    """Whether the client says that something new begins. Raises InvalidHeader."""
-    text = headers.get(BOUNDARY_HEADER, b"").strip().lower()
-    if text not in (b"", b"new"):
-        raise InvalidHeader("X-Unabridged-Boundary is new, or absent.")
-    return text == b"new"
 
 
 def _reserve(history: History, policy: Policy) -> int | None:

@@ -82,7 +82,7 @@ class SummaryJobs:
 
     async def anchored(self, case: Case, situation: Situation) -> Plan:
         """The plan with summaries that came too late for their notes, or were made anew."""
-        drifting = list(drifted(situation))
+        drifting = drifted(situation)
         if drifting:
             await self._summaries.recall(case.key, [self._rebuilt_at(case, each) for each in drifting])
         gaps = tuple(self._anchored(case, gap) for gap in situation.plan.gaps)

@@ -395,7 +395,7 @@ def test_large_gaps_want_a_summary_and_small_ones_do_not(drawn: Session):
     for done in drawn.turns:
         if done.begun is None:
             continue
-        anchors = [anchor for gap in done.before.gaps for anchor in gap.anchors]
+        anchors = done.before.anchors
         told = {place for each in anchors for place in range(each.start, each.end)}
         untold = {span: len({*range(*span)} - told) for span in done.begun.spans}
         large = {span for span, count in untold.items() if count >= policy.summary.min_gap}

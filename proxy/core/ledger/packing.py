@@ -64,7 +64,7 @@ class Packing:
 
     def _take(self, fact: Fact) -> bool:
         group = group_of(fact)
-        cost = self._count(" " + _shown(fact.value))
+        cost = self._count(" " + fact.value)
         if group not in self._groups:
             cost += self._count(group + ":") + 1
         if cost > self._left:
@@ -107,12 +107,8 @@ def _packed(facts: Sequence[Fact]) -> str:
 
 
 def _line(facts: Sequence[Fact]) -> str:
-    values = [_shown(fact.value) for fact in facts]
+    values = [fact.value for fact in facts]
     return (", " if any(" " in value for value in values) else " ").join(values)
-
-
-def _shown(value: str) -> str:
-    return value
 
 
 def _parts_of(fact: Fact) -> set[str]:

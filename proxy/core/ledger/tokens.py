@@ -6,28 +6,6 @@ General shapes only. Whatever is typed again letter by letter has one of them; p
 import re
 from functools import lru_cache
 
-KINDS = (
-    "url",
-    "email",
-    "path",
-    "file",
-    "id",
-    "code",
-    "date",
-    "time",
-    "amount",
-    "phone",
-    "version",
-    "error",
-    "name",
-    "symbol",
-    "member",
-    "number",
-    "quoted",
-    "text",
-)
-"""Every kind of exact thing."""
-
 LONGEST = 120
 """Characters of one exact thing."""
 _SHORTEST = 3

@@ -108,7 +108,7 @@ class _Source:
 
     def summaries(self) -> list[str]:
         """What notes say of what is cut. A rule there is told again: nobody vouches for a summary."""
-        return [anchor.text for gap in self._plan.gaps for anchor in gap.anchors]
+        return [anchor.text for anchor in self._plan.anchors]
 
     def quoted(self) -> list[str]:
         """Requests that notes quote as handled. A rule among them is told again: it is not over."""

@@ -86,9 +86,7 @@ def _rolled(situation: Situation) -> list[int]:
 
 def _room(situation: Situation, start: int, end: int) -> int:
     """Bytes that a gap's text may have: what the running summary may have, but for what other gaps tell."""
-    elsewhere = (
-        anchor for gap in situation.plan.gaps if not start <= gap.start < end for anchor in gap.anchors
-    )
+    elsewhere = (anchor for anchor in situation.plan.anchors if not start <= anchor.start < end)
     told = sum(size(anchor.text) for anchor in elsewhere)
     return max(situation.policy.strategy.summary_max - told, 0)
 
@@ -104,9 +102,7 @@ class _Record:
     @classmethod
     def of(cls, situation: Situation, start: int, end: int) -> Self:
         """The running summary, and below it the exchanges that it does not tell of."""
-        anchors = [
-            anchor for gap in situation.plan.gaps if start <= gap.start < end for anchor in gap.anchors
-        ]
+        anchors = situation.plan.anchors_within(start, end)
         running = _BREAK.join(anchor.text for anchor in anchors)
         told = list(_told(situation, start, end, anchors))
         rules, room = situation.policy.strategy, _room(situation, start, end)

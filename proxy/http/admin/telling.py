@@ -20,9 +20,8 @@ NO_MESSAGES: tuple[Node, ...] = ()
 def session(found: Inspected, branch: Sequence[Node] = NO_MESSAGES) -> shapes.SessionTold:
     """A session; with its newest exchange where its ``branch`` is given."""
     kept = found.session
-    anchors = (anchor for epoch in found.epochs for gap in epoch.plan.gaps for anchor in gap.anchors)
-    texts = {anchor.text for anchor in anchors if not anchor.by_code}
-    standing = found.epochs[-1].plan.gaps if found.epochs else ()
+    written = (anchor for epoch in found.epochs for anchor in epoch.plan.anchors if not anchor.by_code)
+    standing = found.epochs[-1].plan.anchors if found.epochs else ()
     blocked: Any = kept.blocked or None
     return shapes.SessionTold(
         id=found.id,
@@ -37,10 +36,8 @@ def session(found: Inspected, branch: Sequence[Node] = NO_MESSAGES) -> shapes.Se
         turns=kept.turns,
         exchanges=kept.exchanges,
         prune_count=sum(epoch.asked != RESTORE for epoch in found.epochs),
-        summary_bytes=sum(
-            len(anchor.text.encode(errors="replace")) for gap in standing for anchor in gap.anchors
-        ),
-        llm_compressions=len(texts),
+        summary_bytes=sum(len(anchor.text.encode(errors="replace")) for anchor in standing),
+        llm_compressions=len({anchor.text for anchor in written}),
         current_cycle=_cycle(branch),
         epochs=[epoch(each) for each in found.epochs],
         created=time(kept.created),

@@ -8,29 +8,15 @@ from proxy.core.breaker import NO_PAST, Past, allows, distance, past_of
 from proxy.core.budget import Budget
 from proxy.core.plan import LATE, Account, Epoch
 from proxy.core.policy_sections import Stages
+from tests.stores import epoch
 
 BUDGET, STAGES = Budget(1_000, 1.0, 0), Stages()
 HASHES = [bytes([number]) for number in range(10)]
 
 
-def epoch(name: str, parent: str, length: int) -> Epoch:
-    return Epoch(
-        id=name,
-        parent=parent,
-        number=1,
-        lane="lane",
-        reach=HASHES[1],
-        depth=2,
-        calm_below=0,
-        at=0.0,
-        stage="compact",
-        reason="",
-        original_count=0,
-        original_tokens=0,
-        final_count=0,
-        final_tokens=0,
-        begun_at=HASHES[length - 1],
-    )
+def begun(name: str, parent: str, length: int) -> Epoch:
+    """An epoch that began when the chain had so many messages."""
+    return epoch(name, parent, reach=HASHES[1], depth=2, begun_at=HASHES[length - 1])
 
 
 def test_the_first_epoch_is_free():
@@ -54,9 +40,9 @@ def test_a_head_beyond_the_trigger_leaves_a_tenth_of_the_room_as_the_distance():
 
 
 def test_what_a_person_asked_for_and_late_summaries_are_not_counted():
-    first, second = epoch("a", "", 4), epoch("b", "a", 6)
-    asked = replace(epoch("c", "b", 8), asked="compact")
-    late = replace(epoch("d", "c", 9), account=Account(LATE))
+    first, second = begun("a", "", 4), begun("b", "a", 6)
+    asked = replace(begun("c", "b", 8), asked="compact")
+    late = replace(begun("d", "c", 9), account=Account(LATE))
     line = (first, second, asked, late)
     assert past_of(line, late, HASHES) == Past(2, 6)
     assert past_of(line, first, HASHES) == Past(1, 4)
@@ -64,4 +50,4 @@ def test_what_a_person_asked_for_and_late_summaries_are_not_counted():
 
 
 def test_on_a_branch_that_left_before_the_epoch_began_growth_counts_from_its_reach():
-    assert past_of((epoch("a", "", 4),), epoch("a", "", 4), HASHES[:3]) == Past(1, 2)
+    assert past_of((begun("a", "", 4),), begun("a", "", 4), HASHES[:3]) == Past(1, 2)

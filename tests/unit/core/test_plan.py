@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from proxy.core.plan import EMPTY, Anchor, Epoch, Gap, Plan, Replacement, apply, in_force, view_tokens
+from tests.stores import epoch
 
 MESSAGES = [f"m{number}".encode() for number in range(6)]
 
@@ -60,32 +61,27 @@ def test_a_gap_is_summarised_where_one_summary_is_about_all_of_it():
     assert (whole.count, part.count) == (8, 4)
 
 
+def test_a_plan_tells_its_summaries_in_order_and_those_of_a_part_of_the_chain():
+    first, second, third = Anchor(1, 3, "first"), Anchor(3, 5, "second"), Anchor(7, 9, "third")
+    plan = Plan((Gap(1, 6, anchors=(first, second)), Gap(7, 9, anchors=(third,))))
+    assert plan.anchors == [first, second, third]
+    assert plan.anchors_within(3, 7) == [second]
+    assert plan.anchors_within(1, 8) == [first, second, third]
+    assert EMPTY.anchors == []
+
+
 # --- in force
 
 
-def epoch(name: str, parent: str, depth: int, reach: bytes, calm_below: int = 0) -> Epoch:
-    return Epoch(
-        id=name,
-        parent=parent,
-        number=1,
-        lane="lane",
-        reach=reach,
-        depth=depth,
-        calm_below=calm_below,
-        at=0.0,
-        stage="compact",
-        reason="usage",
-        original_count=10,
-        original_tokens=1000,
-        final_count=4,
-        final_tokens=300,
-        plan=Plan((Gap(0, depth, b"", 0),)),
-    )
+def cutting(name: str, parent: str, depth: int, reach: bytes, calm_below: int = 0) -> Epoch:
+    """An epoch that cuts all up to its reach."""
+    plan = Plan((Gap(0, depth),))
+    return epoch(name, parent, depth=depth, reach=reach, calm_below=calm_below, plan=plan)
 
 
 CHAIN = [b"a", b"b", b"c", b"d", b"e"]
-FIRST = epoch("first", "", 2, b"b")
-SECOND = epoch("second", "first", 4, b"d")
+FIRST = cutting("first", "", 2, b"b")
+SECOND = cutting("second", "first", 4, b"d")
 
 
 def held(epochs: list[Epoch], chain: list[bytes], counted: int = 10_000, cannot: str = "") -> str | None:
@@ -119,26 +115,26 @@ def test_an_epoch_without_its_parent_is_not_in_force():
 
 
 def test_of_two_children_the_one_written_first_wins():
-    rival = epoch("rival", "first", 3, b"c")
+    rival = cutting("rival", "first", 3, b"c")
     assert held([FIRST, SECOND, rival], CHAIN) == "second"
     assert held([FIRST, rival, SECOND], CHAIN) == "rival"
 
 
 def test_of_two_first_epochs_the_one_written_first_wins():
-    rival = epoch("rival", "", 3, b"c")
+    rival = cutting("rival", "", 3, b"c")
     assert held([rival, FIRST, SECOND], CHAIN) == "rival"
     assert held([FIRST, rival, SECOND], CHAIN) == "second"
 
 
 def test_a_child_of_another_branch_is_not_in_force():
-    other = epoch("other", "first", 4, b"x")
+    other = cutting("other", "first", 4, b"x")
     assert held([FIRST, other, SECOND], CHAIN) == "second"
     assert held([FIRST, other, SECOND], [b"a", b"b", b"c", b"x"]) == "other"
 
 
 @pytest.mark.parametrize(("counted", "expected"), [(499, None), (500, "first"), (501, "first")])
 def test_a_chain_rolled_back_to_where_it_is_calm_is_forwarded_whole(counted: int, expected: str | None):
-    assert held([epoch("first", "", 2, b"b", calm_below=500)], CHAIN, counted) == expected
+    assert held([cutting("first", "", 2, b"b", calm_below=500)], CHAIN, counted) == expected
 
 
 def test_an_epoch_that_cut_what_a_chain_asks_now_is_not_in_force_for_it():
@@ -147,4 +143,4 @@ def test_an_epoch_that_cut_what_a_chain_asks_now_is_not_in_force_for_it():
 
 
 def test_an_epoch_says_what_it_took_out():
-    assert (FIRST.removed_count, FIRST.removed_tokens) == (6, 700)
+    assert (FIRST.removed_count, FIRST.removed_tokens) == (6, 600)

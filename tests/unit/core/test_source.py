@@ -73,7 +73,7 @@ def test_the_language_is_that_of_the_users() -> None:
 
 
 def test_a_summary_of_a_summary_of_a_summary_has_drifted() -> None:
-    assert not list(drifted(situation(talk(6), summarised(8, generation=2))))
+    assert not drifted(situation(talk(6), summarised(8, generation=2)))
     assert [each.end for each in drifted(situation(talk(6), summarised(8, generation=3)))] == [8]
 
 
