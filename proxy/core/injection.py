@@ -1,4 +1,4 @@
-"""What a caller hands in for a session (``unabridged.inject``): a text, and results of tools that it had already.
+"""What a caller hands in for a session (``unabridged.inject``): a text, and results that it had already.
 
 It stands before the conversation in every request of its session, as messages of our own. They are a pure
 function of what is stored (law 3), in the flow that every upstream knows: something said, then calls, each
@@ -122,13 +122,13 @@ def _result(value: object, name: str) -> dict[str, Any]:
         if required not in tool:
             param = f"{name}.{required}"
             raise MissingParameter(f"Missing required parameter: '{param}'.", param=param)
-    result = tool["result"]
+    result, call_id = tool["result"], tool.get("call_id")
     return {
         "name": _matching(tool["name"], _TOOL_NAME, f"{name}.name"),
         "arguments": _arguments(tool["arguments"], f"{name}.arguments"),
         "result": result if isinstance(result, str) else _written(result, f"{name}.result"),
         "cache_exchanges": _exchanges(tool, f"{name}.cache_exchanges"),
-        "call_id": _matching(tool["call_id"], _CALL_ID, f"{name}.call_id") if "call_id" in tool else "",
+        "call_id": "" if call_id is None else _matching(call_id, _CALL_ID, f"{name}.call_id"),
     }
 
 
@@ -148,9 +148,9 @@ def _arguments(value: object, name: str) -> str:
 
 
 def _exchanges(tool: Mapping[str, object], name: str) -> int | None:
-    if "cache_exchanges" not in tool:
+    value = tool.get("cache_exchanges")
+    if value is None:
         return None
-    value = tool["cache_exchanges"]
     if not isinstance(value, int) or isinstance(value, bool):
         raise _wrong_type(name, "an integer")
     if not 0 <= value <= MOST_EXCHANGES:
@@ -159,7 +159,7 @@ def _exchanges(tool: Mapping[str, object], name: str) -> int | None:
 
 
 def _name_calls(results: Sequence[dict[str, Any]], name: str) -> None:
-    """Give each call without an id one that follows from what it is. Raises InvalidValue where two have one."""
+    """Give each call without an id one that follows from what it is. Raises InvalidValue for one given twice."""
     taken: set[str] = set()
     for index, each in enumerate(results):
         if each["call_id"] in taken:

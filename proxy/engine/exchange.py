@@ -125,14 +125,12 @@ class Sent:
     """What may be a refusal: the body of an error, the data of a stream's first event."""
 
 
-def forwarded_body(
-    history: History, plan: Plan, prelude: Sequence[bytes] = (), *, alternates: bool
-) -> bytes:
-    """The body that goes out: the client's own bytes unless a plan is in force, or a ``prelude`` (law 1).
+def forwarded_body(history: History, plan: Plan, *, alternates: bool) -> bytes:
+    """The body that goes out: the client's own bytes unless a plan or an injection is in force (law 1).
 
-    ``prelude`` are messages of ours that stand between the head and the chain; ``alternates`` says whether
-    the model insists on alternating roles.
+    ``alternates`` says whether the model insists on alternating roles.
     """
+    prelude = history.injection.messages if history.injection else ()
     if not plan.gaps and not plan.replacements and not prelude:
         return history.body.raw
     view = apply(plan, history.raws)

@@ -57,6 +57,8 @@ class History:
     root: bytes
     """h₀ of the chain."""
     hashes: Sequence[bytes]
+    injection: Injection | None = None
+    """What was handed in for the session: it goes out between the head and the chain."""
 
     @property
     def first_user(self) -> bytes:
@@ -134,14 +136,16 @@ class Reader:
                 entry.other[history.model] = _other_tokens(history.raws[place], history.model)
 
     async def head_tokens(self, history: History) -> int:
-        """Counted tokens of the head as it is now."""
+        """Counted tokens of the head as it is now, what was handed in included."""
         texts = [Content.of(raw).countable() for raw in history.head]
         members = (history.body.slice(name) for name in _HEAD_MEMBERS)
         texts += [member.decode(errors="replace") for member in members if member]
         sizes = [await self._count_text(text) for text in texts]
+        if history.injection is not None:
+            sizes.append(await self._injection_tokens(history.injection))
         return REQUEST_TOKENS + len(history.head) * MESSAGE_TOKENS + sum(sizes)
 
-    async def injection_tokens(self, injection: Injection) -> int:
+    async def _injection_tokens(self, injection: Injection) -> int:
         """Counted tokens of what was handed in: counted once, however often it goes out."""
         tokens = self._texts.get(injection.digest)
         if tokens is None:

@@ -59,7 +59,7 @@ class Injections:
         return held.injection, tuple(degraded)
 
     async def _standing(self, recognised: Recognised) -> _Held | None:
-        """What a session has by now: as the store says, and while it does not answer as this process knows."""
+        """What a session has by now: as the store says or, while that is away, as this process knows."""
         key, found = recognised.key, recognised.found
         held = self._held.get(key)
         if found.injected:

@@ -24,6 +24,7 @@ from proxy.engine.exchange import Appended, Incoming, Prepared, Sent, forwarded_
 from proxy.engine.extras import Extras
 from proxy.engine.foreground import Foreground
 from proxy.engine.history import History, Reader, root_of
+from proxy.engine.injections import Injections
 from proxy.engine.models import Models
 from proxy.engine.naming import NAMED, Headers, Naming
 from proxy.engine.pins import Pins
@@ -53,6 +54,7 @@ class Engine:
     recognition: Recognition
     epochs: Epochs
     pins: Pins
+    injections: Injections
     naming: Naming
     foreground: Foreground
     background: Background
@@ -76,6 +78,8 @@ class Engine:
             asked.caller, asked.history, asked.lane, needs_store=asked.needs_store
         )
         pins, unsaved = await self.pins.settle(recognised, asked.pinned, policy.store.ttl)
+        injection, unkept = await self.injections.settle(recognised, asked.inject, policy.store.ttl)
+        asked = replace(asked, history=replace(asked.history, injection=injection))
         await self._count(asked.history, recognised)
         budget = await self._budget(recognised.tenant, asked.history, policy, asked.budget)
         case = self._case(asked, recognised, pins, budget)
@@ -91,7 +95,7 @@ class Engine:
             verdict=verdict,
             plain=self._body(case, asked.history, verdict),
             arrived=asked.arrived,
-            degraded=[*recognised.degraded, *unsaved],
+            degraded=[*recognised.degraded, *unsaved, *unkept],
             appended=appended,
         )
         self.extras.add(prepared)
@@ -112,6 +116,7 @@ class Engine:
             budget=budget,
             is_boundary=is_boundary,
             pins=appended.pins if appended else extension.pins_from_end(len(history.head)),
+            inject=appended.inject if appended else extension.inject,
             credentials=credentials_in(incoming.forwarded),
             appended=appended,
         )

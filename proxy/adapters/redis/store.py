@@ -102,9 +102,7 @@ class RedisStore:
     async def inject(self, key: SessionKey, digest: bytes, injection: bytes, ttl: float) -> bytes:
         """Keep what is handed in, unless something was before."""
         async with self._connection.call():
-            stored = await self._scripts.inject(
-                key, digest, codec.encode(injection), ttl=_milliseconds(ttl)
-            )
+            stored = await self._scripts.inject(key, digest, codec.encode(injection), ttl=_milliseconds(ttl))
         return codec.decode(stored, bytes)
 
     async def injection(self, key: SessionKey) -> bytes | None:
