@@ -23,6 +23,9 @@ from proxy.ports import Found, Lookup, SessionKey, SessionStore
 
 DAY = 86_400.0
 KEY = SessionKey("aa", "01")
+OTHER = SessionKey(KEY.tag, "02")
+THIRD = SessionKey(KEY.tag, "03")
+STRANGER = SessionKey("bb", KEY.sid)
 
 
 @dataclass
@@ -36,6 +39,11 @@ class HandClock:
 
     def monotonic(self) -> float:
         return self.time
+
+
+async def pass_time(clock: HandClock, seconds: float) -> None:
+    clock.time += seconds
+    await asyncio.sleep(seconds)  # servers have a clock of their own
 
 
 @dataclass

@@ -1,0 +1,80 @@
+"""What is promised of one kind of SessionStore alone: memory, or servers."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from proxy.adapters.memory import MemoryStore
+from proxy.adapters.redis import RedisStore
+from proxy.adapters.stores import open_store
+from proxy.errors import SettingsError
+from proxy.ports import Found, SessionKey
+from tests.stores import DAY, KEY, OTHER, STRANGER, HandClock, epoch, found, relaying, run, turn
+
+
+class TestMemory:
+    async def test_forgets_the_sessions_used_longest_ago(self, clock: HandClock) -> None:
+        store = MemoryStore(clock, most=2)
+        for i, key in enumerate([KEY, OTHER, STRANGER]):
+            await store.record(key, turn("u1", f"a{i}", headerless=True), DAY)
+        assert await found(store, "u1", "a0", "u2", sid=None) == Found()
+        assert (await found(store, "u1", "a1", "u2", sid=None)).sid == OTHER.sid
+
+    async def test_holds_nothing_of_sessions_that_ended(self, clock: HandClock) -> None:
+        store = MemoryStore(clock)
+        for _ in range(3):
+            await store.record(KEY, turn("u1", "a1", headerless=True), ttl=10)
+            await store.record(KEY, turn("u1", "a1", "u2", "a2", known=2, headerless=True), ttl=20)
+            clock.time += 30
+            assert await store.session(KEY) is None
+        assert not store._kept  # pyright: ignore[reportPrivateUsage]
+        assert not store._tips  # pyright: ignore[reportPrivateUsage]
+        assert not store._expiries  # pyright: ignore[reportPrivateUsage]
+
+
+class TestServers:
+    async def test_find_is_one_round_trip(self, server_url: str, clock: HandClock) -> None:
+        async with relaying(Path(server_url.removeprefix("unix://"))) as relay:
+            store = open_store(relay.url, clock, timeout=2.0, rest=1.0)
+            await store.record(KEY, turn("u1", "a1", headerless=True), DAY)
+            await store.begin_epoch(KEY, epoch("e1"), 0, DAY)
+            await found(store, "u1")  # loads the script
+            for sid in (KEY.sid, None):
+                relay.trips = 0
+                assert (await found(store, "u1", "a1", "u2", sid=sid)).epochs == (epoch("e1"),)
+                assert relay.trips == 1
+            await store.aclose()
+
+    async def test_keys_of_a_session_share_one_hash_tag(self, server_url: str, clock: HandClock) -> None:
+        store = RedisStore(server_url, clock, 2.0, 1.0)
+        await store.record(KEY, turn("u1", "a1", headerless=True), DAY)
+        await store.begin_epoch(KEY, epoch("e1"), 0, DAY)
+        await store.keep_summary(KEY, "one", "text", DAY)
+        await store.record(KEY, turn("u1", "a1", "u2", "a2", complete=False), DAY)
+        await store.aclose()
+        names = {name.decode() for name in run(server_url, "KEYS", "*")}
+        parts = ["", ":counts", ":epochs:lane", ":lanes", ":nodes", ":partial", ":summaries", ":was"]
+        assert names == {"u1:sessions", "u1:{aa}:tips", *(f"u1:{{aa}}:01{part}" for part in parts)}
+
+    async def test_tips_of_sessions_that_ended_are_swept(self, server_url: str, clock: HandClock) -> None:
+        store = RedisStore(server_url, clock, 2.0, 1.0)
+        await store.record(KEY, turn("hi", "a", headerless=True), DAY)
+        for i in range(40):
+            await store.record(SessionKey("aa", f"{i:02}"), turn("hi", f"a{i}", headerless=True), ttl=0.01)
+        await asyncio.sleep(0.05)
+        for i in range(60):
+            await store.record(KEY, turn("hi", f"a-{i}", headerless=True), DAY)
+        await store.aclose()
+        assert run(server_url, "HLEN", "u1:{aa}:tips") < 61 + 20
+
+
+def test_a_store_of_an_unknown_kind_is_refused_by_name(clock: HandClock) -> None:
+    with pytest.raises(SettingsError, match="mysql"):
+        open_store("mysql://x", clock, 1.0, 1.0)
+    with pytest.raises(SettingsError, match="redis\\+cluster"):
+        open_store("redis+cluster://x", clock, 1.0, 1.0)
+    with pytest.raises(SettingsError):
+        open_store("redis://x?socket_timeout=soon", clock, 1.0, 1.0)

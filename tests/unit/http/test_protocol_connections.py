@@ -1,0 +1,151 @@
+"""The wire guard, request by request: many on one connection, its end, and other protocols."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from tests.unit.http.wire import CHUNKED, GET, POST, Connect, Connection, cuts, settled
+
+
+async def test_pipelined_requests_are_answered_in_order(connect: Connect) -> None:
+    connection = connect()
+    await connection.say(GET.replace(b"/x", b"/1") + GET.replace(b"/x", b"/2"), GET.replace(b"/x", b"/3"))
+    assert [asked.scope["path"] for asked in connection.asked] == ["/v1/1", "/v1/2", "/v1/3"]
+    assert connection.statuses == [200, 200, 200]
+
+
+@pytest.mark.parametrize("bad", [b"FOO\r\n\r\n", POST + b"Content-Length: x\r\n\r\n", CHUNKED + b"x\r\n"])
+async def test_a_bad_request_waits_for_the_answers_before_it(connect: Connect, bad: bytes) -> None:
+    for pieces in cuts(GET + GET + bad):
+        connection = connect()
+        connection.may_answer.clear()
+        await connection.say(*pieces)
+        assert connection.wire.written == b""
+        connection.may_answer.set()
+        await settled()
+        assert connection.statuses == [200, 200, 400]
+        assert connection.code == "invalid_request"
+        assert connection.wire.is_ended
+        assert len(connection.asked) == 2
+
+
+async def test_what_follows_a_refusal_is_not_read(connect: Connect) -> None:
+    connection = connect()
+    await connection.say(b"FOO\r\n\r\n", GET, GET)
+    assert connection.statuses == [400]
+    assert connection.asked == []
+
+
+async def test_all_pipelined_requests_hear_that_their_client_left(connect: Connect) -> None:
+    connection = connect()
+    await connection.say(CHUNKED + b"3\r\nabc\r\n")
+    await connection.leave()
+    assert [asked.is_abandoned for asked in connection.asked] == [True]
+    connection = connect()
+    gone = asyncio.Event()
+
+    async def watching(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        assert (await receive())["type"] == "http.disconnect"
+        gone.set()
+
+    connection.guard.app = watching  # type: ignore[assignment]
+    await connection.say(GET + GET)
+    await connection.leave()
+    assert gone.is_set()
+
+
+async def answered_early(scope: Scope, receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+    await send({"type": "http.response.body", "body": b"ok"})
+
+
+async def answering(scope: Scope, receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+    await send({"type": "http.response.body", "body": b"o", "more_body": True})
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def test_nothing_is_put_into_an_answer_that_has_begun(connect: Connect) -> None:
+    connection = connect()
+    connection.guard.app = answering  # type: ignore[assignment]
+    await connection.say(CHUNKED)
+    await connection.say(b"x\r\n")
+    assert connection.statuses == [200]
+    assert connection.wire.written.endswith(b"\r\n\r\no")
+    assert connection.wire.is_closed
+
+
+async def test_a_body_that_is_wrong_after_its_answer_ends_the_connection(connect: Connect) -> None:
+    connection = connect()
+    connection.guard.app = answered_early  # type: ignore[assignment]
+    await connection.say(CHUNKED)
+    await connection.say(b"x\r\n")
+    assert connection.statuses == [200]
+    assert connection.wire.is_closed
+
+
+async def test_an_idle_connection_is_closed_in_the_end_whether_it_has_asked_or_not() -> None:
+    never = Connection(keep_alive=0.05)
+    early = Connection(keep_alive=0.05)
+    early.guard.app = answered_early  # type: ignore[assignment]
+    await early.say(POST + b"Content-Length: 3\r\n\r\n")
+    await early.say(b"abc")
+    assert not early.wire.is_closed
+    await asyncio.sleep(0.1)
+    assert never.wire.is_closed
+    assert early.wire.is_closed
+    for each in (never, early):
+        await each.leave()
+
+
+async def test_after_a_refusal_what_still_comes_is_let_in_and_thrown_away(connect: Connect) -> None:
+    connection = connect()
+    stalled = asyncio.Event()
+
+    async def stalling(scope: Scope, receive: Receive, send: Send) -> None:
+        await stalled.wait()
+
+    connection.guard.app = stalling  # type: ignore[assignment]
+    await connection.say(CHUNKED, b"20000\r\n" + b"a" * 0x20000 + b"\r\nx\r\n")
+    assert connection.statuses == [400]
+    assert not connection.wire.is_paused
+    stalled.set()
+
+
+async def test_a_request_after_one_that_closes_is_not_read(connect: Connect) -> None:
+    connection = connect()
+    await connection.say(GET[:-2] + b"Connection: close\r\n\r\n" + GET)
+    assert connection.statuses == [200]
+    assert len(connection.asked) == 1
+    assert connection.wire.is_ended
+
+
+# --- other protocols ---
+
+
+async def test_an_offer_to_change_the_protocol_is_passed_over_and_its_body_read(connect: Connect) -> None:
+    request = (
+        POST + b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
+        b"Content-Length: 3\r\n\r\nabc" + GET
+    )
+    for pieces in cuts(request):
+        connection = connect()
+        await connection.say(*pieces)
+        assert [asked.body for asked in connection.asked] == [b"abc", b""]
+        assert b"upgrade" not in connection.asked[0].names
+        assert connection.statuses == [200, 200]
+
+
+async def test_what_follows_a_websockets_head_is_not_taken_for_http(connect: Connect) -> None:
+    handshake = GET[:-2] + b"Connection: Upgrade\r\nUpgrade: WebSocket\r\n\r\n"
+    for pieces in cuts(handshake + GET):
+        connection = connect()
+        await connection.say(*pieces)
+        assert len(connection.asked) == 1
+        assert b"upgrade" in connection.asked[0].names
+        assert (connection.statuses, connection.wire.is_ended) == ([200], True)
