@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proxy.ports import Found, Lookup, SessionKey, SessionStore
-from tests.contract.conftest import pass_time
+from tests.stores import pass_time
 from tests.stores import DAY, KEY, HandClock, chain, turn
 
 OTHER = SessionKey(KEY.tag, "02")
