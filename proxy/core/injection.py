@@ -159,7 +159,7 @@ def _exchanges(tool: Mapping[str, object], name: str) -> int | None:
 
 
 def _name_calls(results: Sequence[dict[str, Any]], name: str) -> None:
-    """Give each call without an id one that follows from what it is. Raises InvalidValue for one given twice."""
+    """Give each call without an id one of its own. Raises InvalidValue where one was given twice."""
     taken: set[str] = set()
     for index, each in enumerate(results):
         if each["call_id"] in taken:

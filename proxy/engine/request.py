@@ -39,9 +39,9 @@ _DEADLINE = 3.0
 _OK = 200
 _BAD_REQUEST = 400
 _WANTS_ALTERNATION = re.compile(
-    rb"roles?[^.]{0,40}alternat|consecutive[^.]{0,40}(?:role|user)", re.IGNORECASE
+    rb"roles?[^.]{0,40}alternat|consecutive[^.]{0,40}(?:role|user)|role .?user.? after role", re.IGNORECASE
 )
-"""What chat templates say that take one user message after each assistant message and no two."""
+"""What is said by who takes one user message after each assistant message, and no other."""
 
 
 @dataclass(frozen=True)

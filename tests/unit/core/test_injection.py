@@ -100,7 +100,8 @@ def test_the_same_is_the_same_however_it_is_written():
 
 
 def test_nothing_handed_in_is_nothing():
-    for nothing in ({}, {"text": ""}, {"tools": []}, {"text": "", "tools": []}):
+    nothings: list[object] = [{}, {"text": ""}, {"tools": []}, {"text": "", "tools": []}]
+    for nothing in nothings:
         assert read_injection(nothing, "inject") is None
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from proxy.core.jsonvalue import dumps, loads
 from proxy.core.merging import alternating
-from proxy.core.plan import Gap, Plan, apply
+from proxy.core.plan import EMPTY, Gap, Plan, apply
 
 NOTE = b'{"role":"user","content":"note"}'
 
@@ -71,7 +71,7 @@ CALL = b'{"role":"assistant","content":null,"tool_calls":[{"id":"c"}]}'
 RESULT = b'{"role":"tool","tool_call_id":"c","content":"result"}'
 
 
-def after(prelude: list[bytes], roles: str, plan: Plan = Plan()) -> list[tuple[str, list[str]]]:
+def after(prelude: list[bytes], roles: str, plan: Plan = EMPTY) -> list[tuple[str, list[str]]]:
     names = {"u": "user", "a": "assistant"}
     raws = [message(names[role], f"{role}{place}") for place, role in enumerate(roles)]
     sent = alternating(plan, apply(plan, raws), prelude)
