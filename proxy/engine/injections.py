@@ -67,10 +67,12 @@ class Injections:
                 return _Held(held.injection, is_saved=True)
             raw = found.injection if found.injection is not None else await self._read(key)
             return _Held(Injection(raw), is_saved=True) if raw is not None else None
-        if held is None or found.was_here or (held.is_saved and not recognised.is_store_away):
-            self.forget(key)  # what has gone from the store has gone from here
+        if held is None or recognised.is_store_away:
+            return held
+        if found.was_here or (held.is_saved and found.sid is not None):
+            self.forget(key)  # what ended there, or began anew, has ended here
             return None
-        return held
+        return _Held(held.injection, is_saved=False)  # a store that has lost it gets it back
 
     async def _read(self, key: SessionKey) -> bytes | None:
         """What this process held when the store was asked, and has let go of since."""

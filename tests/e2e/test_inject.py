@@ -181,6 +181,17 @@ async def test_two_workers_that_are_handed_two_at_once_agree_on_one(
     assert [len(prelude(view)) for view in model.views()] == [3, 3]
 
 
+async def test_without_a_store_it_holds_in_this_worker_and_the_answer_says_so(
+    model: Model, chats: Chats, small: Small, tmp_path: Path
+) -> None:
+    chat = chats(await small(BUDGET, store=f"unix://{tmp_path}/none"), X_Unabridged_Session="s")
+    chat.members["unabridged"] = {"inject": HANDED}
+    assert degraded(await chat.ask("One?")) == "store, inject-not-saved"
+    del chat.members["unabridged"]
+    assert "inject-not-saved" in degraded(await chat.ask("Two?"))
+    assert prelude(model.views()[1]) == prelude(model.views()[0]) != []
+
+
 async def test_an_epoch_leaves_it_where_it_is(model: Model, chats: Chats, small: Small) -> None:
     model.window = 10_000  # and refuses what the real API would
     chat = chats(await small(BUDGET), X_Unabridged_Session="s")

@@ -125,6 +125,14 @@ async def test_a_deleted_session_takes_it_along(store: Counted) -> None:
     assert await settled(store, injections, TWO) == (TWO, ())
 
 
+async def test_a_store_that_has_lost_everything_gets_it_back(store: Counted) -> None:
+    injections = Injections(store)
+    await settled(store, injections, ONE)
+    store._kept.clear()  # pyright: ignore[reportPrivateUsage]
+    assert await settled(store, injections) == (ONE, ())
+    assert await settled(store, Injections(store)) == (ONE, ())
+
+
 async def test_what_was_let_go_of_since_the_store_was_asked_is_read_again(store: Counted) -> None:
     injections = Injections(store)
     await settled(store, injections, ONE)
