@@ -14,6 +14,7 @@ from proxy.adapters import prices
 from proxy.adapters.files.policies import PolicyLibrary
 from proxy.adapters.files.secrets import kept_secret
 from proxy.adapters.files.watched import WatchedPolicies
+from proxy.adapters.httptools import HttptoolsUpstream
 from proxy.adapters.httpx import HttpxUpstream
 from proxy.adapters.plugins import load_plugins
 from proxy.adapters.stores import open_store
@@ -55,6 +56,7 @@ SECRET_FILE = "secret"  # noqa: S105 - a file's name
 _CUT_OFF = 1.0
 """Seconds in which requests that are cut off at the end say what there is to keep of them."""
 ADMIN_TOKEN_FILE = "admin-token"  # noqa: S105 - a file's name
+_HTTP_CLIENTS = {"httptools": HttptoolsUpstream, "httpx": HttpxUpstream}
 
 
 class SystemClock:
@@ -132,7 +134,7 @@ def _outside(settings: Settings) -> Outside:
         clock=clock,
         metrics=metrics,
         store=TimedStore(store, metrics),
-        upstream=HttpxUpstream(
+        upstream=_HTTP_CLIENTS[settings.http_client](
             settings.upstream,
             connect_timeout=settings.upstream_connect_timeout,
             read_timeout=settings.upstream_read_timeout,

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Container
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import SplitResult, urlsplit
 
 from pydantic import (
@@ -108,6 +108,8 @@ class Settings(BaseSettings):
     """Seconds to connect."""
     upstream_read_timeout: Timeout = 600.0
     """Seconds without a byte from the upstream."""
+    http_client: Literal["httptools", "httpx"] = "httptools"
+    """What speaks HTTP to the upstream: our own connections, or a general client."""
     request_timeout: Timeout = 15.0
     """Seconds that a request's head may take, and that a body may be silent."""
     body_memory: Memory = Field(default="512MiB", validate_default=True)

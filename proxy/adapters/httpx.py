@@ -15,17 +15,16 @@ way and closes at once is therefore unreachable to us; one that leaves the conne
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
 import httpx2
 
+from proxy.adapters.upstream_wire import CONNECTIONS, KEEPALIVE, Header, checked_url, framed, is_presentable
 from proxy.errors import (
     InvalidHeader,
     Overloaded,
-    SettingsError,
     UnabridgedError,
     UpstreamInvalidResponse,
     UpstreamTimeout,
@@ -34,17 +33,6 @@ from proxy.errors import (
 
 if TYPE_CHECKING:
     import h11
-
-CONNECTIONS = 1000
-"""At most so many connections, in use or idle; a request beyond is refused at once, never queued."""
-
-KEEPALIVE = 60.0
-"""Seconds after which an idle connection is not used again; load balancers drop them after about as long."""
-
-_CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
-"""What h11 lets pass in a header's value and no server may send on (RFC 9110 5.5)."""
-
-Header = tuple[bytes, bytes]
 
 
 class HttpxUpstream:
@@ -55,7 +43,7 @@ class HttpxUpstream:
     """
 
     def __init__(self, base_url: str, *, connect_timeout: float = 10.0, read_timeout: float = 600.0) -> None:
-        self._url = _checked_url(base_url)
+        self._url = checked_url(base_url)
         self._base_path = self._url.raw_path.rstrip(b"/")
         self._host = (b"host", self._url.netloc)
         self._timeouts = {
@@ -84,7 +72,7 @@ class HttpxUpstream:
         request = httpx2.Request(
             method,
             self._url,
-            headers=[self._host, *_framed(headers, body)],
+            headers=[self._host, *framed(headers, body)],
             stream=_Body(body),
             extensions={
                 # The URL class would normalise it; this goes out byte for byte.
@@ -95,7 +83,7 @@ class HttpxUpstream:
         with _translated():
             response = await self._transport.handle_async_request(request)
         answer = HttpxResponse(response)
-        if not _presentable(answer):
+        if not is_presentable(answer.status, answer.headers):
             await answer.aclose()
             raise UpstreamInvalidResponse
         return answer
@@ -164,39 +152,6 @@ class _Body(httpx2.AsyncByteStream):
         elif self._body is not None:
             async for part in self._body:
                 yield part
-
-
-def _checked_url(base_url: str) -> httpx2.URL:
-    try:
-        url = httpx2.URL(base_url)
-    except httpx2.InvalidURL as error:
-        raise SettingsError("The upstream's URL is not valid.") from error
-    if url.scheme not in {"http", "https"} or not url.host:
-        raise SettingsError("The upstream's URL must begin with http:// or https:// and name a host.")
-    if url.userinfo or url.query or url.fragment:
-        raise SettingsError("The upstream's URL must have no user, query or fragment.")
-    return url
-
-
-def _framed(headers: Sequence[Header], body: bytes | AsyncIterator[bytes] | None) -> list[Header]:
-    """The headers with the length that the body really has; a stream keeps the length that it announced."""
-    framing = {b"host", b"content-length", b"transfer-encoding"}
-    kept = [header for header in headers if header[0].lower() not in framing]
-    announced = next((value for name, value in headers if name.lower() == b"content-length"), None)
-    if isinstance(body, bytes):
-        kept.append((b"content-length", b"%d" % len(body)))
-    elif body is not None:
-        kept.append(
-            (b"transfer-encoding", b"chunked") if announced is None else (b"content-length", announced)
-        )
-    elif announced is not None:
-        kept.append((b"content-length", b"0"))
-    return kept
-
-
-def _presentable(answer: HttpxResponse) -> bool:
-    """Whether a server can send this on: a final status (RFC 9110 15) and clean header values."""
-    return 200 <= answer.status < 600 and not any(_CONTROL.search(value) for _, value in answer.headers)
 
 
 @contextmanager

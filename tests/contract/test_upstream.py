@@ -5,12 +5,15 @@ mix up answers.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from proxy.adapters.httptools import HttptoolsUpstream
 from proxy.adapters.httpx import HttpxUpstream
 from proxy.errors import (
     InvalidHeader,
@@ -23,7 +26,8 @@ from proxy.errors import (
 from proxy.ports import Upstream, UpstreamResponse
 from tests.servers import PATIENCE, Exchange, FakeUpstream, Script, eventually
 
-UPSTREAMS: list[Callable[..., Upstream]] = [HttpxUpstream]
+CERTIFICATE = Path(__file__).parent / "certificate" / "certificate.pem"
+UPSTREAMS: list[Callable[..., Upstream]] = [HttptoolsUpstream, HttpxUpstream]
 
 
 @pytest.fixture
@@ -389,15 +393,17 @@ async def test_a_fault_is_told_in_our_words_and_its_connection_is_gone(
     await eventually(lambda: server.open_connections == 0)
 
 
-async def test_an_upstream_that_does_not_listen_is_unreachable(server: FakeUpstream) -> None:
-    async with aclosing(HttpxUpstream("http://127.0.0.1:1/v1")) as nobody:
+@pytest.mark.parametrize("client", UPSTREAMS)
+async def test_an_upstream_that_does_not_listen_is_unreachable(client: Callable[..., Upstream]) -> None:
+    async with aclosing(client("http://127.0.0.1:1/v1")) as nobody:
         with pytest.raises(UpstreamUnreachable) as raised:
             await nobody.send("GET", "/models", [], None)
     assert "127.0.0.1" not in raised.value.message
 
 
-async def test_an_upstream_whose_name_is_unknown_is_unreachable() -> None:
-    async with aclosing(HttpxUpstream("https://nowhere.invalid/v1")) as nobody:
+@pytest.mark.parametrize("client", UPSTREAMS)
+async def test_an_upstream_whose_name_is_unknown_is_unreachable(client: Callable[..., Upstream]) -> None:
+    async with aclosing(client("https://nowhere.invalid/v1")) as nobody:
         with pytest.raises(UpstreamUnreachable) as raised:
             await nobody.send("GET", "/models", [], None)
     assert "nowhere" not in raised.value.message
@@ -407,6 +413,85 @@ async def test_an_upstream_whose_name_is_unknown_is_unreachable() -> None:
     "url",
     ["", "api.example.com/v1", "ftp://example.com", "http://", "http://u:p@example.com", "http://a/?b=c"],
 )
-def test_a_url_that_cannot_be_an_upstreams_is_refused_at_the_start(url: str) -> None:
+@pytest.mark.parametrize("client", UPSTREAMS)
+def test_a_url_that_cannot_be_an_upstreams_is_refused_at_the_start(
+    client: Callable[..., Upstream], url: str
+) -> None:
     with pytest.raises(SettingsError):
-        HttpxUpstream(url)
+        client(url)
+
+
+# --- TLS ---
+
+
+@pytest.fixture
+async def secure_url() -> AsyncIterator[str]:
+    """A server whose certificate is for `localhost` and 127.0.0.1, and signed by nobody else."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.readline() not in (b"\r\n", b""):
+            pass
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nsecret")
+        writer.close()
+
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(CERTIFICATE, CERTIFICATE.with_name("key.pem"))
+    async with await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context) as serving:
+        yield f"https://127.0.0.1:{serving.sockets[0].getsockname()[1]}"
+
+
+@pytest.mark.parametrize("client", UPSTREAMS)
+async def test_an_upstream_that_the_system_trusts_is_spoken_to_in_secret(
+    client: Callable[..., Upstream], secure_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
+    async with aclosing(client(secure_url)) as upstream:
+        assert await get(upstream) == b"secret"
+
+
+@pytest.mark.parametrize("client", UPSTREAMS)
+async def test_an_upstream_that_nobody_vouches_for_hears_nothing(
+    client: Callable[..., Upstream], secure_url: str
+) -> None:
+    async with aclosing(client(secure_url)) as upstream:
+        with pytest.raises(UpstreamUnreachable):
+            await get(upstream)
+
+
+# --- what only one of them does ---
+
+
+async def test_a_refusal_in_the_middle_of_an_upload_is_heard(server: FakeUpstream) -> None:
+    async def refuse(exchange: Exchange) -> None:
+        await exchange.raw(b"HTTP/1.1 413 Too Large\r\nContent-Length: 9\r\n\r\ntoo large")
+        await exchange.gone()
+
+    async def endless() -> AsyncIterator[bytes]:
+        while True:
+            yield b"x" * 1000
+            await asyncio.sleep(0.001)
+
+    server.script = refuse
+    async with aclosing(HttptoolsUpstream(server.url)) as upstream:
+        response = await upstream.send("POST", "/x", [], endless())
+        assert (response.status, await whole(response)) == (413, b"too large")
+    await eventually(lambda: server.open_connections == 0)
+
+
+async def test_an_answer_that_nobody_reads_makes_the_upstream_wait(server: FakeUpstream) -> None:
+    sent = 0
+
+    async def pour(exchange: Exchange) -> None:
+        nonlocal sent
+        await exchange.start()
+        while sent < 500:
+            await exchange.chunk(b"x" * 100_000)
+            sent += 1
+        await exchange.end()
+
+    server.script = pour
+    async with aclosing(HttptoolsUpstream(server.url)) as upstream:
+        response = await upstream.send("GET", "/x", [], None)
+        await asyncio.sleep(0.1)
+        assert sent < 200  # what the sockets' buffers take
+        assert len(await whole(response)) == 50_000_000

@@ -115,7 +115,7 @@ async def test_an_encoded_body_is_unpacked(coding: bytes | None, pack: type[byte
 
 
 async def test_a_gzip_body_may_have_several_members() -> None:
-    assert await decode_body(gzip.compress(b"one") + gzip.compress(b"two"), b"gzip", 6) == b"onetwo"
+    assert await decode_body(gzip.compress(b"one", mtime=0) + gzip.compress(b"two"), b"gzip", 6) == b"onetwo"
 
 
 @pytest.mark.parametrize("coding", [b"gzip", b"deflate"])
@@ -129,7 +129,7 @@ async def test_a_body_that_unpacks_to_more_than_the_limit_is_too_large(coding: b
 
 @pytest.mark.parametrize("coding", [b"gzip", b"deflate"])
 @pytest.mark.parametrize(
-    "body", [b"{}", b"\x1f\x8b", gzip.compress(b"abc")[:-4], gzip.compress(b"a") + b"junk"]
+    "body", [b"{}", b"\x1f\x8b", gzip.compress(b"abc", mtime=0)[:-4], gzip.compress(b"a") + b"junk"]
 )
 async def test_a_body_that_does_not_unpack_is_refused(coding: bytes, body: bytes) -> None:
     with pytest.raises(InvalidEncoding):

@@ -1,0 +1,222 @@
+"""One connection to the upstream: a request goes out, its answer comes in, then the next.
+
+llhttp, by httptools, does the parsing (RFC 9112). What is not plainly the answer to the one request that is
+under way is nobody's: the connection is closed, and no later caller gets those bytes (law 6).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+from collections import deque
+from typing import TYPE_CHECKING, cast
+
+import httptools
+
+from proxy.errors import UnabridgedError, UpstreamInvalidResponse, UpstreamTimeout, UpstreamUnreachable
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+_BUFFERED = 256 * 1024
+"""Bytes of an answer that wait for their reader before the upstream has to wait."""
+_FIRST_FINAL = 200
+_BODILESS = frozenset({204, 304})
+
+
+class Answer:
+    """The answer to one request, as it arrives."""
+
+    __slots__ = ("_waiter", "chunks", "fault", "headers", "is_begun", "is_complete", "status", "waiting")
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.chunks: deque[bytes] = deque()
+        self.waiting = 0
+        """Bytes in ``chunks``."""
+        self.is_begun = False
+        """Whether its head is here."""
+        self.is_complete = False
+        self.fault: UnabridgedError | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    async def news(self, seconds: float | None) -> None:
+        """Wait until something has come, or gone wrong. Raises UpstreamTimeout after ``seconds``."""
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._waiter
+        except TimeoutError as error:
+            raise UpstreamTimeout from error
+        finally:
+            self._waiter = None
+
+    def wake(self) -> None:
+        """Whoever waits looks again."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def fail(self, fault: UnabridgedError) -> None:
+        """Nothing more will come; an answer that is complete stays so."""
+        if not self.is_complete and self.fault is None:
+            self.fault = fault
+        self.wake()
+
+
+class Connection(asyncio.Protocol):
+    """A connection that is kept alive from one request to the next."""
+
+    def __init__(self) -> None:
+        self._parser = httptools.HttpResponseParser(self)
+        self._answer: Answer | None = None
+        self._is_head = False
+        self._ends_with_connection = False
+        self._is_spoiled = False
+        self._may_write = asyncio.Event()
+        self._may_write.set()
+        self._poll = select.poll()
+        self.idle_since = 0.0
+        """Monotonic seconds."""
+
+    # --- for whoever sends ---
+
+    def begin(self, method: str) -> Answer:
+        """A request is about to be written; its answer."""
+        self._answer, self._is_head = Answer(), method == "HEAD"
+        return self._answer
+
+    def write(self, *parts: bytes) -> None:
+        """Hand bytes to the socket, however much waits there already."""
+        self._transport.writelines(parts)
+
+    async def write_all(self, parts: AsyncIterator[bytes], *, chunked: bool, seconds: float) -> None:
+        """Write a body as it comes, no faster than the upstream takes it.
+
+        Raises UpstreamTimeout when it takes nothing for ``seconds``, and whatever the body raises.
+        """
+        async for part in parts:
+            if part:
+                self.write(*((b"%x\r\n" % len(part), part, b"\r\n") if chunked else (part,)))
+                await self._drained(seconds)
+        if chunked:
+            self.write(b"0\r\n\r\n")
+
+    async def _drained(self, seconds: float) -> None:
+        if self._may_write.is_set():
+            return
+        try:
+            async with asyncio.timeout(seconds):
+                await self._may_write.wait()
+        except TimeoutError as error:
+            raise UpstreamTimeout from error
+
+    def take(self, answer: Answer) -> bytes:
+        """What has come of an answer's body, and let more come."""
+        taken = answer.chunks[0] if len(answer.chunks) == 1 else b"".join(answer.chunks)
+        answer.chunks.clear()
+        if answer.waiting > _BUFFERED and not self._transport.is_closing():
+            self._transport.resume_reading()
+        answer.waiting = 0
+        return taken
+
+    @property
+    def is_reusable(self) -> bool:
+        """Whether it may serve another request: its last answer is complete, and nothing came after it."""
+        answer = self._answer
+        is_settled = answer is None or answer.is_complete
+        return is_settled and not self._is_spoiled and not self._transport.is_closing()
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing has arrived while it was idle: no answer that nobody asked for, and no end."""
+        return self.is_reusable and not self._poll.poll(0)
+
+    def close(self) -> None:
+        """Close it at once, whatever is under way."""
+        self._transport.abort()
+
+    # --- asyncio.Protocol ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Connected."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
+
+    def data_received(self, data: bytes) -> None:
+        """Read what came."""
+        answer = self._answer
+        if answer is None or answer.is_complete:
+            self._is_spoiled = True
+            self.close()
+            return
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            self._is_spoiled = True
+            answer.fail(UpstreamInvalidResponse())
+            self.close()
+        if answer.waiting > _BUFFERED and not self._transport.is_closing():
+            self._transport.pause_reading()
+        answer.wake()
+
+    def pause_writing(self) -> None:
+        """The upstream does not take what is written."""
+        self._may_write.clear()
+
+    def resume_writing(self) -> None:
+        """It does again."""
+        self._may_write.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The upstream has closed the connection, or reset it, or we have closed it."""
+        self._may_write.set()
+        answer = self._answer
+        if answer is None:
+            return
+        if exc is None and answer.is_begun and self._ends_with_connection:
+            answer.is_complete, self._is_spoiled = True, True
+        answer.fail(UpstreamInvalidResponse() if exc is None else UpstreamUnreachable())
+
+    # --- llhttp's events ---
+
+    def on_message_begin(self) -> None:
+        """An answer begins; one upon a complete one was not asked for."""
+        answer = self._answer
+        if answer is not None and not answer.is_complete:
+            answer.headers = []
+        else:
+            self._is_spoiled = True
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header, or a trailer, which is dropped."""
+        answer = self._answer
+        if answer is not None and not answer.is_begun:
+            answer.headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        """The head is here: of an informational answer, which is none, or of the answer."""
+        answer = self._answer
+        status = self._parser.get_status_code()
+        if answer is None or answer.is_begun or status < _FIRST_FINAL:
+            return
+        answer.status, answer.is_begun = status, True
+        names = {name.lower() for name, _ in answer.headers}
+        is_framed = b"content-length" in names or b"transfer-encoding" in names
+        self._ends_with_connection = not is_framed and status not in _BODILESS
+        if self._is_head:  # llhttp cannot be told that no body follows
+            answer.is_complete, self._is_spoiled = True, True
+
+    def on_body(self, body: bytes) -> None:
+        """A part of the body, unchunked."""
+        answer = self._answer
+        if answer is not None and not answer.is_complete:
+            answer.chunks.append(body)
+            answer.waiting += len(body)
+
+    def on_message_complete(self) -> None:
+        """The answer is over, if it was one."""
+        answer = self._answer
+        if answer is not None and answer.is_begun and not answer.is_complete:
+            answer.is_complete = True
+            self._is_spoiled = self._is_spoiled or not self._parser.should_keep_alive()
