@@ -33,7 +33,11 @@ from tests.upstreams import fault_in
 
 letters = st.text(st.characters(), max_size=40)
 values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | letters,
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | letters,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(letters, inner, max_size=3),
     max_leaves=6,
 )
