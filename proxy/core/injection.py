@@ -64,9 +64,9 @@ class Injection:
         """What is said; empty where only results were handed in."""
         return cast("str", self._members["text"])
 
-    @property
+    @cached_property
     def tools(self) -> tuple[InjectedResult, ...]:
-        """The results, in their order. Reads all of it again: remember what comes of it."""
+        """The results, in their order."""
         tools = cast("Sequence[Mapping[str, Any]]", self._members["tools"])
         return tuple(InjectedResult(**tool) for tool in tools)
 

@@ -105,4 +105,4 @@ class Injections:
 
 
 def _size(held: _Held) -> int:
-    return 2 * len(held.injection.raw)  # and as messages
+    return 3 * len(held.injection.raw)  # also as results, and as messages
