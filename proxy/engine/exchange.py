@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from proxy.core.budget import Budget
+from proxy.core.injection import Injection
 from proxy.core.merging import alternating
 from proxy.core.plan import Plan, apply
 from proxy.core.policy import Policy
@@ -31,6 +32,8 @@ class Appended:
     """Digest of the request's Idempotency-Key; empty without one."""
     pins: tuple[int, ...] = ()
     """Its messages that the client pins, counted from the end."""
+    inject: Injection | None = None
+    """What came with it for the session to begin with."""
 
 
 @dataclass(frozen=True)
@@ -126,11 +129,13 @@ class Sent:
 
 
 def forwarded_body(history: History, plan: Plan, *, alternates: bool) -> bytes:
-    """The body that goes out: the client's own bytes unless a plan is in force (law 1).
+    """The body that goes out: the client's own bytes unless a plan or an injection is in force (law 1).
 
     ``alternates`` says whether the model insists on alternating roles.
     """
-    if not plan.gaps and not plan.replacements:
+    prelude = history.injection.messages if history.injection else ()
+    if not plan.gaps and not plan.replacements and not prelude:
         return history.body.raw
     view = apply(plan, history.raws)
-    return history.body.with_messages([*history.head, *(alternating(plan, view) if alternates else view)])
+    placed = alternating(plan, view, prelude) if alternates else [*prelude, *view]
+    return history.body.with_messages([*history.head, *placed])
