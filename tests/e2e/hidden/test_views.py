@@ -17,12 +17,15 @@ from tests.repeating import (
 )
 from tests.upstreams import (
     ADMIN,
+    Message,
     Model,
     admin,
     calling,
+    count_tokens,
     only_session,
     proxying,
     said,
+    tokens_of,
     user,
 )
 
@@ -111,3 +114,15 @@ async def test_the_view_the_export_and_a_fork_have_them(model: Model, url: str) 
         await ask(client, [*messages, user("Thank you")], stream=True)
     assert len(model.views()[-1]) == len(messages) + 3
     assert model.invalid == []
+
+
+async def test_what_is_hidden_counts(model: Model, url: str) -> None:
+    model.replies += [calling(WEATHER), said("Still 18."), said("Fine.")]
+    body: Message = {"model": "gpt-test", "messages": known()}
+    async with httpx2.AsyncClient(base_url=url, headers={"Authorization": "Bearer sk"}) as client:
+        first = await client.post("/v1/chat/completions", json=body)
+        body["messages"] += [first.json()["choices"][0]["message"], user("Thank you")]
+        second = await client.post("/v1/chat/completions", json=body)
+    whole = count_tokens(model.bodies()[-1])
+    assert whole <= tokens_of(second)["sent"] <= whole * 1.2
+    assert tokens_of(second)["sent"] > count_tokens(body)
