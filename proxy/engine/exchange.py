@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from proxy.core.budget import Budget
 from proxy.core.identity import extend, read_message
+from proxy.core.injection import Injection
 from proxy.core.merging import alternating
 from proxy.core.messages import Content
 from proxy.core.plan import Plan, apply
@@ -35,6 +36,8 @@ class Appended:
     """Digest of the request's Idempotency-Key; empty without one."""
     pins: tuple[int, ...] = ()
     """Its messages that the client pins, counted from the end."""
+    inject: Injection | None = None
+    """What came with it for the session to begin with."""
 
 
 @dataclass(frozen=True)
@@ -148,11 +151,13 @@ class Sent:
 
 
 def forwarded_body(history: History, plan: Plan, *, alternates: bool) -> bytes:
-    """The body that goes out: the client's own bytes unless a plan is in force, or calls were hidden (law 1).
+    """The body that goes out: the client's own bytes, unless a plan is in force or we have put something in.
 
-    ``alternates`` says whether the model insists on alternating roles.
+    ``alternates`` says whether the model insists on alternating roles (law 1: else nothing is touched).
     """
-    if not plan.gaps and not plan.replacements and not history.hidden:
+    prelude = history.injection.messages if history.injection else ()
+    if not (plan.gaps or plan.replacements or prelude or history.hidden):
         return history.body.raw
     view = apply(plan, history.outgoing)
-    return history.body.with_messages([*history.head, *(alternating(plan, view) if alternates else view)])
+    placed = alternating(plan, view, prelude) if alternates else [*prelude, *view]
+    return history.body.with_messages([*history.head, *placed])
