@@ -67,7 +67,7 @@ def test_a_call_of_another_tool_passes_when_its_arguments_begin():
 
 
 def test_what_is_said_of_a_call_stays_in_its_order():
-    both = {"tool_calls": [{"index": 0, "function": {"arguments": '{"x":'}}]}
+    both: dict[str, Any] = {"tool_calls": [{"index": 0, "function": {"arguments": '{"x":'}}]}
     both["tool_calls"].append({"index": 1, "id": "c2", "function": {"name": "other"}})
     rest = [chunk(call(arguments="1}")), chunk(call(arguments="{}", index=1)), CALLS, DONE]
     stream = [chunk(call("set_a", call_id="c1")), chunk(both), *rest]
