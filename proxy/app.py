@@ -29,6 +29,7 @@ from proxy.engine.epochs import Epochs
 from proxy.engine.extras import Extras
 from proxy.engine.foreground import Foreground
 from proxy.engine.forks import Forks
+from proxy.engine.hidden import Hidden
 from proxy.engine.history import Reader
 from proxy.engine.injections import Injections
 from proxy.engine.inspection import Inspection
@@ -89,6 +90,7 @@ class Inside:
     """The engine, and what works beside it."""
 
     engine: Engine
+    hidden: Hidden
     recorder: Recorder
     appends: Appends
     line: Line
@@ -122,9 +124,7 @@ def create_app(settings: Settings) -> ASGIApp:
     )
     relay = Relay(outside.upstream, request_id, metrics.relayed)
     memory, logs_content = BodyMemory(settings.body_memory), settings.log_content
-    managed = Managed(
-        inside.engine, inside.recorder, inside.appends, relay, metrics, memory, logs_content=logs_content
-    )
+    managed = Managed(inside.hidden, inside.appends, relay, metrics, memory, logs_content=logs_content)
     return Draining(Front(managed, relay, own), drain)
 
 
@@ -184,7 +184,8 @@ def _inside(settings: Settings, outside: Outside) -> Inside:
     line = Line(store, background, clock, settings.line_lease)
     is_shared = settings.workers == 1 or settings.shares_store
     appends = Appends(store, naming, engine.reader, recorder, line, is_shared=is_shared)
-    return Inside(engine, recorder, appends, line, backlog, summaries, summary_jobs)
+    hidden = Hidden(engine, recorder)
+    return Inside(engine, hidden, recorder, appends, line, backlog, summaries, summary_jobs)
 
 
 def _lifespan(

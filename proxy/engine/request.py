@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from proxy.core.body import read_body
 from proxy.core.budget import Budget, budget_tokens
 from proxy.core.extension import take_extension
-from proxy.core.injection import Injection
 from proxy.core.overflow import is_overflow_error
 from proxy.core.policy import Policy
 from proxy.core.tools.cache import ToolCache
@@ -81,6 +80,7 @@ class Engine:
         recognised = await self.recognition.recognise(
             asked.caller, asked.history, asked.lane, needs_store=asked.needs_store
         )
+        asked = replace(asked, history=asked.history.with_hidden(recognised.hidden))
         pins, unsaved = await self.pins.settle(recognised, asked.pinned, policy.store.ttl)
         injection, unkept = await self.injections.settle(recognised, asked.inject, policy.store.ttl)
         asked = replace(asked, history=replace(asked.history, injection=injection))
@@ -98,7 +98,7 @@ class Engine:
             case=case,
             verdict=verdict,
             plain=self._body(case, asked.history, verdict),
-            tools=await self._fresh(case, injection),
+            tools=await self._fresh(case, asked.history),
             arrived=asked.arrived,
             degraded=[*recognised.degraded, *unsaved, *unkept],
             appended=appended,
@@ -190,9 +190,10 @@ class Engine:
             )
         return verdict
 
-    async def _fresh(self, case: Case, injection: Injection | None) -> ToolCache:
+    async def _fresh(self, case: Case, history: History) -> ToolCache:
+        given = history.injection.tools if history.injection else ()
         try:
-            return await self.tools.of(case, injected=injection.tools if injection else ())
+            return await self.tools.of(case, history.said_in_place, given)
         except Exception as error:  # noqa: BLE001 - law 7: a fault of ours costs what is kept, not the answer
             log_fault("reading tool results failed", error)
             return ToolCache()
@@ -209,7 +210,7 @@ class Engine:
                 self._answered(prepared)
             is_changed = (
                 self._let_alternate(prepared, sent)
-                or (self._learn_refusal(prepared, sent) and await self._prune_harder(prepared, incoming))
+                or (self.learn_refusal(prepared, sent) and await self._prune_harder(prepared, incoming))
                 or self.extras.take_out_refused(prepared, sent)
             )
             if not is_changed:
@@ -221,7 +222,7 @@ class Engine:
         sent = await self._send(prepared, incoming)
         if sent.response.status == _OK:
             self._answered(prepared)
-        self._learn_refusal(prepared, sent)  # passed on all the same: the next turn acts on it
+        self.learn_refusal(prepared, sent)  # passed on all the same: the next turn acts on it
         return sent
 
     def _answered(self, prepared: Prepared) -> None:
@@ -249,16 +250,27 @@ class Engine:
         prepared.rewrite(body)
         return is_changed
 
-    def _learn_refusal(self, prepared: Prepared, sent: Sent) -> bool:
-        """Whether an answer is a refusal for length from which something was learned."""
+    def learn_refusal(self, prepared: Prepared, sent: Sent, more: int = 0) -> bool:
+        """Whether an answer is a refusal for length from which something was learned.
+
+        ``more`` are counted tokens that went out after the view.
+        """
         refusal = is_overflow_error(sent.response.status, sent.told, prepared.body)
         if refusal is None:
             return False
         case, reserve = prepared.case, _reserve(prepared.history, prepared.policy) or 0
-        return self.models.learn_refusal(case.tenant, case.model, prepared.sent_tokens, reserve, refusal)
+        tokens = prepared.sent_tokens + more
+        return self.models.learn_refusal(case.tenant, case.model, tokens, reserve, refusal)
 
     async def _send(self, prepared: Prepared, incoming: Incoming) -> Sent:
-        response = await self.upstream.send("POST", incoming.target, incoming.forwarded, prepared.body)
+        return await self.forward(incoming, prepared.body)
+
+    async def forward(self, incoming: Incoming, body: bytes) -> Sent:
+        """Send a body as the client's request, and wait for the beginning of its answer.
+
+        Raises UpstreamUnreachable, UpstreamTimeout.
+        """
+        response = await self.upstream.send("POST", incoming.target, incoming.forwarded, body)
         try:
             return await begin(response)
         except BaseException:
