@@ -33,6 +33,7 @@ from proxy.engine.foreground import Foreground
 from proxy.engine.forks import Forks
 from proxy.engine.hidden import Hidden
 from proxy.engine.history import Reader
+from proxy.engine.injections import Injections
 from proxy.engine.inspection import Inspection
 from proxy.engine.line import Line
 from proxy.engine.models import Models
@@ -155,14 +156,15 @@ def _inside(settings: Settings, outside: Outside) -> Inside:
     foreground, background = Foreground(), Background()
     summaries = Summaries(upstream, store, counter, foreground, clock, metrics)
     summary_jobs = SummaryJobs(summaries, naming)
-    models = Models(upstream, prices.context_window, clock)
+    models, injections = Models(upstream, prices.context_window, clock), Injections(store)
     engine = Engine(
         upstream=upstream,
         reader=Reader(counter),
         models=models,
-        recognition=Recognition(store, naming),
+        recognition=Recognition(store, naming, injections.digest),
         epochs=Epochs(store, summary_jobs, counter, clock, metrics),
         pins=Pins(store),
+        injections=injections,
         naming=naming,
         foreground=foreground,
         background=background,
@@ -231,6 +233,7 @@ def _admin_api(settings: Settings, outside: Outside, inside: Inside) -> AdminAPI
         epochs=engine.epochs,
         pins=engine.pins,
         tools=engine.tools,
+        injections=engine.injections,
         summary_jobs=inside.summary_jobs,
         line=inside.line,
         clock=clock,

@@ -37,6 +37,8 @@ class Lookup:
     """(sid, how many of the lane's epochs this process already holds for it)."""
     hidden_seen: tuple[str, int] = ("", 0)
     """(sid, how many of its answers with hidden calls this process already knows)."""
+    injected: bytes = b""
+    """Digest of what was handed in for the session, as far as this process knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,10 @@ class Found:
     """The answers with hidden calls in the order written, those after ``hidden_seen``."""
     was_here: bool = False
     """Whether there was such a session that has expired, or was deleted."""
+    injected: bytes = b""
+    """Digest of what was handed in for the session; empty where nothing was."""
+    injection: bytes | None = None
+    """What was handed in; None where it is what the question named by its digest."""
 
 
 class Recorded(StrEnum):
@@ -139,6 +145,17 @@ class SessionStore(Protocol):
 
     async def hidden(self, key: SessionKey) -> tuple[HiddenCalls, ...]:
         """All answers of the session with hidden calls, in the order written."""
+        ...
+
+    async def inject(self, key: SessionKey, digest: bytes, injection: bytes, ttl: float) -> bytes:
+        """Keep what is handed in for the session, unless something was before; answers what stands.
+
+        It lives as long as the session, and may come before the first turn is recorded.
+        """
+        ...
+
+    async def injection(self, key: SessionKey) -> bytes | None:
+        """What was handed in for the session."""
         ...
 
     async def history(self, key: SessionKey) -> Stored:

@@ -47,7 +47,7 @@ class MemoryStore:
         epochs = kept.epochs.get(lookup.lane, [])[seen if seen_sid == sid else 0 :]
         hidden_sid, hidden_seen = lookup.hidden_seen
         hidden = tuple(kept.hidden.values())[hidden_seen if hidden_sid == sid else 0 :]
-        if kept.session is None and not epochs and not hidden:
+        if kept.session is None and not epochs and not hidden and not kept.injected:
             return Found()
         return Found(
             sid=sid,
@@ -56,6 +56,9 @@ class MemoryStore:
             counts={each: kept.nodes[each].tokens for each in lookup.uncounted if each in kept.nodes},
             epochs=tuple(epochs),
             hidden=hidden,
+            was_here=kept.session is None and SessionKey(lookup.tag, sid) in self._were,
+            injected=kept.injected,
+            injection=None if kept.injected == lookup.injected else kept.injection,
         )
 
     async def begin_epoch(self, key: SessionKey, epoch: Epoch, seen: int, ttl: float) -> tuple[Epoch, ...]:
@@ -95,6 +98,18 @@ class MemoryStore:
         """All answers of the session with hidden calls."""
         kept = self._live(key)
         return tuple(kept.hidden.values()) if kept else ()
+
+    async def inject(self, key: SessionKey, digest: bytes, injection: bytes, ttl: float) -> bytes:
+        """Keep what is handed in, unless something was before."""
+        kept = self._renewed(key, ttl)
+        if kept.injection is None:
+            kept.injected, kept.injection = digest, injection
+        return kept.injection
+
+    async def injection(self, key: SessionKey) -> bytes | None:
+        """What was handed in for the session."""
+        kept = self._live(key)
+        return kept.injection if kept else None
 
     async def history(self, key: SessionKey) -> Stored:
         """The session with every message."""

@@ -27,6 +27,7 @@ class _Wording:
     constraints: str
     identifiers: str
     results: str
+    handed_in: str
 
 
 _WORDINGS = {
@@ -41,6 +42,7 @@ _WORDINGS = {
         "What the user laid down, word for word, and still held:",
         "Exact details from what came before:",
         "Results of tools that were still fresh, whole:",
+        "Handed in before the conversation, not a request.",
     ),
     "de": _Wording(
         "Aufzeichnung des Vorangegangenen, keine Anfrage.",
@@ -53,6 +55,7 @@ _WORDINGS = {
         "Was der Nutzer wörtlich festgelegt hatte und weiter galt:",
         "Genaue Angaben aus dem Vorangegangenen:",
         "Ergebnisse von Werkzeugen, die noch aktuell waren, vollständig:",
+        "Vor dem Gespräch übergeben, keine Anfrage.",
     ),
     "fr": _Wording(
         "Trace de ce qui précède, pas une demande.",
@@ -65,6 +68,7 @@ _WORDINGS = {
         "Ce que l'utilisateur avait fixé, mot pour mot, et qui restait valable :",
         "Détails exacts de ce qui précède :",
         "Résultats d'outils encore à jour, en entier :",
+        "Remis avant la conversation, pas une demande.",
     ),
     "es": _Wording(
         "Registro de lo anterior, no una petición.",
@@ -77,6 +81,7 @@ _WORDINGS = {
         "Lo que el usuario había fijado, palabra por palabra, y seguía vigente:",
         "Datos exactos de lo anterior:",
         "Resultados de herramientas que aún eran actuales, completos:",
+        "Entregado antes de la conversación, no una petición.",
     ),
     "ja": _Wording(
         "これまでの記録であり、依頼ではありません。",
@@ -89,6 +94,7 @@ _WORDINGS = {
         "ユーザーが定め、その後も有効だったこと(原文のまま):",
         "これまでの正確な情報:",
         "まだ有効だったツールの結果(全文):",
+        "会話の前に渡された資料であり、依頼ではありません。",
     ),
     "zh": _Wording(
         "此前对话的记录,并非请求。",
@@ -101,6 +107,7 @@ _WORDINGS = {
         "用户此前定下且仍然有效的要求(原话):",
         "此前内容中的确切信息:",
         "此前仍然有效的工具结果(完整):",
+        "对话开始前提供的资料,并非请求。",
     ),
 }
 
@@ -127,9 +134,7 @@ class Note:
     @property
     def text(self) -> str:
         """The note's text, fence and all."""
-        fence = hashlib.sha256(b"note\0" + self.seal).hexdigest()[:12]
-        lines = [f"<note {fence}>", *self._lines(_WORDINGS[self.language]), f"</note {fence}>"]
-        return "\n".join(lines)
+        return _fenced(b"note\0" + self.seal, self._lines(_WORDINGS[self.language]))
 
     def _lines(self, wording: _Wording) -> list[str]:
         lines = [wording.frame]
@@ -142,6 +147,23 @@ class Note:
         if self.quotes:
             lines.append(wording.quoted.format(text=" · ".join(f"“{quote}”" for quote in self.quotes)))
         return lines
+
+
+def handed_in(text: str, language: str) -> str:
+    """A caller's own text as a note; its fence is the first of its digests that does not occur in it."""
+    seal = b"inject\0" + text.encode(errors="surrogatepass")
+    while _fence(seal) in text:
+        seal = hashlib.sha256(seal).digest()
+    return _fenced(seal, [_WORDINGS[language].handed_in, *([text] if text else [])])
+
+
+def _fenced(seal: bytes, lines: Sequence[str]) -> str:
+    fence = _fence(seal)
+    return "\n".join([f"<note {fence}>", *lines, f"</note {fence}>"])
+
+
+def _fence(seal: bytes) -> str:
+    return hashlib.sha256(seal).hexdigest()[:12]
 
 
 def ledger_lines(constraints: Sequence[str], identifiers: str, language: str) -> str:

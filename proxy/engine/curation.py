@@ -18,6 +18,7 @@ from proxy.core.policy import Policy
 from proxy.core.situation import Chain, Situation
 from proxy.engine.case import Case
 from proxy.engine.epochs import Epochs
+from proxy.engine.injections import Injections
 from proxy.engine.inspection import Inspected, Inspection
 from proxy.engine.line import COMPACTOR, Line
 from proxy.engine.pins import Pins
@@ -47,6 +48,7 @@ class Curation:
     epochs: Epochs
     pins: Pins
     tools: Tools
+    injections: Injections
     summary_jobs: SummaryJobs
     line: Line
     clock: Clock
@@ -62,6 +64,7 @@ class Curation:
         self.epochs.forget(found.key)
         self.pins.forget(found.key)
         self.tools.forget(found.key)
+        self.injections.forget(found.key)
         if not was_there:
             raise NotFound("There is no such session.")
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from proxy.core.budget import Budget
 from proxy.core.identity import extend, read_message
+from proxy.core.injection import Injection
 from proxy.core.merging import alternating
 from proxy.core.messages import Content
 from proxy.core.plan import Plan, apply
@@ -35,6 +36,8 @@ class Appended:
     """Digest of the request's Idempotency-Key; empty without one."""
     pins: tuple[int, ...] = ()
     """Its messages that the client pins, counted from the end."""
+    inject: Injection | None = None
+    """What came with it for the session to begin with."""
 
 
 @dataclass(frozen=True)
@@ -148,13 +151,16 @@ class Sent:
 
 
 def forwarded_body(history: History, plan: Plan, *, alternates: bool, tool: bytes = b"") -> bytes:
-    """The body that goes out: the client's own bytes unless a plan is in force, or calls were hidden (law 1).
+    """The body that goes out: the client's own bytes, unless a plan is in force or we have put something in.
 
-    ``alternates`` says whether the model insists on alternating roles; ``tool`` is ours, for what is cut.
+    ``alternates`` says whether the model insists on alternating roles (law 1: else nothing is touched);
+    ``tool`` is ours, for reading what the plan cuts.
     """
+    prelude = history.injection.messages if history.injection else ()
     is_cut = bool(plan.gaps or plan.replacements)
-    if not is_cut and not history.hidden:
+    if not (is_cut or prelude or history.hidden):
         return history.body.raw
     view = apply(plan, history.outgoing)
+    placed = alternating(plan, view, prelude) if alternates else [*prelude, *view]
     body = history.body.with_tool(tool) if is_cut and tool else history.body
-    return body.with_messages([*history.head, *(alternating(plan, view) if alternates else view)])
+    return body.with_messages([*history.head, *placed])

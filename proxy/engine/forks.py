@@ -60,6 +60,8 @@ class Forks:
             await self.store.keep_hidden(key, each, ttl)
         if pins := [places[each] for each in found.session.pins if each in places]:
             await self.store.pin(key, pins, ttl)
+        if injection := await self.inspection.injection(found):
+            await self.store.inject(key, injection.digest, injection.raw, ttl)
         return await self.inspection.read(key)
 
     def _place(self, found: Inspected, name: str | None) -> tuple[SessionKey, str]:

@@ -12,13 +12,14 @@ from dataclasses import dataclass, field, replace
 from proxy.core.budget import Budget, stage_of
 from proxy.core.hidden.placing import parted, placed
 from proxy.core.identity import read_message
+from proxy.core.injection import Injection
 from proxy.core.messages import Content
 from proxy.core.plan import EMPTY, Epoch, apply, in_force
 from proxy.core.policy import Policy
 from proxy.core.records import HiddenCalls, Node, Session
 from proxy.core.situation import Chain, Situation
 from proxy.core.tools.cache import ToolCache
-from proxy.core.tools.folding import NO_HIDDEN, Hidden, Injected, begun, folded
+from proxy.core.tools.folding import NO_HIDDEN, Hidden, begun, folded
 from proxy.core.tools.rules import Rules
 from proxy.core.tree import way_to
 from proxy.errors import InvalidPolicy, NotFound
@@ -64,6 +65,8 @@ class Everything:
     """The whole tree, in the order of arrival."""
     epochs: Mapping[str, tuple[Epoch, ...]]
     """By lane."""
+    injection: Injection | None = None
+    """What was handed in."""
 
 
 class Inspection:
@@ -118,11 +121,17 @@ class Inspection:
         nodes = await self._store.nodes(found.key)
         lanes = await self._store.lanes(found.key)
         epochs = {lane: await self._store.epochs(found.key, lane) for lane in lanes}
-        return Everything(sorted(nodes.values(), key=lambda node: (node.at, node.sequence)), epochs)
+        ordered = sorted(nodes.values(), key=lambda node: (node.at, node.sequence))
+        return Everything(ordered, epochs, await self.injection(found))
 
     async def branch(self, found: Inspected, tip: str | None = None) -> list[Node]:
         """The messages from the root to a tip (hex; the session's own by default). Raises NotFound."""
         return _branch(await self._store.nodes(found.key), found.session, tip)
+
+    async def injection(self, found: Inspected) -> Injection | None:
+        """What was handed in for a session."""
+        raw = await self._store.injection(found.key)
+        return None if raw is None else Injection(raw)
 
     async def transcript(self, found: Inspected, tip: str | None = None) -> list[tuple[int | None, Node]]:
         """A branch, numbered, and at their place, without a number, turns that were not answered in full."""
@@ -159,18 +168,20 @@ class Inspection:
         session: Session,
         branch: Sequence[Node],
         hidden: Hidden = NO_HIDDEN,
-        injected: Sequence[Injected] = (),
+        injection: Injection | None = None,
     ) -> ToolCache:
         """Tool results that are fresh after a branch, by the session's policy as it is now."""
+        injected = injection.tools if injection else ()
         read = ((read_message(Content.of(node.raw)), node.raw, node.hash) for node in branch)
         return folded(begun(Rules(self.policy_of(session).tools), injected), read, hidden).cache
 
     @staticmethod
-    def view(found: Inspected, situation: Situation) -> list[bytes]:
-        """What is forwarded of a branch: the head, then the chain as its plan leaves it."""
+    def view(found: Inspected, situation: Situation, injection: Injection | None = None) -> list[bytes]:
+        """What is forwarded of a branch: the head, what was handed in, the chain as its plan leaves it."""
+        prelude = injection.messages if injection else ()
         chain, said = situation.chain, found.said_in_place
         view = apply(situation.plan, placed(chain.raws, chain.hashes, said))
-        return [*found.session.head, *parted(view, said)]
+        return [*found.session.head, *prelude, *parted(view, said)]
 
     @staticmethod
     def stage(situation: Situation) -> str:

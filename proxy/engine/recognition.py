@@ -6,7 +6,7 @@ a store that is away for a moment takes no plan with it.
 """
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from proxy.core.plan import Epoch
@@ -21,6 +21,7 @@ from proxy.ports import Found, Lookup, SessionKey, SessionStore
 _ASKED = 64
 """Chain hashes, newest first, by which a session is recognised."""
 _REMEMBERED = 20_000
+_STORE_AWAY = "store"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +51,22 @@ class Recognised:
     hidden: Mapping[bytes, HiddenCalls] = field(default_factory=dict[bytes, HiddenCalls])
     """The session's answers with hidden calls, by chain hash."""
 
+    @property
+    def is_store_away(self) -> bool:
+        """Whether the store could not say anything."""
+        return _STORE_AWAY in self.degraded
+
 
 class Recognition:
     """Recognises sessions, and remembers what was learned of them in this process."""
 
-    def __init__(self, store: SessionStore, naming: Naming) -> None:
+    def __init__(
+        self, store: SessionStore, naming: Naming, injected: Callable[[SessionKey], bytes] = lambda _: b""
+    ) -> None:
         self._store = store
         self._naming = naming
+        self._injected = injected
+        """Digest of what was handed in for a session, as far as this process holds it."""
         self._held: Lru[tuple[SessionKey, str], Held] = Lru(_REMEMBERED)
         self._hidden = HiddenHere()
         self._lost: Lru[SessionKey, bool] = Lru(_REMEMBERED)
@@ -84,7 +94,7 @@ class Recognition:
             found=found or Found(),
             epochs=known.epochs if known else None,
             saved=known.saved if known else 0,
-            degraded=() if found else ("store",),
+            degraded=() if found else (_STORE_AWAY,),
             hidden=hidden,
         )
 
@@ -99,6 +109,7 @@ class Recognition:
             lane=lane,
             seen=(key.sid, held.saved if held else 0) if key else ("", 0),
             hidden_seen=(key.sid, self._hidden.seen(key)) if key else ("", 0),
+            injected=self._injected(key) if key else b"",
         )
 
     async def _find(self, lookup: Lookup, history: History, *, needs_store: bool) -> Found | None:

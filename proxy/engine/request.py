@@ -28,6 +28,7 @@ from proxy.engine.exchange import Appended, Incoming, Prepared, Sent, forwarded_
 from proxy.engine.extras import Extras
 from proxy.engine.foreground import Foreground
 from proxy.engine.history import History, Reader, root_of
+from proxy.engine.injections import Injections
 from proxy.engine.models import Models
 from proxy.engine.naming import NAMED, Headers, Naming
 from proxy.engine.pins import Pins
@@ -44,9 +45,9 @@ _DEADLINE = 3.0
 _OK = 200
 _BAD_REQUEST = 400
 _WANTS_ALTERNATION = re.compile(
-    rb"roles?[^.]{0,40}alternat|consecutive[^.]{0,40}(?:role|user)", re.IGNORECASE
+    rb"roles?[^.]{0,40}alternat|consecutive[^.]{0,40}(?:role|user)|role .?user.? after role", re.IGNORECASE
 )
-"""What chat templates say that take one user message after each assistant message and no two."""
+"""What is said by who takes one user message after each assistant message, and no other."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ class Engine:
     recognition: Recognition
     epochs: Epochs
     pins: Pins
+    injections: Injections
     naming: Naming
     foreground: Foreground
     background: Background
@@ -85,6 +87,8 @@ class Engine:
         )
         asked = replace(asked, history=asked.history.with_hidden(recognised.hidden))
         pins, unsaved = await self.pins.settle(recognised, asked.pinned, policy.store.ttl)
+        injection, unkept = await self.injections.settle(recognised, asked.inject, policy.store.ttl)
+        asked = replace(asked, history=replace(asked.history, injection=injection))
         await self._count(asked.history, recognised)
         budget = await self._budget(recognised.tenant, asked.history, policy, asked.budget)
         case = self._case(asked, recognised, pins, budget)
@@ -101,7 +105,7 @@ class Engine:
             plain=self._body(case, asked.history, verdict),
             tools=await self._fresh(case, asked.history),
             arrived=asked.arrived,
-            degraded=[*recognised.degraded, *unsaved],
+            degraded=[*recognised.degraded, *unsaved, *unkept],
             appended=appended,
         )
         prepared.answerers = self._answerers(case, asked.history, verdict)
@@ -123,6 +127,7 @@ class Engine:
             budget=budget,
             is_boundary=is_boundary,
             pins=appended.pins if appended else extension.pins_from_end(len(history.head)),
+            inject=appended.inject if appended else extension.inject,
             credentials=credentials_in(incoming.forwarded),
             appended=appended,
         )
@@ -197,8 +202,9 @@ class Engine:
         return [self.recall.of(case, verdict.plan)] if is_offered else []
 
     async def _fresh(self, case: Case, history: History) -> ToolCache:
+        given = history.injection.tools if history.injection else ()
         try:
-            return await self.tools.of(case, history.said_in_place)
+            return await self.tools.of(case, history.said_in_place, given)
         except Exception as error:  # noqa: BLE001 - law 7: a fault of ours costs what is kept, not the answer
             log_fault("reading tool results failed", error)
             return ToolCache()

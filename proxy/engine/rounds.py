@@ -96,8 +96,6 @@ class Rounds:
         for call in editor.shown():
             self.answerers.passes(call.tool, call.arguments or "")
         room = self.room - self.tokens - await self._cost(editor.message())
-        if room < 0:
-            return {}
         each = room // len(asked) - MESSAGE_TOKENS
         texts = await asyncio.gather(*(self._answer(call, each) for call in asked))
         return await self._fitting(zip(asked, texts, strict=True), room)

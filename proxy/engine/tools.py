@@ -11,10 +11,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from proxy.core.injection import InjectedResult
 from proxy.core.policy_sections import Tool
 from proxy.core.situation import Chain
 from proxy.core.tools.cache import ToolCache
-from proxy.core.tools.folding import NO_HIDDEN, Folded, Hidden, Injected, Place, begun, folded
+from proxy.core.tools.folding import NO_HIDDEN, Folded, Hidden, Place, begun, folded
 from proxy.core.tools.rules import Rules
 from proxy.engine.case import Case
 from proxy.engine.lru import Lru
@@ -33,7 +34,7 @@ _LONG_BYTES = 256 * 1024
 _LONG_MESSAGES = 200
 """What is folded on the event loop at most."""
 
-_Line = tuple[SessionKey, tuple[Tool, ...], tuple[Injected, ...]]
+_Line = tuple[SessionKey, tuple[Tool, ...], tuple[InjectedResult, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class Tools:
         self._known: Lru[tuple[SessionKey, bytes], _Known] = Lru(_REMEMBERED, _weight)
 
     async def of(
-        self, case: Case, hidden: Hidden = NO_HIDDEN, injected: Sequence[Injected] = ()
+        self, case: Case, hidden: Hidden = NO_HIDDEN, injected: Sequence[InjectedResult] = ()
     ) -> ToolCache:
         """What is fresh at the end of a request's chain."""
         rules, chain = Rules(case.policy.tools), case.chain

@@ -1,4 +1,4 @@
-"""An answer that came compressed though nobody asked for that, as if it had come plain: so it can be edited."""
+"""An answer that came compressed though nobody had asked for that, made plain so that it can be edited."""
 
 from collections.abc import AsyncIterator, Sequence
 
@@ -12,10 +12,8 @@ _ABOUT_BYTES = (b"content-encoding", b"content-length")
 
 def unpacked(sent: Sent) -> Sent:
     """The same answer, plain; as it is where it is plain already, or packed in a way that is not known."""
-    coding = next(
-        (value for name, value in sent.response.headers if name.lower() == b"content-encoding"), b""
-    )
-    coding = coding.strip().lower()
+    named = {name.lower(): value.strip().lower() for name, value in sent.response.headers}
+    coding = named.get(b"content-encoding", b"")
     if not Unpacker.knows(coding):
         return sent
     return Sent(_Unpacked(sent, Unpacker(coding, _BYTES)), b"", is_over=False, told=sent.told)

@@ -25,6 +25,8 @@ CALLS: dict[str, Call] = {
     "record cut off": lambda store: store.record(KEY, turn("u1", "a2", complete=False), DAY),
     "keep_hidden": lambda store: store.keep_hidden(KEY, hidden("u1", "a1"), DAY, begins=True),
     "hidden": lambda store: store.hidden(KEY),
+    "inject": lambda store: store.inject(KEY, b"digest", b"{}", DAY),
+    "injection": lambda store: store.injection(KEY),
     "summaries": lambda store: store.summaries(KEY, ["one"]),
     "keep_summary": lambda store: store.keep_summary(KEY, "one", "text", DAY),
     "claim": lambda store: store.claim(KEY, "one", "token", 60),
@@ -35,7 +37,7 @@ CALLS: dict[str, Call] = {
     "epochs": lambda store: store.epochs(KEY, "lane"),
     "ping": lambda store: store.ping(),
 }
-WRITES = ["begin_epoch", "record", "keep_hidden", "keep_summary"]
+WRITES = ["begin_epoch", "record", "keep_hidden", "inject", "keep_summary"]
 
 PLANTED = {
     "session": "u1:{aa}:01",

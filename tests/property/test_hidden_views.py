@@ -1,4 +1,4 @@
-"""Laws 2 to 4 where our answers hold calls that no client has seen: valid, stable and counted as what goes out."""
+"""Laws 2 to 4 where our answers hold calls that no client has seen: valid, stable, counted as they go out."""
 
 from __future__ import annotations
 

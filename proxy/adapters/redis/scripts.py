@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol, cast
 from redis.asyncio import Redis
 
 from proxy.adapters.redis import keys
-from proxy.ports import SessionKey
+from proxy.ports import Lookup, SessionKey
 
 Argument = str | bytes | int | float
 
@@ -50,6 +50,8 @@ class FoundFields:
     epochs: list[bytes]
     was_here: int
     hidden: list[bytes]
+    injected: bytes | None
+    injection: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,7 @@ class Scripts:
         self._record = script("record")
         self._pin = script("pin")
         self._keep_hidden = script("keep_hidden")
+        self._inject = script("inject")
         self._claim = script("claim")
         self._release = script("release")
         self._keep_summary = script("keep_summary")
@@ -109,20 +112,12 @@ class Scripts:
         self._pause = script("pause")
         self._delete = script("delete")
 
-    async def find(
-        self,
-        tag: str,
-        sid: str | None,
-        *,
-        lane: str,
-        seen: tuple[str, int],
-        hidden_seen: tuple[str, int],
-        newest: Sequence[bytes],
-        uncounted: Sequence[bytes],
-    ) -> FoundFields | None:
+    async def find(self, lookup: Lookup) -> FoundFields | None:
         """None where the chain belongs to no session."""
-        args = (sid or "", lane, *seen, *hidden_seen, len(newest), *newest, *uncounted)
-        answer = await self._find([keys.tips(tag), keys.bucket(tag)], args)
+        known = (*lookup.seen, *lookup.hidden_seen, lookup.injected)
+        asked = (len(lookup.newest), *lookup.newest, *lookup.uncounted)
+        args = (lookup.sid or "", lookup.lane, *known, *asked)
+        answer = await self._find([keys.tips(lookup.tag), keys.bucket(lookup.tag)], args)
         return None if answer is None else FoundFields(*answer)
 
     async def begin_epoch(
@@ -153,6 +148,10 @@ class Scripts:
     ) -> bool:
         """Keep what stands for an answer, and the session with it; False where that is gone."""
         return bool(await self._keep_hidden([keys.session(key)], (answer, hidden, ttl, int(begins))))
+
+    async def inject(self, key: SessionKey, digest: bytes, injection: bytes, *, ttl: int) -> bytes:
+        """Keep what is handed in, and the session with it; what stands is answered."""
+        return bytes(await self._inject([keys.session(key)], (ttl, digest, injection)))
 
     async def claim(self, key: SessionKey, address: str, token: str, *, lease: int) -> bool:
         """Take or renew the lease on writing a summary; whether `token` has it."""

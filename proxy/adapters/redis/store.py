@@ -33,15 +33,7 @@ class RedisStore:
     async def find(self, lookup: Lookup) -> Found:
         """The session, its epochs and counts: one script."""
         async with self._connection.call():
-            fields = await self._scripts.find(
-                lookup.tag,
-                lookup.sid,
-                lane=lookup.lane,
-                seen=lookup.seen,
-                hidden_seen=lookup.hidden_seen,
-                newest=lookup.newest,
-                uncounted=lookup.uncounted,
-            )
+            fields = await self._scripts.find(lookup)
         if fields is None:
             return Found()
         try:
@@ -61,6 +53,7 @@ class RedisStore:
             fields = cast("Fields", await client.hmget(name, keys.FIELDS))
             stored = cast("dict[bytes, bytes]", await client.hgetall(name + keys.NODES))
             hidden = cast("list[bytes]", await client.lrange(name + keys.HIDDEN, 0, -1))
+            injection = cast("bytes | None", await client.hget(name, "injection"))
             damaged = [chain_hash for chain_hash, node in stored.items() if not codec.is_readable(node, Node)]
             async with client.pipeline(transaction=False) as pipe:
                 pipe.delete(name + keys.COUNTS, keys.epochs(key, lane))
@@ -68,6 +61,8 @@ class RedisStore:
                     pipe.delete(name)
                 if not all(codec.is_readable(each, HiddenCalls) for each in hidden):
                     pipe.delete(name + keys.HIDDEN, name + keys.HIDES)
+                if injection is not None and not codec.is_readable(injection, bytes):
+                    pipe.hdel(name, "injection", "injected")
                 if damaged:
                     pipe.hdel(name + keys.NODES, *damaged)
                 await pipe.execute()
@@ -113,6 +108,18 @@ class RedisStore:
         async with self._connection.call() as client:
             stored = cast("list[bytes]", await client.lrange(keys.session(key) + keys.HIDDEN, 0, -1))
         return reading.hidden(stored)
+
+    async def inject(self, key: SessionKey, digest: bytes, injection: bytes, ttl: float) -> bytes:
+        """Keep what is handed in, unless something was before."""
+        async with self._connection.call():
+            stored = await self._scripts.inject(key, digest, codec.encode(injection), ttl=_milliseconds(ttl))
+        return codec.decode(stored, bytes)
+
+    async def injection(self, key: SessionKey) -> bytes | None:
+        """What was handed in for the session."""
+        async with self._connection.call() as client:
+            stored = cast("bytes | None", await client.hget(keys.session(key), "injection"))
+        return reading.injection(stored)
 
     async def history(self, key: SessionKey) -> Stored:
         """The session with every message."""

@@ -13,6 +13,7 @@ from proxy.core.jsonvalue import dumps
 from proxy.core.rawjson import members
 
 _NESTED = ("function", "custom")
+_ARGUMENTS = ("arguments", "input")
 _ENDED_BY_THE_MODEL = (b"", b'"tool_calls"', b'"stop"')
 """Reasons for an end after which all calls are whole."""
 
@@ -177,6 +178,3 @@ def _has_begun(delta: Mapping[str, Raw]) -> bool:
     """Whether a delta says anything of a call's arguments."""
     inner = (members(delta[part]) or {} for part in _NESTED if part in delta)
     return any(bytes(each.get(name, b'""')) not in (b'""', b"null") for each in inner for name in _ARGUMENTS)
-
-
-_ARGUMENTS = ("arguments", "input")

@@ -166,7 +166,10 @@ class StreamEditor:
 
     def _choice(self, chunk: Chunk) -> bytes:
         calls = self._calls.take(chunk.calls)
-        self._calls.message.add({name: raw for name, raw in chunk.delta.items() if name != "tool_calls"})
+        said = chunk.delta
+        if "tool_calls" in said:
+            said = {name: raw for name, raw in said.items() if name != "tool_calls"}
+        self._calls.message.add(said)
         if chunk.finish:
             self._finish = chunk.finish
             passed = self._close()

@@ -19,6 +19,7 @@ _OVERLAP = 3
 """Bytes of an event's end that may have come before the rest of it."""
 _BOM = b"\xef\xbb\xbf"
 _NULL = Raw(b"null")
+_FIRST = Raw(b"0")
 _SAYS_NOTHING = (b"null", b'""', b"[]", b"{}")
 
 
@@ -31,6 +32,7 @@ class RawEvents:
     def __init__(self, limit: int = EVENT_LIMIT) -> None:
         self._limit = limit
         self._pending = bytearray()
+        self._has_cr = False
 
     @property
     def is_too_long(self) -> bool:
@@ -42,13 +44,25 @@ class RawEvents:
         text, position, events = self._pending, 0, list[bytes]()
         start = max(len(text) - _OVERLAP, 0)
         text += chunk
-        for end in [found.end() for found in _EVENT_END.finditer(text, start)]:
+        self._has_cr = self._has_cr or b"\r" in chunk
+        for end in self._ends(start) if self._has_cr else self._ends_by_lf(start):
             if end == len(text) and text.endswith(b"\r"):
                 break
             events.append(bytes(text[position:end]))
             position = end
         del text[:position]
         return events
+
+    def _ends(self, start: int) -> list[int]:
+        return [found.end() for found in _EVENT_END.finditer(self._pending, start)]
+
+    def _ends_by_lf(self, start: int) -> list[int]:
+        """The same for a stream that has no CR, which is nearly every one, several times as fast."""
+        ends, found = list[int](), self._pending.find(b"\n\n", start)
+        while found >= 0:
+            ends.append(found + 2)
+            found = self._pending.find(b"\n\n", found + 2)
+        return ends
 
     def rest(self) -> bytes:
         """What is left of an unfinished event."""
@@ -91,7 +105,8 @@ class Chunk:
     @property
     def is_other_choice(self) -> bool:
         """Whether it speaks of other choices than the first."""
-        return len(self.choices) > 1 or (integer(self.choice.get("index")) or 0) != 0
+        index = self.choice.get("index", _FIRST)
+        return len(self.choices) > 1 or (index != _FIRST and bool(integer(index)))
 
     @property
     def finish(self) -> bytes:
@@ -108,7 +123,8 @@ class Chunk:
     @property
     def calls(self) -> list[Raw]:
         """What it says of tool calls."""
-        return elements(self.delta.get("tool_calls", _NULL)) or []
+        calls = self.delta.get("tool_calls")
+        return [] if calls is None or calls == _NULL else elements(calls) or []
 
     def says(self, *, besides: Sequence[str]) -> bool:
         """Whether its delta says anything ``besides`` these members."""

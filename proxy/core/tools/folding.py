@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from proxy.core.injection import InjectedResult
 from proxy.core.messages import TOOL_ROLES, Content, Message, as_mapping
 from proxy.core.tools.cache import RESULT_BYTES, Entries, Fresh, ToolCache, key_of
 from proxy.core.tools.errors import is_error
@@ -32,17 +33,6 @@ Place = tuple[Message, bytes, bytes]
 Hidden = Mapping[bytes, Sequence[bytes]]
 """The messages that stand upstream for the one of a chain hash: calls that the proxy has answered itself."""
 NO_HIDDEN: Hidden = {}
-
-
-class Injected(NamedTuple):
-    """A result that the caller hands in."""
-
-    name: str
-    arguments: str
-    result: str
-    cache_exchanges: int | None = None
-    """For how many exchanges it is fresh; None: as the policy says of the tool."""
-    call_id: str = ""
 
 
 class _Call(NamedTuple):
@@ -63,7 +53,7 @@ class Folded:
     """Whether anything was done about it."""
 
 
-def begun(rules: Rules, injected: Sequence[Injected] = ()) -> Folded:
+def begun(rules: Rules, injected: Sequence[InjectedResult] = ()) -> Folded:
     """What is fresh before the first message."""
     entries = Entries(ToolCache(rules))
     for given in injected:

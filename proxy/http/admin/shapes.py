@@ -135,6 +135,8 @@ class Explanation(Shape):
     ratio: float
     head_tokens: int
     stages: dict[str, float]
+    injected: int
+    """Messages of what was handed in for the session: they stand before the units, and count as head."""
     pins: list[int]
     """Messages that the client has pinned on this branch, by their numbers."""
     epochs: list[EpochTold]
@@ -246,6 +248,8 @@ class Export(Shape):
     messages: list[Any]
     """The head, and the branch of the tip."""
     tree: list[KeptMessage]
+    injected: Any
+    """What was handed in for the session, as it may be handed in again; null where nothing was."""
     pins: list[str]
     """Hashes of the messages that the client has pinned."""
     hidden: list[KeptHidden]

@@ -168,3 +168,16 @@ async def test_an_answer_that_comes_compressed_is_read_all_the_same(
     answer = await ask(client, known(), stream=stream)
     assert answer.choices[0].message.content == "Let me see. Still 18."
     assert not answer.choices[0].message.tool_calls
+
+
+@both
+async def test_a_result_that_was_handed_in_is_served(
+    model: Model, client: openai.AsyncOpenAI, stream: bool
+) -> None:
+    given = [{"name": "get_weather", "arguments": {"city": "Oslo"}, "result": "3 degrees"}]
+    model.replies += [calling(("c2", "get_weather", '{"city":"Oslo"}')), said("It is 3 degrees.")]
+    extension = {"unabridged": {"inject": {"tools": given}}}
+    answer = await ask(client, [user("And in Oslo?")], stream=stream, extra_body=extension)
+    assert answer.choices[0].message.content == "It is 3 degrees."
+    assert model.views()[1][-1] == result("c2", "3 degrees")
+    assert model.invalid == []

@@ -26,6 +26,7 @@ from tests.upstreams import (
     calling,
     events,
     in_pieces,
+    only_session,
     plainly,
     refusal,
     said,
@@ -149,6 +150,8 @@ async def test_an_upstream_that_breaks_off_while_it_goes_on_is_told_as_one_that_
     assert "upstream_truncated" in stream.text.split("\n\n")[-2]
     assert "get_weather" not in stream.text
     assert 'finish_reason": "' not in stream.text
+    one = await only_session(url)
+    assert (await admin(url, f"sessions/{one['id']}/export"))["hidden"] == []
 
 
 @both

@@ -17,12 +17,14 @@ from tests.repeating import (
 )
 from tests.upstreams import (
     ADMIN,
+    Message,
     Model,
     admin,
     calling,
     only_session,
     proxying,
     said,
+    tokens_of,
     user,
 )
 
@@ -111,3 +113,15 @@ async def test_the_view_the_export_and_a_fork_have_them(model: Model, url: str) 
         await ask(client, [*messages, user("Thank you")], stream=True)
     assert len(model.views()[-1]) == len(messages) + 3
     assert model.invalid == []
+
+
+async def test_what_is_hidden_counts_as_it_would_if_the_client_had_sent_it(model: Model, url: str) -> None:
+    model.replies += [calling(WEATHER), said("Still 18."), said("Fine."), said("Fine.")]
+    body: Message = {"model": "gpt-test", "messages": known()}
+    async with httpx2.AsyncClient(base_url=url, headers={"Authorization": "Bearer sk"}) as client:
+        first = await client.post("/v1/chat/completions", json=body)
+        body["messages"] = [*known(), first.json()["choices"][0]["message"], user("Thank you")]
+        second = await client.post("/v1/chat/completions", json=body)
+        stranger = {"Authorization": "Bearer another"}
+        openly = await client.post("/v1/chat/completions", json=model.bodies()[-1], headers=stranger)
+    assert tokens_of(second)["sent"] == tokens_of(openly)["sent"]

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from proxy.core.injection import InjectedResult
 from proxy.core.policy_sections import Tool
 from proxy.core.tools.cache import LINE_BYTES, RESULT_BYTES, ToolCache
-from proxy.core.tools.folding import Injected, begun, folded
+from proxy.core.tools.folding import begun, folded
 from proxy.core.tools.rules import Rules
 from tests.property.conversations import Sent, assistant, chain_from, encode, result, user
 
@@ -57,7 +58,7 @@ def after(
     messages: Sequence[Sent],
     tools: Sequence[Tool] = POLICY,
     hidden: Mapping[int, Sequence[Sent]] | None = None,
-    injected: Sequence[Injected] = (),
+    injected: Sequence[InjectedResult] = (),
     events: Counter[str] | None = None,
 ) -> ToolCache:
     """The cache at the end of a conversation; ``hidden`` by position."""
@@ -276,8 +277,8 @@ def test_beside_a_served_call_the_clients_own_counts_as_ever():
 
 def test_what_a_caller_hands_in_is_fresh_before_the_first_message():
     given = [
-        Injected("get_user", '{"id": 5}', "Mia", 1, "c9"),
-        Injected("get_order", "{}", '{"error": "no"}'),
+        InjectedResult("get_user", '{"id": 5}', "Mia", 1, "c9"),
+        InjectedResult("get_order", "{}", '{"error": "no"}'),
     ]
     cache = after([user("Who?")], injected=given)
     fresh = cache.answer("get_user", '{"id":5}')

@@ -14,6 +14,7 @@ from proxy.engine.exchange import Incoming
 from proxy.engine.extras import Extras
 from proxy.engine.foreground import Foreground
 from proxy.engine.history import Reader
+from proxy.engine.injections import Injections
 from proxy.engine.models import Models
 from proxy.engine.naming import Naming
 from proxy.engine.pins import Pins
@@ -80,6 +81,7 @@ def engine() -> Engine:
         recognition=Recognition(store, naming),
         epochs=Epochs(store, SummaryJobs(summaries, naming), counter, clock, metrics),
         pins=Pins(store),
+        injections=Injections(store),
         naming=naming,
         foreground=foreground,
         background=Background(),

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.core.budget import Budget
+from proxy.core.injection import InjectedResult
 from proxy.core.policy import Policy
 from proxy.core.policy_sections import Tool
-from proxy.core.tools.folding import Injected
 from proxy.engine.case import Case
 from proxy.engine.tools import Tools
 from proxy.ports import SessionKey
@@ -89,7 +89,7 @@ async def test_what_was_served_counts_as_soon_as_it_is_known() -> None:
 
 
 async def test_what_a_caller_hands_in_counts_without_any_rule() -> None:
-    given = [Injected("look", "{}", "7 m", 1)]
+    given = [InjectedResult("look", "{}", "7 m", 1)]
     tools = Tools(Metrics())
     assert len(await tools.of(case(ASKED, Policy()), injected=given)) == 1
     assert not await tools.of(case(ASKED, Policy()))

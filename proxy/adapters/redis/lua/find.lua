@@ -3,9 +3,9 @@
 -- Writes nothing: a full server and a replica run it.
 local tips, bucket = KEYS[1], KEYS[2]
 local sid, lane, seen_sid, seen = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local hidden_sid, hidden_seen = ARGV[5], ARGV[6]
-local first = 8                       -- of the newest chain hashes; the uncounted follow them
-local last = first + ARGV[7] - 1
+local hidden_sid, hidden_seen, held = ARGV[5], ARGV[6], ARGV[7]
+local first = 9                       -- of the newest chain hashes; the uncounted follow them
+local last = first + ARGV[8] - 1
 
 local function values(key, from, to)  -- in portions: Lua's stack holds about 8,000
   local all = {}
@@ -33,6 +33,8 @@ end
 local start, hidden_start = 0, 0
 if seen_sid == sid then start = seen end
 if hidden_sid == sid then hidden_start = hidden_seen end
+local injected = redis.call('HGET', session, 'injected')
+local is_news = injected and injected ~= held
 return {
   sid,
   redis.call('HMGET', session, unpack(FIELDS)),
@@ -41,4 +43,6 @@ return {
   redis.call('LRANGE', session .. EPOCHS .. lane, start, -1),
   redis.call('EXISTS', session .. WAS),
   redis.call('LRANGE', session .. HIDDEN, hidden_start, -1),
+  injected,
+  is_news and redis.call('HGET', session, 'injection'),
 }

@@ -66,6 +66,28 @@ def test_a_call_of_another_tool_passes_when_its_arguments_begin():
     ]
 
 
+def test_what_is_said_of_a_call_stays_in_its_order():
+    both: dict[str, Any] = {"tool_calls": [{"index": 0, "function": {"arguments": '{"x":'}}]}
+    both["tool_calls"].append({"index": 1, "id": "c2", "function": {"name": "other"}})
+    rest = [chunk(call(arguments="1}")), chunk(call(arguments="{}", index=1)), CALLS, DONE]
+    stream = [chunk(call("set_a", call_id="c1")), chunk(both), *rest]
+    assert streamed([stream], always).whole == b"".join(stream)
+
+
+def test_a_call_without_arguments_is_known_when_the_answer_ends():
+    named = chunk(call("other", call_id="c1"))
+    assert streamed([[ROLE, named, CALLS, DONE]], always).whole == ROLE + named + CALLS + DONE
+    told = streamed([[ROLE, chunk(call("get_a", call_id="c1")), CALLS, DONE], SAID], always)
+    assert [each.tool for each in told.hidden] == ["get_a"]
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_byte_by_byte_is_the_same_as_at_once(end: bytes):
+    rounds = [b"".join(each).replace(b"\n", end) for each in ([ROLE, *GET, CALLS, usage(1), DONE], SAID)]
+    singly = [[each[at : at + 1] for at in range(len(each))] for each in rounds]
+    assert streamed(singly, always).whole == streamed([[each] for each in rounds], always).whole
+
+
 def test_text_between_held_calls_passes_at_once():
     mixed = chunk({**call("get_a", "{}", call_id="c1"), "content": "now"})
     told = streamed([[mixed, TEXT, CALLS, DONE]], always)
