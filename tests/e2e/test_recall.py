@@ -248,3 +248,17 @@ async def test_a_call_that_makes_no_sense_is_answered_and_the_talk_goes_on(model
     answer = await ask(url, long_talk())
     assert answer.choices[0].message.content == "Never mind."
     assert model.views()[-1][-1]["content"].startswith("The arguments are not JSON.")
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "in one piece"])
+async def test_where_there_is_no_room_to_recall_the_model_answers_without_it(
+    model: Model, url: str, stream: bool
+) -> None:
+    talk = [*long_talk()[:-1], user("How was the bridge paid? " + "Tell me all. " * 1200)]
+    model.replies += [recalls(query="bridge"), said("I cannot say.")]
+    answer = await ask(url, talk, stream=stream)
+    assert (answer.choices[0].message.content, answer.choices[0].finish_reason) == ("I cannot say.", "stop")
+    first, second = model.bodies()
+    assert first["tools"] == [TOOL]
+    assert {**first, "tools": None} == {**second, "tools": None}
+    assert "tools" not in second
