@@ -42,6 +42,7 @@ from proxy.engine.summaries import Summaries
 from proxy.engine.summary_jobs import SummaryJobs
 from proxy.engine.warmth import Warmth
 from proxy.http.admin import AdminAPI
+from proxy.http.admission import Admission
 from proxy.http.body_memory import BodyMemory
 from proxy.http.drain import Drain, Draining
 from proxy.http.front import Front, refusals, request_id
@@ -118,10 +119,16 @@ def create_app(settings: Settings) -> ASGIApp:
         lifespan=_lifespan(outside, inside, drain),
         exception_handlers=refusals(),
     )
-    relay = Relay(outside.upstream, request_id, metrics.relayed)
-    memory, logs_content = BodyMemory(settings.body_memory), settings.log_content
+    admission = Admission(lambda: policies.named("").limits.streams, BodyMemory(settings.body_memory))
+    relay = Relay(outside.upstream, admission, request_id, metrics.relayed)
     managed = Managed(
-        inside.engine, inside.recorder, inside.appends, relay, metrics, memory, logs_content=logs_content
+        inside.engine,
+        inside.recorder,
+        inside.appends,
+        relay,
+        metrics,
+        admission,
+        logs_content=settings.log_content,
     )
     return Draining(Front(managed, relay, own), drain)
 

@@ -3,6 +3,7 @@
 No session, key or content in a label or in the log.
 """
 
+import asyncio
 import json
 import logging
 import sys
@@ -10,7 +11,14 @@ import traceback
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
 
 _QUICK = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 _PATIENT = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
@@ -21,6 +29,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)  # memory, descriptors and CPU, under their usual names
         counter, gauge, histogram = self._counter, self._gauge, self._histogram
         self.requests = counter("unabridged_requests", "Requests answered.", "route", "status")
         self.overhead = histogram(
@@ -34,6 +43,7 @@ class Metrics:
             _PATIENT,
         )
         self.streams = gauge("unabridged_streams_active", "Answers on their way.")
+        gauge("unabridged_tasks", "Tasks that are alive.").set_function(_tasks)
         self.stages = counter("unabridged_stage", "Managed requests by stage.", "stage")
         self.tokens = counter("unabridged_tokens", "Prompt tokens received and sent.", "kind")
         self.cached_tokens = counter(
@@ -74,6 +84,14 @@ class Metrics:
     def exposition(self) -> bytes:
         """The metrics in Prometheus' text format."""
         return generate_latest(self.registry)
+
+
+def _tasks() -> int:
+    """Tasks of the event loop that asks; 0 where none does."""
+    try:
+        return len(asyncio.all_tasks())
+    except RuntimeError:
+        return 0
 
 
 _log = logging.getLogger("proxy")
