@@ -27,7 +27,8 @@ from proxy.ports import Clock, SessionStore
 from tests.histories.history import Attempt, History, Kept, Message, Tree, without_head
 from tests.histories.model import EchoModel
 from tests.histories.scripts import WORKERS, Fault
-from tests.stores import HandClock, Relay, Server, relaying, serving, valkey_command
+from tests.shim import Shim, relaying
+from tests.stores import HandClock, Server, serving, valkey_command
 from tests.upstreams import ADMIN, proxying, write_policy
 
 STORE_TIMEOUT = 0.4
@@ -51,7 +52,7 @@ class Site:
     urls: list[str]
     model: EchoModel
     server: Server
-    relays: list[Relay]
+    relays: list[Shim]
     http: httpx2.AsyncClient
     store: RedisStore
     """The same store, by a way on which nothing fails."""
