@@ -64,15 +64,18 @@ class Serving:
 
 
 @asynccontextmanager
-async def serving(data: Path, *flags: str, ready: bool = True, **variables: str) -> AsyncGenerator[Serving]:
-    """`unabridged serve` on a free port, killed in the end if it still runs."""
-    process = subprocess.Popen(  # noqa: ASYNC220 - forks and returns
-        [sys.executable, "-m", "proxy", "serve", "--port", "0", "--json", *flags],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env={**environment(data), **variables},
-    )
+async def serving(
+    data: Path, *flags: str, ready: bool = True, log: Path = Path(os.devnull), **variables: str
+) -> AsyncGenerator[Serving]:
+    """`unabridged serve` on a free port, killed in the end if it still runs; its log goes to a file."""
+    with log.open("ab") as told:
+        process = subprocess.Popen(  # noqa: ASYNC220 - forks and returns
+            [sys.executable, "-m", "proxy", "serve", "--port", "0", "--json", *flags],
+            stdout=subprocess.PIPE,
+            stderr=told,
+            text=True,
+            env={**environment(data), **variables},
+        )
     assert process.stdout is not None
     try:
         served = Serving(process, json.loads(await asyncio.to_thread(process.stdout.readline) or "{}"))

@@ -9,9 +9,9 @@ import asyncio
 import socket
 import struct
 import tempfile
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager, closing, suppress
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -45,9 +45,16 @@ class Shim:
     stray: bytes = b""
     """Comes after a reply: an answer that nobody asked for."""
 
+    _clients: set[asyncio.StreamWriter] = field(default_factory=set[asyncio.StreamWriter])
+
+    def part(self) -> None:
+        """End all connections."""
+        for writer in self._clients:
+            writer.close()
+
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Stand between one client and the server until either leaves."""
-        with closing(writer), suppress(OSError):  # a server that is gone, or goes
+        with closing(writer), suppress(OSError), self._known(writer):  # a server that is gone, or goes
             server_reader, server_writer = await self.connect()
             asked = asyncio.create_task(self._ask(reader, server_writer))
             with closing(server_writer):
@@ -57,6 +64,14 @@ class Shim:
                     asked.cancel()
                     if self.resets:
                         _reset(writer)
+
+    @contextmanager
+    def _known(self, writer: asyncio.StreamWriter) -> Generator[None]:
+        self._clients.add(writer)
+        try:
+            yield
+        finally:
+            self._clients.discard(writer)
 
     async def _ask(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):
@@ -69,8 +84,11 @@ class Shim:
         writer.close()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        is_closed = False
         while reply := await reader.read(65536):
             self.waiting = False
+            if is_closed:
+                continue
             if self.lose_replies:
                 return
             if self.swallow:
@@ -82,7 +100,7 @@ class Shim:
                 return
             if self.half_close:
                 writer.write_eof()
-                self.half_close = False
+                is_closed = True
 
     async def _reply(self, reply: bytes, writer: asyncio.StreamWriter) -> None:
         if self.drip is None:
