@@ -34,6 +34,7 @@ class Shim:
     """The connection ends where a reply would begin."""
     swallow: bool = False
     """Replies vanish, and the connection stays: a black hole."""
+    swallowed: int = 0
     cut: int | None = None
     """The connection ends after so many bytes of a reply."""
     resets: bool = False
@@ -92,6 +93,7 @@ class Shim:
             if self.lose_replies:
                 return
             if self.swallow:
+                self.swallowed += 1
                 continue
             await asyncio.sleep(self.lag)
             whole = self.garbage + reply + self.stray
