@@ -110,6 +110,7 @@ async def test_the_reply_to_a_call_that_was_given_up_is_nobodys(
         left = asyncio.create_task(store.summaries(KEY, [str(number)]))
         await asyncio.sleep(pause)
         left.cancel()
+        await asyncio.wait({left})
         other = str((number + 1) % 8)
         assert await store.summaries(KEY, [other]) == {other: f"text {other}"}
     await store.aclose()
