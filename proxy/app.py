@@ -30,6 +30,7 @@ from proxy.engine.extras import Extras
 from proxy.engine.foreground import Foreground
 from proxy.engine.forks import Forks
 from proxy.engine.history import Reader
+from proxy.engine.injections import Injections
 from proxy.engine.inspection import Inspection
 from proxy.engine.line import Line
 from proxy.engine.models import Models
@@ -40,6 +41,7 @@ from proxy.engine.record import Recorder
 from proxy.engine.request import Engine
 from proxy.engine.summaries import Summaries
 from proxy.engine.summary_jobs import SummaryJobs
+from proxy.engine.tools import Tools
 from proxy.engine.warmth import Warmth
 from proxy.http.admin import AdminAPI
 from proxy.http.admission import Admission
@@ -156,19 +158,21 @@ def _inside(settings: Settings, outside: Outside) -> Inside:
     foreground, background = Foreground(), Background()
     summaries = Summaries(upstream, store, counter, foreground, clock, metrics)
     summary_jobs = SummaryJobs(summaries, naming)
-    models = Models(upstream, prices.context_window, clock)
+    models, injections = Models(upstream, prices.context_window, clock), Injections(store)
     engine = Engine(
         upstream=upstream,
         reader=Reader(counter),
         models=models,
-        recognition=Recognition(store, naming),
+        recognition=Recognition(store, naming, injections.digest),
         epochs=Epochs(store, summary_jobs, counter, clock, metrics),
         pins=Pins(store),
+        injections=injections,
         naming=naming,
         foreground=foreground,
         background=background,
         extras=Extras(models, naming),
         warmth=Warmth(prices.prices_of, clock),
+        tools=Tools(metrics),
         policies=outside.policies.named,
         clock=clock,
     )
@@ -227,6 +231,8 @@ def _admin_api(settings: Settings, outside: Outside, inside: Inside) -> AdminAPI
         recognition=engine.recognition,
         epochs=engine.epochs,
         pins=engine.pins,
+        tools=engine.tools,
+        injections=engine.injections,
         summary_jobs=inside.summary_jobs,
         line=inside.line,
         clock=clock,

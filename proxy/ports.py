@@ -35,6 +35,8 @@ class Lookup:
     lane: str
     seen: tuple[str, int] = ("", 0)
     """(sid, how many of the lane's epochs this process already holds for it)."""
+    injected: bytes = b""
+    """Digest of what was handed in for the session, as far as this process knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,10 @@ class Found:
     """The lane's epochs in the order written, those after ``seen`` (all, if ``seen`` names another sid)."""
     was_here: bool = False
     """Whether there was such a session that has expired, or was deleted."""
+    injected: bytes = b""
+    """Digest of what was handed in for the session; empty where nothing was."""
+    injection: bytes | None = None
+    """What was handed in; None where it is what the question named by its digest."""
 
 
 class Recorded(StrEnum):
@@ -121,6 +127,17 @@ class SessionStore(Protocol):
 
         A pin lives as long as the session. It may come before the first turn is recorded.
         """
+        ...
+
+    async def inject(self, key: SessionKey, digest: bytes, injection: bytes, ttl: float) -> bytes:
+        """Keep what is handed in for the session, unless something was before; answers what stands.
+
+        It lives as long as the session, and may come before the first turn is recorded.
+        """
+        ...
+
+    async def injection(self, key: SessionKey) -> bytes | None:
+        """What was handed in for the session."""
         ...
 
     async def history(self, key: SessionKey) -> Stored:

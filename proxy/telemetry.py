@@ -54,6 +54,9 @@ class Metrics:
         self.summaries = counter(
             "unabridged_summaries", "Summaries written, and why others were not.", "result"
         )
+        self.tool_cache = counter(
+            "unabridged_tool_cache", "Tool results that came in, and what became of them.", "result"
+        )
         self.store = histogram("unabridged_store_seconds", "Time of store calls.", _QUICK, "op")
         self.degraded = gauge("unabridged_degraded", "1 while the store cannot be used.")
         self.lost_turns = counter(

@@ -28,6 +28,9 @@ class Kept:
     paused: bool = False
     unsaved: bytes = b""
     pins: dict[bytes, None] = field(default_factory=dict[bytes, None])
+    injected: bytes = b""
+    """Digest of the injection."""
+    injection: bytes | None = None
 
     def take(self, turn: Turn) -> None:
         """Write a turn that may join (:func:`admits`)."""

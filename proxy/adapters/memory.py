@@ -45,7 +45,7 @@ class MemoryStore:
             return Found(was_here=SessionKey(lookup.tag, sid) in self._were)
         seen_sid, seen = lookup.seen
         epochs = kept.epochs.get(lookup.lane, [])[seen if seen_sid == sid else 0 :]
-        if kept.session is None and not epochs:
+        if kept.session is None and not epochs and not kept.injected:
             return Found()
         return Found(
             sid=sid,
@@ -53,6 +53,9 @@ class MemoryStore:
             known=next((chain_hash for chain_hash in lookup.newest if chain_hash in kept.nodes), None),
             counts={each: kept.nodes[each].tokens for each in lookup.uncounted if each in kept.nodes},
             epochs=tuple(epochs),
+            was_here=kept.session is None and SessionKey(lookup.tag, sid) in self._were,
+            injected=kept.injected,
+            injection=None if kept.injected == lookup.injected else kept.injection,
         )
 
     async def begin_epoch(self, key: SessionKey, epoch: Epoch, seen: int, ttl: float) -> tuple[Epoch, ...]:
@@ -78,6 +81,18 @@ class MemoryStore:
     async def pin(self, key: SessionKey, hashes: Sequence[bytes], ttl: float) -> None:
         """Pin messages by their chain hashes."""
         self._renewed(key, ttl).pins.update(dict.fromkeys(hashes))
+
+    async def inject(self, key: SessionKey, digest: bytes, injection: bytes, ttl: float) -> bytes:
+        """Keep what is handed in, unless something was before."""
+        kept = self._renewed(key, ttl)
+        if kept.injection is None:
+            kept.injected, kept.injection = digest, injection
+        return kept.injection
+
+    async def injection(self, key: SessionKey) -> bytes | None:
+        """What was handed in for the session."""
+        kept = self._live(key)
+        return kept.injection if kept else None
 
     async def history(self, key: SessionKey) -> Stored:
         """The session with every message."""

@@ -40,6 +40,14 @@ class TimedStore:
         with self._record.time():
             await self._store.pin(key, hashes, ttl)
 
+    async def inject(self, key: SessionKey, digest: bytes, injection: bytes, ttl: float) -> bytes:
+        with self._record.time():
+            return await self._store.inject(key, digest, injection, ttl)
+
+    async def injection(self, key: SessionKey) -> bytes | None:
+        with self._inspect.time():
+            return await self._store.injection(key)
+
     async def history(self, key: SessionKey) -> Stored:
         with self._history.time():
             return await self._store.history(key)

@@ -57,6 +57,8 @@ def _header(answer: Json) -> Text:
     told = f" · {percent(answer['usage'])} of {words(answer['budget'])} tokens"
     told += f" · {words(answer['tokens'])} sent of {words(answer['full_tokens'])}"
     told += f" · head {words(answer['head_tokens'])} counted · ratio {answer['ratio']:.2f}"
+    if answer["injected"]:
+        told += f" · {answer['injected']} messages handed in"
     return (
         Text(f"{answer['id']} · {answer['policy']} · ").append_text(stage_text(answer["stage"])).append(told)
     )

@@ -12,6 +12,7 @@ from rich.text import Text
 from proxy.cli import curation
 from proxy.cli.admin import AdminApi, Json, add_server_option
 from proxy.cli.terminal import facts, one_line, percent, positive, print_json, show, stage_text, table, words
+from proxy.core.jsonvalue import dumps
 from proxy.core.messages import Content
 
 _LIMIT = 50
@@ -35,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("show", "one session and its epochs"),
         ("transcript", "all of its messages, as they came"),
         ("view", "what the model gets"),
+        ("tools", "tool results that are fresh"),
     ):
         one = verbs.add_parser(verb, help=purpose)
         one.add_argument("session", metavar="SESSION", help=_SESSION_HELP)
@@ -164,4 +166,26 @@ def printable(line: str) -> str:
     return "".join(each if each.isprintable() or each == "\t" else "·" for each in line)
 
 
-_TELLINGS = {"show": _session, "transcript": _transcript, "view": _view}
+def _tools(answer: Json) -> Iterator[RenderableType]:
+    if not answer["tools"]:
+        yield f"no tool result is fresh under the policy {answer['policy']}"
+        return
+    rows = [
+        (
+            one_line(f"{each['tool_name']}({_arguments(each['parameters'])})", 60),
+            f"{each['remaining_duration']} of {each['original_duration']}",
+            each["hits"],
+            each["result_bytes"],
+            str(each["cached_at"])[:_TO_THE_MINUTE].replace("T", " "),
+            one_line(each["result"], 60),
+        )
+        for each in answer["tools"]
+    ]
+    yield table(("call", ">exchanges left", ">hits", ">bytes", "since", "result"), rows)
+
+
+def _arguments(parameters: object) -> str:
+    return parameters if isinstance(parameters, str) else dumps(parameters).decode()
+
+
+_TELLINGS = {"show": _session, "transcript": _transcript, "view": _view, "tools": _tools}

@@ -6,9 +6,10 @@ touched. Its members are ours alone, so one that we do not know is a mistake of 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 from proxy.core.body import Body
+from proxy.core.injection import Injection, read_injection
 from proxy.core.messages import as_mapping
 from proxy.errors import InvalidType, InvalidValue, UnknownParameter
 
@@ -26,8 +27,8 @@ class Extension:
     """Messages of the request that it came with."""
     pins: Sequence[int] = ()
     """Indexes of messages of that request."""
-    inject: Mapping[str, Any] | None = None
-    """What the caller hands in; nothing reads it yet."""
+    inject: Injection | None = None
+    """What the caller hands in."""
 
     def pins_from_end(self, head: int) -> tuple[int, ...]:
         """The pins as places before the end of the chain that the request's messages end: 1 is the last.
@@ -40,7 +41,7 @@ class Extension:
 def take_extension(body: Body) -> tuple[Body, Extension]:
     """The body as it is forwarded, and what was in the member.
 
-    Raises InvalidType, InvalidValue or UnknownParameter, each naming the parameter.
+    Raises InvalidType, InvalidValue, MissingParameter or UnknownParameter, each naming the parameter.
     """
     sent = len(body.messages)
     if MEMBER not in body.members:
@@ -53,11 +54,9 @@ def take_extension(body: Body) -> tuple[Body, Extension]:
     if unknown is not None:
         name = f"{MEMBER}.{unknown[:_NAME]}".encode("ascii", "backslashreplace").decode()
         raise UnknownParameter(f"Unknown parameter: '{name}'.", param=name)
-    inject = members.get("inject", {})
-    if not isinstance(inject, Mapping):
-        raise _wrong_type(".inject", "an object")
     pins = _pins(members.get("pin", []), sent)
-    return body.without(MEMBER), Extension(sent, pins, as_mapping(cast("object", inject)) or None)
+    inject = read_injection(members.get("inject", {}), f"{MEMBER}.inject")
+    return body.without(MEMBER), Extension(sent, pins, inject)
 
 
 def _pins(value: object, sent: int) -> Sequence[int]:

@@ -26,6 +26,8 @@ class _Wording:
     quoted: str
     constraints: str
     identifiers: str
+    results: str
+    handed_in: str
 
 
 _WORDINGS = {
@@ -39,6 +41,8 @@ _WORDINGS = {
         "Earlier requests that were handled: {text}",
         "What the user laid down, word for word, and still held:",
         "Exact details from what came before:",
+        "Results of tools that were still fresh, whole:",
+        "Handed in before the conversation, not a request.",
     ),
     "de": _Wording(
         "Aufzeichnung des Vorangegangenen, keine Anfrage.",
@@ -50,6 +54,8 @@ _WORDINGS = {
         "Frühere Anfragen, die erledigt wurden: {text}",
         "Was der Nutzer wörtlich festgelegt hatte und weiter galt:",
         "Genaue Angaben aus dem Vorangegangenen:",
+        "Ergebnisse von Werkzeugen, die noch aktuell waren, vollständig:",
+        "Vor dem Gespräch übergeben, keine Anfrage.",
     ),
     "fr": _Wording(
         "Trace de ce qui précède, pas une demande.",
@@ -61,6 +67,8 @@ _WORDINGS = {
         "Demandes précédentes qui ont été traitées : {text}",
         "Ce que l'utilisateur avait fixé, mot pour mot, et qui restait valable :",
         "Détails exacts de ce qui précède :",
+        "Résultats d'outils encore à jour, en entier :",
+        "Remis avant la conversation, pas une demande.",
     ),
     "es": _Wording(
         "Registro de lo anterior, no una petición.",
@@ -72,6 +80,8 @@ _WORDINGS = {
         "Peticiones anteriores que se atendieron: {text}",
         "Lo que el usuario había fijado, palabra por palabra, y seguía vigente:",
         "Datos exactos de lo anterior:",
+        "Resultados de herramientas que aún eran actuales, completos:",
+        "Entregado antes de la conversación, no una petición.",
     ),
     "ja": _Wording(
         "これまでの記録であり、依頼ではありません。",
@@ -83,6 +93,8 @@ _WORDINGS = {
         "対応済みの以前の依頼: {text}",
         "ユーザーが定め、その後も有効だったこと(原文のまま):",
         "これまでの正確な情報:",
+        "まだ有効だったツールの結果(全文):",
+        "会話の前に渡された資料であり、依頼ではありません。",
     ),
     "zh": _Wording(
         "此前对话的记录,并非请求。",
@@ -94,6 +106,8 @@ _WORDINGS = {
         "此前已处理的请求:{text}",
         "用户此前定下且仍然有效的要求(原话):",
         "此前内容中的确切信息:",
+        "此前仍然有效的工具结果(完整):",
+        "对话开始前提供的资料,并非请求。",
     ),
 }
 
@@ -120,9 +134,7 @@ class Note:
     @property
     def text(self) -> str:
         """The note's text, fence and all."""
-        fence = hashlib.sha256(b"note\0" + self.seal).hexdigest()[:12]
-        lines = [f"<note {fence}>", *self._lines(_WORDINGS[self.language]), f"</note {fence}>"]
-        return "\n".join(lines)
+        return _fenced(b"note\0" + self.seal, self._lines(_WORDINGS[self.language]))
 
     def _lines(self, wording: _Wording) -> list[str]:
         lines = [wording.frame]
@@ -137,6 +149,23 @@ class Note:
         return lines
 
 
+def handed_in(text: str, language: str) -> str:
+    """A caller's own text as a note; its fence is the first of its digests that does not occur in it."""
+    seal = b"inject\0" + text.encode(errors="surrogatepass")
+    while _fence(seal) in text:
+        seal = hashlib.sha256(seal).digest()
+    return _fenced(seal, [_WORDINGS[language].handed_in, *([text] if text else [])])
+
+
+def _fenced(seal: bytes, lines: Sequence[str]) -> str:
+    fence = _fence(seal)
+    return "\n".join([f"<note {fence}>", *lines, f"</note {fence}>"])
+
+
+def _fence(seal: bytes) -> str:
+    return hashlib.sha256(seal).hexdigest()[:12]
+
+
 def ledger_lines(constraints: Sequence[str], identifiers: str, language: str) -> str:
     """The ledger as it stands in a note: sentences, then exact things, on a line each."""
     wording = _WORDINGS[language]
@@ -146,6 +175,11 @@ def ledger_lines(constraints: Sequence[str], identifiers: str, language: str) ->
     if identifiers:
         lines += [wording.identifiers, identifiers]
     return "\n".join(lines)
+
+
+def result_lines(results: Sequence[str], language: str) -> str:
+    """Tool results as they stand in the ledger, on a line each; nothing without any."""
+    return "\n".join([_WORDINGS[language].results, *(f"> {text}" for text in results)]) if results else ""
 
 
 def with_ledger(text: str, ledger: str) -> str:

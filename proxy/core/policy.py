@@ -45,7 +45,6 @@ class Policy(Section):
         "memory",
         "recall",
         "store.encrypt",
-        "tools",
     )
     """Keys that are read and checked, and do not act yet."""
 

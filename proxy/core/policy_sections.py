@@ -241,11 +241,17 @@ class Tool(Section):
 
     match: Glob
     cache_exchanges: Count = 0
+    """Exchanges for which a result is kept after each use; 0 is not at all."""
     serve: StrictBool = False
+    """Whether a call is answered with a result that is kept, and never reaches the client."""
     pure: StrictBool = False
+    """Whether a call with the same arguments always has the same result."""
     clear_after: Count = 3
-    scope: Literal["session", "channel", "workspace"] = "session"
+    """Newer results that keep a result from being cleared out of the history."""
+    scope: Literal["session"] = "session"
+    """Who shares results: one session alone."""
     invalidated_by: tuple[Glob, ...] = ()
+    """Tools that change what these read: a call of one empties what is kept of these."""
 
     @model_validator(mode="after")
     def _serves_only_what_is_safe(self) -> Self:

@@ -11,6 +11,7 @@ that the next turn does not stand before the same wall.
 from collections.abc import Iterable, Sequence
 
 from proxy.core.budget import Stage
+from proxy.core.ledger.placing import is_short
 from proxy.core.ledger.sentences import lays_down
 from proxy.core.notes import quote
 from proxy.core.plan import Replacement
@@ -217,11 +218,16 @@ class Selection:
         return spans
 
     def quotes_within(self, start: int, end: int) -> tuple[str, ...]:
-        """Quotes for a gap's note: what earlier notes quoted, then what went now; the newest fit."""
+        """Quotes for a gap's note: what earlier notes quoted, then what went now; the newest fit.
+
+        What is over gives way to what binds: there are none while the budget has no room for every rule.
+        """
         situation = self._situation
         quotes = [text for gap in situation.plan.gaps if start <= gap.start < end for text in gap.quotes]
         went = (index for index in sorted(self.quoted) if start <= situation.units[index].start < end)
         quotes += map(self._quote, went)
+        if quotes and is_short(situation):
+            return ()
         left = int(situation.budget.room * _QUOTED_SHARE * 4)
         kept: list[str] = []
         for text in reversed(quotes):

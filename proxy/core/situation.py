@@ -22,6 +22,9 @@ from proxy.core.messages import HEAD_ROLES, Content, Message
 from proxy.core.plan import Plan, view_tokens
 from proxy.core.policy import Policy
 from proxy.core.retention import Classes
+from proxy.core.tools.cache import ToolCache
+from proxy.core.tools.folding import begun, folded
+from proxy.core.tools.rules import Rules
 from proxy.core.units import Unit, is_spared, last_user, open_from, units_of
 
 Count = Callable[[str], int]
@@ -145,6 +148,13 @@ class Situation:
             for place, reading in enumerate(self.readings)
             for sentence in reading.sentences
         )
+
+    @cached_property
+    def fresh(self) -> ToolCache:
+        """Tool results of the chain, as the client tells it, that are fresh by its end."""
+        rules, chain = Rules(self.policy.tools), self.chain
+        places = zip(chain.messages, chain.raws, chain.hashes, strict=True) if rules.is_caching else ()
+        return folded(begun(rules), places).cache
 
     @cached_property
     def protection(self) -> dict[int, int]:

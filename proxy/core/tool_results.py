@@ -10,10 +10,8 @@ the ledger's business.
 """
 
 import hashlib
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 from proxy.core.budget import MESSAGE_TOKENS
 from proxy.core.identity import canonical_arguments
@@ -22,6 +20,8 @@ from proxy.core.messages import TOOL_ROLES, Content
 from proxy.core.plan import Replacement
 from proxy.core.policy import Policy
 from proxy.core.situation import FREE, Situation
+from proxy.core.tools.errors import speaks_of_error
+from proxy.core.tools.rules import Rules
 
 CLEARED, REPEATED, SUPERSEDED = "cleared", "repeated", "superseded"
 CLEAR_AFTER = 3
@@ -31,11 +31,6 @@ LEAST_SAVED = 50
 _TAIL = 300
 """Characters that are kept of the end of an error."""
 _LOOKED_AT = 2_000
-_ERROR = re.compile(
-    r"\b(?:error|exception|traceback|fatal|panic|failed|failure|fehler|erreur|excepción)\b"
-    r"|エラー|例外|失敗|错误|失败|錯誤",
-    re.IGNORECASE,
-)
 _WHY = {
     CLEARED: "cleared",
     REPEATED: "left out: the same result came again later",
@@ -133,8 +128,8 @@ def _told_again(results: Sequence[_Result]) -> dict[int, str]:
 
 
 def _clear_after(policy: Policy, tool: str) -> int:
-    found = (rule.clear_after for rule in policy.tools if fnmatchcase(tool, rule.match))
-    return next(found, CLEAR_AFTER)
+    rule = Rules(policy.tools).of(tool)
+    return CLEAR_AFTER if rule is None else rule.clear_after
 
 
 def _placeholder(situation: Situation, result: _Result, reason: str) -> Replacement:
@@ -148,7 +143,7 @@ def _text(result: _Result, reason: str, *, tells: bool) -> str:
     digest = hashlib.sha256(result.text.encode(errors="surrogatepass")).hexdigest()[:8]
     told = f"[Result of {result.tool} {_WHY[reason]} ({len(result.text):,} characters, {digest})]"
     tail = result.text[-_LOOKED_AT:]
-    is_lost = tells and reason != REPEATED and _ERROR.search(tail)
+    is_lost = tells and reason != REPEATED and speaks_of_error(tail)
     return f"{told}\n… {tail[-_TAIL:].lstrip()}" if is_lost else told
 
 

@@ -113,11 +113,11 @@ class Appends:
         retry_key = _retry_key(incoming.headers)
         messages = self._reader.messages(body.messages)
         head = head_length([message.role for message in messages])
-        pins = extension.pins_from_end(head)
+        pins, inject = extension.pins_from_end(head), extension.inject
         if session is None:
             if stored.was_here or key.sid != NAMED:
                 raise SessionExpired
-            return replace(incoming, body=body.raw), Appended(root(), b"", root(), retry_key, pins)
+            return replace(incoming, body=body.raw), Appended(root(), b"", root(), retry_key, pins, inject)
         start = _start(stored.nodes)
         if _is_retry(session, stored.nodes, messages[head:], incoming.headers):
             after = session.newest_from
@@ -128,7 +128,8 @@ class Appends:
         leading = body.messages[:head] or list(session.head)
         whole = body.with_messages([*leading, *history, *body.messages[head:]])
         begun = path[0].parent if path else start
-        return replace(incoming, body=whole), Appended(begun, session.tip, after, retry_key, pins)
+        appended = Appended(begun, session.tip, after, retry_key, pins, inject)
+        return replace(incoming, body=whole), appended
 
 
 def _is_retry(

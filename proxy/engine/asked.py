@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from proxy.core.injection import Injection
 from proxy.core.policy import Policy
 from proxy.engine.exchange import Appended
 from proxy.engine.history import History
@@ -33,6 +34,8 @@ class Asked:
     """Whether the client says that something new begins."""
     pins: Sequence[int]
     """Messages that the client pins, by their place before the end: 1 is the last."""
+    inject: Injection | None
+    """What it hands in for its session."""
     credentials: Sequence[tuple[bytes, bytes]]
     appended: Appended | None
     """Of a turn that was sent without its history."""

@@ -18,12 +18,14 @@ from proxy.core.policy import Policy
 from proxy.core.situation import Chain, Situation
 from proxy.engine.case import Case
 from proxy.engine.epochs import Epochs
+from proxy.engine.injections import Injections
 from proxy.engine.inspection import Inspected, Inspection
 from proxy.engine.line import COMPACTOR, Line
 from proxy.engine.pins import Pins
 from proxy.engine.recognition import Recognition
 from proxy.engine.record import Recorder
 from proxy.engine.summary_jobs import SummaryJobs
+from proxy.engine.tools import Tools
 from proxy.errors import InvalidType, NotFound, NothingToChange, SessionBusy
 from proxy.ports import Clock, SessionKey, SessionStore
 
@@ -45,6 +47,8 @@ class Curation:
     recognition: Recognition
     epochs: Epochs
     pins: Pins
+    tools: Tools
+    injections: Injections
     summary_jobs: SummaryJobs
     line: Line
     clock: Clock
@@ -59,6 +63,8 @@ class Curation:
         self.recognition.forget(found.key)
         self.epochs.forget(found.key)
         self.pins.forget(found.key)
+        self.tools.forget(found.key)
+        self.injections.forget(found.key)
         if not was_there:
             raise NotFound("There is no such session.")
 

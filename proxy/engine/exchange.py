@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from proxy.core.budget import Budget
+from proxy.core.injection import Injection
 from proxy.core.merging import alternating
 from proxy.core.plan import Plan, apply
 from proxy.core.policy import Policy
+from proxy.core.tools.cache import ToolCache
 from proxy.engine.case import Case
 from proxy.engine.epochs import Verdict
 from proxy.engine.history import History
@@ -30,6 +32,8 @@ class Appended:
     """Digest of the request's Idempotency-Key; empty without one."""
     pins: tuple[int, ...] = ()
     """Its messages that the client pins, counted from the end."""
+    inject: Injection | None = None
+    """What came with it for the session to begin with."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,8 @@ class Prepared:
     """Whether the provider's cache is named, which the client did not ask for."""
     is_cache_key_refused: bool = False
     """Whether it went out once more because of that."""
+    tools: ToolCache = field(default_factory=ToolCache)
+    """Tool results that are fresh at its end."""
     degraded: list[str] = field(default_factory=list[str])
     appended: Appended | None = None
     """Of a turn that was sent without its history."""
@@ -123,11 +129,13 @@ class Sent:
 
 
 def forwarded_body(history: History, plan: Plan, *, alternates: bool) -> bytes:
-    """The body that goes out: the client's own bytes unless a plan is in force (law 1).
+    """The body that goes out: the client's own bytes unless a plan or an injection is in force (law 1).
 
     ``alternates`` says whether the model insists on alternating roles.
     """
-    if not plan.gaps and not plan.replacements:
+    prelude = history.injection.messages if history.injection else ()
+    if not plan.gaps and not plan.replacements and not prelude:
         return history.body.raw
     view = apply(plan, history.raws)
-    return history.body.with_messages([*history.head, *(alternating(plan, view) if alternates else view)])
+    placed = alternating(plan, view, prelude) if alternates else [*prelude, *view]
+    return history.body.with_messages([*history.head, *placed])

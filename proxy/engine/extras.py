@@ -77,8 +77,8 @@ class Extras:
         Providers that spread requests over machines then send them to the one that has kept their beginning.
         What goes out whole, such as a session of which all is restored, stays as it is.
         """
-        case, body = prepared.case, prepared.history.body
-        is_whole = prepared.plain is body.raw
+        case, body, plan = prepared.case, prepared.history.body, prepared.verdict.plan
+        is_whole = not plan.gaps and not plan.replacements
         if is_whole or _CACHE_KEY in body.members or not case.policy.economy.enabled:
             return
         if self.models.takes_cache_key(case.tenant, case.model):

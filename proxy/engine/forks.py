@@ -57,6 +57,8 @@ class Forks:
         places = {old.hash: new.hash for old, new in zip(branch, nodes, strict=True)}
         if pins := [places[each] for each in found.session.pins if each in places]:
             await self.store.pin(key, pins, ttl)
+        if injection := await self.inspection.injection(found):
+            await self.store.inject(key, injection.digest, injection.raw, ttl)
         return await self.inspection.read(key)
 
     def _place(self, found: Inspected, name: str | None) -> tuple[SessionKey, str]:

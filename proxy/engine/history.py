@@ -14,6 +14,7 @@ from proxy.core.body import Body
 from proxy.core.budget import MESSAGE_TOKENS, REQUEST_TOKENS
 from proxy.core.identity import chain_of, read_message, root
 from proxy.core.images import image_tokens, other_part_tokens
+from proxy.core.injection import Injection
 from proxy.core.messages import Content, Message, as_mapping, head_length, text_or_empty
 from proxy.core.situation import Chain
 from proxy.engine.lru import Lru
@@ -56,6 +57,8 @@ class History:
     root: bytes
     """h₀ of the chain."""
     hashes: Sequence[bytes]
+    injection: Injection | None = None
+    """What was handed in for the session: it goes out between the head and the chain."""
 
     @property
     def first_user(self) -> bytes:
@@ -133,12 +136,23 @@ class Reader:
                 entry.other[history.model] = _other_tokens(history.raws[place], history.model)
 
     async def head_tokens(self, history: History) -> int:
-        """Counted tokens of the head as it is now."""
+        """Counted tokens of the head as it is now, what was handed in included."""
         texts = [Content.of(raw).countable() for raw in history.head]
         members = (history.body.slice(name) for name in _HEAD_MEMBERS)
         texts += [member.decode(errors="replace") for member in members if member]
         sizes = [await self._count_text(text) for text in texts]
+        if history.injection is not None:
+            sizes.append(await self._injection_tokens(history.injection))
         return REQUEST_TOKENS + len(history.head) * MESSAGE_TOKENS + sum(sizes)
+
+    async def _injection_tokens(self, injection: Injection) -> int:
+        """Counted tokens of what was handed in: counted once, however often it goes out."""
+        tokens = self._texts.get(injection.digest)
+        if tokens is None:
+            texts = [Content.of(raw).countable() for raw in injection.messages]
+            tokens = len(texts) * MESSAGE_TOKENS + sum(await self._counter.count_all(texts))
+            self._texts.put(injection.digest, tokens)
+        return tokens
 
     async def _count_text(self, text: str) -> int:
         digest = self._digest(text.encode(errors="surrogatepass"))

@@ -11,11 +11,15 @@ from dataclasses import dataclass
 
 from proxy.core.budget import Budget, stage_of
 from proxy.core.identity import read_message
+from proxy.core.injection import Injection
 from proxy.core.messages import Content
 from proxy.core.plan import EMPTY, Epoch, apply, in_force
 from proxy.core.policy import Policy
 from proxy.core.records import Node, Session
 from proxy.core.situation import Chain, Situation
+from proxy.core.tools.cache import ToolCache
+from proxy.core.tools.folding import NO_HIDDEN, Hidden, begun, folded
+from proxy.core.tools.rules import Rules
 from proxy.core.tree import way_to
 from proxy.errors import InvalidPolicy, NotFound
 from proxy.ports import SessionKey, SessionStore, TokenCounter
@@ -53,6 +57,8 @@ class Everything:
     """The whole tree, in the order of arrival."""
     epochs: Mapping[str, tuple[Epoch, ...]]
     """By lane."""
+    injection: Injection | None = None
+    """What was handed in."""
 
 
 class Inspection:
@@ -103,11 +109,17 @@ class Inspection:
         nodes = await self._store.nodes(found.key)
         lanes = await self._store.lanes(found.key)
         epochs = {lane: await self._store.epochs(found.key, lane) for lane in lanes}
-        return Everything(sorted(nodes.values(), key=lambda node: (node.at, node.sequence)), epochs)
+        ordered = sorted(nodes.values(), key=lambda node: (node.at, node.sequence))
+        return Everything(ordered, epochs, await self.injection(found))
 
     async def branch(self, found: Inspected, tip: str | None = None) -> list[Node]:
         """The messages from the root to a tip (hex; the session's own by default). Raises NotFound."""
         return _branch(await self._store.nodes(found.key), found.session, tip)
+
+    async def injection(self, found: Inspected) -> Injection | None:
+        """What was handed in for a session."""
+        raw = await self._store.injection(found.key)
+        return None if raw is None else Injection(raw)
 
     async def transcript(self, found: Inspected, tip: str | None = None) -> list[tuple[int | None, Node]]:
         """A branch, numbered, and at their place, without a number, turns that were not answered in full."""
@@ -139,10 +151,23 @@ class Inspection:
         plan, pins = epoch.plan if epoch else EMPTY, frozenset(session.pins)
         return Situation(chain, plan, policy, budget, self._counter.count, pins=pins), epoch
 
+    def fresh(
+        self,
+        session: Session,
+        branch: Sequence[Node],
+        hidden: Hidden = NO_HIDDEN,
+        injection: Injection | None = None,
+    ) -> ToolCache:
+        """Tool results that are fresh after a branch, by the session's policy as it is now."""
+        injected = injection.tools if injection else ()
+        read = ((read_message(Content.of(node.raw)), node.raw, node.hash) for node in branch)
+        return folded(begun(Rules(self.policy_of(session).tools), injected), read, hidden).cache
+
     @staticmethod
-    def view(found: Inspected, situation: Situation) -> list[bytes]:
-        """What is forwarded of a branch: the head, then the chain as its plan leaves it."""
-        return [*found.session.head, *apply(situation.plan, situation.chain.raws)]
+    def view(found: Inspected, situation: Situation, injection: Injection | None = None) -> list[bytes]:
+        """What is forwarded of a branch: the head, what was handed in, the chain as its plan leaves it."""
+        prelude = injection.messages if injection else ()
+        return [*found.session.head, *prelude, *apply(situation.plan, situation.chain.raws)]
 
     @staticmethod
     def stage(situation: Situation) -> str:

@@ -9,10 +9,12 @@ V = TypeVar("V")
 
 
 class Lru(Generic[K, V]):
-    """At most ``size`` entries; looking one up keeps it."""
+    """Entries of at most ``size`` together, each of 1 or what ``weigh`` says; looking one up keeps it."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, weigh: Callable[[V], int] | None = None) -> None:
         self._size = size
+        self._weigh = weigh or _one
+        self._weight = 0
         self._entries: OrderedDict[K, V] = OrderedDict()
 
     def get(self, key: K) -> V | None:
@@ -22,15 +24,21 @@ class Lru(Generic[K, V]):
         return found
 
     def put(self, key: K, value: V) -> None:
+        self.drop(key)
         self._entries[key] = value
-        self._entries.move_to_end(key)
-        if len(self._entries) > self._size:
-            self._entries.popitem(last=False)
+        self._weight += self._weigh(value)
+        while self._weight > self._size:
+            self.drop(next(iter(self._entries)))
 
     def drop(self, key: K) -> None:
-        self._entries.pop(key, None)
+        if key in self._entries:
+            self._weight -= self._weigh(self._entries.pop(key))
 
     def drop_where(self, is_meant: Callable[[K, V], bool]) -> None:
         """Forget the entries that are meant; looks at all of them."""
         for key in [key for key, value in self._entries.items() if is_meant(key, value)]:
-            del self._entries[key]
+            self.drop(key)
+
+
+def _one(_: object) -> int:
+    return 1

@@ -6,7 +6,7 @@ a store that is away for a moment takes no plan with it.
 """
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from proxy.core.plan import Epoch
@@ -19,6 +19,7 @@ from proxy.ports import Found, Lookup, SessionKey, SessionStore
 _ASKED = 64
 """Chain hashes, newest first, by which a session is recognised."""
 _REMEMBERED = 20_000
+_STORE_AWAY = "store"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +47,22 @@ class Recognised:
     """How many of them the store holds; the others could not be written yet."""
     degraded: tuple[str, ...]
 
+    @property
+    def is_store_away(self) -> bool:
+        """Whether the store could not say anything."""
+        return _STORE_AWAY in self.degraded
+
 
 class Recognition:
     """Recognises sessions, and remembers what was learned of them in this process."""
 
-    def __init__(self, store: SessionStore, naming: Naming) -> None:
+    def __init__(
+        self, store: SessionStore, naming: Naming, injected: Callable[[SessionKey], bytes] = lambda _: b""
+    ) -> None:
         self._store = store
         self._naming = naming
+        self._injected = injected
+        """Digest of what was handed in for a session, as far as this process holds it."""
         self._held: Lru[tuple[SessionKey, str], Held] = Lru(_REMEMBERED)
         self._lost: Lru[SessionKey, bool] = Lru(_REMEMBERED)
         self._answered: Lru[tuple[str, bytes], str] = Lru(_REMEMBERED)
@@ -78,7 +88,7 @@ class Recognition:
             found=found or Found(),
             epochs=known.epochs if known else None,
             saved=known.saved if known else 0,
-            degraded=() if found else ("store",),
+            degraded=() if found else (_STORE_AWAY,),
         )
 
     def _lookup(
@@ -91,6 +101,7 @@ class Recognition:
             uncounted=tuple(history.hashes[place] for place in history.uncounted),
             lane=lane,
             seen=(key.sid, held.saved if held else 0) if key else ("", 0),
+            injected=self._injected(key) if key else b"",
         )
 
     async def _find(self, lookup: Lookup, history: History, *, needs_store: bool) -> Found | None:

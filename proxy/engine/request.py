@@ -13,8 +13,10 @@ from dataclasses import dataclass, replace
 from proxy.core.body import read_body
 from proxy.core.budget import Budget, budget_tokens
 from proxy.core.extension import take_extension
+from proxy.core.injection import Injection
 from proxy.core.overflow import is_overflow_error
 from proxy.core.policy import Policy
+from proxy.core.tools.cache import ToolCache
 from proxy.engine.asked import Asked, boundary_in, budget_in, credentials_in, policy_name
 from proxy.engine.background import Background
 from proxy.engine.beginning import begin
@@ -24,10 +26,12 @@ from proxy.engine.exchange import Appended, Incoming, Prepared, Sent, forwarded_
 from proxy.engine.extras import Extras
 from proxy.engine.foreground import Foreground
 from proxy.engine.history import History, Reader, root_of
+from proxy.engine.injections import Injections
 from proxy.engine.models import Models
 from proxy.engine.naming import NAMED, Headers, Naming
 from proxy.engine.pins import Pins
 from proxy.engine.recognition import Recognised, Recognition
+from proxy.engine.tools import Tools
 from proxy.engine.warmth import Warmth
 from proxy.errors import ContextLengthExceeded, PolicyForbidden
 from proxy.ports import Clock, Upstream
@@ -38,9 +42,9 @@ _DEADLINE = 3.0
 _OK = 200
 _BAD_REQUEST = 400
 _WANTS_ALTERNATION = re.compile(
-    rb"roles?[^.]{0,40}alternat|consecutive[^.]{0,40}(?:role|user)", re.IGNORECASE
+    rb"roles?[^.]{0,40}alternat|consecutive[^.]{0,40}(?:role|user)|role .?user.? after role", re.IGNORECASE
 )
-"""What chat templates say that take one user message after each assistant message and no two."""
+"""What is said by who takes one user message after each assistant message, and no other."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +57,13 @@ class Engine:
     recognition: Recognition
     epochs: Epochs
     pins: Pins
+    injections: Injections
     naming: Naming
     foreground: Foreground
     background: Background
     extras: Extras
     warmth: Warmth
+    tools: Tools
     policies: Callable[[str], Policy]
     """The policies in force by name, without a name the default; raises InvalidPolicy."""
     clock: Clock
@@ -76,6 +82,8 @@ class Engine:
             asked.caller, asked.history, asked.lane, needs_store=asked.needs_store
         )
         pins, unsaved = await self.pins.settle(recognised, asked.pinned, policy.store.ttl)
+        injection, unkept = await self.injections.settle(recognised, asked.inject, policy.store.ttl)
+        asked = replace(asked, history=replace(asked.history, injection=injection))
         await self._count(asked.history, recognised)
         budget = await self._budget(recognised.tenant, asked.history, policy, asked.budget)
         case = self._case(asked, recognised, pins, budget)
@@ -90,8 +98,9 @@ class Engine:
             case=case,
             verdict=verdict,
             plain=self._body(case, asked.history, verdict),
+            tools=await self._fresh(case, injection),
             arrived=asked.arrived,
-            degraded=[*recognised.degraded, *unsaved],
+            degraded=[*recognised.degraded, *unsaved, *unkept],
             appended=appended,
         )
         self.extras.add(prepared)
@@ -112,6 +121,7 @@ class Engine:
             budget=budget,
             is_boundary=is_boundary,
             pins=appended.pins if appended else extension.pins_from_end(len(history.head)),
+            inject=appended.inject if appended else extension.inject,
             credentials=credentials_in(incoming.forwarded),
             appended=appended,
         )
@@ -179,6 +189,13 @@ class Engine:
                 limit=case.budget.tokens,
             )
         return verdict
+
+    async def _fresh(self, case: Case, injection: Injection | None) -> ToolCache:
+        try:
+            return await self.tools.of(case, injected=injection.tools if injection else ())
+        except Exception as error:  # noqa: BLE001 - law 7: a fault of ours costs what is kept, not the answer
+            log_fault("reading tool results failed", error)
+            return ToolCache()
 
     async def send(self, prepared: Prepared, incoming: Incoming, in_flight: ExitStack) -> Sent:
         """Forward; a refusal for length teaches the window, and the request is pruned and sent once more.

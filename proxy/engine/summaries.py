@@ -19,7 +19,7 @@ from proxy.telemetry import Metrics
 
 _REMEMBERED = 4_096
 _WRITING = 64
-"""Summaries that may be on their way at once; beyond, gaps get notices."""
+"""Summaries that may be on their way at once; beyond, the oldest that nobody waits for gives way."""
 QUIET = 1.0
 """Seconds without a user's request after which a summary that nobody waits for is begun."""
 _FAULT_PAUSE, _REFUSED_PAUSE = 60.0, 3_600.0
@@ -72,16 +72,30 @@ class Summaries:
     def start(self, job: Job) -> None:
         """Begin to write in the background, unless it is done, being done, or has failed."""
         known = self.ready(job.address) is not None or self.has_failed(job.address)
-        if known or job.address in self._writing or len(self._writing) >= _WRITING:
+        if known or job.address in self._writing or not self._has_place():
             return
-        task = asyncio.create_task(self._write(job), name="summary")
+        hurry = self._hurry[job.address] = asyncio.Event()
+        task = asyncio.create_task(self._write(job, hurry), name="summary")
         self._writing[job.address] = task
-        self._hurry[job.address] = asyncio.Event()
-        task.add_done_callback(lambda _: self._done(job.address))
+        task.add_done_callback(lambda done: self._done(job.address, done))
 
-    def _done(self, address: str) -> None:
-        self._writing.pop(address, None)
-        self._hurry.pop(address, None)
+    def _has_place(self) -> bool:
+        """Whether one more may be written, once the oldest that nobody waits for has given way if need be.
+
+        Where users never pause, those that wait for a pause would hold every place for good.
+        """
+        if len(self._writing) < _WRITING:
+            return True
+        oldest = next((each for each, hurry in self._hurry.items() if not hurry.is_set()), None)
+        if oldest is None:
+            return False
+        self._hurry.pop(oldest)
+        self._writing.pop(oldest).cancel()
+        return True
+
+    def _done(self, address: str, task: asyncio.Task[None]) -> None:
+        if self._writing.get(address) is task:
+            del self._writing[address], self._hurry[address]
 
     async def wait(self, addresses: Iterable[str], seconds: float) -> None:
         """Wait until these are written, or have failed, or the time is over; writing goes on after that."""
@@ -99,9 +113,9 @@ class Summaries:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _write(self, job: Job) -> None:
+    async def _write(self, job: Job, hurry: asyncio.Event) -> None:
         try:
-            await self._writer.write(job, self._hurry[job.address])
+            await self._writer.write(job, hurry)
         except Interrupted:
             self._metrics.summaries.labels(result="interrupted").inc()
         except (Refused, Unanswered) as refusal:

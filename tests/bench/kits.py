@@ -356,10 +356,11 @@ def main() -> None:
     print("|---" * (2 + 2 * len(arguments.summariser)) + "|")
     found = {name: _measure(sessions, name) for name in arguments.summariser}
     keys = list(dict.fromkeys(key for figures, _, _ in found.values() for key in figures))
-    met = True
+    missed: list[str] = []
     for key in keys:
         columns = [figures[key] for figures, _, _ in found.values()]
-        met &= all(each.held >= AIM * each.planted and not each.stale for each in columns)
+        if any(each.held < AIM * each.planted or each.stale for each in columns):
+            missed.append(" ".join(key))
         cells = " | ".join(
             f"{each.held} of {each.planted} | {f'{each.stale} of {each.replaced}' if each.replaced else ''}"
             for each in columns
@@ -373,8 +374,8 @@ def main() -> None:
         )
         if arguments.lost:
             print("".join(f"\n  lost: {each}" for values in figures.values() for each in values.lost), end="")
-    print("\n\nall aims met" if met else "\n\nan aim was missed")
-    sys.exit(not met)
+    print(f"\n\naims missed: {', '.join(missed)}" if missed else "\n\nall aims met")
+    sys.exit(bool(missed))
 
 
 def _arguments() -> argparse.Namespace:

@@ -53,7 +53,7 @@ async def test_the_upstream_gets_the_body_as_if_the_member_had_never_been_in_it(
     client: httpx2.AsyncClient, model: Model
 ) -> None:
     plain: Message = {"seed": 1, "model": "gpt-test", "messages": [user("Hello é")], "x": [1.0, None]}
-    extension = {"unabridged": {"pin": [0], "inject": {"text": "x"}}}
+    extension = {"unabridged": {"pin": [0], "inject": {"text": ""}}}
     names = list(plain)
     for place in range(len(names) + 1):
         members = {name: plain[name] for name in names[:place]} | extension

@@ -23,6 +23,8 @@ CALLS: dict[str, Call] = {
     "begin_epoch": lambda store: store.begin_epoch(KEY, epoch("e1"), 0, DAY),
     "record": lambda store: store.record(KEY, turn("u1", "a1", headerless=True), DAY),
     "record cut off": lambda store: store.record(KEY, turn("u1", "a2", complete=False), DAY),
+    "inject": lambda store: store.inject(KEY, b"digest", b"{}", DAY),
+    "injection": lambda store: store.injection(KEY),
     "summaries": lambda store: store.summaries(KEY, ["one"]),
     "keep_summary": lambda store: store.keep_summary(KEY, "one", "text", DAY),
     "claim": lambda store: store.claim(KEY, "one", "token", 60),
@@ -33,7 +35,7 @@ CALLS: dict[str, Call] = {
     "epochs": lambda store: store.epochs(KEY, "lane"),
     "ping": lambda store: store.ping(),
 }
-WRITES = ["begin_epoch", "record", "keep_summary"]
+WRITES = ["begin_epoch", "record", "inject", "keep_summary"]
 
 PLANTED = {
     "session": "u1:{aa}:01",

@@ -69,6 +69,18 @@ class TestValuesThatAreNotOurs:
         assert (await found(store, "u1", "a1")).session is not None
         assert len(await store.nodes(KEY)) == 2
 
+    async def test_what_was_handed_in_can_be_handed_in_again_where_it_was_damaged(
+        self, store: RedisStore, valkey: Server
+    ) -> None:
+        await store.record(KEY, turn("u1", "a1"), DAY)
+        await store.inject(KEY, b"digest", b"{}", DAY)
+        valkey.run("HSET", PLANTED["session"], "injection", "junk")
+        with pytest.raises(StoreUnavailable):
+            await found(store, "u1", "a1")
+        healed = await found(store, "u1", "a1")
+        assert (healed.injected, healed.session is not None) == (b"", True)
+        assert await store.inject(KEY, b"digest", b"[]", DAY) == b"[]"
+
     async def test_damaged_counts_cost_no_message(self, store: RedisStore, valkey: Server) -> None:
         await store.record(KEY, turn("u1", "a1"), DAY)
         valkey.run("HSET", PLANTED["counts"], chain("u1")[0], "junk")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -13,8 +14,8 @@ from proxy.core.ledger.placing import plain_of
 from proxy.core.messages import TOOL_ROLES, Content
 from proxy.core.plan import Plan, view_tokens
 from proxy.core.policy import Policy
-from proxy.core.policy_sections import Keep, Ledger
-from proxy.core.situation import Chain
+from proxy.core.policy_sections import Keep, Ledger, Retention, Tool
+from proxy.core.situation import Chain, Situation
 from tests.property.conversations import (
     Sent,
     Turn,
@@ -49,8 +50,12 @@ def _text(said: list[str], length: int) -> str:
     return "\n".join([*said, prose("en", length)])
 
 
-def _policy(share: float, keep: Keep) -> Policy:
-    return Policy(keep=keep, ledger=Ledger(share=share))
+KEPT = Tool(match="look", cache_exchanges=3)
+SECRET = Retention.model_validate({"match": {"tool": "look"}, "class": "ephemeral"})
+
+
+def _policy(share: float, keep: Keep, tools: tuple[Tool, ...], retention: tuple[Retention, ...]) -> Policy:
+    return Policy(keep=keep, ledger=Ledger(share=share), tools=tools, retention=retention)
 
 
 texts = st.builds(_text, lines, st.integers(0, 300))
@@ -58,6 +63,8 @@ policies = st.builds(
     _policy,
     st.sampled_from([0.0, 0.05, 0.1, 0.3, 0.9]),
     st.sampled_from([Keep(), Keep(recent=0.0, first_user=False)]),
+    st.sampled_from([(), (KEPT,), (KEPT,)]),
+    st.sampled_from([(), (), (SECRET,)]),
 )
 
 
@@ -146,6 +153,25 @@ def test_no_rule_is_what_only_a_tool_or_the_assistant_said(drawn: Session) -> No
 
 
 @given(sessions())
+def test_a_tool_result_in_a_ledger_is_whole_fresh_and_out_of_sight(drawn: Session) -> None:
+    for done in drawn.turns:
+        if done.begun is None:
+            continue
+        given = Situation(done.chain, done.plan, drawn.policy, drawn.budget, count)
+        edited = {edit.position for edit in done.plan.replacements}
+        gone = {
+            done.chain.hashes[place]
+            for place in range(len(done.chain))
+            if done.plan.covers(place) or place in edited
+        }
+        fresh = [_value(each.text) for each in given.fresh if each.place in gone]
+        lines = [line for told in ledgers(done.plan) for line in told.split("\n") if line.startswith("> ")]
+        assert not lines or (drawn.policy.tools and not drawn.policy.retention)
+        for line in lines:
+            assert json.loads(line.removeprefix('> look({"boat":"K55X"}): ')) in fresh
+
+
+@given(sessions())
 def test_the_same_session_has_the_same_ledgers(drawn: Session) -> None:
     again = session(drawn.chain, drawn.policy, drawn.budget, drawn.summary)
     assert [done.plan for done in again] == [done.plan for done in drawn.turns]
@@ -164,10 +190,18 @@ def _said(chain: Chain, *roles: str) -> str:
 
 
 def _parts(told: str) -> tuple[list[str], list[str]]:
-    """The sentences of a ledger, and its lines of exact things."""
-    lines = told.split("\n")
+    """The sentences of a ledger, and its lines of exact things; tool results apart."""
+    lines = [line for line in told.split("\n") if not line.startswith("> ")]
     rules = [line[2:] for line in lines if line.startswith("- ")]
     return rules, [line for line in lines if not line.startswith("- ") and not line.endswith(INTRODUCTIONS)]
+
+
+def _value(text: str) -> object:
+    """A result as the ledger has it: JSON where it is an object, else a text."""
+    try:
+        return json.loads(text) if text.startswith("{") else text
+    except ValueError:
+        return text
 
 
 def _values(line: str) -> list[str]:

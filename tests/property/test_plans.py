@@ -16,7 +16,7 @@ from proxy.core.messages import TOOL_ROLES, Content
 from proxy.core.plan import EMPTY, Epoch, Plan, apply, in_force, view_tokens
 from proxy.core.planner import draft, finish
 from proxy.core.policy import Policy
-from proxy.core.policy_sections import Importance, Keep, Stages, Strategy, Summary
+from proxy.core.policy_sections import Importance, Keep, Stages, Strategy, Summary, Tool
 from proxy.core.situation import CRITICAL, FIXED, FREE, Chain, Situation
 from proxy.core.units import is_spared, last_user, open_from, request_points, units_of
 from tests.property.conversations import (
@@ -40,8 +40,9 @@ BALANCED = Policy(stages=Stages(target=0.7), summary=Summary(max_tokens=150))
 PINNED = Policy(keep=Keep(pins=("stone",)))
 BARE = Policy(keep=Keep(recent=0.0, first_user=False), importance=Importance(low=1.0))
 WINDOW = Policy(strategy=Strategy(name="sliding_window", last=6), summary=Summary(enabled=False))
-policies = st.sampled_from([DEFAULT, BALANCED, PINNED, BARE, WINDOW])
-by_importance = st.sampled_from([DEFAULT, BALANCED, PINNED, BARE])
+KEEPING = Policy(keep=Keep(recent=0.0), tools=(Tool(match="look", cache_exchanges=3),))
+policies = st.sampled_from([DEFAULT, BALANCED, PINNED, BARE, WINDOW, KEEPING])
+by_importance = st.sampled_from([DEFAULT, BALANCED, PINNED, BARE, KEEPING])
 summaries = st.sampled_from([None, None, "", "Built a bridge of stone."])
 
 MARK = 40

@@ -29,7 +29,8 @@ have gone when it is read.
 `record`, a Node, an Epoch and a summary have been through :mod:`proxy.adapters.redis.codec` and mean
 nothing to the server. `created` (seconds), `turns`, `tip` and `unsaved` (chain hashes), `paused`
 (there or not) and `pins` (chain hashes, one after the other) are plain, because the scripts merge them; they
-override what the record says.
+override what the record says. Beside these, where something was handed in, stand `injection` (through the
+codec as well) and `injected` (its digest, plain): only who does not hold it yet reads it.
 
 The prefix is the version of this layout: another layout is another prefix, and the old keys expire. The
 scripts need Redis 7.0 or any Valkey.

@@ -22,7 +22,7 @@ UNREADABLE: Final[Fields] = [b"" for _ in keys.FIELDS]
 def found(fields: FoundFields, uncounted: Sequence[bytes]) -> Found:
     """What a look-up has found."""
     record = session(fields.session)
-    if record is None and not fields.epochs:
+    if record is None and not fields.epochs and not fields.injected:
         return Found(was_here=bool(fields.was_here))
     counts = zip(uncounted, fields.counts, strict=True)
     return Found(
@@ -31,7 +31,15 @@ def found(fields: FoundFields, uncounted: Sequence[bytes]) -> Found:
         known=fields.known,
         counts={chain_hash: codec.integer(count) for chain_hash, count in counts if count is not None},
         epochs=epochs(fields.epochs),
+        was_here=record is None and bool(fields.was_here),
+        injected=fields.injected or b"",
+        injection=injection(fields.injection),
     )
+
+
+def injection(stored: bytes | None) -> bytes | None:
+    """What was handed in for a session."""
+    return None if stored is None else codec.decode(stored, bytes)
 
 
 def ask_session(pipe: Pipeline, key: SessionKey) -> None:

@@ -48,6 +48,8 @@ class FoundFields:
     counts: list[bytes | None]
     epochs: list[bytes]
     was_here: int
+    injected: bytes | None
+    injection: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ class Scripts:
         self._begin_epoch = script("begin_epoch")
         self._record = script("record")
         self._pin = script("pin")
+        self._inject = script("inject")
         self._claim = script("claim")
         self._release = script("release")
         self._keep_summary = script("keep_summary")
@@ -113,11 +116,12 @@ class Scripts:
         *,
         lane: str,
         seen: tuple[str, int],
+        injected: bytes,
         newest: Sequence[bytes],
         uncounted: Sequence[bytes],
     ) -> FoundFields | None:
         """None where the chain belongs to no session."""
-        args = (sid or "", lane, *seen, len(newest), *newest, *uncounted)
+        args = (sid or "", lane, *seen, injected, len(newest), *newest, *uncounted)
         answer = await self._find([keys.tips(tag), keys.bucket(tag)], args)
         return None if answer is None else FoundFields(*answer)
 
@@ -143,6 +147,10 @@ class Scripts:
     async def pin(self, key: SessionKey, hashes: Sequence[bytes], *, ttl: int) -> None:
         """Pin messages, and keep the session with them."""
         await self._pin([keys.session(key)], (ttl, *hashes))
+
+    async def inject(self, key: SessionKey, digest: bytes, injection: bytes, *, ttl: int) -> bytes:
+        """Keep what is handed in, and the session with it; what stands is answered."""
+        return bytes(await self._inject([keys.session(key)], (ttl, digest, injection)))
 
     async def claim(self, key: SessionKey, address: str, token: str, *, lease: int) -> bool:
         """Take or renew the lease on writing a summary; whether `token` has it."""

@@ -38,6 +38,7 @@ class RedisStore:
                 lookup.sid,
                 lane=lookup.lane,
                 seen=lookup.seen,
+                injected=lookup.injected,
                 newest=lookup.newest,
                 uncounted=lookup.uncounted,
             )
@@ -59,11 +60,14 @@ class RedisStore:
         async with self._connection.call() as client:
             fields = cast("Fields", await client.hmget(name, keys.FIELDS))
             stored = cast("dict[bytes, bytes]", await client.hgetall(name + keys.NODES))
+            injection = cast("bytes | None", await client.hget(name, "injection"))
             damaged = [chain_hash for chain_hash, node in stored.items() if not codec.is_readable(node, Node)]
             async with client.pipeline(transaction=False) as pipe:
                 pipe.delete(name + keys.COUNTS, keys.epochs(key, lane))
                 if not reading.is_readable(fields):
                     pipe.delete(name)
+                if injection is not None and not codec.is_readable(injection, bytes):
+                    pipe.hdel(name, "injection", "injected")
                 if damaged:
                     pipe.hdel(name + keys.NODES, *damaged)
                 await pipe.execute()
@@ -94,6 +98,18 @@ class RedisStore:
         """Pin messages by their chain hashes."""
         async with self._connection.call():
             await self._scripts.pin(key, hashes, ttl=_milliseconds(ttl))
+
+    async def inject(self, key: SessionKey, digest: bytes, injection: bytes, ttl: float) -> bytes:
+        """Keep what is handed in, unless something was before."""
+        async with self._connection.call():
+            stored = await self._scripts.inject(key, digest, codec.encode(injection), ttl=_milliseconds(ttl))
+        return codec.decode(stored, bytes)
+
+    async def injection(self, key: SessionKey) -> bytes | None:
+        """What was handed in for the session."""
+        async with self._connection.call() as client:
+            stored = cast("bytes | None", await client.hget(keys.session(key), "injection"))
+        return reading.injection(stored)
 
     async def history(self, key: SessionKey) -> Stored:
         """The session with every message."""

@@ -8,7 +8,9 @@ from msgspec.structs import replace
 
 from proxy.core.budget import MESSAGE_TOKENS
 from proxy.core.language import language_of
-from proxy.core.ledger.writing import constraint_tokens, facts_of
+from proxy.core.ledger.bullets import tokens_of
+from proxy.core.ledger.results import fresh_results
+from proxy.core.ledger.writing import facts_of
 from proxy.core.messages import Content
 from proxy.core.notes import as_message, ledger_lines, with_ledger, without_ledger
 from proxy.core.plan import Gap, Plan, view_tokens
@@ -18,6 +20,8 @@ _LEAST = 24
 """Counted tokens below which a ledger is not worth its introduction."""
 _TRIES = 3
 """How often a ledger is written that came out too large, counted as a whole, or left out a rule in vain."""
+_SLACK = 8
+"""Counted tokens in which no rule more would fit."""
 _OF_CUT = 0.5
 """Of the counted tokens of what is cut: the most that the ledger takes."""
 _DETAILS, _CONSTRAINTS = 0.3, 0.85
@@ -40,6 +44,12 @@ def room_for(situation: Situation, cut: int) -> int:
     return room if room >= _LEAST else 0
 
 
+def is_short(situation: Situation) -> bool:
+    """Whether it is the budget, and no policy, that leaves too little room for the constraints in force."""
+    rules, most = situation.policy.ledger, int(_CONSTRAINTS * situation.budget.room)
+    return rules.constraints and 0 < most <= rules.tokens and most < _needed(situation)
+
+
 def details_room(situation: Situation) -> int:
     """Counted tokens that the ledger may have where constraints do not need more."""
     rules, budget = situation.policy.ledger, situation.budget
@@ -51,7 +61,7 @@ def _needed(situation: Situation) -> int:
     if situation.unwritten:
         return situation.unwritten + SPARE
     texts = [rule.sentence.text for rule in situation.constraints[0]]
-    return constraint_tokens(texts, situation.count) + _WORDS if texts else 0
+    return tokens_of(texts, situation.count) + _WORDS if texts else 0
 
 
 def placed(situation: Situation, plan: Plan, most: int | None = None) -> Plan:
@@ -78,16 +88,23 @@ def _with(situation: Situation, plain: Plan, room: int) -> Plan:
     """The plan with a ledger by which its last note grows by at most ``room`` counted tokens."""
     language = language_of(" ".join(_said(situation)))
     allowed, last, best = room - _introduction(language, situation.count), plain.gaps[-1], plain.gaps[-1]
+    details = details_room(situation)
+    before = _needed(situation) if situation.policy.ledger.constraints else 0
+    results = fresh_results(situation, plain, min(details, room - before), language)
+    taken = situation.count(results) if results else 0
+    allowed, details = allowed - taken, details - taken
     for _ in range(_TRIES):
-        facts = facts_of(situation, plain, allowed, details_room(situation))
-        if not facts:
+        facts = facts_of(situation, plain, allowed, details, results)
+        if not facts and not results:
             break
-        ledger = ledger_lines(facts.constraints, facts.identifiers, language)
+        ledger = "\n".join(
+            filter(None, (ledger_lines(facts.constraints, facts.identifiers, language), results))
+        )
         noted = _noting(last, ledger, situation.count)
         excess = noted.tokens - last.tokens - room
         if excess <= 0 and noted.tokens > best.tokens:
             best = noted
-        if -_LEAST < excess <= 0 or (excess <= 0 and not facts.left_out):
+        if -_SLACK < excess <= 0 or (excess <= 0 and not facts.left_out):
             break
         allowed -= excess + (excess > 0)
     return Plan((*plain.gaps[:-1], best), plain.replacements)

@@ -35,7 +35,7 @@ _PROGRAM = re.compile(
 _SYMBOLS = re.compile(r"[{}()\[\];=<>|\\`_]")
 _BULLET = re.compile(r"^\s*(?:[-*•·>+]|\(?\d{1,3}[.)]|[a-z]\)|#{1,6})\s+")
 
-_TITLE = re.compile(r"^[A-Z][A-Z _-]{2,30}(?: \d{1,3})?:\s?\S|^【[^】]{1,12}】")
+_TITLE = re.compile(r"^(?:[A-Z][A-Z _-]{2,30}(?: \d{1,3})?:(?=\s?\S)|【[^】]{1,12}】)")
 """A sentence under a title, as people write what is to be remembered: `HOUSE RULE: no boats.`"""
 _LABEL = re.compile(r"^(?:[A-Z]\w{2,15}(?: \d{1,3})?|[^\W\d_]{2,8}):\s?\S")
 
@@ -70,6 +70,12 @@ def strength_of(sentence: str) -> int:
     if PLAIN.search(sentence) or _LABEL.match(sentence):
         return 2
     return 1 if STATED.search(sentence) else 0
+
+
+def title_of(sentence: str) -> str:
+    """The title that a sentence stands under, colon and all; "" where there is none."""
+    match = _TITLE.match(sentence)
+    return match[0] if match else ""
 
 
 def sentences_of(text: str) -> Iterator[str]:

@@ -187,7 +187,7 @@ class _Reading:
             self._value(kind, text)
         elif any(map(str.isdigit, text)) or (may_name and _is_name(match)):
             self._value("name" if text.isalpha() else "", text)
-        elif text in _STOP or len(text) < 2:
+        elif _bare(text) in _STOP or len(text) < 2:
             self._previous = ""
         elif compound := _COMPOUND.fullmatch(text):
             self._word(_stem(compound[1]))
@@ -244,4 +244,9 @@ def _is_name(match: re.Match[str]) -> bool:
 
 
 def _stem(word: str) -> str:
-    return _SUFFIX.sub("", word.removesuffix("'s").removesuffix("\u2019s")) if len(word) > 3 else word
+    return _SUFFIX.sub("", _bare(word)) if len(word) > 3 else word
+
+
+def _bare(word: str) -> str:
+    """A word without what makes it a possessive."""
+    return word.removesuffix("'s").removesuffix("\u2019s")

@@ -5,9 +5,10 @@ A pure function of the chain, what is cut and the room: the same epoch has the s
 is not told twice. Tool text never becomes a constraint: whose sentence it was is known from the role.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from proxy.core.ledger.bullets import Bullets, may_share
 from proxy.core.ledger.facts import Fact
 from proxy.core.ledger.packing import Packing
 from proxy.core.ledger.ranking import Mentions
@@ -15,10 +16,8 @@ from proxy.core.ledger.reading import Reading
 from proxy.core.ledger.rules import Rule
 from proxy.core.messages import HEAD_ROLES
 from proxy.core.plan import Plan
-from proxy.core.situation import Count, Situation
+from proxy.core.situation import Situation
 
-_BULLET = 2
-"""Counted tokens that a sentence takes beside its own."""
 _RULES_SHARE = 0.8
 """Of a ledger that is no larger than identifiers alone may make it: what constraints may take before them."""
 
@@ -28,7 +27,7 @@ class Facts:
     """The ledger's text in its two parts."""
 
     constraints: tuple[str, ...] = ()
-    """Sentences, word for word."""
+    """Lines of sentences, word for word."""
     identifiers: str = ""
     """Lines of exact things."""
     left_out: bool = False
@@ -38,8 +37,11 @@ class Facts:
         return bool(self.constraints or self.identifiers)
 
 
-def facts_of(situation: Situation, plan: Plan, room: int, details: int) -> Facts:
-    """The ledger of a chain under ``plan``, in ``room`` counted tokens; ``details`` bounds identifiers."""
+def facts_of(situation: Situation, plan: Plan, room: int, details: int, told: str = "") -> Facts:
+    """The ledger of a chain under ``plan``, in ``room`` counted tokens; ``details`` bounds identifiers.
+
+    ``told`` is what else the same note says: an identifier is not told twice.
+    """
     rules = situation.policy.ledger
     if room <= 0 or not plan.gaps:
         return Facts()
@@ -47,44 +49,44 @@ def facts_of(situation: Situation, plan: Plan, room: int, details: int) -> Facts
     found, stale = source.constraints()
     kept = source.kept_text("user", *HEAD_ROLES)
     found = [rule for rule in found if rule.sentence.text not in kept] if rules.constraints else []
-    wanted = [rule.sentence.text for rule in found]
-    firm = [rule.sentence.text for rule in found if rule.sentence.strength > 1]
-    is_shared = rules.identifiers and room <= details
-    first = _fitting(firm, int(room * _RULES_SHARE) if is_shared else room, situation.count)
-    left = room - constraint_tokens(first, situation.count)
+    facts = _written(source, found, stale, room, details, told)
+    if facts.left_out and may_share(rule.sentence.text for rule in found):
+        facts = _written(source, found, stale, room, details, told, shares=True)
+    return facts
+
+
+def _written(
+    source: "_Source",
+    found: Sequence[Rule],
+    stale: Collection[str],
+    room: int,
+    details: int,
+    told: str,
+    *,
+    shares: bool = False,
+) -> Facts:
+    rules, count = source.situation.policy.ledger, source.situation.count
+    bullets = Bullets(count, shares=shares)
+    firm = (rule.sentence.text for rule in found if rule.sentence.strength > 1)
+    is_split = rules.identifiers and room <= details
+    left = room - bullets.fill(firm, int(room * _RULES_SHARE) if is_split else room)
     identifiers = ""
     if rules.identifiers:
-        told = [source.kept_text(), *source.summaries(), *source.quoted(), *first]
-        packing = Packing(min(left, details), situation.count, "\n".join(told))
+        shown = [source.kept_text(), *source.summaries(), *source.quoted(), *bullets.chosen, told]
+        packing = Packing(min(left, details), count, "\n".join(shown))
         packing.fill(source.identifiers(stale))
         identifiers = packing.text
-        left -= situation.count(identifiers) if identifiers else 0
-    chosen = {*first, *_fitting([text for text in wanted if text not in first], left, situation.count)}
-    told = sorted(found, key=lambda rule: rule.position)
-    texts = tuple(rule.sentence.text for rule in told if rule.sentence.text in chosen)
-    return Facts(texts, identifiers, left_out=len(texts) < len(found))
-
-
-def _fitting(sentences: Iterable[str], room: int, count: Count) -> list[str]:
-    chosen: list[str] = []
-    for text in sentences:
-        size = count(text) + _BULLET
-        if size <= room:
-            room -= size
-            chosen.append(text)
-    return chosen
-
-
-def constraint_tokens(sentences: Iterable[str], count: Count) -> int:
-    """Counted tokens that sentences take in a ledger."""
-    return sum(count(text) + _BULLET for text in sentences)
+        left -= count(identifiers) if identifiers else 0
+    bullets.fill((rule.sentence.text for rule in found), left)
+    order = [rule.sentence.text for rule in sorted(found, key=lambda rule: rule.position)]
+    return Facts(bullets.lines(order), identifiers, left_out=len(bullets.chosen) < len(found))
 
 
 class _Source:
     """The chain's messages, read."""
 
     def __init__(self, situation: Situation, plan: Plan) -> None:
-        self._situation = situation
+        self.situation = situation
         self._plan = plan
         messages = situation.chain.messages
         clipped = {edit.position for edit in plan.replacements}
@@ -93,9 +95,9 @@ class _Source:
 
     def kept_text(self, *roles: str) -> str:
         """What messages of the view say, those of ``roles`` or all, clipped ones among them."""
-        messages = self._situation.chain.messages
+        messages = self.situation.chain.messages
         texts = [
-            self._situation.content(place).countable()
+            self.situation.content(place).countable()
             for place, message in enumerate(messages)
             if place not in self._absent and (not roles or message.role in roles)
         ]
@@ -116,7 +118,7 @@ class _Source:
 
     def constraints(self) -> tuple[list[Rule], frozenset[str]]:
         """Sentences that bind and are out of sight, the firmest first; and values that hold no more."""
-        standing, replaced = self._situation.constraints
+        standing, replaced = self.situation.constraints
         wanted = sorted(
             (rule for rule in standing if rule.position in self._absent),
             key=lambda rule: (-rule.sentence.strength, -rule.position),

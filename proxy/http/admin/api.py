@@ -92,6 +92,12 @@ class AdminAPI:
                 query=(_TIP,),
             ),
             Operation(
+                *("GET", f"{_ONE}/tools", "tools", "Tool results that are fresh."),
+                self._tools,
+                shapes.ToolResults,
+                query=(_TIP,),
+            ),
+            Operation(
                 *("GET", f"{_ONE}/export", "export", "All that is kept of a session."),
                 self._export,
                 shapes.Export,
@@ -184,12 +190,20 @@ class AdminAPI:
     async def _view(self, request: Request, _: shapes.NoBody) -> shapes.View:
         found = await self._found(request)
         branch = await self._inspection.branch(found, request.query_params.get("tip"))
-        return await asyncio.to_thread(telling.view, self._inspection, found, branch)
+        injection = await self._inspection.injection(found)
+        return await asyncio.to_thread(telling.view, self._inspection, found, branch, injection)
 
     async def _explain(self, request: Request, _: shapes.NoBody) -> shapes.Explanation:
         found = await self._found(request)
         branch = await self._inspection.branch(found, request.query_params.get("tip"))
-        return await asyncio.to_thread(telling.explanation, self._inspection, found, branch)
+        injection = await self._inspection.injection(found)
+        return await asyncio.to_thread(telling.explanation, self._inspection, found, branch, injection)
+
+    async def _tools(self, request: Request, _: shapes.NoBody) -> shapes.ToolResults:
+        found = await self._found(request)
+        branch = await self._inspection.branch(found, request.query_params.get("tip"))
+        injection = await self._inspection.injection(found)
+        return await asyncio.to_thread(telling.tools, self._inspection, found, branch, injection)
 
     async def _export(self, request: Request, _: shapes.NoBody) -> shapes.Export:
         found = await self._found(request)

@@ -135,10 +135,40 @@ class Explanation(Shape):
     ratio: float
     head_tokens: int
     stages: dict[str, float]
+    injected: int
+    """Messages of what was handed in for the session: they stand before the units, and count as head."""
     pins: list[int]
     """Messages that the client has pinned on this branch, by their numbers."""
     epochs: list[EpochTold]
     units: list[Row]
+
+
+class ToolResult(Shape):
+    """A tool result that is fresh: the same call would be answered with it, or might be."""
+
+    tool_name: str
+    parameters: Any
+    """The call's arguments; as text, where they are no JSON."""
+    result: str
+    result_bytes: int
+    remaining_duration: int
+    """Exchanges that are left."""
+    original_duration: int
+    """Exchanges that it has after each use."""
+    call_id: str
+    cached_at: Time
+    """When its result came."""
+    hits: int
+    """How often it was served, or the same call seen again."""
+
+
+class ToolResults(Shape):
+    """The tool results that are fresh at the end of a branch, by the policy as it is now, oldest first."""
+
+    id: str
+    tip: str
+    policy: str
+    tools: list[ToolResult]
 
 
 class KeptMessage(Shape):
@@ -207,6 +237,8 @@ class Export(Shape):
     messages: list[Any]
     """The head, and the branch of the tip."""
     tree: list[KeptMessage]
+    injected: Any
+    """What was handed in for the session, as it may be handed in again; null where nothing was."""
     pins: list[str]
     """Hashes of the messages that the client has pinned."""
     epochs: dict[str, list[KeptEpoch]]

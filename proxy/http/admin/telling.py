@@ -8,9 +8,11 @@ from typing import Any
 
 from proxy.core.change import RESTORE
 from proxy.core.explain import explain
+from proxy.core.injection import Injection
 from proxy.core.jsonvalue import loads
 from proxy.core.plan import Epoch, Gap
 from proxy.core.records import Node
+from proxy.core.tools.cache import Fresh
 from proxy.engine.inspection import Everything, Inspected, Inspection
 from proxy.http.admin import shapes
 
@@ -105,7 +107,9 @@ def _entry(
     )
 
 
-def view(inspection: Inspection, found: Inspected, branch: Sequence[Node]) -> shapes.View:
+def view(
+    inspection: Inspection, found: Inspected, branch: Sequence[Node], injection: Injection | None
+) -> shapes.View:
     """What the model gets of a branch."""
     situation, in_force = inspection.situation(found, branch)
     budget = situation.budget
@@ -115,11 +119,13 @@ def view(inspection: Inspection, found: Inspected, branch: Sequence[Node]) -> sh
         epoch=in_force.number if in_force else 0,
         tokens=budget.real(budget.head + situation.view),
         budget=budget.tokens,
-        messages=[loads(raw) for raw in inspection.view(found, situation)],
+        messages=[loads(raw) for raw in inspection.view(found, situation, injection)],
     )
 
 
-def explanation(inspection: Inspection, found: Inspected, branch: Sequence[Node]) -> shapes.Explanation:
+def explanation(
+    inspection: Inspection, found: Inspected, branch: Sequence[Node], injection: Injection | None
+) -> shapes.Explanation:
     """Why the view of a branch looks as it does."""
     situation, _ = inspection.situation(found, branch)
     budget, stages = situation.budget, situation.policy.stages
@@ -134,9 +140,45 @@ def explanation(inspection: Inspection, found: Inspected, branch: Sequence[Node]
         ratio=budget.ratio,
         head_tokens=budget.head,
         stages=stages.model_dump(),
+        injected=len(injection.messages) if injection else 0,
         pins=situation.pinned,
         epochs=[epoch(each) for each in found.epochs],
         units=explain(situation),
+    )
+
+
+def tools(
+    inspection: Inspection, found: Inspected, branch: Sequence[Node], injection: Injection | None
+) -> shapes.ToolResults:
+    """The tool results that are fresh at the end of a branch."""
+    kept = found.session
+    arrivals = {node.hash: node.at for node in branch}
+    return shapes.ToolResults(
+        id=found.id,
+        tip=_tip(branch),
+        policy=inspection.policy_of(kept).name,
+        tools=[
+            _tool_result(each, arrivals.get(each.place, kept.created))
+            for each in inspection.fresh(kept, branch, injection=injection)
+        ],
+    )
+
+
+def _tool_result(fresh: Fresh, at: float) -> shapes.ToolResult:
+    try:
+        parameters = loads(fresh.arguments or "{}")
+    except ValueError:
+        parameters = fresh.arguments
+    return shapes.ToolResult(
+        tool_name=fresh.tool,
+        parameters=parameters,
+        result=fresh.text,
+        result_bytes=fresh.result_bytes,
+        remaining_duration=fresh.remaining,
+        original_duration=fresh.duration,
+        call_id=fresh.call_id,
+        cached_at=time(at),
+        hits=fresh.hits,
     )
 
 
@@ -152,6 +194,7 @@ def export(found: Inspected, branch: Sequence[Node], everything: Everything, now
         tip=_tip(branch),
         messages=[loads(raw) for raw in (*head, *(node.raw for node in branch))],
         tree=[_kept_message(node) for node in everything.nodes],
+        injected=everything.injection and loads(everything.injection.raw),
         pins=[pin.hex() for pin in found.session.pins],
         epochs={lane: [_kept_epoch(each) for each in epochs] for lane, epochs in everything.epochs.items()},
     )

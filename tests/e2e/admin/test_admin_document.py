@@ -110,7 +110,7 @@ class TestTheDocument:
             ("GET", "/unabridged/v1/openapi.json"),
             ("GET", "/unabridged/v1/sessions"),
             ("GET", one),
-            *(("GET", f"{one}/{part}") for part in ("transcript", "view", "explain", "export")),
+            *(("GET", f"{one}/{part}") for part in ("transcript", "view", "explain", "tools", "export")),
             *((method, f"{one}{verb}") for method, verb in CHANGES),
         }
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from proxy.cli.sessions import _listing, short_ids  # pyright: ignore[reportPrivateUsage]
+from proxy.cli.sessions import _listing, _tools, short_ids  # pyright: ignore[reportPrivateUsage]
 
 TENANT = "3f" * 16
 IDS = st.lists(
@@ -46,3 +46,33 @@ def test_the_ids_and_numbers_of_a_listing_are_whole_in_a_narrow_terminal() -> No
     assert [line.split()[0] for line in lines if line[:1].strip()] == ["id", "01234567", "ffffffff"]
     assert "112,000  112,000  250,000  1,000      12" in lines[1]
     assert "ub-" not in "".join(lines)
+
+
+def test_fresh_results_are_shown_a_line_each_without_what_a_terminal_would_obey() -> None:
+    result = {
+        "tool_name": "get_user",
+        "parameters": {"id": 5},
+        "result": "Mia\x1b[2J\nand more",
+        "result_bytes": 1_234,
+        "remaining_duration": 2,
+        "original_duration": 3,
+        "call_id": "c1",
+        "cached_at": "2026-11-22T03:47:42.000Z",
+        "hits": 1,
+    }
+    console = Console(width=160, record=True, force_terminal=False)
+    for each in _tools({"policy": "p", "tools": [result, {**result, "parameters": "{broken"}]}):
+        console.print(each)
+    lines = [line for line in console.export_text().splitlines() if "get_user" in line]
+    assert 'get_user({"id":5})' in lines[0]
+    assert "get_user({broken)" in lines[1]
+    assert all(
+        "\x1b" not in line and "2 of 3" in line and "1,234" in line and "Mia [2J and more" in line
+        for line in lines
+    )
+
+
+def test_without_a_fresh_result_the_policy_is_named() -> None:
+    assert list(_tools({"policy": "support", "tools": []})) == [
+        "no tool result is fresh under the policy support"
+    ]

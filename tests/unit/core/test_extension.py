@@ -8,7 +8,7 @@ import pytest
 
 from proxy.core.body import Body, read_body
 from proxy.core.extension import Extension, take_extension
-from proxy.errors import InvalidType, InvalidValue, RequestError, UnknownParameter
+from proxy.errors import InvalidType, InvalidValue, MissingParameter, RequestError, UnknownParameter
 
 MESSAGES = b'"messages": [{"role":"user","content":"\\ud800"}, {"role":"user"}]'
 
@@ -52,9 +52,12 @@ def test_the_member_goes_and_every_other_byte_stays(raw: bytes, left: bytes):
         assert body.with_messages([b"{}"]) == again.with_messages([b"{}"])
 
 
-def test_what_is_handed_in_is_taken_out_and_kept_for_later():
-    assert taken('{"inject": {"text": "x"}}').inject == {"text": "x"}
-    assert taken("{}") == Extension(2, [])
+def test_what_is_handed_in_is_read():
+    injection = taken('{"inject": {"text": "x"}}').inject
+    assert injection is not None
+    assert injection.text == "x"
+    for nothing in ("{}", '{"inject": {}}'):
+        assert taken(nothing) == Extension(2, [])
 
 
 @pytest.mark.parametrize(
@@ -77,6 +80,8 @@ def test_what_is_handed_in_is_taken_out_and_kept_for_later():
         ('{"pin": [-1]}', InvalidValue, "unabridged.pin"),
         ('{"inject": []}', InvalidType, "unabridged.inject"),
         ('{"inject": null}', InvalidType, "unabridged.inject"),
+        ('{"inject": {"tool": []}}', UnknownParameter, "unabridged.inject.tool"),
+        ('{"inject": {"tools": [{"name": "x"}]}}', MissingParameter, "unabridged.inject.tools[0].arguments"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_by_name(member: str, kind: type[RequestError], param: str):

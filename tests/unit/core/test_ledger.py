@@ -198,6 +198,28 @@ def test_constraints_that_need_more_than_there_is_room_for_stay_within_it() -> N
     assert 0.6 * budget.room < count(told) <= 0.85 * budget.room
 
 
+def test_a_title_is_said_once_where_rules_need_more_than_there_is_room_for() -> None:
+    titled = [f"HOUSE RULE: {rule}" for rule in RULES * 3]
+    told, budget = small(titled[:20])
+    assert all(f"- {rule}" in told for rule in titled[:20])
+    told, budget = small([f"{rule} (harbour {number})" for number, rule in enumerate(titled)])
+    assert told.count("HOUSE RULE:") == 1
+    assert told.count("Never lend crane") > 20
+    assert 0.75 * budget.room < count(told) <= 0.85 * budget.room
+
+
+@pytest.mark.parametrize(("rules", "quotes"), [(RULES[:9], True), (RULES, False)])
+def test_what_was_handled_is_quoted_only_where_there_is_room_for_every_rule(
+    rules: list[str], *, quotes: bool
+) -> None:
+    messages = talk(at_length("\n".join(rules)), user("Paint the bridge."))
+    chosen = Policy.model_validate({"keep": BARE})
+    drawn = Situation(chain_from(messages), EMPTY, chosen, Budget(800, 1.0, 100), count)
+    decided = compacted(drawn, None)
+    assert decided is not None
+    assert any(gap.quotes for gap in finish(decided, {}).gaps) == quotes
+
+
 @pytest.mark.parametrize(("least", "share", "bound"), [("auto", 0.05, 100), (0, 0.1, 200), (300, 0.05, 300)])
 def test_a_policy_may_bound_the_ledger_of_a_small_budget(least: int | str, share: float, bound: int) -> None:
     told, _ = small(RULES[:40], least, share)

@@ -109,6 +109,7 @@ def test_abbreviations_and_versions_end_no_sentence() -> None:
         ("The next step is paving the ramp.", "After the storm, the next step is drying the ropes."),
         ("Stone deliveries need approval from Anna Berg.", "No stone delivery without Jo Stein approving."),
         ("Give the total in German.", "Give the total in French."),
+        ("The user's lesson language is German.", "User wants code lessons in French, no other language."),
         ("Die Ausgaben sind auf 500 Euro begrenzt.", "Ab sofort ist die Obergrenze der Kosten 300 Euro."),
         ("Bereitschaft hat diese Woche Anna Berg.", "Jetzt hat Jo Stein Bereitschaft."),
         ("El presupuesto es de 500 euros como máximo.", "Ahora los gastos tienen un tope de 300 euros."),

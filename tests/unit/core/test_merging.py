@@ -4,7 +4,7 @@ from typing import Any
 
 from proxy.core.jsonvalue import dumps, loads
 from proxy.core.merging import alternating
-from proxy.core.plan import Gap, Plan, apply
+from proxy.core.plan import EMPTY, Gap, Plan, apply
 
 NOTE = b'{"role":"user","content":"note"}'
 
@@ -62,3 +62,43 @@ def test_the_parts_of_a_request_stay_as_they_were():
     plan = Plan((Gap(0, 1, NOTE, 1),))
     (only,) = alternating(plan, apply(plan, raws))
     assert loads(only)["content"][1:] == [image, {"type": "text", "text": "what is it?"}]
+
+
+# --- what a caller has handed in ---
+
+HANDED = message("user", "handed in")
+CALL = b'{"role":"assistant","content":null,"tool_calls":[{"id":"c"}]}'
+RESULT = b'{"role":"tool","tool_call_id":"c","content":"result"}'
+
+
+def after(prelude: list[bytes], roles: str, plan: Plan = EMPTY) -> list[tuple[str, list[str]]]:
+    names = {"u": "user", "a": "assistant"}
+    raws = [message(names[role], f"{role}{place}") for place, role in enumerate(roles)]
+    sent = alternating(plan, apply(plan, raws), prelude)
+    return [(loads(raw)["role"], texts(raw) if loads(raw)["content"] else []) for raw in sent]
+
+
+def test_a_text_that_was_handed_in_joins_the_request_after_it():
+    assert after([HANDED], "uau") == [
+        ("user", ["handed in", "u0"]),
+        ("assistant", ["a1"]),
+        ("user", ["u2"]),
+    ]
+
+
+def test_a_text_that_was_handed_in_joins_a_note_and_the_request_after_that():
+    plan = Plan((Gap(0, 2, NOTE, 1),))
+    assert after([HANDED], "uauau", plan)[0] == ("user", ["handed in", "note", "u2"])
+
+
+def test_a_text_that_was_handed_in_stands_by_itself_before_an_answer():
+    assert [role for role, _ in after([HANDED], "au")] == ["user", "assistant", "user"]
+
+
+def test_results_that_were_handed_in_are_taken_note_of_before_a_user_speaks():
+    prelude = [HANDED, CALL, RESULT]
+    assert [role for role, _ in after(prelude, "ua")] == [
+        *("user", "assistant", "tool", "assistant"),
+        *("user", "assistant"),
+    ]
+    assert [role for role, _ in after(prelude, "au")] == ["user", "assistant", "tool", "assistant", "user"]

@@ -110,8 +110,13 @@ def test_a_roll_makes_things_smaller(goal: str, limit: str) -> None:
 def test_results_are_served_only_where_that_is_safe() -> None:
     said = complaint(tools=[{"match": "*", "serve": True}])
     assert "`serve = true` needs `pure = true` or `invalidated_by`" in said
-    assert policy(tools=[{"match": "*", "serve": True, "pure": True}]).tools[0].serve
-    assert policy(tools=[{"match": "*", "serve": True, "invalidated_by": ["set_*"]}]).tools[0].serve
+    kept = {"match": "*", "serve": True}
+    assert policy(tools=[{**kept, "pure": True}]).tools[0].serve
+    assert policy(tools=[{**kept, "invalidated_by": ["set_*"]}]).tools[0].serve
+
+
+def test_results_are_shared_with_nobody() -> None:
+    assert "Input should be 'session'" in complaint(tools=[{"match": "*", "scope": "channel"}])
 
 
 def test_a_pin_is_a_regular_expression() -> None:

@@ -12,6 +12,7 @@ from proxy.engine.exchange import Incoming
 from proxy.engine.extras import Extras
 from proxy.engine.foreground import Foreground
 from proxy.engine.history import Reader
+from proxy.engine.injections import Injections
 from proxy.engine.models import Models
 from proxy.engine.naming import Naming
 from proxy.engine.pins import Pins
@@ -19,6 +20,7 @@ from proxy.engine.recognition import Recognition
 from proxy.engine.request import Engine
 from proxy.engine.summaries import Summaries
 from proxy.engine.summary_jobs import SummaryJobs
+from proxy.engine.tools import Tools
 from proxy.engine.warmth import Warmth
 from proxy.errors import UpstreamUnreachable
 from proxy.ports import UpstreamResponse
@@ -76,11 +78,13 @@ def engine() -> Engine:
         recognition=Recognition(store, naming),
         epochs=Epochs(store, SummaryJobs(summaries, naming), counter, clock, metrics),
         pins=Pins(store),
+        injections=Injections(store),
         naming=naming,
         foreground=foreground,
         background=Background(),
         extras=Extras(models, naming),
         warmth=Warmth(lambda _: UNKNOWN_PRICES, clock),
+        tools=Tools(metrics),
         policies=lambda _: Policy(),
         clock=clock,
     )

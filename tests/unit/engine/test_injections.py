@@ -1,0 +1,155 @@
+"""What callers hand in: the first of a session, written once, read by everybody after."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.adapters.memory import MemoryStore
+from proxy.core.injection import Injection
+from proxy.engine.injections import Injections
+from proxy.engine.recognition import Recognised
+from proxy.errors import StoreUnavailable
+from proxy.ports import Found, Lookup, SessionKey
+from tests.stores import DAY, KEY, HandClock, chain, turn
+
+ONE, TWO = Injection(b'{"text":"one","tools":[]}'), Injection(b'{"text":"two","tools":[]}')
+Settled = tuple[Injection | None, tuple[str, ...]]
+
+
+class Counted(MemoryStore):
+    """A store that counts what it is asked, and can be away."""
+
+    writes = reads = 0
+    is_away = False
+
+    async def inject(self, key: SessionKey, digest: bytes, injection: bytes, ttl: float) -> bytes:
+        if self.is_away:
+            raise StoreUnavailable
+        self.writes += 1
+        return await super().inject(key, digest, injection, ttl)
+
+    async def injection(self, key: SessionKey) -> bytes | None:
+        if self.is_away:
+            raise StoreUnavailable
+        self.reads += 1
+        return await super().injection(key)
+
+
+@pytest.fixture
+def store() -> Counted:
+    return Counted(HandClock())
+
+
+async def settled(store: Counted, injections: Injections, asked: Injection | None = None) -> Settled:
+    """What the session's next request gets."""
+    newest = tuple(reversed(chain("u1", "a1")))
+    lookup = Lookup(KEY.tag, KEY.sid, newest, (), "lane", injected=injections.digest(KEY))
+    found = Found() if store.is_away else await store.find(lookup)
+    degraded = ("store",) if store.is_away else ()
+    recognised = Recognised("t", KEY, "chat", False, found, (), 0, degraded)
+    return await injections.settle(recognised, asked, DAY)
+
+
+async def test_where_nothing_is_handed_in_nothing_is_asked_for(store: Counted) -> None:
+    await store.record(KEY, turn("u1", "a1"), DAY)
+    assert await settled(store, Injections(store)) == (None, ())
+    assert (store.writes, store.reads) == (0, 0)
+
+
+async def test_it_is_written_once_and_holds_for_requests_without_it(store: Counted) -> None:
+    injections = Injections(store)
+    for asked in (ONE, ONE, None):
+        assert await settled(store, injections, asked) == (ONE, ())
+        await store.record(KEY, turn("u1", "a1"), DAY)
+    assert (store.writes, store.reads) == (1, 0)
+
+
+async def test_a_later_one_that_is_another_is_ignored_and_said_so(store: Counted) -> None:
+    injections = Injections(store)
+    await settled(store, injections, ONE)
+    assert await settled(store, injections, TWO) == (ONE, ("inject-ignored",))
+    assert await settled(store, Injections(store), TWO) == (ONE, ("inject-ignored",)), "elsewhere as well"
+    assert store.writes == 1
+
+
+async def test_another_worker_reads_it_with_the_session(store: Counted) -> None:
+    await settled(store, Injections(store), ONE)
+    assert await settled(store, Injections(store)) == (ONE, ())
+    assert store.reads == 0
+
+
+async def test_of_two_that_come_at_once_one_wins_for_both(store: Counted) -> None:
+    here, there = Injections(store), Injections(store)
+    late = Recognised("t", KEY, "chat", False, Found(), (), 0, ())
+    assert await here.settle(late, ONE, DAY) == (ONE, ())
+    assert await there.settle(late, TWO, DAY) == (ONE, ("inject-ignored",))
+    assert await settled(store, there) == (ONE, ())
+
+
+async def test_while_the_store_is_away_it_holds_here_and_is_written_later(store: Counted) -> None:
+    injections = Injections(store)
+    store.is_away = True
+    assert await settled(store, injections, ONE) == (ONE, ("inject-not-saved",))
+    assert await settled(store, injections) == (ONE, ("inject-not-saved",))
+    store.is_away = False
+    assert await settled(store, injections) == (ONE, ())
+    assert await settled(store, Injections(store)) == (ONE, ())
+
+
+async def test_what_was_read_is_known_while_the_store_is_away(store: Counted) -> None:
+    injections = Injections(store)
+    await settled(store, injections, ONE)
+    store.is_away = True
+    assert await settled(store, injections) == (ONE, ())
+
+
+async def test_what_came_while_the_store_was_away_gives_way_to_what_it_holds(store: Counted) -> None:
+    await settled(store, Injections(store), ONE)
+    elsewhere = Injections(store)
+    store.is_away = True
+    assert await settled(store, elsewhere, TWO) == (TWO, ("inject-not-saved",))
+    store.is_away = False
+    assert await settled(store, elsewhere, TWO) == (ONE, ("inject-ignored",))
+
+
+async def test_a_deleted_session_takes_it_along(store: Counted) -> None:
+    injections = Injections(store)
+    await settled(store, injections, ONE)
+    await store.delete(KEY)  # by another worker
+    assert await settled(store, injections) == (None, ())
+    await settled(store, injections, ONE)
+    await store.record(KEY, turn("u1", "a1"), DAY)
+    await store.delete(KEY)
+    await store.record(KEY, turn("u1", "a1"), DAY)  # begun again, by another worker too
+    assert await settled(store, injections) == (None, ())
+    assert await settled(store, injections, TWO) == (TWO, ())
+
+
+async def test_a_store_that_has_lost_everything_gets_it_back(store: Counted) -> None:
+    injections = Injections(store)
+    await settled(store, injections, ONE)
+    store._kept.clear()  # pyright: ignore[reportPrivateUsage]
+    assert await settled(store, injections) == (ONE, ())
+    assert await settled(store, Injections(store)) == (ONE, ())
+
+
+async def test_what_was_let_go_of_since_the_store_was_asked_is_read_again(store: Counted) -> None:
+    injections = Injections(store)
+    await settled(store, injections, ONE)
+    known = Found(sid=KEY.sid, injected=ONE.digest)
+    recognised = Recognised("t", KEY, "chat", False, known, (), 0, ())
+    injections.forget(KEY)
+    assert await injections.settle(recognised, None, DAY) == (ONE, ())
+    assert store.reads == 1
+
+
+async def test_a_process_holds_so_much_at_most_and_reads_the_rest_again(store: Counted) -> None:
+    injections = Injections(store)
+    large = [Injection(b'{"text":"%d%s","tools":[]}' % (number, b"x" * 1_000_000)) for number in range(20)]
+    keys = [SessionKey("aa", f"{number:02}") for number in range(20)]
+    for key, injection in zip(keys, large, strict=True):
+        recognised = Recognised("t", key, "chat", False, Found(), (), 0, ())
+        assert await injections.settle(recognised, injection, DAY) == (injection, ())
+    held = [key for key in keys if injections.digest(key)]
+    assert 5 < len(held) < 20
+    assert held == keys[-len(held) :], "those used last"

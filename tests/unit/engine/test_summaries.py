@@ -1,0 +1,65 @@
+"""Which summaries are written when there are more than there is room for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from proxy.adapters.httptools import HttptoolsUpstream
+from proxy.adapters.memory import MemoryStore
+from proxy.core.policy_sections import Summary
+from proxy.core.source import Block, Piece, Source
+from proxy.engine.asking import Caller
+from proxy.engine.foreground import Foreground
+from proxy.engine.job import Job
+from proxy.engine.summaries import Summaries
+from proxy.telemetry import Metrics
+from tests.servers import PATIENCE
+from tests.stores import DAY, KEY, HandClock
+from tests.upstreams import COUNTER, Model, running
+
+TEXT = "We built the bridge of stone. " * 30
+WAITED_FOR = Job(
+    address="waited for",
+    terms="terms",
+    source=Source((Piece((Block("user", TEXT),)),), COUNTER.count(TEXT), b"seal"),
+    caller=Caller("gpt-test", [], 5.0),
+    rules=Summary(),
+    max_tokens=100,
+    key=KEY,
+    ttl=DAY,
+    room=1_000,
+)
+NEVER = 3_600.0
+
+
+async def test_what_a_request_waits_for_is_written_however_much_waits_for_a_pause() -> None:
+    async with running(Model()) as model:
+        upstream, clock = HttptoolsUpstream(model.url), HandClock()
+        summaries = Summaries(
+            upstream, MemoryStore(clock), COUNTER, Foreground(), clock, Metrics(), quiet=NEVER
+        )
+        for number in range(200):
+            summaries.start(replace(WAITED_FOR, address=str(number)))
+        summaries.start(WAITED_FOR)
+        await summaries.wait([WAITED_FOR.address], PATIENCE)
+        assert summaries.ready(WAITED_FOR.address)
+        assert len(model.summaries) == 1
+        await summaries.aclose()
+        await upstream.aclose()
+
+
+async def test_what_requests_wait_for_gives_way_to_nothing() -> None:
+    async with running(Model()) as model:
+        upstream, clock, foreground = HttptoolsUpstream(model.url), HandClock(), Foreground()
+        summaries = Summaries(upstream, MemoryStore(clock), COUNTER, foreground, clock, Metrics())
+        with foreground.request():  # so that nothing is written yet
+            for number in range(64):
+                summaries.start(replace(WAITED_FOR, address=str(number)))
+                await summaries.wait([str(number)], 0)
+            summaries.start(WAITED_FOR)
+            await summaries.wait([WAITED_FOR.address], 0)
+        await summaries.wait(map(str, range(64)), PATIENCE)
+        assert all(summaries.ready(str(number)) for number in range(64))
+        assert summaries.ready(WAITED_FOR.address) is None
+        await summaries.aclose()
+        await upstream.aclose()
