@@ -44,16 +44,18 @@ async def read(url: str) -> Reading:
     return Reading(*(int(float(each[1])) for each in found if each))
 
 
-async def at_rest(url: str) -> Reading:
-    """The reading once files and tasks no longer change and nothing is being answered.
+async def at_rest(url: str, tasks: int) -> Reading:
+    """The reading once files no longer change, nothing is being answered and no more tasks are left.
 
-    Raises TimeoutError where that does not happen.
+    What a dead store has held up may take its time; after `_RESTLESS` seconds it is what it is.
     """
-    seen: list[tuple[int, ...]] = []
-    async with asyncio.timeout(_RESTLESS):
-        while True:
-            reading = await read(url)
-            seen = [*seen[1 - _QUIET :], (reading.files, reading.tasks, reading.streams)]
-            if len(seen) == _QUIET and len(set(seen)) == 1 and not reading.streams:
-                return reading
-            await asyncio.sleep(0.5)
+    deadline = asyncio.get_running_loop().time() + _RESTLESS
+    files: list[int] = []
+    while True:
+        reading = await read(url)
+        files = [*files[1 - _QUIET :], reading.files]
+        is_quiet = len(files) == _QUIET and len(set(files)) == 1
+        is_empty = reading.tasks <= tasks and not reading.streams
+        if (is_quiet and is_empty) or asyncio.get_running_loop().time() > deadline:
+            return reading
+        await asyncio.sleep(0.5)
