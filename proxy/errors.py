@@ -307,6 +307,10 @@ class Overloaded(Unavailable):
 # --- whoever starts the server is at fault ---
 
 
+class SearchUnavailable(Exception):
+    """What was cut cannot be searched. No client hears of it: the model is told to read by number."""
+
+
 class OperatorError(Exception):
     """Something to tell whoever starts the server: never an answer to a client."""
 

@@ -4,13 +4,13 @@ Small protocols; the adapters that satisfy them stand in :mod:`proxy.adapters`, 
 port runs over all of them.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
 from proxy.core.plan import Epoch
-from proxy.core.records import Node, Session, Turn
+from proxy.core.records import HiddenCalls, Node, Session, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,8 @@ class Lookup:
     lane: str
     seen: tuple[str, int] = ("", 0)
     """(sid, how many of the lane's epochs this process already holds for it)."""
+    hidden_seen: tuple[str, int] = ("", 0)
+    """(sid, how many of its answers with hidden calls this process already knows)."""
     injected: bytes = b""
     """Digest of what was handed in for the session, as far as this process knows."""
 
@@ -51,6 +53,8 @@ class Found:
     """Counted tokens by chain hash, of those asked for and known."""
     epochs: tuple[Epoch, ...] = ()
     """The lane's epochs in the order written, those after ``seen`` (all, if ``seen`` names another sid)."""
+    hidden: tuple[HiddenCalls, ...] = ()
+    """The answers with hidden calls in the order written, those after ``hidden_seen``."""
     was_here: bool = False
     """Whether there was such a session that has expired, or was deleted."""
     injected: bytes = b""
@@ -127,6 +131,20 @@ class SessionStore(Protocol):
 
         A pin lives as long as the session. It may come before the first turn is recorded.
         """
+        ...
+
+    async def keep_hidden(
+        self, key: SessionKey, hidden: HiddenCalls, ttl: float, *, begins: bool = False
+    ) -> bool:
+        """Keep what stands upstream for an answer, unless something does already: the first counts.
+
+        It lives as long as the session. Where it ``begins`` one it comes before the first turn is recorded;
+        else nothing is kept, and False told, where the session is not there any more.
+        """
+        ...
+
+    async def hidden(self, key: SessionKey) -> tuple[HiddenCalls, ...]:
+        """All answers of the session with hidden calls, in the order written."""
         ...
 
     async def inject(self, key: SessionKey, digest: bytes, injection: bytes, ttl: float) -> bytes:
@@ -226,6 +244,35 @@ class SessionStore(Protocol):
 
     async def aclose(self) -> None:
         """Give connections back."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A text to be searched."""
+
+    key: bytes
+    """Equal for equal texts alone."""
+    read: Callable[[], str]
+    """The text, its words apart from each other; called where the search does not hold it yet."""
+
+
+class Search(Protocol):
+    """Finds passages by words. What was searched before on the same shelf is not read again."""
+
+    async def search(
+        self, shelf: str, passages: Sequence[Passage], terms: Sequence[str], most: int
+    ) -> list[int]:
+        """Indexes of the ``most`` passages that say most of the terms, best first; off the event loop.
+
+        A term of several words is found where these stand side by side. Case, accents and English endings
+        do not matter. The answer rests on these passages alone, whatever the shelf has held before.
+        Raises :class:`proxy.errors.SearchUnavailable`.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Forget all shelves."""
         ...
 
 

@@ -44,6 +44,9 @@ class Metrics:
         self.summaries = counter(
             "unabridged_summaries", "Summaries written, and why others were not.", "result"
         )
+        self.recalls = counter(
+            "unabridged_recalls", "Calls of the recall tool, by how they were answered.", "by"
+        )
         self.tool_cache = counter(
             "unabridged_tool_cache", "Tool results that came in, and what became of them.", "result"
         )

@@ -18,7 +18,7 @@ import redis
 
 from proxy.adapters.redis.embedded import EmbeddedValkey, server_binary
 from proxy.core.plan import Epoch
-from proxy.core.records import Node, Session, Turn
+from proxy.core.records import HiddenCalls, Node, Session, Turn
 from proxy.ports import Found, Lookup, SessionKey, SessionStore
 
 DAY = 86_400.0
@@ -270,6 +270,12 @@ def epoch(name: str, parent: str = "", **members: Any) -> Epoch:
         "final_tokens": 300,
     }
     return Epoch(id=name, parent=parent, **(usual | members))
+
+
+def hidden(*names: str, call: str = "one") -> HiddenCalls:
+    """What stands upstream for the last of these messages, an answer of ours."""
+    messages = (b'{"role":"assistant","tool_calls":["%b"]}' % call.encode(), b'{"role":"tool"}')
+    return HiddenCalls(hash=chain(*names)[-1], messages=messages, tokens=12, at=1.0)
 
 
 def lookup(*names: str, sid: str | None = KEY.sid, tag: str = KEY.tag, **members: Any) -> Lookup:

@@ -208,6 +208,8 @@ class Model:
     hanging: int = 0
     """Summary calls that hang now."""
     invalid: list[str] = field(default_factory=list[str])
+    elsewhere: dict[str, Behaviour] = field(default_factory=dict[str, Behaviour])
+    """How requests of other paths are answered, by the end of the path."""
     listing: Message = field(default_factory=lambda: {"object": "list", "data": []})
     tells_usage: bool = True
     """Whether answers have `usage`, from which the proxy learns how the model counts."""
@@ -227,7 +229,9 @@ class Model:
         body = _read(whole)
         if not exchange.request.target.partition("?")[0].endswith("/chat/completions"):
             self.others.append(exchange.request)
-            await exchange.answer_json(self.listing)
+            path = exchange.request.target.partition("?")[0]
+            script = next((each for end, each in self.elsewhere.items() if path.endswith(end)), None)
+            await (script(exchange) if script else exchange.answer_json(self.listing))
         elif is_summary(body):
             self.summaries.append(exchange.request)
             await self._reply(exchange, body, self.summary or said("They spoke of the plan; all went well."))

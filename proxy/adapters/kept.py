@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from proxy.core.plan import Epoch
-from proxy.core.records import Node, Session, Turn
+from proxy.core.records import HiddenCalls, Node, Session, Turn
 from proxy.ports import Recorded
 
 
@@ -22,6 +22,8 @@ class Kept:
     session: Session | None = None
     nodes: dict[bytes, Node] = field(default_factory=dict[bytes, Node])
     epochs: dict[str, list[Epoch]] = field(default_factory=dict[str, list[Epoch]])
+    hidden: dict[bytes, HiddenCalls] = field(default_factory=dict[bytes, HiddenCalls])
+    """By chain hash of the answer, in the order written."""
     summaries: dict[str, str] = field(default_factory=dict[str, str])
     beside: set[bytes] = field(default_factory=set[bytes])
     tips: list[bytes] = field(default_factory=list[bytes])

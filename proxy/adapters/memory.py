@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from proxy.adapters.claims import Claims
 from proxy.adapters.kept import Kept, admits
 from proxy.core.plan import Epoch
-from proxy.core.records import Node, Session, Turn
+from proxy.core.records import HiddenCalls, Node, Session, Turn
 from proxy.ports import Clock, Found, Lookup, Recorded, SessionKey, Standing, Stored
 
 
@@ -45,7 +45,9 @@ class MemoryStore:
             return Found(was_here=SessionKey(lookup.tag, sid) in self._were)
         seen_sid, seen = lookup.seen
         epochs = kept.epochs.get(lookup.lane, [])[seen if seen_sid == sid else 0 :]
-        if kept.session is None and not epochs and not kept.injected:
+        hidden_sid, hidden_seen = lookup.hidden_seen
+        hidden = tuple(kept.hidden.values())[hidden_seen if hidden_sid == sid else 0 :]
+        if kept.session is None and not epochs and not hidden and not kept.injected:
             return Found()
         return Found(
             sid=sid,
@@ -53,6 +55,7 @@ class MemoryStore:
             known=next((chain_hash for chain_hash in lookup.newest if chain_hash in kept.nodes), None),
             counts={each: kept.nodes[each].tokens for each in lookup.uncounted if each in kept.nodes},
             epochs=tuple(epochs),
+            hidden=hidden,
             was_here=kept.session is None and SessionKey(lookup.tag, sid) in self._were,
             injected=kept.injected,
             injection=None if kept.injected == lookup.injected else kept.injection,
@@ -81,6 +84,20 @@ class MemoryStore:
     async def pin(self, key: SessionKey, hashes: Sequence[bytes], ttl: float) -> None:
         """Pin messages by their chain hashes."""
         self._renewed(key, ttl).pins.update(dict.fromkeys(hashes))
+
+    async def keep_hidden(
+        self, key: SessionKey, hidden: HiddenCalls, ttl: float, *, begins: bool = False
+    ) -> bool:
+        """Keep what stands upstream for an answer; the first counts."""
+        if self._live(key) is None and not begins:
+            return False
+        self._renewed(key, ttl).hidden.setdefault(hidden.hash, hidden)
+        return True
+
+    async def hidden(self, key: SessionKey) -> tuple[HiddenCalls, ...]:
+        """All answers of the session with hidden calls."""
+        kept = self._live(key)
+        return tuple(kept.hidden.values()) if kept else ()
 
     async def inject(self, key: SessionKey, digest: bytes, injection: bytes, ttl: float) -> bytes:
         """Keep what is handed in, unless something was before."""

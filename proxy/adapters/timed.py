@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from proxy.core.plan import Epoch
-from proxy.core.records import Node, Session, Turn
+from proxy.core.records import HiddenCalls, Node, Session, Turn
 from proxy.ports import Found, Lookup, Recorded, SessionKey, SessionStore, Standing, Stored
 from proxy.telemetry import Metrics
 
@@ -39,6 +39,16 @@ class TimedStore:
     async def pin(self, key: SessionKey, hashes: Sequence[bytes], ttl: float) -> None:
         with self._record.time():
             await self._store.pin(key, hashes, ttl)
+
+    async def keep_hidden(
+        self, key: SessionKey, hidden: HiddenCalls, ttl: float, *, begins: bool = False
+    ) -> bool:
+        with self._record.time():
+            return await self._store.keep_hidden(key, hidden, ttl, begins=begins)
+
+    async def hidden(self, key: SessionKey) -> tuple[HiddenCalls, ...]:
+        with self._inspect.time():
+            return await self._store.hidden(key)
 
     async def inject(self, key: SessionKey, digest: bytes, injection: bytes, ttl: float) -> bytes:
         with self._record.time():

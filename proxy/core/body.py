@@ -55,19 +55,30 @@ class Body:
 
     def with_messages(self, messages: Iterable[bytes]) -> bytes:
         """The body with other messages and every other byte as it was."""
-        array = b"[" + b",".join(messages) + b"]"
+        return self.with_member("messages", b"[" + b",".join(messages) + b"]")
+
+    def with_member(self, name: str, value: bytes) -> bytes:
+        """The body with another value of a top-level member that it has, and every other byte as it was."""
         spans = _member_spans(self.raw, self.members)
         if spans is None:
-            return _rejoined(self.members, array)
-        start, end = spans["messages"]
-        return self.raw[:start] + array + self.raw[end:]
+            return _rejoined({**self.members, name: value})
+        start, end = spans[name]
+        return self.raw[:start] + value + self.raw[end:]
+
+    def followed_by(self, messages: Sequence[bytes]) -> bytes:
+        """The body with these messages after its own, and every other byte as it was."""
+        spans = _member_spans(self.raw, self.members)
+        if spans is None:
+            return self.with_messages([*self.messages, *messages])
+        end = spans["messages"][1] - 1
+        return self.raw[:end] + b"," + b",".join(messages) + self.raw[end:]
 
     def without(self, name: str) -> "Body":
         """The body without a top-level member (never the only one) and every other byte as it was."""
         members = {each: value for each, value in self.members.items() if each != name}
         spans = _member_spans(self.raw, self.members)
         if spans is None:
-            raw = _rejoined(members, bytes(self.members["messages"]))
+            raw = _rejoined(members)
             return Body(raw, members, self.messages)
         names, end = list(spans), spans[name][1]
         if name != names[0]:
@@ -76,6 +87,29 @@ class Body:
             start = _next_name(self.raw, self.raw.index(b"{") + 1)
             end = _next_name(self.raw, end)
         return Body(self.raw[:start] + self.raw[end:], members, self.messages)
+
+    def with_tool(self, tool: bytes) -> "Body":
+        """The body with one more tool after the client's, and every other byte as it was.
+
+        ``tool`` is its JSON. The body's ``tools`` must be an array, null or absent.
+        """
+        array = _with_element(self.slice("tools"), tool)
+        if "tools" in self.members:
+            raw = self.with_member("tools", array)
+            return Body(raw, {**self.members, "tools": array}, self.messages)
+        start = self.raw.index(b"{") + 1
+        raw = self.raw[:start] + b'"tools":' + array + b"," + self.raw[start:]
+        return Body(raw, {"tools": array, **self.members}, self.messages)
+
+
+def _with_element(array: bytes, element: bytes) -> bytes:
+    """A JSON array's bytes with one more element; null is an empty one."""
+    if array.strip() in (b"", b"null"):
+        return b"[" + element + b"]"
+    end = array.rindex(b"]")
+    before = array[:end].rstrip()
+    comma = b"" if before.endswith(b"[") else b","
+    return before + comma + element + array[len(before) :]
 
 
 def asking_for_usage(raw: bytes) -> bytes:
@@ -226,10 +260,7 @@ def _element_spans(text: bytes, start: int, elements: Sequence[msgspec.Raw]) -> 
         yield position, (position := position + memoryview(element).nbytes)
 
 
-def _rejoined(members: Mapping[str, bytes | msgspec.Raw], messages: bytes) -> bytes:
+def _rejoined(members: Mapping[str, bytes | msgspec.Raw]) -> bytes:
     """The body of a client that wrote a name twice, each name once, the last value as every parser has it."""
-    pairs = (
-        msgspec.json.encode(name) + b":" + (messages if name == "messages" else bytes(value))
-        for name, value in members.items()
-    )
+    pairs = (msgspec.json.encode(name) + b":" + bytes(value) for name, value in members.items())
     return b"{" + b",".join(pairs) + b"}"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from proxy.core.rawjson import elements, integer, members, string
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from msgspec import Raw
 
@@ -80,6 +80,20 @@ class ToolCall:
             elif name not in ("index", *_NESTED):
                 self._members.add(name, bytes(raw))
 
+    @property
+    def name(self) -> str:
+        """The function's name as far as it has been said; empty for another kind of tool."""
+        return self._said("name") or ""
+
+    @property
+    def arguments(self) -> str | None:
+        """The function's arguments as far as they have been said; None where they are no text."""
+        return self._said("arguments")
+
+    def _said(self, member: str) -> str | None:
+        function = self._nested.get("function")
+        return string(function.closed().get(member, b'""')) if function else ""
+
     def json(self) -> bytes:
         """The call as a client sends it back: id, type, function or custom, then whatever else was said."""
         own = self._members.closed()
@@ -88,8 +102,8 @@ class ToolCall:
             nested["function"].setdefault("arguments", b'""')  # the API requires them of us, not of upstreams
         own.setdefault("type", b'"custom"' if "custom" in nested else b'"function"')
         pairs = [(name, own.pop(name)) for name in ("id", "type") if name in own]
-        pairs += [(name, _object(inner.items())) for name, inner in nested.items()]
-        return _object([*pairs, *own.items()])
+        pairs += [(name, object_of(inner.items())) for name, inner in nested.items()]
+        return object_of([*pairs, *own.items()])
 
 
 class PartialMessage:
@@ -101,6 +115,11 @@ class PartialMessage:
         self._members = Members()
         self._function_call = Members()
         self._calls: list[ToolCall] = []
+
+    @property
+    def calls(self) -> Sequence[ToolCall]:
+        """The calls in the order in which they began."""
+        return self._calls
 
     @property
     def has_calls(self) -> bool:
@@ -117,32 +136,36 @@ class PartialMessage:
             else:
                 self._members.add(name, bytes(raw))
 
-    def json(self) -> bytes:
-        """The message as a client sends it back, its members in one order however the deltas were cut."""
+    def json(self, without: Collection[ToolCall] = ()) -> bytes:
+        """The message as a client sends it back, its members in one order however the deltas were cut.
+
+        ``without`` these calls of it.
+        """
         own, function_call = self._members.closed(), self._function_call.closed()
         own.setdefault("role", b'"assistant"')
-        speaks_otherwise = self.has_calls or "refusal" in own
+        calls = sorted((call for call in self._calls if call not in without), key=lambda call: call.index)
+        speaks_otherwise = bool(calls or function_call) or "refusal" in own
         if "content" not in own or (own["content"] == b'""' and speaks_otherwise):
             own["content"] = b"null"
         pairs = [(name, own.pop(name)) for name in _LEADING if name in own]
         pairs += own.items()
         if function_call:
-            pairs.append(("function_call", _object(function_call.items())))
-        if self._calls:
-            calls = sorted(self._calls, key=lambda call: call.index)
+            pairs.append(("function_call", object_of(function_call.items())))
+        if calls:
             pairs.append(("tool_calls", b"[" + b",".join(call.json() for call in calls) + b"]"))
-        return _object(pairs)
+        return object_of(pairs)
 
     def _add_calls(self, raw: Raw) -> None:
         for element in elements(raw) or []:
             delta = members(element)
             if delta:
-                self._call_of(delta).add(delta)
+                self.call_of(delta).add(delta)
 
-    def _call_of(self, delta: Mapping[str, Raw]) -> ToolCall:
-        """The call that a delta continues: that of its index, failing that of its id, else the latest.
+    def call_of(self, delta: Mapping[str, Raw]) -> ToolCall:
+        """The call that a delta continues, begun where it is new.
 
-        A new id under a known index is a new call: some upstreams number every parallel call 0.
+        It is that of its index, failing that of its id, else the latest. A new id under a known index is a
+        new call: some upstreams number every parallel call 0.
         """
         index, call_id = integer(delta.get("index")), string(delta.get("id"))
         for call in reversed(self._calls):
@@ -171,5 +194,6 @@ def _is_named(call: Mapping[str, Raw]) -> bool:
     return any(string((members(call[part]) or {}).get("name")) for part in _NESTED if part in call)
 
 
-def _object(pairs: Iterable[tuple[str, bytes]]) -> bytes:
-    return b"{" + b",".join(json.dumps(name).encode() + b":" + value for name, value in pairs) + b"}"
+def object_of(pairs: Iterable[tuple[str, bytes | Raw]]) -> bytes:
+    """A JSON object of members whose values are written already."""
+    return b"{" + b",".join(json.dumps(name).encode() + b":" + bytes(value) for name, value in pairs) + b"}"

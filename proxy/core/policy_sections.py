@@ -272,6 +272,9 @@ class Recall(Section):
 
     enabled: StrictBool = False
     rounds: Positive = 4
+    """Calls of the model that one answer may take."""
+    embeddings: str = ""
+    """The upstream's model by which what was cut is searched by meaning too; empty: by words alone."""
 
 
 class Memory(Section):

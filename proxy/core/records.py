@@ -66,6 +66,22 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Why appended turns wait: `paused`, `compacting`, or not at all; kept beside the record."""
 
 
+class HiddenCalls(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What stands upstream in the place of one of our answers, in which we have answered calls ourselves.
+
+    It replaces the client's version of the message in later views exactly while that has this chain hash.
+    """
+
+    hash: bytes
+    """Chain hash of the answer as the client was told it."""
+    messages: tuple[bytes, ...]
+    """The assistant messages as the upstream said them, each followed by the results that we gave it."""
+    tokens: int
+    """Counted tokens of them all (not calibrated), framing included."""
+    at: float
+    """Seconds since 1970, UTC."""
+
+
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """One turn to be recorded: the messages that were new in it, our answer, and the session after it."""
 

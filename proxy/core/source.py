@@ -21,11 +21,12 @@ PIECE_TOKENS = 12_000
 _LEAST_PIECE = 200
 _PROMPT_TOKENS = 250
 """Counted tokens of the instruction around a piece."""
-_MESSAGE_CHARACTERS = 4_000
-_SHORTER = {"user": 1.0, "system": 1.0, "developer": 1.0, "assistant": 0.4}
-"""Shares of it that messages of other roles than tools' have."""
-_RESULT, _ARGUMENTS = 0.15, 0.08
-"""Shares of it for tool results and for a call's arguments: most of an agent's tokens, and soon stale."""
+_SAID = 2_400
+"""Characters that are told of a message of a user's."""
+_TOLD = {"user": _SAID, "system": _SAID, "developer": _SAID, "assistant": 640}
+_RESULT, _ARGUMENTS = 240, 128
+"""And of tool results, and of a call's arguments: most of an agent's tokens, and soon stale. What is exact in
+them is the ledger's business, and reading them once more to say less would be most of a summary's price."""
 _SAMPLE = 8
 """Messages of users by which the language is told."""
 
@@ -122,8 +123,7 @@ def _source(situation: Situation, span: tuple[int, int], room: int, anchors: Seq
     start, end = span
     most = max(min(PIECE_TOKENS, room - _PROMPT_TOKENS), _LEAST_PIECE)
     # A token has three characters or more in nearly every text; what has fewer makes a larger piece.
-    characters = min(_MESSAGE_CHARACTERS, 3 * most)
-    blocks = list(_blocks(situation, span, {anchor.start: anchor for anchor in anchors}, characters))
+    blocks = list(_blocks(situation, span, {anchor.start: anchor for anchor in anchors}, 3 * most))
     sizes = [situation.count(block.told) for block in blocks]
     return Source(
         pieces=tuple(map(Piece, _packed(blocks, sizes, most))),
@@ -149,8 +149,10 @@ def _blocks(
 
 
 def _block(content: Content, characters: int) -> Block:
-    most, least = int(characters * _SHORTER.get(content.role, _RESULT)), int(characters * _ARGUMENTS)
-    calls = (f"[calls {name}] {_shortened(arguments, least)}" for _, name, arguments in content.tool_calls())
+    calls = (
+        f"[calls {name}] {_shortened(arguments, _ARGUMENTS)}" for _, name, arguments in content.tool_calls()
+    )
+    most = min(_TOLD.get(content.role, _RESULT), characters)
     return Block(content.role, _shortened(content.text, most), tuple(calls))
 
 

@@ -1,20 +1,24 @@
 """A managed request on its way: as it came in, where it belongs, what is forwarded, what came back."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
 from proxy.core.budget import Budget
+from proxy.core.identity import extend, read_message
 from proxy.core.injection import Injection
 from proxy.core.merging import alternating
+from proxy.core.messages import Content
 from proxy.core.plan import Plan, apply
 from proxy.core.policy import Policy
 from proxy.core.tools.cache import ToolCache
+from proxy.engine.answerers import Answerer
 from proxy.engine.case import Case
 from proxy.engine.epochs import Verdict
 from proxy.engine.history import History
 from proxy.engine.naming import Headers
 from proxy.engine.recognition import Recognised
+from proxy.engine.rounds import Rounds
 from proxy.ports import UpstreamResponse
 
 
@@ -80,6 +84,10 @@ class Prepared:
     """Chain hash of the answer, once it is over."""
     is_announced: bool = False
     """Whether its messages are in the store already."""
+    answerers: list[Answerer] = field(default_factory=list[Answerer])
+    """Who answers calls of tools that were added to it."""
+    rounds: Rounds | None = None
+    """What was said out of the client's sight in the answer."""
     recording: asyncio.Task[bool] | None = None
     """The turn on its way into the store."""
 
@@ -96,6 +104,12 @@ class Prepared:
         """Counted tokens of what is forwarded."""
         return self.budget.head + self.verdict.view
 
+    def hash_after(self, answer: Content) -> bytes:
+        """Chain hash of an answer to this request."""
+        hashes = self.history.hashes
+        parent = hashes[-1] if hashes else self.history.root
+        return extend(parent, read_message(answer).identity)
+
     def response_headers(self) -> list[tuple[bytes, bytes]]:
         """The contract's headers: what was known before the first byte (DESIGN 7)."""
         real, verdict = self.budget.real, self.verdict
@@ -107,7 +121,7 @@ class Prepared:
             (b"x-unabridged-tokens", tokens),
             (b"x-unabridged-cut", str(verdict.plan.cut)),
             (b"x-unabridged-summary", verdict.summary),
-            (b"x-unabridged-tool-cache", "hits=0"),
+            (b"x-unabridged-tool-cache", f"hits={self.rounds.hits if self.rounds else 0}"),
         ]
         reasons = [*self.degraded, *verdict.degraded]
         if reasons:
@@ -127,15 +141,26 @@ class Sent:
     told: bytes = b""
     """What may be a refusal: the body of an error, the data of a stream's first event."""
 
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """All of its body, what was read of it included."""
+        if self.begun:
+            yield self.begun
+        if not self.is_over:
+            async for chunk in self.response.chunks():
+                yield chunk
 
-def forwarded_body(history: History, plan: Plan, *, alternates: bool) -> bytes:
-    """The body that goes out: the client's own bytes unless a plan or an injection is in force (law 1).
 
-    ``alternates`` says whether the model insists on alternating roles.
+def forwarded_body(history: History, plan: Plan, *, alternates: bool, tool: bytes = b"") -> bytes:
+    """The body that goes out: the client's own bytes, unless a plan is in force or we have put something in.
+
+    ``alternates`` says whether the model insists on alternating roles (law 1: else nothing is touched);
+    ``tool`` is ours, for reading what the plan cuts.
     """
     prelude = history.injection.messages if history.injection else ()
-    if not plan.gaps and not plan.replacements and not prelude:
+    is_cut = bool(plan.gaps or plan.replacements)
+    if not (is_cut or prelude or history.hidden):
         return history.body.raw
-    view = apply(plan, history.raws)
+    view = apply(plan, history.outgoing)
     placed = alternating(plan, view, prelude) if alternates else [*prelude, *view]
-    return history.body.with_messages([*history.head, *placed])
+    body = history.body.with_tool(tool) if is_cut and tool else history.body
+    return body.with_messages([*history.head, *placed])

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from proxy.core.identity import chain_of, read_message, root
 from proxy.core.messages import Content
 from proxy.core.plan import Epoch
-from proxy.core.records import Node, Session, Turn
+from proxy.core.records import HiddenCalls, Node, Session, Turn
 from proxy.engine.inspection import Inspected, Inspection
 from proxy.engine.naming import NAMED, SESSION_HEADER, Naming, session_header
 from proxy.errors import InvalidSessionId, InvalidType, NothingToChange, SessionExists
@@ -51,10 +51,13 @@ class Forks:
         nodes = await asyncio.to_thread(_placed, branch, start)
         ttl = self.inspection.policy_of(found.session).store.ttl
         in_lane = await self._copy_epochs(found, key, branch, nodes, ttl)
-        session = await asyncio.to_thread(self._session, found, shown, nodes, in_lane)
+        hidden = _hidden_along(found, branch, nodes)
+        session = await asyncio.to_thread(self._session, found, shown, nodes, in_lane, hidden)
         turn = Turn(session=session, nodes=nodes, advances_tip=True, headerless=key.sid != NAMED)
         await self.store.record(key, turn, ttl)
         places = {old.hash: new.hash for old, new in zip(branch, nodes, strict=True)}
+        for each in hidden:
+            await self.store.keep_hidden(key, each, ttl)
         if pins := [places[each] for each in found.session.pins if each in places]:
             await self.store.pin(key, pins, ttl)
         if injection := await self.inspection.injection(found):
@@ -88,11 +91,16 @@ class Forks:
         return in_lane
 
     def _session(
-        self, found: Inspected, name: str, nodes: Sequence[Node], epochs: tuple[Epoch, ...]
+        self,
+        found: Inspected,
+        name: str,
+        nodes: Sequence[Node],
+        epochs: tuple[Epoch, ...],
+        hidden: Sequence[HiddenCalls],
     ) -> Session:
         """The fork's own record, as if its newest request had been of this length."""
         before, now = found.session, self.clock.now()
-        fork = Inspected("", found.key, before, epochs)
+        fork = Inspected("", found.key, before, epochs, {each.hash: each for each in hidden})
         situation, _ = self.inspection.situation(fork, nodes)
         budget = situation.budget
         return replace(
@@ -157,3 +165,13 @@ def _taken_along(epochs: Sequence[Epoch], branch: Sequence[Node], nodes: Sequenc
             begun_at = places.get(epoch.begun_at, b"")
             taken.append(replace(epoch, reach=places[epoch.reach], begun_at=begun_at))
     return taken
+
+
+def _hidden_along(found: Inspected, branch: Sequence[Node], nodes: Sequence[Node]) -> list[HiddenCalls]:
+    """What stands upstream for answers of a branch, as for those of ``nodes``, its copy."""
+    pairs = [
+        (found.hidden[old.hash], new)
+        for old, new in zip(branch, nodes, strict=True)
+        if old.hash in found.hidden
+    ]
+    return [replace(hidden, hash=new.hash) for hidden, new in pairs]

@@ -5,17 +5,20 @@ them, so a turn decodes, identifies and counts only what it brings.
 """
 
 import secrets
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import xxhash
 
 from proxy.core.body import Body
 from proxy.core.budget import MESSAGE_TOKENS, REQUEST_TOKENS
+from proxy.core.hidden.placing import placed
 from proxy.core.identity import chain_of, read_message, root
 from proxy.core.images import image_tokens, other_part_tokens
 from proxy.core.injection import Injection
 from proxy.core.messages import Content, Message, as_mapping, head_length, text_or_empty
+from proxy.core.records import HiddenCalls
 from proxy.core.situation import Chain
 from proxy.engine.lru import Lru
 from proxy.ports import TokenCounter
@@ -57,6 +60,26 @@ class History:
     root: bytes
     """h₀ of the chain."""
     hashes: Sequence[bytes]
+    hidden: Mapping[int, HiddenCalls] = field(default_factory=dict[int, HiddenCalls])
+    """What goes out in the place of our answers in which we have answered calls, by position."""
+
+    def with_hidden(self, known: Mapping[bytes, HiddenCalls]) -> Self:
+        """The same with what was hidden in its answers, of all that is ``known`` of the session."""
+        if not known:
+            return self
+        places = {place: known[each] for place, each in enumerate(self.hashes) if each in known}
+        return replace(self, hidden=places)
+
+    @property
+    def said_in_place(self) -> Mapping[bytes, Sequence[bytes]]:
+        """The messages that stand upstream for one of the client's, by its chain hash."""
+        return {hidden.hash: hidden.messages for hidden in self.hidden.values()}
+
+    @property
+    def outgoing(self) -> Sequence[bytes]:
+        """The messages as they go out: several are one slice, with commas between them."""
+        return placed(self.raws, self.hashes, self.said_in_place)
+
     injection: Injection | None = None
     """What was handed in for the session: it goes out between the head and the chain."""
 
@@ -76,9 +99,13 @@ class History:
         return Chain(
             messages=[entry.message for entry in self.known],
             raws=self.raws,
-            tokens=[entry.tokens(self.model) for entry in self.known],
+            tokens=[self._tokens(place, entry) for place, entry in enumerate(self.known)],
             hashes=self.hashes,
         )
+
+    def _tokens(self, place: int, entry: Known) -> int:
+        hidden = self.hidden.get(place) if self.hidden else None
+        return hidden.tokens if hidden else entry.tokens(self.model)
 
 
 class Reader:
@@ -135,10 +162,10 @@ class Reader:
                     entry.other.clear()
                 entry.other[history.model] = _other_tokens(history.raws[place], history.model)
 
-    async def head_tokens(self, history: History) -> int:
-        """Counted tokens of the head as it is now, what was handed in included."""
+    async def head_tokens(self, history: History, tool: bytes = b"") -> int:
+        """Counted tokens of the head as it is now, of what was handed in, and of a ``tool`` that is added."""
         texts = [Content.of(raw).countable() for raw in history.head]
-        members = (history.body.slice(name) for name in _HEAD_MEMBERS)
+        members = (*(history.body.slice(name) for name in _HEAD_MEMBERS), tool)
         texts += [member.decode(errors="replace") for member in members if member]
         sizes = [await self._count_text(text) for text in texts]
         if history.injection is not None:

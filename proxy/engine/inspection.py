@@ -7,15 +7,16 @@ meanwhile runs it in a thread.
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from proxy.core.budget import Budget, stage_of
+from proxy.core.hidden.placing import parted, placed
 from proxy.core.identity import read_message
 from proxy.core.injection import Injection
 from proxy.core.messages import Content
 from proxy.core.plan import EMPTY, Epoch, apply, in_force
 from proxy.core.policy import Policy
-from proxy.core.records import Node, Session
+from proxy.core.records import HiddenCalls, Node, Session
 from proxy.core.situation import Chain, Situation
 from proxy.core.tools.cache import ToolCache
 from proxy.core.tools.folding import NO_HIDDEN, Hidden, begun, folded
@@ -47,6 +48,13 @@ class Inspected:
     key: SessionKey
     session: Session
     epochs: tuple[Epoch, ...]
+    hidden: Mapping[bytes, HiddenCalls] = field(default_factory=dict[bytes, HiddenCalls])
+    """Its answers with hidden calls, by chain hash."""
+
+    @property
+    def said_in_place(self) -> Mapping[bytes, Sequence[bytes]]:
+        """The messages that stand upstream for one of the transcript's, by its chain hash."""
+        return {each.hash: each.messages for each in self.hidden.values()}
 
 
 @dataclass(frozen=True)
@@ -72,7 +80,7 @@ class Inspection:
     async def newest(self, limit: int) -> list[Inspected]:
         """The sessions used last."""
         found = await self._store.sessions(limit)
-        return [await self._inspected(key, session) for key, session in found]
+        return [await self._listed(key, session) for key, session in found]
 
     async def find(self, name: str) -> Inspected:
         """A session by its id, or by its name or the beginning of its id where only one has that.
@@ -101,6 +109,10 @@ class Inspection:
         return await self._inspected(key, session)
 
     async def _inspected(self, key: SessionKey, session: Session) -> Inspected:
+        hidden = {each.hash: each for each in await self._store.hidden(key)}
+        return replace(await self._listed(key, session), hidden=hidden)
+
+    async def _listed(self, key: SessionKey, session: Session) -> Inspected:
         epochs = await self._store.epochs(key, session.lane)
         return Inspected(_id(key, session), key, session, epochs)
 
@@ -143,7 +155,7 @@ class Inspection:
     def situation(self, found: Inspected, branch: Sequence[Node]) -> tuple[Situation, Epoch | None]:
         """A branch under the plan in force for it."""
         session = found.session
-        chain = _chain(branch)
+        chain = _chain(branch, found.hidden)
         budget = Budget(max(session.budget, 1), session.ratio, session.head_tokens)
         counted = budget.head + sum(chain.tokens)
         epoch = in_force(found.epochs, chain.hashes, counted, chain.is_spared_by)
@@ -167,7 +179,9 @@ class Inspection:
     def view(found: Inspected, situation: Situation, injection: Injection | None = None) -> list[bytes]:
         """What is forwarded of a branch: the head, what was handed in, the chain as its plan leaves it."""
         prelude = injection.messages if injection else ()
-        return [*found.session.head, *prelude, *apply(situation.plan, situation.chain.raws)]
+        chain, said = situation.chain, found.said_in_place
+        view = apply(situation.plan, placed(chain.raws, chain.hashes, said))
+        return [*found.session.head, *prelude, *parted(view, said)]
 
     @staticmethod
     def stage(situation: Situation) -> str:
@@ -232,10 +246,10 @@ def _unhex(text: str) -> bytes:
         return b""
 
 
-def _chain(branch: Sequence[Node]) -> Chain:
+def _chain(branch: Sequence[Node], hidden: Mapping[bytes, HiddenCalls]) -> Chain:
     return Chain(
         messages=[read_message(Content.of(node.raw)) for node in branch],
         raws=[node.raw for node in branch],
-        tokens=[node.tokens for node in branch],
+        tokens=[hidden[node.hash].tokens if node.hash in hidden else node.tokens for node in branch],
         hashes=[node.hash for node in branch],
     )

@@ -6,10 +6,12 @@ a store that is away for a moment takes no plan with it.
 """
 
 import secrets
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from proxy.core.plan import Epoch
+from proxy.core.records import HiddenCalls
+from proxy.engine.hidden_here import HiddenHere
 from proxy.engine.history import History
 from proxy.engine.lru import Lru
 from proxy.engine.naming import NAMED, Caller, Naming
@@ -46,6 +48,8 @@ class Recognised:
     saved: int
     """How many of them the store holds; the others could not be written yet."""
     degraded: tuple[str, ...]
+    hidden: Mapping[bytes, HiddenCalls] = field(default_factory=dict[bytes, HiddenCalls])
+    """The session's answers with hidden calls, by chain hash."""
 
     @property
     def is_store_away(self) -> bool:
@@ -64,6 +68,7 @@ class Recognition:
         self._injected = injected
         """Digest of what was handed in for a session, as far as this process holds it."""
         self._held: Lru[tuple[SessionKey, str], Held] = Lru(_REMEMBERED)
+        self._hidden = HiddenHere()
         self._lost: Lru[SessionKey, bool] = Lru(_REMEMBERED)
         self._answered: Lru[tuple[str, bytes], str] = Lru(_REMEMBERED)
         """Sessions without a header by tag and chain hash of an answer."""
@@ -80,6 +85,7 @@ class Recognition:
         found = await self._find(lookup, history, needs_store=needs_store)
         key = key or SessionKey(tag, (found and found.sid) or secrets.token_hex(8))
         known = self._epochs(key, lane, found, held)
+        hidden = self._hidden.known(key, found, is_whole=lookup.hidden_seen[0] != key.sid)
         return Recognised(
             tenant=tenant,
             key=key,
@@ -89,6 +95,7 @@ class Recognition:
             epochs=known.epochs if known else None,
             saved=known.saved if known else 0,
             degraded=() if found else (_STORE_AWAY,),
+            hidden=hidden,
         )
 
     def _lookup(
@@ -101,6 +108,7 @@ class Recognition:
             uncounted=tuple(history.hashes[place] for place in history.uncounted),
             lane=lane,
             seen=(key.sid, held.saved if held else 0) if key else ("", 0),
+            hidden_seen=(key.sid, self._hidden.seen(key)) if key else ("", 0),
             injected=self._injected(key) if key else b"",
         )
 
@@ -165,9 +173,14 @@ class Recognition:
         self._held.put((key, lane), held)
         return held
 
+    def hide(self, key: SessionKey, hidden: HiddenCalls) -> None:
+        """What stands upstream for an answer that is being given; the store may know of another before."""
+        self._hidden.add(key, hidden)
+
     def forget(self, key: SessionKey) -> None:
         """The session was deleted: what this process knows of it goes too."""
         self._held.drop_where(lambda entry, _: entry[0] == key)
+        self._hidden.forget(key)
         self._lost.drop(key)
         self._answered.drop_where(lambda answer, sid: SessionKey(answer[0], sid) == key)
 

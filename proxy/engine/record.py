@@ -14,9 +14,8 @@ from msgspec.structs import replace
 
 from proxy.core.budget import MESSAGE_TOKENS
 from proxy.core.completion import Answer
-from proxy.core.identity import extend, read_message
 from proxy.core.messages import Content
-from proxy.core.records import Node, Session, Turn
+from proxy.core.records import HiddenCalls, Node, Session, Turn
 from proxy.engine.background import Background
 from proxy.engine.backlog import Backlog, Unwritten
 from proxy.engine.collector import Collector
@@ -121,7 +120,7 @@ class Recorder:
         return bool(done) and task.exception() is None and task.result()
 
     async def _record(self, prepared: Prepared, answer: Answer, placed: _Placed | None) -> bool:
-        if answer.complete and answer.choices == 1:
+        if answer.complete and answer.choices == 1 and not _is_of_several(prepared):
             case = prepared.case
             self.models.learn_usage(case.tenant, case.model, prepared.sent_tokens, answer.usage)
         self._count(prepared, answer)
@@ -143,6 +142,24 @@ class Recorder:
         if recorded is not Recorded.KEPT:
             self._lose(key)
         return recorded
+
+    async def keep_hidden(self, prepared: Prepared, hidden: HiddenCalls) -> bool:
+        """Write down what stands upstream for an answer; False where that is not done in time.
+
+        This process knows it all the same.
+        """
+        key, begins = prepared.recognised.key, prepared.recognised.found.session is None
+        self.recognition.hide(key, hidden)
+        task = self.background.run(self._keep_hidden(key, hidden, self._ttl(prepared), begins=begins))
+        done, _ = await asyncio.wait({task}, timeout=self.patience)
+        return bool(done) and task.exception() is None and task.result()
+
+    async def _keep_hidden(self, key: SessionKey, hidden: HiddenCalls, ttl: float, *, begins: bool) -> bool:
+        try:
+            return await self.store.keep_hidden(key, hidden, ttl, begins=begins)
+        except StoreUnavailable as error:
+            log_warning("what stands upstream for an answer could not be written", code=error.code)
+            return False
 
     def _lose(self, key: SessionKey) -> None:
         self.recognition.mark_lost(key)
@@ -238,8 +255,7 @@ def _placed(prepared: Prepared, answer: Answer) -> _Placed | None:
         return None
     content, hashes = Content.of(answer.message), prepared.case.chain.hashes
     parent = hashes[-1] if hashes else prepared.history.root
-    place = extend(parent, read_message(content).identity)
-    return _Placed(place, parent, answer.message, content, answer.complete)
+    return _Placed(prepared.hash_after(content), parent, answer.message, content, answer.complete)
 
 
 def _newest(prepared: Prepared) -> dict[str, Any]:
@@ -252,6 +268,11 @@ def _newest(prepared: Prepared) -> dict[str, Any]:
         "newest_to": hashes[-1],
         "newest_key": appended.retry_key,
     }
+
+
+def _is_of_several(prepared: Prepared) -> bool:
+    """Whether the usage is that of several requests."""
+    return prepared.rounds is not None and prepared.rounds.count > 0
 
 
 def _is_final(node: Node | None) -> bool:

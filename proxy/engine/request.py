@@ -13,10 +13,12 @@ from dataclasses import dataclass, replace
 from proxy.core.body import read_body
 from proxy.core.budget import Budget, budget_tokens
 from proxy.core.extension import take_extension
-from proxy.core.injection import Injection
 from proxy.core.overflow import is_overflow_error
+from proxy.core.plan import EMPTY
 from proxy.core.policy import Policy
+from proxy.core.recall.tool import offered_tool
 from proxy.core.tools.cache import ToolCache
+from proxy.engine.answerers import Answerer
 from proxy.engine.asked import Asked, boundary_in, budget_in, credentials_in, policy_name
 from proxy.engine.background import Background
 from proxy.engine.beginning import begin
@@ -30,6 +32,7 @@ from proxy.engine.injections import Injections
 from proxy.engine.models import Models
 from proxy.engine.naming import NAMED, Headers, Naming
 from proxy.engine.pins import Pins
+from proxy.engine.recall import Recall
 from proxy.engine.recognition import Recognised, Recognition
 from proxy.engine.tools import Tools
 from proxy.engine.warmth import Warmth
@@ -63,6 +66,7 @@ class Engine:
     background: Background
     extras: Extras
     warmth: Warmth
+    recall: Recall
     tools: Tools
     policies: Callable[[str], Policy]
     """The policies in force by name, without a name the default; raises InvalidPolicy."""
@@ -81,6 +85,7 @@ class Engine:
         recognised = await self.recognition.recognise(
             asked.caller, asked.history, asked.lane, needs_store=asked.needs_store
         )
+        asked = replace(asked, history=asked.history.with_hidden(recognised.hidden))
         pins, unsaved = await self.pins.settle(recognised, asked.pinned, policy.store.ttl)
         injection, unkept = await self.injections.settle(recognised, asked.inject, policy.store.ttl)
         asked = replace(asked, history=replace(asked.history, injection=injection))
@@ -98,11 +103,12 @@ class Engine:
             case=case,
             verdict=verdict,
             plain=self._body(case, asked.history, verdict),
-            tools=await self._fresh(case, injection),
+            tools=await self._fresh(case, asked.history),
             arrived=asked.arrived,
             degraded=[*recognised.degraded, *unsaved, *unkept],
             appended=appended,
         )
+        prepared.answerers = self._answerers(case, asked.history, verdict)
         self.extras.add(prepared)
         return prepared
 
@@ -169,7 +175,7 @@ class Engine:
             if explicit > allowed:
                 raise PolicyForbidden(f"The budget can be lowered, not raised (it is {allowed} tokens).")
             limit = explicit
-        head = await self.reader.head_tokens(history)
+        head = await self.reader.head_tokens(history, offered_tool(policy, history.body))
         ratio = self.models.ratio(tenant, history.model)
         return Budget(budget_tokens(limit, window, reserve), ratio, head)
 
@@ -190,9 +196,15 @@ class Engine:
             )
         return verdict
 
-    async def _fresh(self, case: Case, injection: Injection | None) -> ToolCache:
+    def _answerers(self, case: Case, history: History, verdict: Verdict) -> list[Answerer]:
+        """Who answers the calls of what the request carries beside the client's tools."""
+        is_offered = verdict.plan != EMPTY and offered_tool(case.policy, history.body) != b""
+        return [self.recall.of(case, verdict.plan)] if is_offered else []
+
+    async def _fresh(self, case: Case, history: History) -> ToolCache:
+        given = history.injection.tools if history.injection else ()
         try:
-            return await self.tools.of(case, injected=injection.tools if injection else ())
+            return await self.tools.of(case, history.said_in_place, given)
         except Exception as error:  # noqa: BLE001 - law 7: a fault of ours costs what is kept, not the answer
             log_fault("reading tool results failed", error)
             return ToolCache()
@@ -209,7 +221,7 @@ class Engine:
                 self._answered(prepared)
             is_changed = (
                 self._let_alternate(prepared, sent)
-                or (self._learn_refusal(prepared, sent) and await self._prune_harder(prepared, incoming))
+                or (self.learn_refusal(prepared, sent) and await self._prune_harder(prepared, incoming))
                 or self.extras.take_out_refused(prepared, sent)
             )
             if not is_changed:
@@ -221,7 +233,7 @@ class Engine:
         sent = await self._send(prepared, incoming)
         if sent.response.status == _OK:
             self._answered(prepared)
-        self._learn_refusal(prepared, sent)  # passed on all the same: the next turn acts on it
+        self.learn_refusal(prepared, sent)  # passed on all the same: the next turn acts on it
         return sent
 
     def _answered(self, prepared: Prepared) -> None:
@@ -236,7 +248,8 @@ class Engine:
         rule, epoch = case.policy.summary.alternate, verdict.epoch
         refused = rule == "auto" and self.models.alternates(case.tenant, case.model)
         alternates = (epoch.alternates if epoch else case.alternates) or refused
-        return forwarded_body(history, verdict.plan, alternates=alternates)
+        tool = offered_tool(case.policy, history.body)
+        return forwarded_body(history, verdict.plan, alternates=alternates, tool=tool)
 
     def _let_alternate(self, prepared: Prepared, sent: Sent) -> bool:
         """Whether notes were refused for the order of roles, and go out within their neighbours now."""
@@ -249,16 +262,27 @@ class Engine:
         prepared.rewrite(body)
         return is_changed
 
-    def _learn_refusal(self, prepared: Prepared, sent: Sent) -> bool:
-        """Whether an answer is a refusal for length from which something was learned."""
+    def learn_refusal(self, prepared: Prepared, sent: Sent, more: int = 0) -> bool:
+        """Whether an answer is a refusal for length from which something was learned.
+
+        ``more`` are counted tokens that went out after the view.
+        """
         refusal = is_overflow_error(sent.response.status, sent.told, prepared.body)
         if refusal is None:
             return False
         case, reserve = prepared.case, _reserve(prepared.history, prepared.policy) or 0
-        return self.models.learn_refusal(case.tenant, case.model, prepared.sent_tokens, reserve, refusal)
+        tokens = prepared.sent_tokens + more
+        return self.models.learn_refusal(case.tenant, case.model, tokens, reserve, refusal)
 
     async def _send(self, prepared: Prepared, incoming: Incoming) -> Sent:
-        response = await self.upstream.send("POST", incoming.target, incoming.forwarded, prepared.body)
+        return await self.forward(incoming, prepared.body)
+
+    async def forward(self, incoming: Incoming, body: bytes) -> Sent:
+        """Send a body as the client's request, and wait for the beginning of its answer.
+
+        Raises UpstreamUnreachable, UpstreamTimeout.
+        """
+        response = await self.upstream.send("POST", incoming.target, incoming.forwarded, body)
         try:
             return await begin(response)
         except BaseException:
@@ -279,6 +303,7 @@ class Engine:
         if body == prepared.body:
             return False
         prepared.budget, prepared.case, prepared.verdict = budget, case, verdict
+        prepared.answerers = self._answerers(case, prepared.history, verdict)
         prepared.rewrite(body)
         return True
 

@@ -33,7 +33,7 @@ async def send_answer(
     if collector.is_plain_stream and adds_usage:
         await pump(_without_usage(_seen(sent, collector)), send, ending=ending)
     else:
-        await pump(_rest(sent), send, tee=collector.feed, ending=ending)
+        await pump(sent.chunks(), send, tee=collector.feed, ending=ending)
 
 
 async def send_appended(
@@ -78,16 +78,8 @@ def _event(error: UnabridgedError) -> bytes:
     return b"data: %b\n\n" % msgspec.json.encode(error.body())
 
 
-async def _rest(sent: Sent) -> AsyncIterator[bytes]:
-    if sent.begun:
-        yield sent.begun
-    if not sent.is_over:
-        async for chunk in sent.response.chunks():
-            yield chunk
-
-
 async def _seen(sent: Sent, collector: Collector) -> AsyncIterator[bytes]:
-    async for chunk in _rest(sent):
+    async for chunk in sent.chunks():
         collector.feed(chunk)
         yield chunk
 

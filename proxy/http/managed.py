@@ -14,9 +14,8 @@ from proxy.core.policy import Policy
 from proxy.engine.append import Appends
 from proxy.engine.collector import Collector
 from proxy.engine.exchange import Incoming, Prepared, Sent
+from proxy.engine.hidden import Hidden
 from proxy.engine.naming import Headers
-from proxy.engine.record import Recorder
-from proxy.engine.request import Engine
 from proxy.errors import InvalidHeader, UnabridgedError
 from proxy.http.answer import send_answer, send_appended
 from proxy.http.asgi import (
@@ -64,8 +63,7 @@ class Managed:
 
     def __init__(
         self,
-        engine: Engine,
-        recorder: Recorder,
+        hidden: Hidden,
         appends: Appends,
         relay: ASGIApp,
         metrics: Metrics,
@@ -73,8 +71,9 @@ class Managed:
         *,
         logs_content: bool = False,
     ) -> None:
-        self._engine = engine
-        self._recorder = recorder
+        self._engine = engine = hidden.engine
+        self._hidden = hidden
+        self._recorder = hidden.recorder
         self._appends = appends
         self._relay = relay
         self._clock = engine.clock
@@ -138,6 +137,7 @@ class Managed:
             with ExitStack() as in_flight:
                 passage.forwarded = self._clock.monotonic()
                 sent = await self._engine.send(prepared, whole, in_flight)
+                sent = await self._hidden.told(prepared, whole, sent)
                 async with aclosing(sent.response):
                     passage.status = sent.response.status
                     collector = Collector(sent.response)

@@ -10,7 +10,7 @@ import pytest
 
 from proxy.adapters.redis import RedisStore
 from proxy.errors import StoreUnavailable
-from tests.stores import DAY, KEY, epoch, found, turn
+from tests.stores import DAY, KEY, epoch, found, hidden, turn
 
 HASTE = 0.3
 """Seconds after which a store gives up, in tests of a server that does not answer."""
@@ -23,6 +23,8 @@ CALLS: dict[str, Call] = {
     "begin_epoch": lambda store: store.begin_epoch(KEY, epoch("e1"), 0, DAY),
     "record": lambda store: store.record(KEY, turn("u1", "a1", headerless=True), DAY),
     "record cut off": lambda store: store.record(KEY, turn("u1", "a2", complete=False), DAY),
+    "keep_hidden": lambda store: store.keep_hidden(KEY, hidden("u1", "a1"), DAY, begins=True),
+    "hidden": lambda store: store.hidden(KEY),
     "inject": lambda store: store.inject(KEY, b"digest", b"{}", DAY),
     "injection": lambda store: store.injection(KEY),
     "summaries": lambda store: store.summaries(KEY, ["one"]),
@@ -35,7 +37,7 @@ CALLS: dict[str, Call] = {
     "epochs": lambda store: store.epochs(KEY, "lane"),
     "ping": lambda store: store.ping(),
 }
-WRITES = ["begin_epoch", "record", "inject", "keep_summary"]
+WRITES = ["begin_epoch", "record", "keep_hidden", "inject", "keep_summary"]
 
 PLANTED = {
     "session": "u1:{aa}:01",
@@ -45,6 +47,8 @@ PLANTED = {
     "partial": "u1:{aa}:01:partial",
     "summaries": "u1:{aa}:01:summaries",
     "epochs": "u1:{aa}:01:epochs:lane",
+    "hidden": "u1:{aa}:01:hidden",
+    "hides": "u1:{aa}:01:hides",
     "tips": "u1:{aa}:tips",
     "sessions": "u1:sessions",
 }

@@ -8,7 +8,7 @@ from proxy.adapters.redis import RedisStore
 from proxy.errors import StoreUnavailable
 from proxy.ports import Found, SessionKey
 from tests.faults.calls import CALLS, PLANTED
-from tests.stores import DAY, KEY, Server, chain, epoch, found, turn
+from tests.stores import DAY, KEY, Server, chain, epoch, found, hidden, turn
 
 
 class TestValuesThatAreNotOurs:
@@ -22,6 +22,8 @@ class TestValuesThatAreNotOurs:
             ("partial", "record cut off"),
             ("summaries", "summaries"),
             ("epochs", "epochs"),
+            ("hidden", "hidden"),
+            ("hides", "keep_hidden"),
             ("tips", "find by chain"),
             ("sessions", "sessions"),
         ],
@@ -43,12 +45,14 @@ class TestValuesThatAreNotOurs:
         await store.record(KEY, turn("u1", "a1", headerless=True), DAY)
         await store.begin_epoch(KEY, epoch("e1"), 0, DAY)
         await store.keep_summary(KEY, "one", "text", DAY)
+        await store.keep_hidden(KEY, hidden("u1", "a1"), DAY)
         for fieldname in ("record", "created", "turns"):
             valkey.run("HSET", PLANTED["session"], fieldname, junk)
         for part in ("nodes", "counts"):
             valkey.run("HSET", PLANTED[part], chain("u1")[0], junk)
         valkey.run("HSET", PLANTED["summaries"], "one", junk)
         valkey.run("LSET", PLANTED["epochs"], 0, junk)
+        valkey.run("LSET", PLANTED["hidden"], 0, junk)
         outcomes = await _outcomes(store)
         assert isinstance(outcomes["find"], StoreUnavailable)
         assert all(
@@ -89,6 +93,18 @@ class TestValuesThatAreNotOurs:
         stored = await store.history(KEY)
         assert stored.session is not None
         assert len(stored.nodes) == 2
+
+    async def test_damaged_hidden_calls_cost_no_message_and_give_way_to_others(
+        self, store: RedisStore, valkey: Server
+    ) -> None:
+        await store.record(KEY, turn("u1", "a1"), DAY)
+        await store.keep_hidden(KEY, hidden("u1", "a1"), DAY)
+        valkey.run("LSET", PLANTED["hidden"], 0, "junk")
+        with pytest.raises(StoreUnavailable):
+            await found(store, "u1", "a1")
+        assert len(await store.nodes(KEY)) == 2
+        await store.keep_hidden(KEY, hidden("u1", "a1"), DAY)
+        assert await store.hidden(KEY) == (hidden("u1", "a1"),)
 
     async def test_one_session_of_another_type_hides_no_other(
         self, store: RedisStore, valkey: Server

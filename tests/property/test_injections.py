@@ -67,7 +67,7 @@ def sent(raws: list[bytes], plan: Plan, injection: Injection | None, *, alternat
     """The messages that go out of a request with a head of one message."""
     head = encode(system("Be brief."))
     body = read_body(b'{"model":"m","messages":[%b]}' % b",".join([head, *raws]), 100_000)
-    history = History(body, "m", (head,), tuple(raws), (), b"", (), injection)
+    history = History(body, "m", (head,), tuple(raws), (), b"", (), injection=injection)
     whole = forwarded_body(history, plan, alternates=alternates)
     return read_body(whole, 200_000).messages
 

@@ -14,6 +14,8 @@ a script may touch them together. Law 6 rests on the tag: it is derived from the
 | `u1:{tag}:<sid>:summaries` | hash | content address → summary |
 | `u1:{tag}:<sid>:lanes` | set | the lanes that have epochs |
 | `u1:{tag}:<sid>:epochs:<lane>` | list | the lane's Epochs, in the order written |
+| `u1:{tag}:<sid>:hidden` | list | HiddenCalls: what stands upstream for answers, in the order written |
+| `u1:{tag}:<sid>:hides` | set | chain hashes of these answers, so that the first written counts |
 | `u1:{tag}:<sid>:line` | list | tickets of appended turns, in their order; the first one's turn it is |
 | `u1:{tag}:<sid>:leases` | hash | ticket → when its place is given up (milliseconds since 1970) |
 | `u1:{tag}:<sid>:claims` | hash | content address → who writes that summary, and until when (milliseconds) |
@@ -26,11 +28,12 @@ another; but `line`, `leases` and `claims` live as long as a lease, and `was` :d
 gone a few at a time, with each write; `u1:sessions` holds the newest :data:`LISTED`, and drops those that
 have gone when it is read.
 
-`record`, a Node, an Epoch and a summary have been through :mod:`proxy.adapters.redis.codec` and mean
-nothing to the server. `created` (seconds), `turns`, `tip` and `unsaved` (chain hashes), `paused`
-(there or not) and `pins` (chain hashes, one after the other) are plain, because the scripts merge them; they
-override what the record says. Beside these, where something was handed in, stand `injection` (through the
-codec as well) and `injected` (its digest, plain): only who does not hold it yet reads it.
+`record`, a Node, an Epoch, a HiddenCalls and a summary have been through
+:mod:`proxy.adapters.redis.codec` and mean nothing to the server. `created` (seconds), `turns`, `tip` and
+`unsaved` (chain hashes), `paused` (there or not) and `pins` (chain hashes, one after the other) are plain,
+because the scripts merge them; they override what the record says. Beside
+these, where something was handed in, stand `injection` (through the codec as well) and `injected` (its
+digest, plain): only who does not hold it yet reads it.
 
 The prefix is the version of this layout: another layout is another prefix, and the old keys expire. The
 scripts need Redis 7.0 or any Valkey.
@@ -62,6 +65,8 @@ BESIDE: Final = ":beside"
 SUMMARIES: Final = ":summaries"
 LANES: Final = ":lanes"
 EPOCHS: Final = ":epochs:"
+HIDDEN: Final = ":hidden"
+HIDES: Final = ":hides"
 LINE: Final = ":line"
 LEASES: Final = ":leases"
 CLAIMS: Final = ":claims"

@@ -12,7 +12,7 @@ from redis.asyncio.client import Pipeline
 from proxy.adapters.redis import codec, keys
 from proxy.adapters.redis.scripts import Fields, FoundFields
 from proxy.core.plan import Epoch
-from proxy.core.records import Session
+from proxy.core.records import HiddenCalls, Session
 from proxy.ports import Found, SessionKey
 
 UNREADABLE: Final[Fields] = [b"" for _ in keys.FIELDS]
@@ -22,7 +22,7 @@ UNREADABLE: Final[Fields] = [b"" for _ in keys.FIELDS]
 def found(fields: FoundFields, uncounted: Sequence[bytes]) -> Found:
     """What a look-up has found."""
     record = session(fields.session)
-    if record is None and not fields.epochs and not fields.injected:
+    if record is None and not (fields.epochs or fields.hidden or fields.injected):
         return Found(was_here=bool(fields.was_here))
     counts = zip(uncounted, fields.counts, strict=True)
     return Found(
@@ -31,6 +31,7 @@ def found(fields: FoundFields, uncounted: Sequence[bytes]) -> Found:
         known=fields.known,
         counts={chain_hash: codec.integer(count) for chain_hash, count in counts if count is not None},
         epochs=epochs(fields.epochs),
+        hidden=hidden(fields.hidden),
         was_here=record is None and bool(fields.was_here),
         injected=fields.injected or b"",
         injection=injection(fields.injection),
@@ -71,6 +72,11 @@ def is_readable(fields: Fields) -> bool:
         session(fields)
         return True
     return False
+
+
+def hidden(stored: Sequence[bytes]) -> tuple[HiddenCalls, ...]:
+    """A session's answers with hidden calls, in the order written."""
+    return tuple(codec.decode(each, HiddenCalls) for each in stored)
 
 
 def epochs(stored: Sequence[bytes]) -> tuple[Epoch, ...]:

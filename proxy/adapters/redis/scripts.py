@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol, cast
 from redis.asyncio import Redis
 
 from proxy.adapters.redis import keys
-from proxy.ports import SessionKey
+from proxy.ports import Lookup, SessionKey
 
 Argument = str | bytes | int | float
 
@@ -29,6 +29,7 @@ _PARTS: Final = f"""
 local NODES, COUNTS, PARTIAL = '{keys.NODES}', '{keys.COUNTS}', '{keys.PARTIAL}'
 local BESIDE, WAS = '{keys.BESIDE}', '{keys.WAS}'
 local SUMMARIES, LANES, EPOCHS = '{keys.SUMMARIES}', '{keys.LANES}', '{keys.EPOCHS}'
+local HIDDEN, HIDES = '{keys.HIDDEN}', '{keys.HIDES}'
 local LINE, LEASES, CLAIMS = '{keys.LINE}', '{keys.LEASES}', '{keys.CLAIMS}'
 local HASH = {keys.HASH}
 local FIELDS = {{{", ".join(repr(field) for field in keys.FIELDS)}}}
@@ -48,6 +49,7 @@ class FoundFields:
     counts: list[bytes | None]
     epochs: list[bytes]
     was_here: int
+    hidden: list[bytes]
     injected: bytes | None
     injection: bytes | None
 
@@ -98,6 +100,7 @@ class Scripts:
         self._begin_epoch = script("begin_epoch")
         self._record = script("record")
         self._pin = script("pin")
+        self._keep_hidden = script("keep_hidden")
         self._inject = script("inject")
         self._claim = script("claim")
         self._release = script("release")
@@ -109,20 +112,12 @@ class Scripts:
         self._pause = script("pause")
         self._delete = script("delete")
 
-    async def find(
-        self,
-        tag: str,
-        sid: str | None,
-        *,
-        lane: str,
-        seen: tuple[str, int],
-        injected: bytes,
-        newest: Sequence[bytes],
-        uncounted: Sequence[bytes],
-    ) -> FoundFields | None:
+    async def find(self, lookup: Lookup) -> FoundFields | None:
         """None where the chain belongs to no session."""
-        args = (sid or "", lane, *seen, injected, len(newest), *newest, *uncounted)
-        answer = await self._find([keys.tips(tag), keys.bucket(tag)], args)
+        known = (*lookup.seen, *lookup.hidden_seen, lookup.injected)
+        asked = (len(lookup.newest), *lookup.newest, *lookup.uncounted)
+        args = (lookup.sid or "", lookup.lane, *known, *asked)
+        answer = await self._find([keys.tips(lookup.tag), keys.bucket(lookup.tag)], args)
         return None if answer is None else FoundFields(*answer)
 
     async def begin_epoch(
@@ -147,6 +142,12 @@ class Scripts:
     async def pin(self, key: SessionKey, hashes: Sequence[bytes], *, ttl: int) -> None:
         """Pin messages, and keep the session with them."""
         await self._pin([keys.session(key)], (ttl, *hashes))
+
+    async def keep_hidden(
+        self, key: SessionKey, answer: bytes, hidden: bytes, *, ttl: int, begins: bool
+    ) -> bool:
+        """Keep what stands for an answer, and the session with it; False where that is gone."""
+        return bool(await self._keep_hidden([keys.session(key)], (answer, hidden, ttl, int(begins))))
 
     async def inject(self, key: SessionKey, digest: bytes, injection: bytes, *, ttl: int) -> bytes:
         """Keep what is handed in, and the session with it; what stands is answered."""

@@ -15,7 +15,7 @@ from proxy.adapters.redis.breaker import Breaker
 from proxy.adapters.redis.connection import Connection
 from proxy.adapters.redis.scripts import Fields, Scripts
 from proxy.core.plan import Epoch
-from proxy.core.records import Node, Session, Turn
+from proxy.core.records import HiddenCalls, Node, Session, Turn
 from proxy.errors import StoreUnavailable
 from proxy.ports import Clock, Found, Lookup, Recorded, SessionKey, Standing, Stored
 from proxy.telemetry import log_warning
@@ -33,15 +33,7 @@ class RedisStore:
     async def find(self, lookup: Lookup) -> Found:
         """The session, its epochs and counts: one script."""
         async with self._connection.call():
-            fields = await self._scripts.find(
-                lookup.tag,
-                lookup.sid,
-                lane=lookup.lane,
-                seen=lookup.seen,
-                injected=lookup.injected,
-                newest=lookup.newest,
-                uncounted=lookup.uncounted,
-            )
+            fields = await self._scripts.find(lookup)
         if fields is None:
             return Found()
         try:
@@ -60,12 +52,15 @@ class RedisStore:
         async with self._connection.call() as client:
             fields = cast("Fields", await client.hmget(name, keys.FIELDS))
             stored = cast("dict[bytes, bytes]", await client.hgetall(name + keys.NODES))
+            hidden = cast("list[bytes]", await client.lrange(name + keys.HIDDEN, 0, -1))
             injection = cast("bytes | None", await client.hget(name, "injection"))
             damaged = [chain_hash for chain_hash, node in stored.items() if not codec.is_readable(node, Node)]
             async with client.pipeline(transaction=False) as pipe:
                 pipe.delete(name + keys.COUNTS, keys.epochs(key, lane))
                 if not reading.is_readable(fields):
                     pipe.delete(name)
+                if not all(codec.is_readable(each, HiddenCalls) for each in hidden):
+                    pipe.delete(name + keys.HIDDEN, name + keys.HIDES)
                 if injection is not None and not codec.is_readable(injection, bytes):
                     pipe.hdel(name, "injection", "injected")
                 if damaged:
@@ -98,6 +93,21 @@ class RedisStore:
         """Pin messages by their chain hashes."""
         async with self._connection.call():
             await self._scripts.pin(key, hashes, ttl=_milliseconds(ttl))
+
+    async def keep_hidden(
+        self, key: SessionKey, hidden: HiddenCalls, ttl: float, *, begins: bool = False
+    ) -> bool:
+        """Keep what stands upstream for an answer; the first counts."""
+        async with self._connection.call():
+            return await self._scripts.keep_hidden(
+                key, hidden.hash, codec.encode(hidden), ttl=_milliseconds(ttl), begins=begins
+            )
+
+    async def hidden(self, key: SessionKey) -> tuple[HiddenCalls, ...]:
+        """All answers of the session with hidden calls."""
+        async with self._connection.call() as client:
+            stored = cast("list[bytes]", await client.lrange(keys.session(key) + keys.HIDDEN, 0, -1))
+        return reading.hidden(stored)
 
     async def inject(self, key: SessionKey, digest: bytes, injection: bytes, ttl: float) -> bytes:
         """Keep what is handed in, unless something was before."""

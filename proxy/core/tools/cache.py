@@ -77,6 +77,11 @@ class ToolCache:
     def _served(self) -> frozenset[str]:
         return frozenset(tool for tool in {each.tool for each in self} if self.rules.serves(tool))
 
+    @property
+    def serves_any(self) -> bool:
+        """Whether any call may be answered."""
+        return bool(self._served)
+
     def holds(self, tool: str) -> bool:
         """Whether a call of this tool may be answered, depending on its arguments."""
         return tool in self._served

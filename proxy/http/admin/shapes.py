@@ -186,6 +186,17 @@ class KeptMessage(Shape):
     """The message's own JSON, byte for byte."""
 
 
+class KeptHidden(Shape):
+    """What stands upstream for an answer in which the proxy has answered calls itself."""
+
+    hash: str
+    """The answer's hash in the tree."""
+    at: Time
+    tokens: int
+    messages: list[str]
+    """Calls, results and text, byte for byte."""
+
+
 class KeptSummary(Shape):
     """What a note says of messages `start` up to and without `end`."""
 
@@ -241,6 +252,7 @@ class Export(Shape):
     """What was handed in for the session, as it may be handed in again; null where nothing was."""
     pins: list[str]
     """Hashes of the messages that the client has pinned."""
+    hidden: list[KeptHidden]
     epochs: dict[str, list[KeptEpoch]]
     """By lane: model, policy and explicit budget. All of them, whichever tip they are in force for."""
 

@@ -11,7 +11,7 @@ from proxy.core.explain import explain
 from proxy.core.injection import Injection
 from proxy.core.jsonvalue import loads
 from proxy.core.plan import Epoch, Gap
-from proxy.core.records import Node
+from proxy.core.records import HiddenCalls, Node
 from proxy.core.tools.cache import Fresh
 from proxy.engine.inspection import Everything, Inspected, Inspection
 from proxy.http.admin import shapes
@@ -159,7 +159,7 @@ def tools(
         policy=inspection.policy_of(kept).name,
         tools=[
             _tool_result(each, arrivals.get(each.place, kept.created))
-            for each in inspection.fresh(kept, branch, injection=injection)
+            for each in inspection.fresh(kept, branch, found.said_in_place, injection=injection)
         ],
     )
 
@@ -196,6 +196,7 @@ def export(found: Inspected, branch: Sequence[Node], everything: Everything, now
         tree=[_kept_message(node) for node in everything.nodes],
         injected=everything.injection and loads(everything.injection.raw),
         pins=[pin.hex() for pin in found.session.pins],
+        hidden=[_kept_hidden(each) for each in found.hidden.values()],
         epochs={lane: [_kept_epoch(each) for each in epochs] for lane, epochs in everything.epochs.items()},
     )
 
@@ -210,6 +211,15 @@ def _kept_message(node: Node) -> shapes.KeptMessage:
         complete=node.complete,
         tokens=node.tokens,
         original=_exact(node.raw),
+    )
+
+
+def _kept_hidden(hidden: HiddenCalls) -> shapes.KeptHidden:
+    return shapes.KeptHidden(
+        hash=hidden.hash.hex(),
+        at=time(hidden.at),
+        tokens=hidden.tokens,
+        messages=[_exact(raw) for raw in hidden.messages],
     )
 
 

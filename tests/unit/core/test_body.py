@@ -313,3 +313,40 @@ def test_every_refusal_is_the_requests_fault():
     for raw in (b"", b"[]", b"{}", b'{"messages":[]}', b"\xff"):
         with pytest.raises(RequestError):
             read(raw)
+
+
+# --- one tool more
+
+
+TOOL = b'{"type":"function"}'
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b'{"a": 1, "messages":[%b] }', b'{"tools":[{"type":"function"}],"a": 1, "messages":[%b] }'),
+        (
+            b'{"messages":[%b], "tools" : [ {"x":1} ] , "n":1}',
+            b'{"messages":[%b], "tools" : [ {"x":1},{"type":"function"} ] , "n":1}',
+        ),
+        (b'{"tools":[],"messages":[%b]}', b'{"tools":[{"type":"function"}],"messages":[%b]}'),
+        (b'{"tools":[ ],"messages":[%b]}', b'{"tools":[{"type":"function"} ],"messages":[%b]}'),
+        (b'{"tools":null,"messages":[%b]}', b'{"tools":[{"type":"function"}],"messages":[%b]}'),
+    ],
+)
+def test_a_tool_is_added_and_every_other_byte_stays(before: bytes, after: bytes):
+    for message in (HELLO, LONE):
+        body = read(before % message).with_tool(TOOL)
+        assert body.raw == after % message
+        assert body.with_messages([HELLO, HELLO]) == after % (HELLO + b"," + HELLO)
+        assert body.get("tools")[-1] == {"type": "function"}
+
+
+def test_a_tool_is_added_after_a_byte_order_mark():
+    raw = b'\xef\xbb\xbf{"messages":[' + HELLO + b"]}"
+    assert read(raw).with_tool(TOOL).raw == raw.replace(b"{", b'{"tools":[' + TOOL + b"],", 1)
+
+
+def test_a_tool_is_added_to_the_last_of_two_lists_of_tools():
+    body = read(b'{"tools":[1],"messages":[' + HELLO + b'],"tools":[2]}').with_tool(TOOL)
+    assert read(body.with_messages([HELLO])).get("tools") == [2, {"type": "function"}]

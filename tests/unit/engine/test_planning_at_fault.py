@@ -3,10 +3,12 @@
 from collections.abc import AsyncIterator, Sequence
 
 from proxy.adapters.memory import MemoryStore
+from proxy.adapters.sqlite_search import SqliteSearch
 from proxy.app import SystemClock
 from proxy.core.policy import Policy
 from proxy.core.prices import UNKNOWN_PRICES
 from proxy.engine.background import Background
+from proxy.engine.embeddings import Embeddings
 from proxy.engine.epochs import Epochs
 from proxy.engine.exchange import Incoming
 from proxy.engine.extras import Extras
@@ -16,6 +18,7 @@ from proxy.engine.injections import Injections
 from proxy.engine.models import Models
 from proxy.engine.naming import Naming
 from proxy.engine.pins import Pins
+from proxy.engine.recall import Recall
 from proxy.engine.recognition import Recognition
 from proxy.engine.request import Engine
 from proxy.engine.summaries import Summaries
@@ -84,6 +87,7 @@ def engine() -> Engine:
         background=Background(),
         extras=Extras(models, naming),
         warmth=Warmth(lambda _: UNKNOWN_PRICES, clock),
+        recall=Recall(SqliteSearch(), counter, Embeddings(upstream), metrics),
         tools=Tools(metrics),
         policies=lambda _: Policy(),
         clock=clock,

@@ -3,7 +3,8 @@ local session, tips, bucket = KEYS[1], KEYS[2], KEYS[3]
 local sid, remembered = ARGV[1], ARGV[2]
 local was = redis.call('EXISTS', session)
 for _, lane in ipairs(redis.call('SMEMBERS', session .. LANES)) do redis.call('DEL', session .. EPOCHS .. lane) end
-for _, part in ipairs({NODES, COUNTS, PARTIAL, BESIDE, SUMMARIES, LANES, LINE, LEASES, CLAIMS}) do
+local parts = {NODES, COUNTS, PARTIAL, BESIDE, SUMMARIES, LANES, HIDDEN, HIDES, LINE, LEASES, CLAIMS}
+for _, part in ipairs(parts) do
   redis.call('DEL', session .. part)
 end
 redis.call('DEL', session)

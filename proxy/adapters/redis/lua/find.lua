@@ -2,9 +2,10 @@
 -- several sessions gave the same answer to the same words it is none of them: they may be somebody else's.
 -- Writes nothing: a full server and a replica run it.
 local tips, bucket = KEYS[1], KEYS[2]
-local sid, lane, seen_sid, seen, held = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local first = 7                       -- of the newest chain hashes; the uncounted follow them
-local last = first + ARGV[6] - 1
+local sid, lane, seen_sid, seen = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local hidden_sid, hidden_seen, held = ARGV[5], ARGV[6], ARGV[7]
+local first = 9                       -- of the newest chain hashes; the uncounted follow them
+local last = first + ARGV[8] - 1
 
 local function values(key, from, to)  -- in portions: Lua's stack holds about 8,000
   local all = {}
@@ -29,8 +30,9 @@ local known = false
 for i, count in ipairs(values(session .. COUNTS, first, last)) do
   if count then known = ARGV[first + i - 1] break end
 end
-local start = 0
+local start, hidden_start = 0, 0
 if seen_sid == sid then start = seen end
+if hidden_sid == sid then hidden_start = hidden_seen end
 local injected = redis.call('HGET', session, 'injected')
 local is_news = injected and injected ~= held
 return {
@@ -40,6 +42,7 @@ return {
   values(session .. COUNTS, last + 1, #ARGV),
   redis.call('LRANGE', session .. EPOCHS .. lane, start, -1),
   redis.call('EXISTS', session .. WAS),
+  redis.call('LRANGE', session .. HIDDEN, hidden_start, -1),
   injected,
   is_news and redis.call('HGET', session, 'injection'),
 }

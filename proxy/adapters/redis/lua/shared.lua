@@ -24,7 +24,7 @@ end
 -- All keys of a session live equally long.
 local function renew(session, ttl)
   redis.call('PEXPIRE', session, ttl)
-  for _, part in ipairs({NODES, COUNTS, PARTIAL, BESIDE, SUMMARIES, LANES}) do
+  for _, part in ipairs({NODES, COUNTS, PARTIAL, BESIDE, SUMMARIES, LANES, HIDDEN, HIDES}) do
     redis.call('PEXPIRE', session .. part, ttl)
   end
   for _, lane in ipairs(redis.call('SMEMBERS', session .. LANES)) do

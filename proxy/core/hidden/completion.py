@@ -1,0 +1,116 @@
+"""Answers in one piece, in some of which the proxy answers calls: several told as one.
+
+Does to whole answers what :mod:`proxy.core.hidden.editor` does to streams, by the same merging.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from msgspec import Raw
+
+from proxy.core.delta import Members, PartialMessage, object_of
+from proxy.core.hidden.calls import Call, Calls, Rules
+from proxy.core.hidden.usage import summed
+from proxy.core.rawjson import elements, members
+
+_SHARED = ("id", "created", "model")
+_NULL = Raw(b"null")
+
+
+class CompletionEditor:
+    """Puts answers to one request together; ``rules`` say which calls may be hidden."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._shared: dict[str, Raw] = {}
+        self._usage = b""
+        self._said = PartialMessage()
+        self._logprobs = Members()
+        self._rounds = 0
+        self._body = b""
+        self._begin(may_ask=True)
+
+    def _begin(self, *, may_ask: bool) -> None:
+        self._calls = Calls(self._rules, may_ask=may_ask)
+        self._top: dict[str, Raw] = {}
+        self._choice: dict[str, Raw] = {}
+        self._message: dict[str, Raw] = {}
+        self.has_given_up = False
+        """Whether an answer is none that can be edited."""
+
+    @property
+    def visible(self) -> bytes:
+        """The message that the client is told."""
+        return self._visible().json()
+
+    def feed(self, body: bytes) -> None:
+        """Take the next answer of the upstream, whole."""
+        self._body = body
+        self._top = members(body) or {}
+        choices = elements(self._top.get("choices", _NULL)) or []
+        self._choice = (members(choices[0]) if len(choices) == 1 else None) or {}
+        message = members(self._choice.get("message", _NULL))
+        self.has_given_up = message is None
+        self._message = message or {}
+        self._calls.take(elements(self._message.get("tool_calls", _NULL)) or [])
+        self._calls.name_all()
+        self._calls.message.add(self._without_calls())
+        self._said.add(self._without_calls())
+        self._logprobs.add_all(members(self._choice.get("logprobs", _NULL)) or {})
+        self._usage = summed(self._usage, _unless_null(self._top.get("usage", _NULL)))
+        self._shared = self._shared or {name: self._top[name] for name in _SHARED if name in self._top}
+
+    def asked(self) -> list[Call]:
+        """The calls of the round that the proxy may answer, in their order."""
+        return self._calls.asked(_unless_null(self._choice.get("finish_reason", _NULL)))
+
+    def shown(self) -> list[Call]:
+        """The calls of the round that are the client's without asking."""
+        return self._calls.shown()
+
+    def message(self, without: Collection[Call] = ()) -> bytes:
+        """The round's message as the upstream said it, ``without`` these calls."""
+        return self._calls.message_without(without)
+
+    def go_on(self, *, may_ask: bool) -> None:
+        """All calls of the round have been answered: what is fed next is the upstream's next answer."""
+        self._rounds += 1
+        self._begin(may_ask=may_ask)
+
+    def settle(self, hidden: Collection[Call]) -> None:
+        """The answer ends with this round. ``hidden`` calls were answered; the others are the client's."""
+        self._calls.settle(hidden)
+
+    def end(self) -> bytes:
+        """The answer for the client: the upstream's own bytes where nothing is hidden."""
+        if not self._rounds and len(self._calls.shown()) == len(self._calls.message.calls):
+            return self._body
+        choice = {**self._choice, "message": self._merged()}
+        if self._choice.get("finish_reason") == Raw(b'"tool_calls"') and not self._calls.shows_any:
+            choice["finish_reason"] = b'"stop"'
+        if logprobs := self._logprobs.closed():
+            choice["logprobs"] = object_of(logprobs.items())
+        top = {**self._top, **{name: raw for name, raw in self._shared.items() if name in self._top}}
+        usage = {"usage": self._usage} if self._usage else {}
+        return object_of({**top, "choices": b"[" + object_of(choice.items()) + b"]", **usage}.items())
+
+    def _visible(self) -> PartialMessage:
+        visible = PartialMessage()
+        visible.add({name: Raw(raw) for name, raw in (members(self._said.json()) or {}).items()})
+        for call in self._calls.shown():
+            visible.add({"tool_calls": Raw(b"[" + self._calls.message.calls[call.place].json() + b"]")})
+        return visible
+
+    def _merged(self) -> bytes:
+        """The message for the client, with whatever the last round's says besides."""
+        said = members(self.visible) or {}
+        others = {name: raw for name, raw in self._without_calls().items() if name not in said}
+        return object_of({**said, **others}.items())
+
+    def _without_calls(self) -> dict[str, Raw]:
+        return {name: raw for name, raw in self._message.items() if name != "tool_calls"}
+
+
+def _unless_null(raw: Raw) -> bytes:
+    return b"" if bytes(raw) == b"null" else bytes(raw)

@@ -1,0 +1,1 @@
+"""Recall: the tool with which the model reads again what was cut from its view."""

@@ -1,0 +1,65 @@
+"""What this process knows of the answers in which calls were hidden: a turn asks the store for later ones."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from proxy.core.records import HiddenCalls
+from proxy.engine.lru import Lru
+from proxy.ports import Found, SessionKey
+
+_SESSIONS = 1_000
+
+_ByHash = dict[bytes, HiddenCalls]
+
+
+@dataclass
+class _Known:
+    stored: _ByHash = field(default_factory=_ByHash)
+    """As the store holds them, in its order: they count."""
+    given: _ByHash = field(default_factory=_ByHash)
+    """As this process gave them, whether or not the store has them."""
+
+
+class HiddenHere:
+    """The answers with hidden calls of the sessions used last."""
+
+    def __init__(self) -> None:
+        self._known: Lru[SessionKey, _Known] = Lru(_SESSIONS)
+
+    def seen(self, key: SessionKey) -> int:
+        """How many of those that the store holds are known here."""
+        known = self._known.get(key)
+        return len(known.stored) if known else 0
+
+    def add(self, key: SessionKey, hidden: HiddenCalls) -> None:
+        """An answer is being given; what stands for the same words already goes on to do so."""
+        known = self._known.get(key) or _Known()
+        known.given.setdefault(hidden.hash, hidden)
+        self._known.put(key, known)
+
+    def known(self, key: SessionKey, found: Found | None, *, is_whole: bool) -> Mapping[bytes, HiddenCalls]:
+        """All of a session's, by chain hash, with those that the store has just told.
+
+        ``is_whole`` says that it was asked for all of them.
+        """
+        known = self._known.get(key)
+        if found is None:
+            return {**known.given, **known.stored} if known else {}
+        if known is None or found.was_here:  # what ended there has ended here
+            known = _Known()
+        told = {each.hash: each for each in found.hidden}
+        before = {} if is_whole or found.sid != key.sid else known.stored
+        stored = {**before, **told}
+        if found.sid != key.sid:
+            known.given = {**known.given, **known.stored}
+        if len(stored) >= len(known.stored) or found.sid != key.sid:
+            known.stored = stored
+        if known.stored or known.given:
+            self._known.put(key, known)
+        else:
+            self._known.drop(key)
+        return {**known.given, **known.stored}
+
+    def forget(self, key: SessionKey) -> None:
+        """The session was deleted."""
+        self._known.drop(key)

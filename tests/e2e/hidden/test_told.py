@@ -1,0 +1,181 @@
+"""What a client is told of an answer with hidden calls, and when; what it is told where things go wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import httpx2
+import openai
+
+from tests.repeating import (
+    WEATHER,
+    begin,
+    both,
+    known,
+    talking,
+)
+from tests.servers import Exchange, eventually
+from tests.upstreams import (
+    DONE,
+    EVENTS,
+    JSON,
+    OPENAI,
+    Model,
+    admin,
+    calling,
+    events,
+    in_pieces,
+    only_session,
+    plainly,
+    refusal,
+    said,
+    sse,
+)
+
+
+async def test_text_arrives_before_the_hidden_call_is_done(model: Model, client: openai.AsyncOpenAI) -> None:
+    seen = asyncio.Event()
+    told = events(talking("Let me see. ", WEATHER))
+
+    async def wait_after_text(exchange: Exchange) -> None:
+        await exchange.start(200, [EVENTS])
+        for event in told[:3]:
+            await exchange.chunk(sse(event))
+        await seen.wait()
+        for event in told[3:]:
+            await exchange.chunk(sse(event))
+        await exchange.chunk(DONE)
+        await exchange.end()
+
+    model.replies += [wait_after_text, said("Still 18.")]
+    text, ids = "", set[str]()
+    stream = await begin(client, known())
+    async for chunk in stream:
+        ids.add(chunk.id)
+        text += chunk.choices[0].delta.content or ""
+        if "Let me" in text:
+            seen.set()
+    assert text == "Let me see. Still 18."
+    assert ids == {"chatcmpl-1"}
+
+
+async def test_hits_are_told_in_a_header_or_in_a_comment_and_counted(model: Model, url: str) -> None:
+    body = {"model": "gpt-test", "messages": known()}
+    async with httpx2.AsyncClient(base_url=url, headers={"Authorization": "Bearer sk"}) as client:
+        model.replies += [calling(WEATHER), said("Still 18."), calling(WEATHER), said("Still 18.")]
+        whole = await client.post("/v1/chat/completions", json=body)
+        stream = await client.post("/v1/chat/completions", json={**body, "stream": True})
+        metrics = (await client.get("/metrics")).text
+    assert whole.headers["x-unabridged-tool-cache"] == "hits=1"
+    assert stream.text.endswith(": unabridged tool-cache hits=1\n\ndata: [DONE]\n\n")
+    assert 'unabridged_tool_cache_total{result="hit"} 2.0' in metrics
+
+
+# --- what goes wrong ---
+
+
+async def test_an_upstream_that_does_not_go_on_ends_the_stream_with_its_error(model: Model, url: str) -> None:
+    refusal = {"error": {"message": "slow down", "type": "rate_limit", "param": None, "code": "429"}}
+    refused = plainly(429, [(b"Content-Type", b"application/json")], json.dumps(refusal, indent=1).encode())
+    body = {"model": "gpt-test", "messages": known(), "stream": True}
+    async with httpx2.AsyncClient(base_url=url, headers={"Authorization": "Bearer sk"}) as client:
+        model.replies += [talking("Let me see. ", WEATHER), refused]
+        stream = await client.post("/v1/chat/completions", json=body)
+        model.replies += [calling(WEATHER), refused]
+        whole = await client.post("/v1/chat/completions", json={**body, "stream": False})
+    *_, last, end = stream.text.split("\n\n")
+    assert json.loads(last.removeprefix("data: ")) == refusal
+    assert not end
+    assert "get_weather" not in stream.text
+    assert (whole.status_code, whole.json()) == (429, refusal)
+    (session,) = (await admin(url, "sessions"))["sessions"]
+    told = (await admin(url, f"sessions/{session['id']}/transcript"))["messages"]
+    assert [each["complete"] for each in told if each["message"].get("content") == "Let me see. "] == [False]
+
+
+async def test_a_client_that_leaves_while_the_upstream_goes_on_takes_its_connection_with_it(
+    model: Model, client: openai.AsyncOpenAI
+) -> None:
+    left = asyncio.Event()
+
+    async def hang(exchange: Exchange) -> None:
+        await exchange.start(200, [EVENTS])
+        await exchange.chunk(sse(events(said("Still 18."))[1]))
+        await exchange.gone()
+        left.set()
+
+    model.replies += [calling(WEATHER), hang]
+    stream = await begin(client, known())
+    async for chunk in stream:
+        if chunk.choices[0].delta.content:
+            break
+    await stream.close()
+    await eventually(left.is_set)
+
+
+async def test_a_client_that_leaves_while_a_call_is_held_leaves_nothing_behind(
+    model: Model, client: openai.AsyncOpenAI, url: str
+) -> None:
+    left = asyncio.Event()
+    told = events(talking("Let me see. ", WEATHER))
+
+    async def hang_in_the_call(exchange: Exchange) -> None:
+        await exchange.start(200, [EVENTS])
+        for event in told[:-2]:
+            await exchange.chunk(sse(event))
+        await exchange.gone()
+        left.set()
+
+    model.replies.append(hang_in_the_call)
+    stream = await begin(client, known())
+    async for chunk in stream:
+        if chunk.choices[0].delta.content:
+            break
+    await stream.close()
+    await eventually(left.is_set)
+    assert len(model.chats) == 1
+    (session,) = (await admin(url, "sessions"))["sessions"]
+    assert (await admin(url, f"sessions/{session['id']}/export"))["hidden"] == []
+
+
+async def test_an_upstream_that_breaks_off_while_it_goes_on_is_told_as_one_that_broke_off(
+    model: Model, url: str
+) -> None:
+    cut_off = in_pieces(*map(sse, events(said("Still 18."))[:2]), end=False)
+    body = {"model": "gpt-test", "messages": known(), "stream": True}
+    model.replies += [talking("Let me see. ", WEATHER), cut_off]
+    async with httpx2.AsyncClient(base_url=url, headers={"Authorization": "Bearer sk"}) as http:
+        stream = await http.post("/v1/chat/completions", json=body)
+    assert "upstream_truncated" in stream.text.split("\n\n")[-2]
+    assert "get_weather" not in stream.text
+    assert 'finish_reason": "' not in stream.text
+    one = await only_session(url)
+    assert (await admin(url, f"sessions/{one['id']}/export"))["hidden"] == []
+
+
+@both
+async def test_a_refusal_for_length_of_what_follows_is_passed_on_and_teaches_the_window(
+    model: Model, url: str, stream: bool
+) -> None:
+    told = refusal(OPENAI, 120, 96)
+    body = {"model": "gpt-test", "messages": known(), "stream": stream}
+    model.replies += [calling(WEATHER), plainly(400, [JSON], json.dumps(told).encode()), said("Fine.")]
+    async with httpx2.AsyncClient(base_url=url, headers={"Authorization": "Bearer sk"}) as http:
+        answer = await http.post("/v1/chat/completions", json=body)
+        after = await http.post("/v1/chat/completions", json={**body, "stream": False, "tool_choice": "none"})
+    assert "context_length_exceeded" in answer.text
+    assert answer.status_code == (200 if stream else 400)
+    assert "budget=224" in after.headers["x-unabridged-tokens"]
+
+
+async def test_a_usage_that_only_the_proxy_asked_for_is_not_told(model: Model, url: str) -> None:
+    model.replies += [talking("Let me see. ", WEATHER), said("Still 18.")]
+    body = {"model": "gpt-test", "messages": known(), "stream": True}
+    headers = {"Authorization": "Bearer sk", "X-Unabridged-Budget": "100"}
+    async with httpx2.AsyncClient(base_url=url, headers=headers) as http:
+        stream = await http.post("/v1/chat/completions", json=body)
+    assert [each["stream_options"] for each in model.bodies()] == [{"include_usage": True}] * len(model.chats)
+    assert len(model.chats) == 2
+    assert '"usage"' not in stream.text
+    assert stream.text.endswith("data: [DONE]\n\n")

@@ -1,0 +1,250 @@
+"""Recall, over real sockets and with the real SDK: the model reads what was cut, unseen by the client."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import openai
+import pytest
+
+from proxy.core.recall.tool import DEFINITION, NAME
+from tests.embedding import embed
+from tests.servers import Exchange
+from tests.upstreams import (
+    Message,
+    Model,
+    calling,
+    proxying,
+    running,
+    said,
+    tokens_of,
+    told,
+    user,
+    write_policy,
+)
+
+SECRET = 'The bridge INV-2023-001 was paid in "cash",\n  by my physician.'
+POLICY = """
+[budget]
+tokens = 4000
+[summary]
+enabled = false
+[ledger]
+share = 0
+[economy]
+enabled = false
+[recall]
+enabled = true
+"""
+TOOL: Message = json.loads(DEFINITION)
+
+
+def client_tool(name: str) -> Message:
+    return {
+        "type": "function",
+        "function": {"name": name, "parameters": {"type": "object", "properties": {}}},
+    }
+
+
+LOOK = client_tool("look")
+CHOICES: list[Message] = [
+    {"tools": [LOOK], "tool_choice": "none"},
+    {"tools": [LOOK], "tool_choice": {"type": "function", "function": {"name": "look"}}},
+    {"n": 2},
+    {"functions": [{"name": "look", "parameters": {}}]},
+    {"tools": [client_tool(NAME)]},
+]
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[Model]:
+    """A model that refuses what the real API would refuse."""
+    async with running(Model(window=100_000)) as served:
+        yield served
+
+
+Start = Callable[..., str]
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Start:
+    def written(extra: str = "", text: str = POLICY) -> str:
+        return str(write_policy(tmp_path, "recalling", text + extra))
+
+    return written
+
+
+@pytest.fixture
+async def url(model: Model, policy: Start) -> AsyncIterator[str]:
+    async with proxying(model.url, policy=policy()) as served:
+        yield served
+
+
+def long_talk() -> list[Message]:
+    """Far more than the budget, what matters at its beginning."""
+    talk = [user("Hello"), said("Hello."), user(SECRET), said("Noted.")]
+    for number in range(25):
+        talk += [user(f"What of item {number}? " + "Tell me all. " * 12), said("So it is. " * 25)]
+    return [*talk, user("How was the bridge paid?")]
+
+
+def recalls(call_id: str = "r1", **arguments: object) -> Message:
+    return calling((call_id, NAME, json.dumps(arguments)))
+
+
+async def ask(url: str, messages: list[Message], *, stream: bool = False, **members: Any) -> Any:
+    """The completion, put together by the SDK where it is streamed."""
+    asked: Any = messages
+    async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="sk-test", max_retries=0) as client:
+        completions: Any = client.chat.completions
+        if not stream:
+            return await completions.create(model="gpt-test", messages=asked, **members)
+        async with completions.stream(model="gpt-test", messages=asked, **members) as answer:
+            return await answer.get_final_completion()
+
+
+async def send(url: str, messages: list[Message], **members: Any) -> httpx2.Response:
+    async with httpx2.AsyncClient(headers={"Authorization": "Bearer sk-test"}) as client:
+        body = {"model": "gpt-test", "messages": messages, **members}
+        return await client.post(f"{url}/v1/chat/completions", json=body)
+
+
+def tells(message: Message, text: str) -> bool:
+    content: object = message.get("content")
+    return isinstance(content, str) and text in content
+
+
+both = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "in one piece"])
+
+
+@both
+async def test_the_model_reads_again_what_was_cut_and_the_client_sees_nothing_of_it(
+    model: Model, url: str, stream: bool
+) -> None:
+    model.replies += [recalls(query="How was the bridge paid?"), said("In cash.")]
+    answer = await ask(url, long_talk(), stream=stream)
+    choice = answer.choices[0]
+    assert (choice.message.content, choice.finish_reason) == ("In cash.", "stop")
+    assert not choice.message.tool_calls
+    first, second = model.views()
+    assert not any(tells(message, SECRET) for message in first)
+    assert [message["role"] for message in second[len(first) :]] == ["assistant", "tool"]
+    assert SECRET in second[-1]["content"]
+    assert "message 3, user]" in second[-1]["content"]
+    assert model.invalid == []
+
+
+@both
+async def test_the_client_is_never_shown_a_tool_that_it_does_not_know(
+    model: Model, url: str, stream: bool
+) -> None:
+    both_calls = calling(("r1", NAME, '{"query": "bridge"}'), ("c1", "look", "{}"))
+    model.replies += [both_calls]
+    answer = await ask(url, long_talk(), stream=stream, tools=[LOOK])
+    assert [call.function.name for call in answer.choices[0].message.tool_calls] == ["look"]
+
+
+async def test_what_was_recalled_stands_at_its_place_in_later_requests(model: Model, url: str) -> None:
+    talk = long_talk()
+    model.replies += [recalls(query="How was the bridge paid?"), said("In cash.")]
+    await ask(url, talk)
+    await ask(url, [*talk, said("In cash."), user("Thanks")])
+    *_, second, third = model.views()
+    assert third[: len(second)] == second
+    assert model.bodies()[-1]["tools"] == [TOOL]
+
+
+async def test_messages_can_be_read_by_number_round_after_round(model: Model, url: str) -> None:
+    model.replies += [recalls(), recalls("r2", **{"from": 3, "to": 4}), said("In cash.")]
+    answer = await ask(url, long_talk())
+    assert answer.choices[0].message.content == "In cash."
+    view = model.views()[-1]
+    assert view[-3]["content"].startswith("Left out: messages 2-")
+    assert SECRET in view[-1]["content"]
+
+
+async def test_the_tool_is_added_with_the_first_epoch_and_not_before(model: Model, url: str) -> None:
+    short = [user("Hello")]
+    await ask(url, short)
+    await ask(url, short, tools=[LOOK])
+    await ask(url, long_talk(), tools=[LOOK])
+    bodies = model.bodies()
+    assert "tools" not in bodies[0]
+    assert bodies[1]["tools"] == [LOOK]
+    assert bodies[2]["tools"] == [LOOK, TOOL]
+
+
+async def test_its_tokens_count_from_the_first_request_on(model: Model, policy: Start) -> None:
+    sizes: list[int] = []
+    for extra in ("", "rounds = 3"):
+        text = POLICY if not extra else POLICY.replace("enabled = true", "enabled = false")
+        async with proxying(model.url, policy=policy(text=text)) as url:
+            sizes.append(tokens_of(await send(url, [user("Hello")]))["sent"])
+    assert 100 < sizes[0] - sizes[1] < 250
+
+
+@pytest.mark.parametrize(
+    "members", CHOICES, ids=["none", "named", "several answers", "functions", "one of the client's"]
+)
+async def test_where_the_client_decides_nothing_is_added(
+    model: Model, url: str, members: dict[str, Any]
+) -> None:
+    response = await send(url, long_talk(), **members)
+    assert int(told(response, "cut")) > 0
+    body = model.bodies()[-1]
+    assert {name: body.get(name) for name in members} == members
+    assert body.get("tools") == members.get("tools")
+
+
+async def test_while_it_is_off_every_byte_is_as_without_it(model: Model, policy: Start) -> None:
+    bodies: list[bytes] = []
+    for text in (POLICY.replace("enabled = true", "enabled = false"), POLICY.partition("[recall]")[0]):
+        async with proxying(model.url, policy=policy(text=text)) as url:
+            await send(url, long_talk(), tools=[LOOK])
+            bodies.append(bytes(model.chats[-1].body))
+    assert bodies[0] == bodies[1]
+    assert NAME.encode() not in bodies[0]
+
+
+async def test_a_branch_cannot_read_its_siblings(model: Model, url: str) -> None:
+    talk = long_talk()
+    await ask(url, talk)
+    other = [*talk[:2], user("Something else altogether."), *talk[3:]]
+    model.replies += [recalls(query="bridge paid in cash by my physician"), said("I do not know.")]
+    await ask(url, other)
+    assert model.views()[-1][-1]["role"] == "tool"
+    assert not any(tells(message, "INV-2023") for message in model.views()[-1])
+
+
+async def test_by_meaning_the_upstreams_embeddings_are_asked(model: Model, policy: Start) -> None:
+    asked: list[bytes | None] = []
+
+    async def embeddings(exchange: Exchange) -> None:
+        asked.append(exchange.request.value("authorization"))
+        await embed(exchange)
+
+    model.elsewhere["/embeddings"] = embeddings
+    async with proxying(model.url, policy=policy('embeddings = "small"')) as url:
+        model.replies += [recalls(query="Which doctor?"), said("Yours.")]
+        await ask(url, long_talk())
+    assert SECRET in model.views()[-1][-1]["content"]
+    assert set(asked) == {b"Bearer sk-test"}
+
+
+async def test_an_upstream_without_embeddings_is_searched_by_words(model: Model, policy: Start) -> None:
+    async with proxying(model.url, policy=policy('embeddings = "small"')) as url:
+        model.replies += [recalls(query="Who paid the bridge?"), said("A doctor.")]
+        answer = await ask(url, long_talk())
+    assert answer.choices[0].message.content == "A doctor."
+    assert SECRET in model.views()[-1][-1]["content"]
+
+
+async def test_a_call_that_makes_no_sense_is_answered_and_the_talk_goes_on(model: Model, url: str) -> None:
+    model.replies += [calling(("r1", NAME, "{")), said("Never mind.")]
+    answer = await ask(url, long_talk())
+    assert answer.choices[0].message.content == "Never mind."
+    assert model.views()[-1][-1]["content"].startswith("The arguments are not JSON.")

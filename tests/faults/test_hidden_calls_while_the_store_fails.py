@@ -1,0 +1,47 @@
+"""A store that dies while calls are answered costs nobody an answer: law 7."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.repeating import POLICY, WEATHER, known, talking
+from tests.servers import Exchange
+from tests.stores import Server
+from tests.upstreams import Message, Model, completion, events, proxying, said, user, write_policy
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "in one piece"])
+async def test_an_answer_whose_calls_cannot_be_stored_is_given_and_remembered(
+    model: Model, valkey: Server, tmp_path: Path, stream: bool
+) -> None:
+    policy = str(write_policy(tmp_path, "tools", POLICY))
+
+    async def die_and_answer(exchange: Exchange) -> None:
+        valkey.kill()
+        if stream:
+            await exchange.stream_events(events(said("Still 18.")))
+        else:
+            await exchange.answer_json(completion(said("Still 18.")))
+
+    model.replies += [talking("Let me see. ", WEATHER), die_and_answer, said("Fine.")]
+    body: Message = {"model": "gpt-test", "messages": known(), "stream": stream}
+    headers = {"Authorization": "Bearer sk", "X-Unabridged-Session": "s"}
+    async with (
+        proxying(model.url, policy=policy, store=valkey.url, store_timeout=0.3) as url,
+        httpx2.AsyncClient(base_url=url, headers=headers) as client,
+    ):
+        began = time.monotonic()
+        answer = await client.post("/v1/chat/completions", json=body)
+        assert time.monotonic() - began < 4
+        if stream:
+            assert ": unabridged degraded hidden-calls\n\n" in answer.text
+        else:
+            assert "hidden-calls" in answer.headers["x-unabridged-degraded"]
+        given: Message = {"role": "assistant", "content": "Let me see. Still 18."}
+        messages = [*body["messages"], given, user("Thank you")]
+        await client.post("/v1/chat/completions", json={**body, "messages": messages})
+    assert len(model.views()[-1]) == len(messages) + 2
