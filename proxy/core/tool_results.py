@@ -108,9 +108,7 @@ def _results(situation: Situation) -> list[_Result]:
 def _calls(situation: Situation, index: int) -> dict[str, tuple[str, bytes]]:
     """Tool and arguments by call id of the unit's assistant message."""
     caller = situation.content(situation.units[index].start)
-    return {
-        call: (name, dumps(exact_arguments(arguments))) for call, name, arguments in caller.tool_calls()
-    }
+    return {call: (name, dumps(exact_arguments(arguments))) for call, name, arguments in caller.tool_calls()}
 
 
 def _told_again(results: Sequence[_Result]) -> dict[int, str]:

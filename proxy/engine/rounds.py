@@ -2,8 +2,8 @@
 
 Keeps law 4 (bounded): the view and all that is put after it fit the budget. A result that does not fit is not
 given; the client then makes the call, and a tool that only we know gives what fits. Rounds are limited; past
-them nothing is answered, and the last request does not offer our own tools any more. Nor does one that is sent
-because an answer would be empty, having called for nothing but what has no room.
+them nothing is answered, and the last request does not offer our own tools any more. Nor does the one that
+is sent because an answer would be empty, having called for nothing but what has no room.
 """
 
 import asyncio
