@@ -28,9 +28,10 @@ run: .venv/.run ## Serve on 127.0.0.1:8080 (ARGS="--upstream URL …").
 test: .venv/.dev ## Run every test (ARGS="tests/unit -k name …").
 	$(BIN)/python -m pytest $(ARGS)
 
-soak: .venv/.dev ## Run the longer tests, and check random histories of clients and faults, 10,000 of them (SEED=… COUNT=…).
+soak: .venv/.dev ## Run the longer tests, random histories, and a crowd of clients for half an hour (SEED=… COUNT=… MINUTES=…).
 	$(BIN)/python -m pytest -m soak
 	$(BIN)/python -m tests.histories.soak $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT))
+	$(BIN)/python -m tests.soak $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES))
 
 clients: .venv-clients/.made tests/clients/node/node_modules/.made ## Hold sessions with real clients (ARGS="-k langchain …").
 	$(BIN)/pyright --project tests/clients/python --pythonpath .venv-clients/bin/python

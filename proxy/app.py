@@ -48,6 +48,7 @@ from proxy.engine.summary_jobs import SummaryJobs
 from proxy.engine.tools import Tools
 from proxy.engine.warmth import Warmth
 from proxy.http.admin import AdminAPI
+from proxy.http.admission import Admission
 from proxy.http.body_memory import BodyMemory
 from proxy.http.drain import Drain, Draining
 from proxy.http.front import Front, refusals, request_id
@@ -126,9 +127,10 @@ def create_app(settings: Settings) -> ASGIApp:
         lifespan=_lifespan(outside, inside, drain),
         exception_handlers=refusals(),
     )
-    relay = Relay(outside.upstream, request_id, metrics.relayed)
-    memory, logs_content = BodyMemory(settings.body_memory), settings.log_content
-    managed = Managed(inside.hidden, inside.appends, relay, metrics, memory, logs_content=logs_content)
+    admission = Admission(lambda: policies.named("").limits.streams, BodyMemory(settings.body_memory))
+    relay = Relay(outside.upstream, admission, request_id, metrics.relayed)
+    logs_content = settings.log_content
+    managed = Managed(inside.hidden, inside.appends, relay, metrics, admission, logs_content=logs_content)
     return Draining(Front(managed, relay, own), drain)
 
 

@@ -42,7 +42,6 @@ class Policy(Section):
 
     PENDING: ClassVar[tuple[str, ...]] = (
         "budget.bytes",
-        "limits.streams",
         "memory",
         "store.encrypt",
     )
