@@ -23,12 +23,16 @@ PIP_AUDIT = (
 )
 
 
+Package = dict[str, Any]
+"""What is said of one package."""
+
+
 class UnansweredError(Exception):
     """The advisory service could not be asked."""
 
 
-def asked(command: Sequence[str] = PIP_AUDIT, patience: float = PATIENCE) -> str:
-    """What pip-audit finds, as JSON. Raises UnansweredError."""
+def asked(command: Sequence[str] = PIP_AUDIT, patience: float = PATIENCE) -> list[Package]:
+    """What pip-audit finds, package by package. Raises UnansweredError."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=patience, check=False)
     except subprocess.TimeoutExpired as error:
@@ -36,13 +40,16 @@ def asked(command: Sequence[str] = PIP_AUDIT, patience: float = PATIENCE) -> str
     if not done.stdout.lstrip().startswith("{"):
         last = done.stderr.strip().rpartition("\n")[2]
         raise UnansweredError(last[:200] or f"exit code {done.returncode}")
-    return done.stdout
+    packages: list[Package] = json.loads(done.stdout)["dependencies"]
+    known = [package for package in packages if "skip_reason" not in package]
+    if not known:  # a mirror without advisories
+        raise UnansweredError(f"it knows none of {len(packages)} packages")
+    return known
 
 
-def findings(report: str) -> Iterator[str]:
-    """One line for each vulnerability of a report."""
-    dependencies: list[dict[str, Any]] = json.loads(report)["dependencies"]
-    for package in dependencies:
+def findings(packages: Sequence[Package]) -> Iterator[str]:
+    """One line for each vulnerability."""
+    for package in packages:
         for found in package.get("vulns", ()):
             fixed = ", ".join(found.get("fix_versions", ())) or "no version yet"
             yield f"{package['name']} {package['version']}: {found['id']}, fixed in {fixed}"
@@ -54,13 +61,14 @@ def main(command: Sequence[str] = PIP_AUDIT) -> int:
         sys.stdout.write("audit: pip-audit is not installed\n")
         return 1
     try:
-        found = list(findings(asked(command)))
+        packages = asked(command)
     except UnansweredError as error:
         sys.stdout.write(f"audit: skipped, the advisory service does not answer: {error}\n")
         return 0
+    found = list(findings(packages))
     sys.stdout.writelines(f"audit: {line}\n" for line in found)
     if not found:
-        sys.stdout.write("audit: nothing is known against what is installed at run time\n")
+        sys.stdout.write(f"audit: nothing is known against {len(packages)} packages\n")
     return 1 if found else 0
 
 

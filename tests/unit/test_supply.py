@@ -12,11 +12,8 @@ import pytest
 
 from tests.supply import audit, licences
 
-TOLD = dict(
-    re.findall(
-        r"^\| ([a-z0-9._-]+) \| (\S+ \| .+) \|$", licences.PAGE.read_text(encoding="utf-8"), re.MULTILINE
-    )
-)
+_ROW = re.compile(r"^\| ([a-z0-9._-]+) \| (\d\S* \| .+) \|$", re.MULTILINE)
+TOLD = dict(_ROW.findall(licences.PAGE.read_text(encoding="utf-8")))
 
 
 # --- licences ---
@@ -84,12 +81,22 @@ def test_what_is_known_fails_and_says_what_to_take(capsys: pytest.CaptureFixture
     assert audit.main(says(report(known), code=1)) == 1
     assert capsys.readouterr().out == "audit: one 1.0: CVE-1, fixed in 1.1\n"
     assert audit.main(says(report())) == 0
+    assert capsys.readouterr().out == "audit: nothing is known against 1 packages\n"
 
 
 def test_a_service_that_does_not_answer_is_no_failure_and_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("pip_audit")
     assert audit.main(says("", code=1, error="Traceback\nConnectionError: no route")) == 0
     assert capsys.readouterr().out.endswith("does not answer: ConnectionError: no route\n")
+
+
+def test_a_mirror_without_advisories_does_not_pass_for_one_that_knows_of_none(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pytest.importorskip("pip_audit")
+    nowhere = {"dependencies": [{"name": "one", "version": "1.0", "skip_reason": "not found"}]}
+    assert audit.main(says(json.dumps(nowhere))) == 0
+    assert "it knows none of 1 packages" in capsys.readouterr().out
 
 
 def test_nobody_waits_for_it_longer_than_said() -> None:
