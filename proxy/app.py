@@ -25,6 +25,7 @@ from proxy.config import Settings
 from proxy.engine.append import Appends
 from proxy.engine.background import Background
 from proxy.engine.backlog import Backlog
+from proxy.engine.bodies import Bodies
 from proxy.engine.curation import Curation
 from proxy.engine.embeddings import Embeddings
 from proxy.engine.epochs import Epochs
@@ -161,6 +162,7 @@ def _inside(settings: Settings, outside: Outside) -> Inside:
     models, injections = Models(upstream, prices.context_window, clock), Injections(store)
     engine = Engine(
         upstream=upstream,
+        bodies=Bodies(),
         reader=Reader(counter),
         models=models,
         recognition=Recognition(store, naming, injections.digest),
