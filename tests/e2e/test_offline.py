@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import httpx2
 
@@ -30,8 +31,8 @@ async def test_it_starts_and_answers_for_every_kind_of_model_and_asks_nobody_els
 
     notes = tmp_path / "asked"
     async with FakeUpstream(note).serve() as trap:
-        proxies = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), trap.url)
-        aside = {"NO_PROXY": "127.0.0.1,localhost"}
+        proxies: dict[str, Any] = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), trap.url)
+        aside: dict[str, Any] = {"NO_PROXY": "127.0.0.1,localhost"}
         async with serving(
             tmp_path, "--upstream", model.url, program=offline(notes), **proxies, **aside
         ) as served:

@@ -6,8 +6,10 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from email.message import Message
 from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
+from typing import cast
 
 from packaging.markers import Marker
 
@@ -75,12 +77,12 @@ def locked(lock: Path = LOCK) -> Iterator[Locked]:
 def stated(name: str) -> str | None:
     """The licence that an installed package states; None where it is not installed, or states none."""
     try:
-        told = metadata(name)
+        told = cast("Message", metadata(name))
     except PackageNotFoundError:
         return _ELSEWHERE.get(name)
-    if expression := told.get("License-Expression"):
-        return expression
-    field = (told.get("License") or "").partition("\n")[0].strip()
+    if expression := told["License-Expression"]:
+        return str(expression)
+    field = str(told["License"] or "").partition("\n")[0].strip()
     classified = [
         each.rpartition(" :: ")[2] for each in told.get_all("Classifier") or () if "License ::" in each
     ]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ipaddress
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from proxy.config import is_loopback
 
@@ -41,7 +41,7 @@ def _asked_for(event: str, arguments: tuple[Any, ...]) -> str | None:
         name = host.decode() if isinstance(host, bytes) else host
         return None if not name or _is_numeric(name) else name
     if event in {"socket.connect", "socket.sendto"} and isinstance(arguments[1], tuple):
-        return str(arguments[1][0])
+        return str(cast("tuple[object, ...]", arguments[1])[0])
     return None
 
 
