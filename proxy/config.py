@@ -30,7 +30,7 @@ from proxy.core.quantities import size
 from proxy.errors import SettingsError
 
 PREFIX = "UNABRIDGED_"
-STORE_SCHEMES = ("redis", "rediss", "redis+cluster", "unix", "memory")
+STORE_SCHEMES = ("redis", "rediss", "redis+cluster", "rediss+cluster", "unix", "memory")
 FLAGS = ("upstream", "store", "policy", "policies", "host", "port", "workers", "tenant_header", "log_content")
 """Settings that the command line sets too."""
 _FROM_FILES = ("secret", "admin_token", "upstream_key", "store")
@@ -189,6 +189,8 @@ class Settings(BaseSettings):
             raise ValueError(
                 "may end in the number of a database and nothing else, as in redis://localhost:6379/0"
             )
+        if parts.scheme.endswith("+cluster") and parts.path.strip("/0"):
+            raise ValueError("names a cluster, which has one database: 0")
         return url
 
     @field_validator("tenant_header")

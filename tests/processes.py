@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import httpx2
 
 from tests.servers import PATIENCE
 
+PROGRAM = (sys.executable, "-m", "proxy")
 LOG = "serve.log"
 START = 30.0
 """Seconds that a process may take to serve on a busy machine."""
@@ -65,11 +66,13 @@ class Serving:
 
 
 @asynccontextmanager
-async def serving(data: Path, *flags: str, ready: bool = True, **variables: str) -> AsyncGenerator[Serving]:
+async def serving(
+    data: Path, *flags: str, ready: bool = True, program: Sequence[str] = PROGRAM, **variables: str
+) -> AsyncGenerator[Serving]:
     """`unabridged serve` on a free port, killed in the end if it still runs; its log is kept in `data`."""
     with (data / LOG).open("ab") as log:
         process = subprocess.Popen(  # noqa: ASYNC220 - forks and returns
-            [sys.executable, "-m", "proxy", "serve", "--port", "0", "--json", *flags],
+            [*program, "serve", "--port", "0", "--json", *flags],
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,

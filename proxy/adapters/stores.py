@@ -19,10 +19,8 @@ def open_store(url: str, clock: Clock, timeout: float, rest: float) -> SessionSt
     match urlsplit(url).scheme:
         case "memory":
             return MemoryStore(clock)
-        case "redis" | "rediss" | "unix":
+        case "redis" | "rediss" | "redis+cluster" | "rediss+cluster" | "unix":
             return RedisStore(url, clock, timeout, rest)
-        case "redis+cluster":
-            raise SettingsError("A store of redis+cluster:// is not there yet; name a single server.")
         case scheme:
-            known = "redis://, rediss://, unix:// or memory://"
+            known = "redis://, rediss://, redis+cluster://, rediss+cluster://, unix:// or memory://"
             raise SettingsError(f"A store begins with {known}, not with {scheme!r}.")

@@ -43,7 +43,9 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """One flag a setting (never a secret: a process list shows those); each has an environment variable."""
     parser.add_argument("--upstream", metavar="URL", help="stands for the /v1 of requests (OpenAI's API)")
-    parser.add_argument("--store", metavar="URL", help="redis://, rediss://, unix://, memory:// (embedded)")
+    parser.add_argument(
+        "--store", metavar="URL", help="redis://, redis+cluster://, unix://, memory:// (embedded)"
+    )
     parser.add_argument("--policy", metavar="NAME|FILE", help="for requests that name none (default)")
     parser.add_argument("--policies", metavar="DIR", type=Path, help="a directory of policies")
     parser.add_argument("--host", metavar="ADDRESS", help="to listen on (127.0.0.1)")

@@ -7,6 +7,7 @@ import pytest
 
 from proxy.adapters.stores import open_store
 from proxy.ports import SessionStore
+from tests.cluster import Nodes, three_nodes
 from tests.stores import (
     HandClock,
     embedded_valkey,
@@ -36,8 +37,14 @@ def redis_url() -> Generator[str]:
 
 
 @pytest.fixture(scope="session")
+def cluster() -> Generator[Nodes]:
+    with three_nodes() as nodes:
+        yield nodes
+
+
+@pytest.fixture(scope="session")
 def cluster_url() -> Generator[str]:
-    """A cluster of one node: it refuses what a cluster refuses, a script that touches two slots above all."""
+    """A node of a cluster, with all of its slots, reached as a server alone is."""
     bus = ["--bind", "127.0.0.1", "--cluster-port", str(free_port())]
     with serving(valkey_command(), "--cluster-enabled", "yes", *bus) as server:
         server.run("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
@@ -62,11 +69,17 @@ def server_url(request: pytest.FixtureRequest) -> Generator[str]:
 @pytest.fixture(params=["memory", "valkey", "redis", "cluster"])
 async def store(request: pytest.FixtureRequest, clock: HandClock) -> AsyncGenerator[SessionStore]:
     """Each of the stores, empty."""
-    url = "memory://" if request.param == "memory" else request.getfixturevalue(f"{request.param}_url")
-    if request.param != "memory":
-        run(url, "FLUSHALL")
+    if request.param == "memory":
+        url, servers = "memory://", []
+    elif request.param == "cluster":
+        nodes: Nodes = request.getfixturevalue("cluster")
+        url, servers = nodes.url, [node.server.url for node in nodes.nodes]
+    else:
+        url = request.getfixturevalue(f"{request.param}_url")
+        servers = [url]
+    for server in servers:
+        run(server, "FLUSHALL")
     opened = open_store(url, clock, timeout=2.0, rest=1.0)
     yield opened
     await opened.aclose()
-    if request.param != "memory":
-        assert keys_without_ttl(url) == []
+    assert [name for server in servers for name in keys_without_ttl(server)] == []

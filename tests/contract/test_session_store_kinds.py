@@ -75,7 +75,5 @@ class TestServers:
 def test_a_store_of_an_unknown_kind_is_refused_by_name(clock: HandClock) -> None:
     with pytest.raises(SettingsError, match="mysql"):
         open_store("mysql://x", clock, 1.0, 1.0)
-    with pytest.raises(SettingsError, match="redis\\+cluster"):
-        open_store("redis+cluster://x", clock, 1.0, 1.0)
     with pytest.raises(SettingsError):
         open_store("redis://x?socket_timeout=soon", clock, 1.0, 1.0)

@@ -92,7 +92,10 @@ def test_loopback_is_what_only_this_machine_reaches() -> None:
     assert not any(map(is_loopback, ("", "0.0.0.0", "::", "localhost.example.org")))
 
 
-@pytest.mark.parametrize("store", ["redis://h", "rediss://h", "redis+cluster://h", "unix:///run/valkey.sock"])
+@pytest.mark.parametrize(
+    "store",
+    ["redis://h", "rediss://h", "redis+cluster://h", "rediss+cluster://h/0", "unix:///run/valkey.sock"],
+)
 def test_a_shared_store_needs_a_secret(store: str) -> None:
     assert "UNABRIDGED_SECRET" in complaint(store=store)
     assert Settings.load(store=store, secret="s3cret").shares_store
@@ -178,12 +181,15 @@ def test_complaints_name_the_flag_where_one_was_given(flag: str, value: str, sai
     assert complaint(**{flag: value}) == said
 
 
+SCHEMES = ("redis", "rediss", "redis+cluster", "rediss+cluster", "unix")
+
+
 @pytest.mark.parametrize(
     ("store", "said"),
     [
         (
             "localhost:6379",
-            "must be a URL that begins with redis://, rediss://, redis+cluster://, unix:// or memory://",
+            f"must be a URL that begins with {', '.join(f'{each}://' for each in SCHEMES)} or memory://",
         ),
         ("redis://:hush@h:port", "must be a URL such as redis://localhost:6379/0"),
         ("redis://:hush@h:99999", "must be a URL such as redis://localhost:6379/0"),
@@ -193,6 +199,7 @@ def test_complaints_name_the_flag_where_one_was_given(flag: str, value: str, sai
             "redis://:hush@h/db",
             "may end in the number of a database and nothing else, as in redis://localhost:6379/0",
         ),
+        ("redis+cluster://:hush@h/1", "names a cluster, which has one database: 0"),
         ("unix://", "must name a socket, as in unix:///run/valkey.sock"),
     ],
 )

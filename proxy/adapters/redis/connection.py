@@ -18,10 +18,14 @@ from redis.exceptions import ConnectionError as ConnectionFailed
 from redis.exceptions import RedisClusterException, RedisError, ResponseError
 
 from proxy.adapters.redis.breaker import Breaker
+from proxy.adapters.redis.cluster import Cluster
 from proxy.errors import SettingsError, StoreUnavailable
 
 CONNECTIONS: Final = 32
 """At most this many connections a process; calls beyond them wait, within their time."""
+
+CLUSTER: Final = "+cluster://"
+"""What stands in the URL of a cluster."""
 
 _FOREIGN: Final = (
     RedisError,
@@ -33,7 +37,7 @@ _FOREIGN: Final = (
 
 
 class Connection:
-    """A pool of connections to one server, and the rules by which it is called.
+    """A pool of connections to a server, or to each node of a cluster, and the rules by which it is called.
 
     `timeout` is the whole time of one call in seconds, waiting for a free connection included.
     """
@@ -95,7 +99,8 @@ def _client(url: str, timeout: float) -> Redis:
         "driver_info": None,
     }
     try:
-        pool = BlockingConnectionPool.from_url(url, **options)  # pyright: ignore[reportUnknownMemberType]
+        plain = url.replace(CLUSTER, "://", 1)
+        pool = BlockingConnectionPool.from_url(plain, **options)  # pyright: ignore[reportUnknownMemberType]
     except ValueError as error:
         raise SettingsError(f"The store's URL is not valid: {error}") from error
-    return Redis.from_pool(pool)
+    return Redis.from_pool(pool) if plain == url else Cluster(pool, timeout)

@@ -1,0 +1,183 @@
+"""What is promised of a cluster beside the SessionStore port: where commands go; what a lost node costs."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator
+
+import pytest
+from redis.asyncio import Redis
+
+from proxy.adapters.redis import RedisStore
+from proxy.adapters.stores import open_store
+from proxy.core.records import HiddenCalls
+from proxy.errors import SettingsError, StoreUnavailable
+from proxy.ports import SessionKey
+from tests.cluster import Nodes, three_nodes
+from tests.stores import (
+    DAY,
+    KEY,
+    HandClock,
+    epoch,
+    found,
+    free_port,
+    hidden,
+    run,
+    serving,
+    turn,
+    valkey_command,
+)
+
+MANY = [SessionKey(f"{number:02x}", "01") for number in range(24)]
+
+
+def opened(url: str, clock: HandClock) -> RedisStore:
+    store = open_store(url, clock, timeout=2.0, rest=1.0)
+    assert isinstance(store, RedisStore)
+    return store
+
+
+@pytest.fixture
+async def store(cluster: Nodes, clock: HandClock) -> AsyncGenerator[RedisStore]:
+    cluster.run("FLUSHALL")
+    store = opened(cluster.url, clock)
+    yield store
+    await store.aclose()
+
+
+async def test_sessions_spread_over_the_nodes_and_are_listed_together(
+    cluster: Nodes, store: RedisStore
+) -> None:
+    for number, key in enumerate(MANY):
+        await store.record(key, turn("u1", "a1", updated=float(number)), DAY)
+    assert all(names for names in cluster.run("KEYS", "u1:{*"))
+    assert [key for key, _ in await store.sessions(100)] == MANY[::-1]
+
+
+async def test_every_key_of_a_session_lies_with_one_node(cluster: Nodes, store: RedisStore) -> None:
+    await everything(store, KEY)
+    owner = cluster.owner(f"u1:{{{KEY.tag}}}:tips")
+    names = {name for name in cluster.names() if name != "u1:sessions"}
+    assert len(names) > 10
+    assert names <= {name.decode() for name in owner.server.run("KEYS", "*")}
+
+
+async def everything(store: RedisStore, key: SessionKey) -> None:
+    """Run each script at least once."""
+    await store.record(key, turn("u1", "a1", headerless=True), DAY)
+    await store.record(key, turn("u1", "a1", "u2", "a2", complete=False), DAY)
+    await store.begin_epoch(key, epoch("e1"), 0, DAY)
+    await store.pin(key, [b"h" * 32], DAY)
+    calls: HiddenCalls = hidden("u1", "a1")
+    await store.keep_hidden(key, calls, DAY)
+    await store.inject(key, b"digest", b"text", DAY)
+    await store.claim(key, "one", "token", 10.0)
+    await store.keep_summary(key, "one", "text", DAY, "token")
+    await store.claim(key, "two", "token", 10.0)
+    await store.release(key, "two", "token")
+    await store.mark_unsaved(key, b"a" * 32)
+    await store.stand(key, "ticket", 8, 10.0)
+    await store.renew_lease(key, "ticket", 10.0)
+    await store.leave(key, "ticket")
+    await store.stand(key, "ticket", 8, 10.0)
+    await store.pause(key, paused=True)
+    for sid in (key.sid, None):
+        await found(store, "u1", "a1", "u2", sid=sid, tag=key.tag)
+
+
+async def test_no_script_touches_a_key_outside_its_bucket(cluster_url: str, clock: HandClock) -> None:
+    """A node that holds two slots lets a script touch both, so what they touch is watched."""
+    run(cluster_url, "FLUSHALL")
+    store = opened(cluster_url, clock)
+    client = Redis.from_url(cluster_url, protocol=2)  # pyright: ignore[reportUnknownMemberType]
+    async with client.monitor() as watched:
+        await everything(store, KEY)
+        await store.delete(KEY)
+        await store.ping()
+        touched: set[str] = set()
+        scripts: set[str] = set()
+        while (seen := await asyncio.wait_for(watched.next_command(), 5))["command"] != "PING":
+            words = seen["command"].split(" ")
+            if seen["client_type"] == "lua" and words[0] != "TIME":
+                touched.add(words[1])
+            elif words[0] == "EVALSHA":
+                scripts.add(words[1])
+    await client.aclose()
+    await store.aclose()
+    assert len(scripts) == 15, "each of the scripts has run"
+    assert {name for name in touched if not re.match(rf"u1:\{{{KEY.tag}\}}:", name)} == set()
+    assert len(touched) > 10
+
+
+async def test_a_slot_that_has_moved_is_followed_and_nothing_of_it_is_lost(
+    cluster: Nodes, store: RedisStore
+) -> None:
+    await everything(store, KEY)
+    before = await store.history(KEY)
+    name = f"u1:{{{KEY.tag}}}:{KEY.sid}"
+    for _ in cluster.nodes:
+        at = cluster.nodes.index(cluster.owner(name))
+        cluster.hand_over(name, cluster.nodes[(at + 1) % 3])
+        assert await store.history(KEY) == before
+        cluster.hand_over(name, cluster.nodes[(at + 2) % 3])
+        await store.record(KEY, turn("u1", "a1", "u2", "a2"), DAY)
+        before = await store.history(KEY)
+        cluster.hand_over(name, cluster.nodes[(at + 1) % 3])
+        assert await store.session(KEY) == before.session
+    assert before.session
+    assert before.session.turns == 2
+
+
+async def test_two_processes_agree_on_one_epoch_wherever_its_slot_lies(
+    cluster: Nodes, store: RedisStore, clock: HandClock
+) -> None:
+    other = opened(cluster.url, clock)
+    for key in MANY[:6]:
+        first, second = await asyncio.gather(
+            store.begin_epoch(key, epoch("one"), 0, DAY), other.begin_epoch(key, epoch("two"), 0, DAY)
+        )
+        assert first == second
+        assert len(first) == 1
+    await other.aclose()
+
+
+async def test_a_node_that_is_gone_costs_its_sessions_alone_and_no_start_needs_it(clock: HandClock) -> None:
+    with three_nodes() as cluster:
+        cluster.run("CONFIG", "SET", "cluster-require-full-coverage", "no")
+        store = opened(cluster.url, clock)
+        for key in MANY:
+            await store.record(key, turn("u1", "a1"), DAY)
+        lost, kept, *_ = cluster.nodes
+        theirs = [key for key in MANY if cluster.owner(f"u1:{{{key.tag}}}:") is lost]
+        others = [key for key in MANY if key not in theirs]
+        lost.server.kill()
+        for key in theirs[:2]:
+            with pytest.raises(StoreUnavailable):
+                await store.session(key)
+            clock.time += 2  # the store is left alone meanwhile
+            assert await store.session(others[0])
+        for key in others:
+            assert await store.session(key)
+        await store.aclose()
+        late = opened(f"redis+cluster://127.0.0.1:{kept.port}", clock)
+        assert await late.session(others[0])
+        await late.aclose()
+
+
+async def test_a_server_that_is_no_cluster_is_no_store_under_that_name(
+    clock: HandClock,
+) -> None:
+    port = str(free_port())
+    with serving(valkey_command(), "--bind", "127.0.0.1", "--port", port):
+        store = opened(f"redis+cluster://127.0.0.1:{port}", clock)
+        with pytest.raises(StoreUnavailable) as refused:
+            await store.session(KEY)
+        await store.aclose()
+    assert "not a cluster" in str(refused.value.__cause__)
+
+
+def test_a_cluster_may_ask_for_tls_and_its_url_is_checked(clock: HandClock) -> None:
+    assert opened("rediss+cluster://user:word@h:6380/0", clock)
+    with pytest.raises(SettingsError):
+        opened("redis+cluster://x?socket_timeout=soon", clock)
