@@ -11,6 +11,9 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+_WAY = 0.1
+"""Seconds that a user waits at most for a call that is being cancelled."""
+
 
 class Foreground:
     """Counts the foreground requests in flight to one upstream."""
@@ -36,6 +39,14 @@ class Foreground:
             self._in_flight -= 1
             if not self._in_flight:
                 self._idle.set()
+
+    async def given_way(self) -> None:
+        """Return once the calls that were cancelled for a user have ended, and their connections with them.
+
+        A request that went out before would stand behind them in an upstream's only slot.
+        """
+        if self._background:
+            await asyncio.wait(self._background, timeout=_WAY)
 
     async def _quiet_for(self, seconds: float, hurry: asyncio.Event) -> None:
         """A call that is begun in every short pause is paid for each time and never finished."""

@@ -220,6 +220,7 @@ class Engine:
         Raises UpstreamUnreachable, UpstreamTimeout, UpstreamInvalidResponse.
         """
         in_flight.enter_context(self.foreground.request())
+        await self.foreground.given_way()
         sent = await self._send(prepared, incoming)
         try:
             if sent.response.status == _OK:

@@ -76,10 +76,10 @@ class OneSlot:
             if done:
                 self.seen.append("summary cut off")
                 return
-            leaving.cancel()
-            await asyncio.gather(leaving, return_exceptions=True)
             if self.users_waiting:
                 self.seen.append("user waited for a summary")
+            leaving.cancel()
+            await asyncio.gather(leaving, return_exceptions=True)
             await exchange.answer_json(completion(said("They spoke of many items."), count_tokens(body)))
             self.seen.append("summary written")
 
@@ -98,7 +98,7 @@ async def test_no_user_ever_queues_behind_a_summary(tmp_path: Path, chats: Chats
                 assert response.status_code == 200
                 await asyncio.sleep(pause)
 
-        await asyncio.gather(talk(chats(url), "one", 0.02), talk(chats(url), "two", 0.13))
+        await asyncio.gather(talk(chats(url), "one", 0.02), talk(chats(url), "two", 0.2))
     assert upstream.seen.count("user served") >= 28
     assert "user waited for a summary" not in upstream.seen
     assert "summary cut off" in upstream.seen

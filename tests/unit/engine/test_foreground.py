@@ -70,3 +70,23 @@ async def test_what_nobody_is_in_a_hurry_for_waits_for_quiet() -> None:
     await asyncio.sleep(0.02)
     assert not begun.is_set()
     waiting.cancel()
+
+
+async def test_a_users_request_goes_out_when_what_was_cancelled_for_it_has_ended() -> None:
+    foreground, begun, events = Foreground(), asyncio.Event(), list[str]()
+
+    async def call() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            events.append("connection closed")
+
+    working = asyncio.create_task(foreground.when_idle(call, 1, 0, asyncio.Event()))
+    await begun.wait()
+    with foreground.request():
+        await foreground.given_way()
+        events.append("request sent")
+    await working
+    assert events == ["connection closed", "request sent"]
