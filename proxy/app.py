@@ -17,6 +17,7 @@ from proxy.adapters.files.watched import WatchedPolicies
 from proxy.adapters.httptools import HttptoolsUpstream
 from proxy.adapters.httpx import HttpxUpstream
 from proxy.adapters.plugins import load_plugins
+from proxy.adapters.redis.sealing import Keyring
 from proxy.adapters.sqlite_search import SqliteSearch
 from proxy.adapters.stores import open_store
 from proxy.adapters.tiktoken import TiktokenCounter
@@ -134,7 +135,10 @@ def create_app(settings: Settings) -> ASGIApp:
 
 def _outside(settings: Settings) -> Outside:
     clock, metrics = SystemClock(), Metrics()
-    store = open_store(settings.store or "memory://", clock, settings.store_timeout, settings.store_breaker)
+    policies = WatchedPolicies(PolicyLibrary.of(settings.policies), settings.policy, metrics)
+    keyring = Keyring(_secrets(settings), policies.encrypts)
+    url = settings.store or "memory://"
+    store = open_store(url, clock, settings.store_timeout, settings.store_breaker, keyring)
     return Outside(
         clock=clock,
         metrics=metrics,
@@ -146,13 +150,13 @@ def _outside(settings: Settings) -> Outside:
         ),
         counter=TiktokenCounter(),
         search=SqliteSearch(),
-        policies=WatchedPolicies(PolicyLibrary.of(settings.policies), settings.policy, metrics),
+        policies=policies,
     )
 
 
 def _inside(settings: Settings, outside: Outside) -> Inside:
     store, upstream, counter, clock = outside.store, outside.upstream, outside.counter, outside.clock
-    metrics, naming = outside.metrics, Naming(_secret(settings), settings.tenant_header)
+    metrics, naming = outside.metrics, Naming(_secrets(settings)[0], settings.tenant_header)
     foreground, background = Foreground(), Background()
     summaries = Summaries(upstream, store, counter, foreground, clock, metrics)
     summary_jobs = SummaryJobs(summaries, naming)
@@ -218,9 +222,9 @@ def _lifespan(
     return lifespan
 
 
-def _secret(settings: Settings) -> str:
-    """The naming secret: as set, else made at the first start and kept beside the data."""
-    return settings.secrets[0] if settings.secrets else kept_secret(settings.data_dir / SECRET_FILE)
+def _secrets(settings: Settings) -> tuple[str, ...]:
+    """The secrets, newest first: as set, else one made at the first start and kept beside the data."""
+    return settings.secrets or (kept_secret(settings.data_dir / SECRET_FILE),)
 
 
 def _admin_api(settings: Settings, outside: Outside, inside: Inside) -> AdminAPI:

@@ -44,7 +44,6 @@ class Policy(Section):
         "budget.bytes",
         "limits.streams",
         "memory",
-        "store.encrypt",
     )
     """Keys that are read and checked, and do not act yet."""
 

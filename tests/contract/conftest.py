@@ -5,6 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from proxy.adapters.redis.sealing import Keyring
 from proxy.adapters.stores import open_store
 from proxy.ports import SessionStore
 from tests.stores import (
@@ -59,13 +60,15 @@ def server_url(request: pytest.FixtureRequest) -> Generator[str]:
     assert keys_without_ttl(url) == []
 
 
-@pytest.fixture(params=["memory", "valkey", "redis", "cluster"])
+@pytest.fixture(params=["memory", "valkey", "redis", "cluster", "sealed"])
 async def store(request: pytest.FixtureRequest, clock: HandClock) -> AsyncGenerator[SessionStore]:
-    """Each of the stores, empty."""
-    url = "memory://" if request.param == "memory" else request.getfixturevalue(f"{request.param}_url")
+    """Each of the stores, empty; `sealed` is a Valkey whose records are encrypted."""
+    server = "valkey" if request.param == "sealed" else request.param
+    url = "memory://" if server == "memory" else request.getfixturevalue(f"{server}_url")
+    keyring = Keyring(["a secret"], lambda: request.param == "sealed")
     if request.param != "memory":
         run(url, "FLUSHALL")
-    opened = open_store(url, clock, timeout=2.0, rest=1.0)
+    opened = open_store(url, clock, 2.0, 1.0, keyring)
     yield opened
     await opened.aclose()
     if request.param != "memory":

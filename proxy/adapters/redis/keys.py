@@ -29,10 +29,10 @@ gone a few at a time, with each write; `u1:sessions` holds the newest :data:`LIS
 have gone when it is read.
 
 `record`, a Node, an Epoch, a HiddenCalls and a summary have been through
-:mod:`proxy.adapters.redis.codec` and mean nothing to the server. `created` (seconds), `turns`, `tip` and
-`unsaved` (chain hashes), `paused` (there or not) and `pins` (chain hashes, one after the other) are plain,
-because the scripts merge them; they override what the record says. Beside
-these, where something was handed in, stand `injection` (through the codec as well) and `injected` (its
+:mod:`proxy.adapters.redis.codec` (encrypted, where a policy wants it) and mean nothing to the server.
+`created` (seconds), `turns`, `tip` and `unsaved` (chain hashes), `paused` (there or not) and `pins` (chain
+hashes, one after the other) are plain, because the scripts merge them; they override what the record says.
+Beside these, where something was handed in, stand `injection` (through the codec as well) and `injected` (its
 digest, plain): only who does not hold it yet reads it.
 
 The prefix is the version of this layout: another layout is another prefix, and the old keys expire. The
@@ -71,6 +71,27 @@ LINE: Final = ":line"
 LEASES: Final = ":leases"
 CLAIMS: Final = ":claims"
 WAS: Final = ":was"
+
+
+RECORD_PLACE: Final = b"record"
+INJECTION_PLACE: Final = b"injection"
+HIDDEN_PLACE: Final = b"hidden"
+"""Places of a session's records, for the codec; those of nodes, summaries and epochs are made below."""
+
+
+def node_place(chain_hash: bytes) -> bytes:
+    """Where a message stands."""
+    return b"node " + chain_hash
+
+
+def summary_place(address: str) -> bytes:
+    """Where a summary stands."""
+    return b"summary " + address.encode()
+
+
+def epoch_place(lane: str) -> bytes:
+    """Where the epochs of a lane stand."""
+    return b"epoch " + lane.encode()
 
 
 def bucket(tag: str) -> str:
