@@ -156,7 +156,8 @@ def _outside(settings: Settings) -> Outside:
 
 def _inside(settings: Settings, outside: Outside) -> Inside:
     store, upstream, counter, clock = outside.store, outside.upstream, outside.counter, outside.clock
-    metrics, naming = outside.metrics, Naming(_secrets(settings)[0], settings.tenant_header)
+    secret, former = (*_secrets(settings), None)[:2]
+    metrics, naming = outside.metrics, Naming(secret or "", settings.tenant_header, former=former)
     foreground, background = Foreground(), Background()
     summaries = Summaries(upstream, store, counter, foreground, clock, metrics)
     summary_jobs = SummaryJobs(summaries, naming)

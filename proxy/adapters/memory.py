@@ -127,6 +127,10 @@ class MemoryStore:
         self._remember(key)
         return True
 
+    async def move(self, former: str, tag: str, tenant: str) -> bool:
+        """Nothing: sessions end with the process, and secrets change between two."""
+        return False
+
     async def pause(self, key: SessionKey, *, paused: bool) -> bool:
         """Let appended turns of a session wait, or go on."""
         kept = self._live(key)

@@ -47,6 +47,9 @@ from proxy.ports import SessionKey
 
 SESSIONS: Final = "u1:sessions"
 
+NAMED: Final = "named"
+"""The sid of a session that a header names; others are hex."""
+
 LISTED: Final = 100_000
 """How many sessions the listing remembers; the others live as long, unlisted."""
 

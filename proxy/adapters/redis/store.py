@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any, Final, cast
 
-from proxy.adapters.redis import keys, reading, turns
+from proxy.adapters.redis import keys, moving, reading, turns
 from proxy.adapters.redis.breaker import Breaker
 from proxy.adapters.redis.codec import Codec, UnreadableRecord
 from proxy.adapters.redis.connection import Connection
@@ -23,6 +23,10 @@ from proxy.ports import Clock, Found, Lookup, Recorded, SessionKey, Standing, St
 from proxy.telemetry import log_warning
 
 _HistoryFields = tuple[Fields, bytes | None, dict[bytes, bytes], int]
+
+
+_MOVING: Final = 20
+"""Round trips for which a move has time: a long session is read and written whole, once."""
 
 
 class RedisStore:
@@ -164,6 +168,11 @@ class RedisStore:
             was_there = await self._scripts.delete(key, remembered=_milliseconds(keys.REMEMBERED))
         await self._unlist([key])
         return was_there
+
+    async def move(self, former: str, tag: str, tenant: str) -> bool:
+        """Take the sessions under one tag to another."""
+        async with self._connection.call(trips=_MOVING) as client:
+            return await moving.move(client, self._codec, former, tag, tenant)
 
     async def pause(self, key: SessionKey, *, paused: bool) -> bool:
         """Let appended turns of a session wait, or go on."""
