@@ -68,11 +68,13 @@ async def converse(model: Model, chat: Chat) -> None:
     model.summary = said(f"They spoke of {CANARY} and of the plan; all went well.")
     chat.messages.append({"role": "system", "content": f"You serve {CANARY}."})
     handed = {"name": "look", "arguments": {"at": CANARY}, "result": CANARY}
+    epochs = 0
     for number in range(12):
         chat.members["unabridged"] = {"pin": [1], "inject": {"text": f"I am {CANARY}.", "tools": [handed]}}
         response = await chat.ask(f"{CANARY}: {question(number)}")
         assert response.status_code == 200
-    assert int(told(response, "epoch")) >= 1
+        epochs = int(told(response, "epoch"))
+    assert epochs >= 1
 
 
 async def recorded(url: str, turns: int) -> None:
