@@ -28,10 +28,11 @@ run: .venv/.run ## Serve on 127.0.0.1:8080 (ARGS="--upstream URL …").
 test: .venv/.dev ## Run every test (ARGS="tests/unit -k name …").
 	$(BIN)/python -m pytest $(ARGS)
 
-soak: .venv/.fuzz ## Run the longer tests and the fuzzers (FUZZ_SECONDS=…), and check random histories of clients and faults, 10,000 of them (SEED=… COUNT=…).
+soak: .venv/.fuzz ## Run the longer tests, the fuzzers, random histories, and a crowd of clients for half an hour (SEED=… COUNT=… MINUTES=… FUZZ_SECONDS=…).
 	$(BIN)/python -m pytest -m soak
 	$(BIN)/python -m pytest tests/fuzz
 	$(BIN)/python -m tests.histories.soak $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT))
+	$(BIN)/python -m tests.soak $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES))
 
 clients: .venv-clients/.made tests/clients/node/node_modules/.made ## Hold sessions with real clients (ARGS="-k langchain …").
 	$(BIN)/pyright --project tests/clients/python --pythonpath .venv-clients/bin/python

@@ -26,6 +26,7 @@ from proxy.config import Settings
 from proxy.engine.append import Appends
 from proxy.engine.background import Background
 from proxy.engine.backlog import Backlog
+from proxy.engine.bodies import Bodies
 from proxy.engine.curation import Curation
 from proxy.engine.embeddings import Embeddings
 from proxy.engine.epochs import Epochs
@@ -49,6 +50,7 @@ from proxy.engine.summary_jobs import SummaryJobs
 from proxy.engine.tools import Tools
 from proxy.engine.warmth import Warmth
 from proxy.http.admin import AdminAPI
+from proxy.http.admission import Admission
 from proxy.http.body_memory import BodyMemory
 from proxy.http.drain import Drain, Draining
 from proxy.http.front import Front, refusals, request_id
@@ -127,9 +129,10 @@ def create_app(settings: Settings) -> ASGIApp:
         lifespan=_lifespan(outside, inside, drain),
         exception_handlers=refusals(),
     )
-    relay = Relay(outside.upstream, request_id, metrics.relayed)
-    memory, logs_content = BodyMemory(settings.body_memory), settings.log_content
-    managed = Managed(inside.hidden, inside.appends, relay, metrics, memory, logs_content=logs_content)
+    admission = Admission(lambda: policies.named("").limits.streams, BodyMemory(settings.body_memory))
+    relay = Relay(outside.upstream, admission, request_id, metrics.relayed)
+    logs_content = settings.log_content
+    managed = Managed(inside.hidden, inside.appends, relay, metrics, admission, logs_content=logs_content)
     return Draining(Front(managed, relay, own), drain)
 
 
@@ -164,6 +167,7 @@ def _inside(settings: Settings, outside: Outside) -> Inside:
     models, injections = Models(upstream, prices.context_window, clock), Injections(store)
     engine = Engine(
         upstream=upstream,
+        bodies=Bodies(),
         reader=Reader(counter),
         models=models,
         recognition=Recognition(store, naming, injections.digest),

@@ -3,6 +3,7 @@
 No session, key or content in a label or in the log.
 """
 
+import asyncio
 import json
 import logging
 import sys
@@ -10,7 +11,14 @@ import traceback
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
 
 _QUICK = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 _PATIENT = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
@@ -21,6 +29,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)  # memory, descriptors and CPU, under their usual names
         counter, gauge, histogram = self._counter, self._gauge, self._histogram
         self.requests = counter("unabridged_requests", "Requests answered.", "route", "status")
         self.overhead = histogram(
@@ -34,6 +43,7 @@ class Metrics:
             _PATIENT,
         )
         self.streams = gauge("unabridged_streams_active", "Answers on their way.")
+        gauge("unabridged_tasks", "Tasks that are alive.").set_function(_tasks)
         self.stages = counter("unabridged_stage", "Managed requests by stage.", "stage")
         self.tokens = counter("unabridged_tokens", "Prompt tokens received and sent.", "kind")
         self.cached_tokens = counter(
@@ -82,7 +92,18 @@ class Metrics:
         return generate_latest(self.registry)
 
 
+def _tasks() -> int:
+    """Tasks of the event loop that asks; 0 where none does."""
+    try:
+        return len(asyncio.all_tasks())
+    except RuntimeError:
+        return 0
+
+
 _log = logging.getLogger("proxy")
+_server_log = logging.getLogger("uvicorn.error")
+_CUT_OFF = "ASGI callable returned without completing response."
+"""What uvicorn says of an answer that is cut off on purpose, so that its client sees a truncation."""
 
 
 class JSONLines(logging.Formatter):
@@ -103,12 +124,14 @@ class JSONLines(logging.Formatter):
 
 
 def set_up_logging(level: int = logging.INFO) -> None:
-    """Send our log lines, and no others, to standard error, one JSON object each."""
+    """Send our log lines and the server's to standard error, one JSON object each."""
     out = logging.StreamHandler(sys.stderr)
     out.setFormatter(JSONLines())
-    _log.handlers = [out]
+    out.addFilter(lambda record: record.msg != _CUT_OFF)
+    for log in (_log, _server_log):
+        log.handlers = [out]
+        log.propagate = False
     _log.setLevel(level)
-    _log.propagate = False
 
 
 def log_request(**fields: object) -> None:

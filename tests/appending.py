@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 
 import httpx2
@@ -72,6 +73,17 @@ async def transcript(url: str, *, complete: bool = True) -> list[str]:
     session = await only_session(url)
     messages = (await admin(url, f"sessions/{session['id']}/transcript"))["messages"]
     return [entry["message"]["content"] for entry in messages if entry["complete"] == complete]
+
+
+async def kept(url: str, count: int) -> list[str]:
+    """The transcript once it has so many messages: who sends a whole history is not kept waiting for it."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            if (await admin(url, "sessions"))["sessions"]:
+                told = await transcript(url)
+                if len(told) >= count:
+                    return told
+            await asyncio.sleep(0.02)
 
 
 async def hold(exchange: Exchange, *first: str) -> None:

@@ -16,6 +16,7 @@ import httpx2
 
 from tests.servers import PATIENCE
 
+LOG = "serve.log"
 START = 30.0
 """Seconds that a process may take to serve on a busy machine."""
 
@@ -65,14 +66,15 @@ class Serving:
 
 @asynccontextmanager
 async def serving(data: Path, *flags: str, ready: bool = True, **variables: str) -> AsyncGenerator[Serving]:
-    """`unabridged serve` on a free port, killed in the end if it still runs."""
-    process = subprocess.Popen(  # noqa: ASYNC220 - forks and returns
-        [sys.executable, "-m", "proxy", "serve", "--port", "0", "--json", *flags],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env={**environment(data), **variables},
-    )
+    """`unabridged serve` on a free port, killed in the end if it still runs; its log is kept in `data`."""
+    with (data / LOG).open("ab") as log:
+        process = subprocess.Popen(  # noqa: ASYNC220 - forks and returns
+            [sys.executable, "-m", "proxy", "serve", "--port", "0", "--json", *flags],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env={**environment(data), **variables},
+        )
     assert process.stdout is not None
     try:
         served = Serving(process, json.loads(await asyncio.to_thread(process.stdout.readline) or "{}"))

@@ -10,6 +10,8 @@ import httpx2
 from starlette.types import Scope
 
 from proxy.adapters.httpx import HttpxUpstream
+from proxy.http.admission import Admission
+from proxy.http.body_memory import BodyMemory
 from proxy.http.relay import Relay
 from tests.servers import (
     FakeUpstream,
@@ -32,7 +34,8 @@ class Stage:
 @contextmanager
 def relay_to(base_url: str) -> Generator[str]:
     upstream = HttpxUpstream(base_url, connect_timeout=1.0, read_timeout=1.0)
-    with serve(Relay(upstream, request_id, lambda _: None), upstream.aclose) as url:
+    relay = Relay(upstream, Admission(lambda: 1000, BodyMemory(0)), request_id, lambda _: None)
+    with serve(relay, upstream.aclose) as url:
         yield url
 
 

@@ -1,4 +1,4 @@
-"""Real stores for tests: servers on unix sockets, a clock to turn by hand, and a relay that loses replies."""
+"""Real stores for tests: servers on unix sockets, and a clock to turn by hand."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -172,68 +172,6 @@ def _texts(value: Any) -> list[bytes]:
     if isinstance(value, (list, tuple, set)):
         return [text for each in cast("list[Any]", value) for text in _texts(each)]
     return [str(value).encode()]
-
-
-@dataclass
-class Relay:
-    """Stands between a client and a server; counts round trips, and can lose or slow the server's replies."""
-
-    server: Path
-    url: str = ""
-    trips: int = 0
-    waiting: bool = False
-    """A request went in whose reply has not begun."""
-    lose_replies: bool = False
-    drip: float | None = None
-    """Seconds between single bytes of a reply."""
-    lag: float = 0.0
-    """Seconds before a reply."""
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with closing(writer), suppress(OSError):  # a server that is gone, or goes
-            upstream_reader, upstream_writer = await asyncio.open_unix_connection(self.server)
-            asked = asyncio.create_task(self._ask(reader, upstream_writer))
-            with closing(upstream_writer):
-                try:
-                    await self._answer(upstream_reader, writer)
-                finally:
-                    asked.cancel()
-
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while reply := await reader.read(65536):
-            self.waiting = False
-            if self.lose_replies:
-                return
-            await self._reply(reply, writer)
-
-    async def _ask(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while request := await reader.read(65536):
-            if not self.waiting:
-                self.trips += 1
-            self.waiting = True
-            writer.write(request)
-        writer.close()
-
-    async def _reply(self, reply: bytes, writer: asyncio.StreamWriter) -> None:
-        await asyncio.sleep(self.lag)
-        if self.drip is None:
-            writer.write(reply)
-            return
-        for byte in reply:
-            writer.write(bytes([byte]))
-            await writer.drain()
-            await asyncio.sleep(self.drip)
-
-
-@asynccontextmanager
-async def relaying(server: Path) -> AsyncGenerator[Relay]:
-    with tempfile.TemporaryDirectory(prefix="ua-") as directory:
-        relay = Relay(server, f"unix://{directory}/r")
-        listener = await asyncio.start_unix_server(relay.serve, f"{directory}/r")
-        try:
-            yield relay
-        finally:
-            listener.close()
 
 
 # --- what is written in tests ---

@@ -7,8 +7,11 @@ import httpx2
 
 from proxy.errors import SettingsError
 
-CONNECTIONS = 1000
-"""At most so many connections, in use or idle; a request beyond is refused at once, never queued."""
+CONNECTIONS = 10_000
+"""At most so many connections; a request beyond is refused at once, never queued.
+
+A last guard: how many requests there are at a time, `limits.streams` of a policy says.
+"""
 
 KEEPALIVE = 60.0
 """Seconds after which an idle connection is not used again; load balancers drop them after about as long."""

@@ -29,6 +29,7 @@ from proxy.adapters.files.secrets import kept_secret
 from proxy.adapters.plugins import load_plugins
 from proxy.adapters.redis.embedded import EmbeddedValkey
 from proxy.app import ADMIN_TOKEN_FILE, SECRET_FILE, create_app
+from proxy.cli.descriptors import raise_file_limit
 from proxy.cli.interruption import sigterm_interrupts
 from proxy.cli.terminal import CommandError, add_json_option, facts, notes
 from proxy.config import FLAGS, PREFIX, Settings
@@ -70,6 +71,7 @@ def run(args: argparse.Namespace) -> int:
         PolicyLibrary.of(settings.policies).load(settings.policy)
     except PolicyError as error:
         raise SettingsError(str(error)) from error
+    raise_file_limit()
     with sigterm_interrupts(), _listening(settings) as listener:
         try:
             with _store(settings) as url:

@@ -23,14 +23,18 @@ from proxy.errors import (
     TooManyMessages,
 )
 
-_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_elements = msgspec.json.Decoder(list[msgspec.Raw])
+decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+decode_elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _OPENING = ord("{")
-_BOM = b"\xef\xbb\xbf"
-_MEMBER_NAME = re.compile(rb'[ \t\r\n{,]*"(?:[^"\\]|\\.)*"[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
+BOM = b"\xef\xbb\xbf"
+_MEMBER_NAME = re.compile(rb'[ \t\r\n{,]*("(?:[^"\\]|\\.)*")[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
 _BETWEEN = re.compile(rb"[ \t\r\n,\[]*")
 _ESCAPE = re.compile(rb"\\(u[dD][89a-fA-F][0-9a-fA-F]{2}|.)", re.DOTALL)
 _OFFSET = re.compile(r"\(byte (\d+)\)")
+
+
+Members = Mapping[str, bytes | msgspec.Raw | memoryview]
+"""Members by name, each as the bytes of its value."""
 
 
 class Body:
@@ -38,7 +42,7 @@ class Body:
 
     __slots__ = ("members", "messages", "raw")
 
-    def __init__(self, raw: bytes, members: Mapping[str, bytes | msgspec.Raw], messages: list[bytes]) -> None:
+    def __init__(self, raw: bytes, members: Members, messages: list[bytes]) -> None:
         self.raw = raw
         self.members = members
         self.messages = messages
@@ -59,7 +63,7 @@ class Body:
 
     def with_member(self, name: str, value: bytes) -> bytes:
         """The body with another value of a top-level member that it has, and every other byte as it was."""
-        spans = _member_spans(self.raw, self.members)
+        spans = member_spans(self.raw, self.members)
         if spans is None:
             return _rejoined({**self.members, name: value})
         start, end = spans[name]
@@ -67,7 +71,7 @@ class Body:
 
     def followed_by(self, messages: Sequence[bytes]) -> bytes:
         """The body with these messages after its own, and every other byte as it was."""
-        spans = _member_spans(self.raw, self.members)
+        spans = member_spans(self.raw, self.members)
         if spans is None:
             return self.with_messages([*self.messages, *messages])
         end = spans["messages"][1] - 1
@@ -76,7 +80,7 @@ class Body:
     def without(self, name: str) -> "Body":
         """The body without a top-level member (never the only one) and every other byte as it was."""
         members = {each: value for each, value in self.members.items() if each != name}
-        spans = _member_spans(self.raw, self.members)
+        spans = member_spans(self.raw, self.members)
         if spans is None:
             raw = _rejoined(members)
             return Body(raw, members, self.messages)
@@ -114,12 +118,12 @@ def _with_element(array: bytes, element: bytes) -> bytes:
 
 def asking_for_usage(raw: bytes) -> bytes:
     """A streamed request's body that also asks for the usage of its answer, every other byte as it was."""
-    members = _members.decode(raw.removeprefix(_BOM))
+    members = decode_members(raw.removeprefix(BOM))
     options = members.get("stream_options")
     if options is None:
         start = raw.index(b"{") + 1
         return raw[:start] + b'"stream_options":{"include_usage":true},' + raw[start:]
-    spans = _member_spans(raw, members)
+    spans = member_spans(raw, members)
     if spans is None:
         return raw
     start, end = spans["stream_options"]
@@ -143,9 +147,9 @@ def read_body(raw: bytes, max_messages: int) -> Body:
     MissingParameter, EmptyArray or TooManyMessages.
     """
     _check_encoding(raw)
-    text = raw.removeprefix(_BOM)
+    text = raw.removeprefix(BOM)
     try:
-        members = _members.decode(text)
+        members = decode_members(text)
         messages = _split_messages(members, max_messages)
     except msgspec.ValidationError as error:
         raise InvalidType("The request body must be a JSON object.") from error
@@ -173,7 +177,7 @@ def _split_messages(members: Mapping[str, msgspec.Raw], max_messages: int) -> li
     if "messages" not in members:
         raise MissingParameter("Missing required parameter: 'messages'.", param="messages")
     try:
-        messages = _elements.decode(members["messages"])
+        messages = decode_elements(members["messages"])
     except msgspec.ValidationError as error:
         raise InvalidType(
             "Invalid type for 'messages': expected an array of objects.", param="messages"
@@ -201,15 +205,15 @@ def _read_with_surrogates(raw: bytes, max_messages: int) -> Body:
     every offset found in the copy holds in the original.
     """
     masked = _ESCAPE.sub(lambda match: b"\\ufffd" if len(match[0]) > 2 else match[0], raw)
-    text = masked.removeprefix(_BOM)
+    text = masked.removeprefix(BOM)
     try:
-        members = _members.decode(text)
+        members = decode_members(text)
         messages = _split_messages(members, max_messages)
     except msgspec.DecodeError as error:
         raise _invalid_json(raw, error) from error
     except RecursionError as error:
         raise JSONTooDeep("The request body is nested too deeply.") from error
-    spans = _member_spans(masked, members)
+    spans = member_spans(masked, members)
     if spans is None:
         return _reprinted(raw)
     originals = {name: raw[start:end] for name, (start, end) in spans.items()}
@@ -219,7 +223,7 @@ def _read_with_surrogates(raw: bytes, max_messages: int) -> Body:
 
 def _reprinted(raw: bytes) -> Body:
     """A body with lone surrogates and a name written twice: read by value, of which the last counts."""
-    members: dict[str, Any] = dict(loads(raw.removeprefix(_BOM)))
+    members: dict[str, Any] = dict(loads(raw.removeprefix(BOM)))
     messages: list[Any] = members["messages"]
     printed = {name: dumps(value) for name, value in members.items()}
     return Body(raw, printed, _checked([dumps(each) for each in messages]))
@@ -227,25 +231,22 @@ def _reprinted(raw: bytes) -> Body:
 
 def _invalid_json(raw: bytes, error: msgspec.DecodeError) -> InvalidJSON:
     found = _OFFSET.search(str(error))
-    offset = int(found[1]) + (len(_BOM) if raw.startswith(_BOM) else 0) if found else len(raw)
+    offset = int(found[1]) + (len(BOM) if raw.startswith(BOM) else 0) if found else len(raw)
     return InvalidJSON(f"The request body is not valid JSON (byte {offset}).", offset=offset)
 
 
-def _member_spans(
-    text: bytes, members: Mapping[str, bytes | msgspec.Raw]
-) -> dict[str, tuple[int, int]] | None:
+def member_spans(text: bytes, members: Members) -> dict[str, tuple[int, int]] | None:
     """Where each member's value stands; None where a name occurs twice, so that order says nothing."""
     spans: dict[str, tuple[int, int]] = {}
-    position = len(_BOM) if text.startswith(_BOM) else 0
+    position = len(BOM) if text.startswith(BOM) else 0
     for name, value in members.items():
         found = _MEMBER_NAME.match(text, position)
-        if found is None:
+        if found is None or loads(found[1]) != name:
             return None
-        start, position = found.end(), found.end() + memoryview(value).nbytes
-        if text[start:position] != bytes(value):
-            return None
-        spans[name] = (start, position)
-    return spans if text[position:].lstrip().startswith(b"}") else None
+        position = found.end() + memoryview(value).nbytes
+        spans[name] = (found.end(), position)
+    # A name that was passed over would stand here, or within what was taken for a value.
+    return spans if text[position:].strip() == b"}" else None
 
 
 def _next_name(text: bytes, position: int) -> int:
@@ -260,7 +261,7 @@ def _element_spans(text: bytes, start: int, elements: Sequence[msgspec.Raw]) -> 
         yield position, (position := position + memoryview(element).nbytes)
 
 
-def _rejoined(members: Mapping[str, bytes | msgspec.Raw]) -> bytes:
+def _rejoined(members: Members) -> bytes:
     """The body of a client that wrote a name twice, each name once, the last value as every parser has it."""
     pairs = (msgspec.json.encode(name) + b":" + bytes(value) for name, value in members.items())
     return b"{" + b",".join(pairs) + b"}"

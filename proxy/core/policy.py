@@ -42,7 +42,6 @@ class Policy(Section):
 
     PENDING: ClassVar[tuple[str, ...]] = (
         "budget.bytes",
-        "limits.streams",
         "memory",
     )
     """Keys that are read and checked, and do not act yet."""

@@ -21,12 +21,16 @@ UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _MEMBERS = msgspec.json.Decoder(dict[str, Raw])
 _ELEMENTS = msgspec.json.Decoder(list[Raw])
+_STRING = msgspec.json.Decoder(str)
+_INTEGER = msgspec.json.Decoder(int)
 
 
 def members(raw: bytes | Raw) -> dict[str, Raw] | None:
     """The members of a JSON object."""
     try:
         return _MEMBERS.decode(raw)
+    except msgspec.ValidationError:  # it is another kind of value
+        return None
     except UNREADABLE:
         value = _loaded(raw)
     if not isinstance(value, dict):
@@ -39,6 +43,8 @@ def elements(raw: bytes | Raw) -> list[Raw] | None:
     """The elements of a JSON array."""
     try:
         return _ELEMENTS.decode(raw)
+    except msgspec.ValidationError:
+        return None
     except UNREADABLE:
         value = _loaded(raw)
     if not isinstance(value, list):
@@ -48,13 +54,25 @@ def elements(raw: bytes | Raw) -> list[Raw] | None:
 
 def string(raw: bytes | Raw | None) -> str | None:
     """The text of a JSON string, where it is one that UTF-8 can write."""
-    value = _loaded(raw) if raw is not None else None
+    if raw is None:
+        return None
+    try:
+        return _STRING.decode(raw)
+    except msgspec.ValidationError:
+        return None
+    except UNREADABLE:
+        value = _loaded(raw)
     return value if isinstance(value, str) and not _SURROGATE.search(value) else None
 
 
 def integer(raw: bytes | Raw | None) -> int | None:
     """The value of a JSON number that is whole, 12.0 included."""
-    value = _loaded(raw) if raw is not None else None
+    if raw is None:
+        return None
+    try:
+        return _INTEGER.decode(raw)
+    except UNREADABLE:
+        value = _loaded(raw)
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -20,6 +20,7 @@ from proxy.core.injection import Injection
 from proxy.core.messages import Content, Message, as_mapping, head_length, text_or_empty
 from proxy.core.records import HiddenCalls
 from proxy.core.situation import Chain
+from proxy.engine.bodies import Placed
 from proxy.engine.lru import Lru
 from proxy.ports import TokenCounter
 
@@ -122,19 +123,31 @@ class Reader:
         """Who said these messages, and what identifies them."""
         return [self._know(raw).message for raw in raws]
 
-    def read(self, body: Body, start: bytes) -> History:
-        """Place a request's messages on the chain that begins with ``start``; nothing is counted yet."""
-        known = [self._know(raw) for raw in body.messages]
-        head = head_length([entry.message.role for entry in known])
+    def read(self, body: Body, start: bytes, before: Placed | None = None) -> History:
+        """Place a request's messages on the chain that begins with ``start``; nothing is counted yet.
+
+        ``before`` is what is known of the messages with which the body begins.
+        """
+        placed = self._placed(body, start, before)
         return History(
             body=body,
             model=text_or_empty(body.get("model")),
-            head=tuple(body.messages[:head]),
-            raws=body.messages[head:],
-            known=known[head:],
+            head=placed.head,
+            raws=body.messages[len(placed.head) :],
+            known=placed.known,
             root=start,
-            hashes=chain_of((entry.message.identity for entry in known[head:]), start),
+            hashes=placed.hashes,
         )
+
+    def _placed(self, body: Body, start: bytes, before: Placed | None) -> Placed:
+        if before is None or before.root != start or not before.hashes:
+            known = [self._know(raw) for raw in body.messages]
+            head = head_length([entry.message.role for entry in known])
+            hashes = chain_of((entry.message.identity for entry in known[head:]), start)
+            return Placed(start, tuple(body.messages[:head]), known[head:], hashes)
+        new = [self._know(raw) for raw in body.messages[len(before.head) + len(before.known) :]]
+        hashes = chain_of((entry.message.identity for entry in new), before.hashes[-1])
+        return Placed(start, before.head, [*before.known, *new], [*before.hashes, *hashes])
 
     def _know(self, raw: bytes) -> Known:
         digest = self._digest(raw)

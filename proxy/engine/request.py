@@ -10,7 +10,6 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from proxy.core.body import read_body
 from proxy.core.budget import Budget, budget_tokens
 from proxy.core.extension import take_extension
 from proxy.core.overflow import is_overflow_error
@@ -22,6 +21,7 @@ from proxy.engine.answerers import Answerer
 from proxy.engine.asked import Asked, boundary_in, budget_in, credentials_in, policy_name
 from proxy.engine.background import Background
 from proxy.engine.beginning import begin
+from proxy.engine.bodies import Bodies, Placed
 from proxy.engine.case import Case
 from proxy.engine.epochs import Epochs, Verdict
 from proxy.engine.exchange import Appended, Incoming, Prepared, Sent, forwarded_body
@@ -55,6 +55,7 @@ class Engine:
     """Everything that a managed request needs, wired once."""
 
     upstream: Upstream
+    bodies: Bodies
     reader: Reader
     models: Models
     recognition: Recognition
@@ -114,11 +115,15 @@ class Engine:
 
     def _read(self, incoming: Incoming, policy: Policy, appended: Appended | None) -> Asked:
         arrived = self.clock.monotonic()
-        body, extension = take_extension(read_body(incoming.body, policy.limits.messages))
-        budget, is_boundary = budget_in(incoming.headers), boundary_in(incoming.headers)
         caller = self.naming.caller(incoming.headers)
+        scope = f"{caller.tenant}\0{caller.name}".encode(errors="surrogatepass")
+        read = self.bodies.read(incoming.body, scope, policy.limits.messages)
+        body, extension = take_extension(read.body)
+        budget, is_boundary = budget_in(incoming.headers), boundary_in(incoming.headers)
         is_named = caller.key is not None and caller.key.sid == NAMED
-        history = self.reader.read(body, appended.root if appended else root_of(body, by_header=is_named))
+        root = appended.root if appended else root_of(body, by_header=is_named)
+        history = self.reader.read(body, root, read.before)
+        self.bodies.keep(read, Placed(root, history.head, history.known, history.hashes))
         return Asked(
             arrived=arrived,
             policy=policy,

@@ -17,6 +17,7 @@ from proxy.engine.exchange import Incoming, Prepared, Sent
 from proxy.engine.hidden import Hidden
 from proxy.engine.naming import Headers
 from proxy.errors import InvalidHeader, UnabridgedError
+from proxy.http.admission import Admission
 from proxy.http.answer import send_answer, send_appended
 from proxy.http.asgi import (
     ClientDisconnected,
@@ -27,7 +28,7 @@ from proxy.http.asgi import (
     require_json,
     send_error,
 )
-from proxy.http.body_memory import BodyMemory, Share
+from proxy.http.body_memory import Share
 from proxy.http.front import request_id as id_of
 from proxy.http.headers import Header, check_credentials, content_length, to_client, to_upstream, value
 from proxy.http.paths import upstream_target
@@ -67,7 +68,7 @@ class Managed:
         appends: Appends,
         relay: ASGIApp,
         metrics: Metrics,
-        memory: BodyMemory,
+        admission: Admission,
         *,
         logs_content: bool = False,
     ) -> None:
@@ -78,11 +79,11 @@ class Managed:
         self._relay = relay
         self._clock = engine.clock
         self._metrics = metrics
-        self._memory = memory
+        self._admission = admission
         self._logs_content = logs_content
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        passage = _Passage(self._clock.monotonic(), self._memory.share())
+        passage = _Passage(self._clock.monotonic(), self._admission.bodies.share())
         request_id = id_of(scope)
         try:
             headers = _by_name(scope["headers"])
@@ -90,7 +91,8 @@ class Managed:
             if _is_off(headers, policy):
                 await self._relay(scope, receive, send)
                 return
-            with self._metrics.streams.track_inprogress(), passage.share:
+            admitted = self._admission.admitted(policy.limits.streams)
+            with admitted, self._metrics.streams.track_inprogress(), passage.share:
                 incoming = await _read(scope, receive, headers, policy, passage)
                 await self._answer(scope, receive, send, incoming, policy, passage)
         except ClientDisconnected:

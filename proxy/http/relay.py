@@ -13,6 +13,7 @@ from collections.abc import AsyncIterable, Callable
 from starlette.types import Message, Receive, Scope, Send
 
 from proxy.errors import NotBuilt, UnabridgedError, UpstreamError
+from proxy.http.admission import Admission
 from proxy.http.asgi import ClientDisconnected, Request, WhilePresent, send_error
 from proxy.http.headers import announces_body, check_credentials, to_client, to_upstream, value
 from proxy.http.paths import upstream_target
@@ -59,9 +60,14 @@ class Relay:
     """
 
     def __init__(
-        self, upstream: Upstream, request_id: Callable[[Scope], str], answered: Callable[[int], None]
+        self,
+        upstream: Upstream,
+        admission: Admission,
+        request_id: Callable[[Scope], str],
+        answered: Callable[[int], None],
     ) -> None:
         self._upstream = upstream
+        self._admission = admission
         self._request_id = request_id
         self._answered = answered
 
@@ -71,7 +77,8 @@ class Relay:
             return
         request = Request(receive, has_body=announces_body(scope["headers"]))
         try:
-            await self._relay(scope, request, send)
+            with self._admission.admitted():
+                await self._relay(scope, request, send)
         except ClientDisconnected:
             return
         except UnabridgedError as error:

@@ -12,7 +12,8 @@ from proxy.adapters.redis import RedisStore
 from proxy.adapters.stores import open_store
 from proxy.errors import SettingsError
 from proxy.ports import Found, SessionKey
-from tests.stores import DAY, KEY, OTHER, STRANGER, HandClock, epoch, found, relaying, run, turn
+from tests.shim import relaying
+from tests.stores import DAY, KEY, OTHER, STRANGER, HandClock, epoch, found, run, turn
 
 
 class TestMemory:

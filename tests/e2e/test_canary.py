@@ -14,7 +14,8 @@ import pytest
 
 from tests.appending import Appender
 from tests.canaries import CANARY, KEY, logged
-from tests.stores import relaying, serving, valkey_command
+from tests.shim import relaying
+from tests.stores import serving, valkey_command
 from tests.upstreams import ADMIN, JSON, Chat, Model, calling, only_session, plainly, question, user
 
 Chats = Callable[..., Chat]

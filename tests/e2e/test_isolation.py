@@ -12,7 +12,8 @@ import pytest
 
 from tests.canaries import CANARY, KEY, logged
 from tests.servers import Exchange
-from tests.stores import relaying, serving, valkey_command
+from tests.shim import relaying
+from tests.stores import serving, valkey_command
 from tests.upstreams import (
     CHAT,
     EVENTS,

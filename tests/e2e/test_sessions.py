@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.stores import relaying, serving, valkey_command
+from tests.shim import relaying
+from tests.stores import serving, valkey_command
 from tests.upstreams import Chat, Model, admin, calling, only_session, proxying, said, told, user
 
 Chats = Callable[..., Chat]

@@ -12,7 +12,8 @@ import pytest
 
 from tests.appending import Appender, contents, error_code
 from tests.servers import Exchange
-from tests.stores import Server, relaying
+from tests.shim import relaying
+from tests.stores import Server
 from tests.upstreams import (
     DONE,
     Behaviour,

@@ -14,7 +14,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.stores import Server, relaying
+from tests.shim import relaying
+from tests.stores import Server
 from tests.upstreams import (
     Chat,
     Model,

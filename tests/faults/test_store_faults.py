@@ -17,7 +17,8 @@ from proxy.adapters.redis import RedisStore
 from proxy.errors import StoreUnavailable
 from tests.faults.calls import HASTE, PLANTED, Call, every_call, turns
 from tests.servers import PATIENCE
-from tests.stores import DAY, KEY, HandClock, Server, epoch, found, relaying, turn
+from tests.shim import relaying
+from tests.stores import DAY, KEY, HandClock, Server, epoch, found, turn
 
 BOUND = HASTE + 0.5  # a busy machine's allowance; without a limit of ours each of these waits for ever
 

@@ -96,7 +96,10 @@ class Script:
     faults: tuple[Fault, ...] = ()
 
 
-STORE_FAULTS = ("lose replies", "lag", "cut", "freeze", "kill")
+STORE_FAULTS = (
+    *("lose replies", "lag", "cut", "freeze", "kill"),
+    *("cut replies", "swallow replies", "stray replies", "fill", "make read-only"),
+)
 WORKER_FAULTS = ("crash", "crash", "lose replies", "cut")
 
 

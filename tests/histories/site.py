@@ -27,7 +27,8 @@ from proxy.ports import Clock, SessionStore
 from tests.histories.history import Attempt, History, Kept, Message, Tree, without_head
 from tests.histories.model import EchoModel
 from tests.histories.scripts import WORKERS, Fault
-from tests.stores import HandClock, Relay, Server, relaying, serving, valkey_command
+from tests.shim import Shim, relaying
+from tests.stores import HandClock, Server, serving, valkey_command
 from tests.upstreams import ADMIN, proxying, write_policy
 
 STORE_TIMEOUT = 0.4
@@ -51,7 +52,7 @@ class Site:
     urls: list[str]
     model: EchoModel
     server: Server
-    relays: list[Relay]
+    relays: list[Shim]
     http: httpx2.AsyncClient
     store: RedisStore
     """The same store, by a way on which nothing fails."""
@@ -78,6 +79,18 @@ class Site:
             relay.lag = seconds
             await asyncio.sleep(2 * seconds)
             relay.lag = 0.0
+        elif fault.kind == "cut replies":
+            relay.cut = fault.milliseconds % 50
+            await asyncio.sleep(seconds)
+            relay.cut = None
+        elif fault.kind == "swallow replies":
+            relay.swallow = True
+            await asyncio.sleep(seconds)
+            relay.swallow = False
+        elif fault.kind == "stray replies":
+            relay.stray = b"+OK\r\n"
+            await asyncio.sleep(seconds)
+            relay.stray = b""
         else:
             async with self._harming:
                 await self._harm(fault.kind, seconds)
@@ -90,9 +103,18 @@ class Site:
             os.kill(self.server.process.pid, signal.SIGSTOP)
             await asyncio.sleep(seconds)
             os.kill(self.server.process.pid, signal.SIGCONT)
+        elif kind == "fill":
+            await self._told_for(seconds, ("maxmemory", "1"), ("maxmemory", "0"))
+        elif kind == "make read-only":
+            await self._told_for(seconds, ("min-replicas-to-write", "1"), ("min-replicas-to-write", "0"))
         elif kind == "kill":
             await asyncio.to_thread(self.server.kill)
             await asyncio.to_thread(self.server.start)
+
+    async def _told_for(self, seconds: float, first: tuple[str, str], then: tuple[str, str]) -> None:
+        await asyncio.to_thread(self.server.run, "CONFIG", "SET", *first)
+        await asyncio.sleep(seconds)
+        await asyncio.to_thread(self.server.run, "CONFIG", "SET", *then)
 
     # --- what was kept ---
 

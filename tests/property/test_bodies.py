@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from proxy.core.beginning import beginning_of, continued
 from proxy.core.body import Body, read_body
 from proxy.core.extension import take_extension
 from proxy.errors import RequestError
@@ -158,3 +159,46 @@ def test_a_damaged_body_is_read_or_refused_with_an_error_of_our_own(
     except RequestError:
         return
     read_body(body.with_messages(body.messages), 10)
+
+
+_tails = st.sampled_from(
+    [b"", b"", b"]", b",", b"]}", b",]}", b'],"messages":[{}]}', b'],"model":1}', b'{"a":1}]}', b"\xff"]
+)
+
+
+@given(bodies(), st.lists(_objects, max_size=3), _tails, st.data())
+def test_what_is_read_after_a_known_beginning_is_what_is_read_as_a_whole(
+    drawn: tuple[bytes, list[bytes]], more: list[Any], tail: bytes, data: st.DataObject
+) -> None:
+    raw, _ = drawn
+    try:
+        beginning = beginning_of(read_body(raw, 10))
+    except RequestError:
+        return
+    if beginning is None:
+        return
+    new = "".join("," + data.draw(_printed(message)) for message in more).encode()
+    grown = raw[: beginning.end] + new + (tail or raw[beginning.end :])
+    body = continued(beginning, grown, 10)
+    if body is None:
+        return
+    whole = read_body(grown, 10)
+    assert (body.messages, list(body.members)) == (whole.messages, list(whole.members))
+    assert all(body.slice(name) == whole.slice(name) for name in whole.members)
+    assert body.with_messages([b"{}"]) == whole.with_messages([b"{}"])
+    assert body.followed_by([b"{}"]) == whole.followed_by([b"{}"])
+
+
+@given(
+    st.lists(st.fixed_dictionaries({"role": st.just("user"), "content": st.text()}), min_size=1, max_size=5)
+)
+def test_a_conversation_that_goes_on_is_read_from_where_it_goes_on(messages: list[Any]) -> None:
+    def printed(count: int) -> bytes:
+        return json.dumps({"model": "m", "messages": messages[:count], "seed": count}).encode()
+
+    beginning = None
+    for count in range(1, len(messages) + 1):
+        body = continued(beginning, printed(count), 10) if beginning else read_body(printed(count), 10)
+        assert body is not None
+        assert body.get("seed") == count
+        beginning = beginning_of(body)

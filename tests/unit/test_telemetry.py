@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 
 import pytest
 
-from proxy.telemetry import JSONLines, log_fault
+from proxy.telemetry import JSONLines, Metrics, log_fault, set_up_logging
 
 CANARY = "canary9f3c"
 
@@ -28,3 +29,21 @@ def test_a_fault_is_told_by_its_class_and_its_place_and_never_by_its_text(
     assert CANARY not in line
     assert "LookupError" in line
     assert "in fail" in line
+
+
+def test_what_the_server_itself_says_is_json_too_but_not_that_an_answer_was_cut_off(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = logging.getLogger("uvicorn.error")
+    for log in (server, logging.getLogger("proxy")):
+        monkeypatch.setattr(log, "handlers", [])  # given back in the end
+        monkeypatch.setattr(log, "propagate", False)
+    set_up_logging()
+    server.error("ASGI callable returned without completing response.")
+    server.warning("Invalid %s", "request")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert json.loads(line)["message"] == "Invalid request"
+
+
+async def test_tasks_that_are_alive_are_told() -> None:
+    assert "\nunabridged_tasks 1.0\n" in Metrics().exposition().decode()

@@ -12,6 +12,7 @@ upstream may have acted on it. Failed connects are not retried either: clients d
 from __future__ import annotations
 
 import asyncio
+import errno
 import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Sequence
@@ -36,6 +37,8 @@ from proxy.errors import (
 )
 
 _PORTS = {"http": 80, "https": 443}
+_FULL = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL})
+"""No file descriptor or no port is left for a connection: ours is the fault, and it passes."""
 
 
 class HttptoolsUpstream:
@@ -123,7 +126,9 @@ class HttptoolsUpstream:
                 await loop.create_connection(lambda: connection, self._host, self._port, ssl=self._tls)
         except TimeoutError as error:
             raise UpstreamTimeout from error
-        except (OSError, ssl.SSLError, UnicodeError) as error:  # UnicodeError: a name that cannot be one
+        except OSError as error:
+            raise (Overloaded() if error.errno in _FULL else UpstreamUnreachable()) from error
+        except UnicodeError as error:  # a name that cannot be one
             raise UpstreamUnreachable from error
 
     def give_back(self, connection: Connection, *, broken: bool) -> None:

@@ -14,11 +14,11 @@ from proxy.adapters.redis import keys, moving, reading, turns
 from proxy.adapters.redis.breaker import Breaker
 from proxy.adapters.redis.codec import Codec, UnreadableRecord
 from proxy.adapters.redis.connection import Connection
+from proxy.adapters.redis.listing import Listing
 from proxy.adapters.redis.scripts import Fields, Scripts
 from proxy.adapters.redis.sealing import Keyring, UnknownSecret
 from proxy.core.plan import Epoch
 from proxy.core.records import HiddenCalls, Node, Session, Turn
-from proxy.errors import StoreUnavailable
 from proxy.ports import Clock, Found, Lookup, Recorded, SessionKey, Standing, Stored
 from proxy.telemetry import log_warning
 
@@ -41,6 +41,7 @@ class RedisStore:
         self._keyring = keyring
         self._connection = Connection(url, timeout, Breaker(clock, rest))
         self._scripts = Scripts(self._connection.client)
+        self._listing = Listing(self._connection)
 
     async def find(self, lookup: Lookup) -> Found:
         """The session, its epochs and counts: one script."""
@@ -106,8 +107,7 @@ class RedisStore:
                 return recorded
         recorded = await self._write(key, turn, final, ttl, session=True)
         if recorded is Recorded.KEPT:
-            with suppress(StoreUnavailable):  # the turn is kept; the next one lists the session
-                await self._list(key, turn.session.updated, ttl)
+            self._listing.add(key, turn.session.updated, _milliseconds(ttl))
         return recorded
 
     async def pin(self, key: SessionKey, hashes: Sequence[bytes], ttl: float) -> None:
@@ -166,6 +166,8 @@ class RedisStore:
         """Forget a session, all but that there was one; the listing too."""
         async with self._connection.call():
             was_there = await self._scripts.delete(key, remembered=_milliseconds(keys.REMEMBERED))
+        self._listing.drop(key)
+        await self._listing.written()
         await self._unlist([key])
         return was_there
 
@@ -242,6 +244,7 @@ class RedisStore:
 
     async def sessions(self, limit: int) -> list[tuple[SessionKey, Session]]:
         """The sessions used last, newest first. One that cannot be read is left out, not the others."""
+        await self._listing.written()
         found: dict[SessionKey, Session] = {}  # one that is used between two pages stands in both
         start = 0
         while len(found) < limit and (page := await self._listed(start, limit)):
@@ -277,7 +280,8 @@ class RedisStore:
             await client.execute_command("PING")  # pyright: ignore[reportUnknownMemberType]
 
     async def aclose(self) -> None:
-        """Give connections back."""
+        """Give connections back, once what was used is listed."""
+        await self._listing.written()
         await self._connection.aclose()
 
     async def _write(
@@ -289,14 +293,6 @@ class RedisStore:
             return Recorded(
                 await self._scripts.record(key, fields, ttl=_milliseconds(ttl), remembered=remembered)
             )
-
-    async def _list(self, key: SessionKey, used: float, ttl: float) -> None:
-        async with self._connection.call() as client, client.pipeline(transaction=False) as pipe:
-            pipe.zadd(keys.SESSIONS, {keys.listed(key): used}, gt=True)
-            pipe.zremrangebyrank(keys.SESSIONS, 0, -keys.LISTED - 1)
-            pipe.pexpire(keys.SESSIONS, _milliseconds(ttl), nx=True)
-            pipe.pexpire(keys.SESSIONS, _milliseconds(ttl), gt=True)
-            await pipe.execute()
 
     async def _listed(self, start: int, limit: int) -> list[tuple[SessionKey, Fields, bytes | None]]:
         async with self._connection.call() as client:

@@ -8,6 +8,7 @@ from proxy.app import SystemClock
 from proxy.core.policy import Policy
 from proxy.core.prices import UNKNOWN_PRICES
 from proxy.engine.background import Background
+from proxy.engine.bodies import Bodies
 from proxy.engine.embeddings import Embeddings
 from proxy.engine.epochs import Epochs
 from proxy.engine.exchange import Incoming
@@ -76,6 +77,7 @@ def engine() -> Engine:
     models = Models(upstream, lambda _: 128_000, clock)
     return Engine(
         upstream=upstream,
+        bodies=Bodies(),
         reader=Reader(counter),
         models=models,
         recognition=Recognition(store, naming),

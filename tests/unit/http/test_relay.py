@@ -8,6 +8,8 @@ from starlette.types import Message, Scope
 
 from proxy.adapters.httpx import HttpxUpstream
 from proxy.errors import UpstreamError, UpstreamTimeout
+from proxy.http.admission import Admission
+from proxy.http.body_memory import BodyMemory
 from proxy.http.relay import Relay, pump
 
 CHUNKS = [b"data: 1\n\n", b"data: ", b"2\n\n"]
@@ -89,6 +91,7 @@ async def test_a_websocket_is_refused_in_the_words_that_the_server_knows(
         return {"type": "websocket.connect"}
 
     sent = Sent()
-    relay = Relay(HttpxUpstream("http://127.0.0.1:1"), request_id, lambda _: None)
+    admission = Admission(lambda: 1, BodyMemory(0))
+    relay = Relay(HttpxUpstream("http://127.0.0.1:1"), admission, request_id, lambda _: None)
     await relay({"type": "websocket", "extensions": extensions}, receive, sent)
     assert {name: sent.messages[0].get(name) for name in first} == first

@@ -1,0 +1,83 @@
+"""Bodies as they come in, each read after what this process has read of its conversation before.
+
+A fast, seeded hash tells whether a body begins with the bytes of the one before; it serves this process
+alone. Clients that put what changes before their messages are read whole each time.
+"""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import xxhash
+
+from proxy.core.beginning import Beginning, beginning_of, continued
+from proxy.core.body import Body, read_body
+from proxy.engine.lru import Lru
+
+if TYPE_CHECKING:
+    from proxy.engine.history import Known
+
+_LEAST = 4 * 1024
+"""Bytes of a body below which reading it whole costs nothing."""
+_TOLD_APART_BY = 256
+"""Bytes at its beginning by which the conversations of one caller are told apart, where no header does."""
+_REMEMBERED = 64 * 2**20
+"""Bytes of messages that are remembered in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A body's messages on their chain."""
+
+    root: bytes
+    head: tuple[bytes, ...]
+    known: Sequence["Known"]
+    hashes: Sequence[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What is remembered of a conversation's newest body."""
+
+    beginning: Beginning
+    digest: bytes
+    placed: Placed
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBody:
+    """A body, and what is known of its first messages."""
+
+    body: Body
+    scope: bytes
+    before: Placed | None = None
+    """Of the messages that it begins with; None where nothing is known of them."""
+
+
+class Bodies:
+    """Remembers the newest body of each conversation."""
+
+    def __init__(self) -> None:
+        self._lines: Lru[bytes, Line] = Lru(_REMEMBERED, lambda line: line.beginning.end)
+        self._seed = secrets.randbits(64)
+
+    def read(self, raw: bytes, scope: bytes, max_messages: int) -> ReadBody:
+        """Read a body of whoever ``scope`` names. Raises what :func:`proxy.core.body.read_body` raises."""
+        scope += b"\0" + raw[:_TOLD_APART_BY]
+        line = self._lines.get(scope) if len(raw) >= _LEAST else None
+        if line is not None and self._digest(raw, line.beginning.end) == line.digest:
+            body = continued(line.beginning, raw, max_messages)
+            if body is not None:
+                return ReadBody(body, scope, line.placed)
+        return ReadBody(read_body(raw, max_messages), scope)
+
+    def keep(self, read: ReadBody, placed: Placed) -> None:
+        """Remember a body whose messages were placed."""
+        raw = read.body.raw
+        beginning = beginning_of(read.body) if len(raw) >= _LEAST else None
+        if beginning is not None:
+            self._lines.put(read.scope, Line(beginning, self._digest(raw, beginning.end), placed))
+
+    def _digest(self, raw: bytes, end: int) -> bytes:
+        return xxhash.xxh3_128_digest(memoryview(raw)[:end], self._seed)

@@ -1,0 +1,119 @@
+"""A process that is killed: its client may ask again, and the turn is there once."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.appending import Appender, contents, hold, kept, transcript
+from tests.processes import Serving, serving
+from tests.servers import PATIENCE, Exchange, eventually
+from tests.shim import Shim, relaying
+from tests.stores import Server
+from tests.upstreams import KEY, Chat, Model, completion, said, user
+
+SESSION = {"X-Unabridged-Session": "s"}
+
+
+def before(model: Model, data: Path, store: str) -> AbstractAsyncContextManager[Serving]:
+    return serving(
+        data,
+        *("--store", store, "--upstream", model.url),
+        UNABRIDGED_SECRET="secret",
+        UNABRIDGED_ADMIN_TOKEN="admin",
+        UNABRIDGED_LINE_LEASE="1",  # a dead worker's place in line
+        # It is killed before it gives up: what is written is written, and nobody hears of it.
+        UNABRIDGED_STORE_TIMEOUT="60",
+        UNABRIDGED_SAVE_TIMEOUT="60",
+    )
+
+
+async def test_a_turn_whose_worker_is_killed_in_mid_stream_is_there_once(
+    model: Model, durable: Server, tmp_path: Path
+) -> None:
+    model.replies.append(lambda exchange: hold(exchange, "Hello there, who"))
+    chat = Chat("", headers={"Authorization": KEY, **SESSION})
+    body: dict[str, Any] = {"model": "gpt-test", "stream": True, "messages": [user("Hello")]}
+    async with before(model, tmp_path, durable.url) as served, chat.client as client:
+        chat.url = f"{served.url}/v1/chat/completions"
+        async with client.stream("POST", chat.url, json=body, headers=chat.headers) as response:
+            pieces = response.aiter_raw()
+            assert b"Hello" in await anext(pieces)
+            await served.end(signal.SIGKILL)
+            with pytest.raises(httpx2.HTTPError):
+                await anext(pieces)
+    model.replies.append(said("Hello there, whoever you are."))
+    async with before(model, tmp_path, durable.url) as served:
+        chat = Chat(served.url, headers=chat.headers)
+        async with chat.client:
+            assert (await chat.ask("Hello")).status_code == 200
+        assert await kept(served.url, 2) == ["Hello", "Hello there, whoever you are."]
+
+
+class Held:
+    """An answer that comes when it may."""
+
+    def __init__(self, text: str) -> None:
+        self.is_asked, self.may_come = asyncio.Event(), asyncio.Event()
+        self._text = text
+
+    async def __call__(self, exchange: Exchange) -> None:
+        self.is_asked.set()
+        await self.may_come.wait()
+        await exchange.answer_json(completion(said(self._text)))
+
+
+async def write_unheard(served: Serving, shim: Shim, held: Held, asked: Awaitable[object]) -> None:
+    """Let a turn be answered and written, and kill the process before it hears that it is written."""
+    task = asyncio.ensure_future(asked)
+    await asyncio.wait_for(held.is_asked.wait(), PATIENCE)
+    shim.swallow = True
+    swallowed = shim.swallowed
+    held.may_come.set()
+    await eventually(lambda: shim.swallowed > swallowed)
+    await served.end(signal.SIGKILL)
+    await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.mark.soak
+async def test_a_turn_that_was_written_unheard_when_its_worker_was_killed_is_there_once(
+    model: Model, durable: Server, tmp_path: Path
+) -> None:
+    held = Held("Two.")
+    model.replies.extend([said("One."), held, said("Three.")])
+    chat = Chat("", headers={"Authorization": KEY, **SESSION})
+    async with relaying(durable.socket) as shim, before(model, tmp_path, shim.url) as served, chat.client:
+        chat.url = served.url
+        await chat.ask("first")
+        await write_unheard(served, shim, held, chat.ask("second"))
+    chat.client = httpx2.AsyncClient(timeout=PATIENCE)
+    async with before(model, tmp_path, durable.url) as served, chat.client:
+        chat.url = served.url
+        assert (await chat.ask("third")).status_code == 200
+        assert await kept(served.url, 6) == ["first", "One.", "second", "Two.", "third", "Three."]
+
+
+async def test_an_appended_turn_that_was_written_unheard_is_there_once_when_it_is_sent_again(
+    model: Model, durable: Server, tmp_path: Path
+) -> None:
+    held = Held("Two.")
+    model.replies.extend([said("One."), held, said("Two again."), said("Three.")])
+    async with relaying(durable.socket) as shim, before(model, tmp_path, shim.url) as served:
+        appender = Appender(served.url)
+        async with appender.client:
+            await appender.ask("first")
+            await write_unheard(served, shim, held, appender.ask("second", Idempotency_Key="one"))
+    async with before(model, tmp_path, durable.url) as served:
+        appender = Appender(served.url)
+        async with appender.client:
+            assert (await appender.ask("second", Idempotency_Key="one")).status_code == 200
+            assert (await appender.ask("third")).status_code == 200
+        assert await transcript(served.url) == ["first", "One.", "second", "Two again.", "third", "Three."]
+        assert contents(model.views()[-1]) == ["first", "One.", "second", "Two again.", "third"]

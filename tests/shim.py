@@ -1,0 +1,146 @@
+"""A shim between a client and a server, which does to their bytes what networks do: a real one, on loopback.
+
+Each fault is a member, set and taken back while it runs. What is under way keeps what was set when it began.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import tempfile
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@dataclass
+class Shim:
+    """Counts round trips, and can harm what the server says. A reply is what comes in one piece."""
+
+    connect: Callable[[], Awaitable[Streams]]
+    url: str = ""
+    trips: int = 0
+    waiting: bool = False
+    """A request went in whose reply has not begun."""
+    lag: float = 0.0
+    """Seconds before a reply."""
+    drip: float | None = None
+    """Seconds between single bytes of a reply."""
+    lose_replies: bool = False
+    """The connection ends where a reply would begin."""
+    swallow: bool = False
+    """Replies vanish, and the connection stays: a black hole."""
+    swallowed: int = 0
+    cut: int | None = None
+    """The connection ends after so many bytes of a reply."""
+    resets: bool = False
+    """Connections end by RST instead of FIN."""
+    half_close: bool = False
+    """After a reply the server says that no more will come, and listens on."""
+    garbage: bytes = b""
+    """Comes before a reply."""
+    stray: bytes = b""
+    """Comes after a reply: an answer that nobody asked for."""
+
+    _clients: set[asyncio.StreamWriter] = field(default_factory=set[asyncio.StreamWriter])
+
+    def part(self) -> None:
+        """End all connections."""
+        for writer in self._clients:
+            writer.close()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Stand between one client and the server until either leaves."""
+        with closing(writer), suppress(OSError), self._known(writer):  # a server that is gone, or goes
+            server_reader, server_writer = await self.connect()
+            asked = asyncio.create_task(self._ask(reader, server_writer))
+            with closing(server_writer):
+                try:
+                    await self._answer(server_reader, writer)
+                finally:
+                    asked.cancel()
+                    if self.resets:
+                        _reset(writer)
+
+    @contextmanager
+    def _known(self, writer: asyncio.StreamWriter) -> Generator[None]:
+        self._clients.add(writer)
+        try:
+            yield
+        finally:
+            self._clients.discard(writer)
+
+    async def _ask(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while request := await reader.read(65536):
+                if not self.waiting:
+                    self.trips += 1
+                self.waiting = True
+                writer.write(request)
+                await writer.drain()
+        writer.close()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        is_closed = False
+        while reply := await reader.read(65536):
+            self.waiting = False
+            if is_closed:
+                continue
+            if self.lose_replies:
+                return
+            if self.swallow:
+                self.swallowed += 1
+                continue
+            await asyncio.sleep(self.lag)
+            whole = self.garbage + reply + self.stray
+            await self._reply(whole if self.cut is None else whole[: self.cut], writer)
+            if self.cut is not None:
+                return
+            if self.half_close:
+                writer.write_eof()
+                is_closed = True
+
+    async def _reply(self, reply: bytes, writer: asyncio.StreamWriter) -> None:
+        if self.drip is None:
+            writer.write(reply)
+            await writer.drain()
+            return
+        for byte in reply:
+            writer.write(bytes([byte]))
+            await writer.drain()
+            await asyncio.sleep(self.drip)
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    peer: socket.socket = writer.get_extra_info("socket")
+    with suppress(OSError):  # one that has left by itself
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
+
+
+@asynccontextmanager
+async def relaying(server: Path) -> AsyncGenerator[Shim]:
+    """A shim before a server on a unix socket."""
+    with tempfile.TemporaryDirectory(prefix="ua-") as directory:
+        shim = Shim(lambda: asyncio.open_unix_connection(server), f"unix://{directory}/r")
+        listener = await asyncio.start_unix_server(shim.serve, f"{directory}/r")
+        try:
+            yield shim
+        finally:
+            listener.close()
+
+
+@asynccontextmanager
+async def relaying_to_port(port: int) -> AsyncGenerator[Shim]:
+    """A shim before a server on a port of loopback."""
+    shim = Shim(lambda: asyncio.open_connection("127.0.0.1", port))
+    listener = await asyncio.start_server(shim.serve, "127.0.0.1", 0)
+    shim.url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+    try:
+        yield shim
+    finally:
+        listener.close()

@@ -1,0 +1,91 @@
+"""Which bodies are read after what was read before, and whose."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from proxy.core.identity import root
+from proxy.engine.bodies import Bodies, Placed
+from proxy.engine.history import Reader
+from proxy.errors import InvalidJSON
+from tests.upstreams import COUNTER
+
+LONG = "word " * 1_000
+ROOT = root()
+
+
+class Process:
+    """What one process remembers."""
+
+    def __init__(self) -> None:
+        self.bodies, self.reader = Bodies(), Reader(COUNTER)
+
+    def read(self, raw: bytes, scope: bytes = b"me", start: bytes = ROOT) -> bool:
+        """Whether something of the body was known; it is placed as if nothing had been."""
+        read = self.bodies.read(raw, scope, 100)
+        history = self.reader.read(read.body, start, read.before)
+        alone = Reader(COUNTER).read(Bodies().read(raw, scope, 100).body, start)
+        assert (history.head, list(history.raws), list(history.hashes)) == (
+            alone.head,
+            list(alone.raws),
+            list(alone.hashes),
+        )
+        self.bodies.keep(read, Placed(start, history.head, history.known, history.hashes))
+        return read.before is not None
+
+
+def body(*texts: str, first: str = "Be brief. " + LONG, seed: int = 0) -> bytes:
+    roles = ("user", "assistant")
+    messages = [{"role": roles[place % 2], "content": text} for place, text in enumerate(texts)]
+    return json.dumps(
+        {"model": "m", "messages": [{"role": "system", "content": first}, *messages], "seed": seed}
+    ).encode()
+
+
+def test_a_conversation_that_goes_on_is_known_up_to_where_it_goes_on() -> None:
+    process = Process()
+    assert not process.read(body("One?"))
+    assert process.read(body("One?", "1", "Two?", seed=1))
+    assert process.read(body("One?", "1", "Two?", "2", "Three?"))
+    assert process.read(body("One?", "1", "Two?", "2", "Three?")), "and asked again"
+
+
+def test_an_edit_is_read_as_a_whole() -> None:
+    process = Process()
+    process.read(body("One?", "1", "Two?"))
+    assert not process.read(body("One?", "1", "Another two?", "2"))
+    assert not process.read(body("One?", first="Be rude. " + LONG))
+
+
+def test_a_caller_knows_nothing_of_anothers() -> None:
+    process = Process()
+    process.read(body("One?"), b"one")
+    assert not process.read(body("One?", "1", "Two?"), b"another")
+
+
+def test_where_the_chain_begins_elsewhere_its_hashes_do() -> None:
+    process = Process()
+    process.read(body("One?"))
+    process.read(body("One?", "1", "Two?"), start=root("somebody"))
+
+
+def test_a_head_that_grows_is_a_head() -> None:
+    process = Process()
+    heads = [{"role": "system", "content": LONG}]
+    for count in (1, 2):
+        raw = json.dumps({"messages": heads * count, "model": "m"}).encode()
+        process.read(raw)
+    process.read(json.dumps({"messages": [*heads * 2, {"role": "user", "content": "x"}]}).encode())
+
+
+def test_what_is_wrong_after_a_known_beginning_is_told_by_its_place_in_the_whole() -> None:
+    process, raw = Process(), body("One?")
+    process.read(raw)
+    broken = raw[:-20] + b"}" + raw[-20:]
+    with pytest.raises(InvalidJSON) as raised:
+        process.read(broken)
+    with pytest.raises(InvalidJSON) as alone:
+        Bodies().read(broken, b"", 100)
+    assert raised.value.message == alone.value.message
