@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from starlette.applications import Starlette
@@ -49,6 +49,7 @@ from proxy.engine.summaries import Summaries
 from proxy.engine.summary_jobs import SummaryJobs
 from proxy.engine.tools import Tools
 from proxy.engine.warmth import Warmth
+from proxy.errors import StoreUnavailable
 from proxy.http.admin import AdminAPI
 from proxy.http.admission import Admission
 from proxy.http.body_memory import BodyMemory
@@ -58,7 +59,7 @@ from proxy.http.managed import Managed
 from proxy.http.probes import probe_routes
 from proxy.http.relay import Relay
 from proxy.ports import Search, SessionStore, TokenCounter, Upstream
-from proxy.telemetry import Metrics, set_up_logging
+from proxy.telemetry import Metrics, log_warning, set_up_logging
 
 SECRET_FILE = "secret"  # noqa: S105 - a file's name
 _CUT_OFF = 1.0
@@ -210,7 +211,8 @@ def _lifespan(
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
-        await asyncio.gather(outside.counter.ready(), asyncio.to_thread(prices.load))
+        loading = (outside.counter.ready(), asyncio.to_thread(prices.load))
+        await asyncio.gather(*loading, _check_secret(outside.store))
         watching = asyncio.create_task(outside.policies.watch())
         with drain.serving():
             yield
@@ -225,6 +227,13 @@ def _lifespan(
         await outside.store.aclose()
 
     return lifespan
+
+
+async def _check_secret(store: SessionStore) -> None:
+    """Tell the operator of a secret with which nothing in the store will be found."""
+    with suppress(StoreUnavailable):  # requests will say so
+        if not await store.knows_secret():
+            log_warning("the store was written with another UNABRIDGED_SECRET: no session of it is found")
 
 
 def _secrets(settings: Settings) -> tuple[str, ...]:

@@ -245,6 +245,13 @@ class SessionStore(Protocol):
         """The lanes of the session that have epochs, sorted."""
         ...
 
+    async def knows_secret(self) -> bool:
+        """Whether the store was written with one of our secrets; asked once, at the start.
+
+        False says that none of its sessions will be found. True where nobody can tell.
+        """
+        ...
+
     async def ping(self) -> None:
         """Return when the store answers."""
         ...

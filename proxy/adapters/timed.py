@@ -129,6 +129,10 @@ class TimedStore:
         with self._inspect.time():
             return await self._store.lanes(key)
 
+    async def knows_secret(self) -> bool:
+        with self._ping.time():
+            return await self._store.knows_secret()
+
     async def ping(self) -> None:
         with self._ping.time():
             await self._store.ping()

@@ -150,6 +150,16 @@ class TestRotation:
             assert (await client.ask(f"Turn {number}.")).status_code == 200
         assert sum(message["role"] == "user" for message in model.views()[-1]) == 6
 
+    @pytest.mark.parametrize(
+        ("secrets", "says"), [(("a", "b"), True), (("a", "a"), False), (("a", "b,a", "b"), False)]
+    )
+    async def test_a_server_with_another_secret_says_that_it_will_find_nothing(
+        self, start: Start, capsys: pytest.CaptureFixture[str], secrets: tuple[str, ...], says: bool
+    ) -> None:
+        for secret in secrets:
+            await admin(await start(secret), "sessions")  # answered once it has started
+        assert ("written with another UNABRIDGED_SECRET" in capsys.readouterr().err) is says
+
     async def test_another_callers_session_of_that_name_is_not_moved(
         self, model: Model, appenders: Appenders, start: Start
     ) -> None:

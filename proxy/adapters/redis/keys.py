@@ -21,12 +21,13 @@ a script may touch them together. Law 6 rests on the tag: it is derived from the
 | `u1:{tag}:<sid>:claims` | hash | content address → who writes that summary, and until when (milliseconds) |
 | `u1:{tag}:<sid>:was` | string | that there was such a session, for appending clients; no content |
 | `u1:sessions` | sorted set | `tag/sid` by last use (seconds since 1970): the listing, in a slot of its own |
+| `u1:secrets` | set | ids of the secrets that servers began with, so that one with another can be told |
 
 Lifetimes: all keys of a session get its ttl anew with every write to any of them, so none outlives
 another; but `line`, `leases` and `claims` live as long as a lease, and `was` :data:`REMEMBERED` longer.
 `tips` and `u1:sessions` live as long as the longest ttl that was written. `tips` forgets sessions that have
 gone a few at a time, with each write; `u1:sessions` holds the newest :data:`LISTED`, and drops those that
-have gone when it is read.
+have gone when it is read. `u1:secrets` lives :data:`REMEMBERED` after the last start.
 
 `record`, a Node, an Epoch, a HiddenCalls and a summary have been through
 :mod:`proxy.adapters.redis.codec` (encrypted, where a policy wants it) and mean nothing to the server.
@@ -49,6 +50,8 @@ SESSIONS: Final = "u1:sessions"
 
 NAMED: Final = "named"
 """The sid of a session that a header names; others are hex."""
+
+SECRETS: Final = "u1:secrets"
 
 LISTED: Final = 100_000
 """How many sessions the listing remembers; the others live as long, unlisted."""

@@ -58,6 +58,11 @@ class Keyring:
         self._has_told = False
         self.encrypts = encrypts
 
+    @property
+    def ids(self) -> tuple[bytes, ...]:
+        """The ids of the secrets, newest first; they tell nothing else."""
+        return tuple(self._keys)
+
     def seal(self, record: bytes, session: str, place: bytes) -> bytes:
         """The record, unreadable without the newest secret."""
         nonce = os.urandom(_NONCE)

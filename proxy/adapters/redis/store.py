@@ -274,6 +274,20 @@ class RedisStore:
             lanes = cast("set[bytes]", await client.smembers(keys.session(key) + keys.LANES))
         return tuple(sorted(lane.decode(errors="replace") for lane in lanes))
 
+    async def knows_secret(self) -> bool:
+        """Whether the store was written with one of our secrets, and remember the newest if so."""
+        if self._keyring is None:
+            return True
+        async with self._connection.call(trips=2) as client:
+            began = cast("set[bytes]", await client.smembers(keys.SECRETS))
+            if began and began.isdisjoint(self._keyring.ids):
+                return False
+            async with client.pipeline(transaction=True) as pipe:
+                pipe.sadd(keys.SECRETS, self._keyring.ids[0])
+                pipe.pexpire(keys.SECRETS, _milliseconds(keys.REMEMBERED))
+                await pipe.execute()
+        return True
+
     async def ping(self) -> None:
         """Return when the store answers."""
         async with self._connection.call() as client:
