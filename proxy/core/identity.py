@@ -53,16 +53,27 @@ def canonical_arguments(text: str) -> object:
         return ["text", text.strip()]
 
 
-def _canonical(value: object, depth: int = 0) -> object:
-    """A JSON value without null and empty members, keys in order (as it is from ``_DEEPEST`` on)."""
+def exact_arguments(text: str) -> object:
+    """The same with null and empty members: to a tool they may mean something else than nothing."""
+    try:
+        return ["json", _canonical(loads(text.strip() or "{}"), keeps_empty=True)]
+    except ValueError:
+        return ["text", text.strip()]
+
+
+def _canonical(value: object, depth: int = 0, *, keeps_empty: bool = False) -> object:
+    """A JSON value, keys in order (as it is from ``_DEEPEST`` on), without null and empty members."""
     if depth == _DEEPEST:
         return value
     if isinstance(value, Mapping):
         members = sorted(cast("Mapping[str, object]", value).items())
-        inner = {name: _canonical(member, depth + 1) for name, member in members}
+        inner = {name: _canonical(member, depth + 1, keeps_empty=keeps_empty) for name, member in members}
+        if keeps_empty:
+            return inner
         return {name: member for name, member in inner.items() if member not in (None, "", [], {})}
     if isinstance(value, list):
-        return [_canonical(element, depth + 1) for element in cast("list[object]", value)]
+        elements = cast("list[object]", value)
+        return [_canonical(element, depth + 1, keeps_empty=keeps_empty) for element in elements]
     if isinstance(value, float) and value.is_integer() and abs(value) <= _EXACT:
         return int(value)
     return value

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from proxy.core.budget import MESSAGE_TOKENS
-from proxy.core.identity import canonical_arguments
+from proxy.core.identity import exact_arguments
 from proxy.core.jsonvalue import dumps
 from proxy.core.messages import TOOL_ROLES, Content
 from proxy.core.plan import Replacement
@@ -108,9 +108,7 @@ def _results(situation: Situation) -> list[_Result]:
 def _calls(situation: Situation, index: int) -> dict[str, tuple[str, bytes]]:
     """Tool and arguments by call id of the unit's assistant message."""
     caller = situation.content(situation.units[index].start)
-    return {
-        call: (name, dumps(canonical_arguments(arguments))) for call, name, arguments in caller.tool_calls()
-    }
+    return {call: (name, dumps(exact_arguments(arguments))) for call, name, arguments in caller.tool_calls()}
 
 
 def _told_again(results: Sequence[_Result]) -> dict[int, str]:

@@ -202,9 +202,9 @@ class Engine:
         return verdict
 
     def _answerers(self, case: Case, history: History, verdict: Verdict) -> list[Answerer]:
-        """Who answers the calls of what the request carries beside the client's tools."""
-        is_offered = verdict.plan != EMPTY and offered_tool(case.policy, history.body) != b""
-        return [self.recall.of(case, verdict.plan)] if is_offered else []
+        """Who answers the calls of what this request, or its history, has beside the client's tools."""
+        is_known = (verdict.plan != EMPTY or bool(history.hidden)) and offered_tool(case.policy, history.body)
+        return [self.recall.of(case, verdict.plan)] if is_known else []
 
     async def _fresh(self, case: Case, history: History) -> ToolCache:
         given = history.injection.tools if history.injection else ()

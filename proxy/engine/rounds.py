@@ -2,7 +2,8 @@
 
 Keeps law 4 (bounded): the view and all that is put after it fit the budget. A result that does not fit is not
 given; the client then makes the call, and a tool that only we know gives what fits. Rounds are limited; past
-them nothing is answered, and the last request does not offer our own tools any more.
+them nothing is answered, and the last request does not offer our own tools any more. Nor does the one that
+is sent because an answer would be empty, having called for nothing but what has no room.
 """
 
 import asyncio
@@ -21,6 +22,8 @@ from proxy.telemetry import Metrics
 
 _NO_ROOM = "The result is too large for what is left of the context."
 """What a tool of ours says where nothing else fits."""
+_NOT_NOW = "This cannot be answered now."
+"""What it says where it has no answer."""
 
 
 class Editor(Protocol):
@@ -73,7 +76,11 @@ class Rounds:
         results = await self._results(editor)
         unanswered = [call for call in editor.asked() if call not in results]
         dropped = [call for call in unanswered if self.answerers.is_ours(call.tool)]
-        goes_on = bool(results) and not editor.shown() and len(dropped) == len(unanswered)
+        is_left = bool(editor.shown()) or len(dropped) < len(unanswered)
+        if dropped and not results and not is_left and not _says_anything(editor.message(dropped)):
+            self.limit = self.count + 1
+            return True
+        goes_on = bool(results) and not is_left
         if not goes_on:
             editor.settle(list(results))
         if (results or self.sequence) and not editor.has_given_up:
@@ -109,14 +116,19 @@ class Rounds:
         """Those of the results that fit, one after the other."""
         fitting: dict[Call, str] = {}
         for call, text in results:
-            says = [_NO_ROOM] if self.answerers.is_ours(call.tool) else []
-            for said in [text, *says] if text is not None else []:
-                cost = await self._cost(_result(call, said or ""))
+            for said in self._sayings(call, text):
+                cost = await self._cost(_result(call, said))
                 if cost <= room:
-                    fitting[call] = said or ""
+                    fitting[call] = said
                     room -= cost
                     break
         return fitting
+
+    def _sayings(self, call: Call, text: str | None) -> list[str]:
+        """What a call may be answered with, best first; the client cannot make a call of ours."""
+        if self.answerers.is_ours(call.tool):
+            return [_NOT_NOW if text is None else text, _NO_ROOM]
+        return [] if text is None else [text]
 
     async def _append(self, *messages: bytes) -> None:
         """Let messages stand in the answer's place; one that says nothing does not."""

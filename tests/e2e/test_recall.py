@@ -148,6 +148,20 @@ async def test_the_client_is_never_shown_a_tool_that_it_does_not_know(
     assert [call.function.name for call in answer.choices[0].message.tool_calls] == ["look"]
 
 
+async def test_nor_where_only_the_history_shows_it_to_the_model(model: Model, policy: Start) -> None:
+    text = POLICY.replace("4000", "50000")
+    headers = {"X-Unabridged-Session": "one"}
+    async with proxying(model.url, policy=policy(text=text)) as url:
+        model.replies += [recalls(query="bridge"), said("By a physician.")]
+        await ask(url, long_talk(), extra_headers={**headers, "X-Unabridged-Budget": "4000"})
+        model.replies += [recalls("r2", query="bridge"), said("Nothing more.")]
+        talk = [*long_talk(), said("By a physician."), user("What else?")]
+        answer = await ask(url, talk, extra_headers=headers)
+    assert answer.choices[0].message.content == "Nothing more."
+    assert "tools" not in model.bodies()[-1]
+    assert model.views()[-1][-1]["content"].startswith("Nothing was found.")
+
+
 async def test_what_was_recalled_stands_at_its_place_in_later_requests(model: Model, url: str) -> None:
     talk = long_talk()
     model.replies += [recalls(query="How was the bridge paid?"), said("In cash.")]
@@ -248,3 +262,17 @@ async def test_a_call_that_makes_no_sense_is_answered_and_the_talk_goes_on(model
     answer = await ask(url, long_talk())
     assert answer.choices[0].message.content == "Never mind."
     assert model.views()[-1][-1]["content"].startswith("The arguments are not JSON.")
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "in one piece"])
+async def test_where_there_is_no_room_to_recall_the_model_answers_without_it(
+    model: Model, url: str, stream: bool
+) -> None:
+    talk = [*long_talk()[:-1], user("How was the bridge paid? " + "Tell me all. " * 1200)]
+    model.replies += [recalls(query="bridge"), said("I cannot say.")]
+    answer = await ask(url, talk, stream=stream)
+    assert (answer.choices[0].message.content, answer.choices[0].finish_reason) == ("I cannot say.", "stop")
+    first, second = model.bodies()
+    assert first["tools"] == [TOOL]
+    assert {**first, "tools": None} == {**second, "tools": None}
+    assert "tools" not in second

@@ -14,8 +14,10 @@ from proxy.core.rawjson import members
 
 _NESTED = ("function", "custom")
 _ARGUMENTS = ("arguments", "input")
-_ENDED_BY_THE_MODEL = (b"", b'"tool_calls"', b'"stop"')
-"""Reasons for an end after which all calls are whole."""
+_CUT_SHORT = frozenset(
+    {b'"length"', b'"max_tokens"', b'"content_filter"', b'"error"', b'"insufficient_system_resource"'}
+)
+"""Reasons for an end after which calls may be half ones; upstreams have many words for the others."""
 
 Element = tuple[dict[str, Raw], ToolCall]
 """What a delta says of a call, and that call."""
@@ -124,8 +126,8 @@ class Calls:
         return all(self._places[call] < self._decided for _, call in elements)
 
     def asked(self, finish: bytes) -> list[Call]:
-        """The calls that the proxy may answer; none where the answer did not end as it should."""
-        return self._those(_Fate.ASKED) if finish in _ENDED_BY_THE_MODEL else []
+        """The calls that the proxy may answer; none where the answer was cut short."""
+        return [] if finish in _CUT_SHORT else self._those(_Fate.ASKED)
 
     def shown(self) -> list[Call]:
         """The calls that the client sees."""

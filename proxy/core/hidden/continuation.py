@@ -18,7 +18,7 @@ def may_hide(body: Body) -> bool:
 
 def continued(raw: bytes, messages: Sequence[bytes]) -> bytes:
     """A request that goes on with these messages, every other byte as it was."""
-    return read_body(raw, _ANY_NUMBER).followed_by(messages)
+    return read_body(raw, _ANY_NUMBER).followed_by(messages) if messages else raw
 
 
 def without_tools(raw: bytes, is_meant: Callable[[str], bool]) -> bytes:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Self
 
-from proxy.core.identity import canonical_arguments
+from proxy.core.identity import exact_arguments
 from proxy.core.jsonvalue import dumps
 from proxy.core.tools.rules import Rules
 
@@ -159,7 +159,7 @@ class Entries:
 
 def key_of(tool: str, arguments: str) -> bytes:
     """SHA-256 of a call; the same for arguments that mean the same, by their bytes where they are no JSON."""
-    return hashlib.sha256(dumps([tool, canonical_arguments(arguments)])).digest()
+    return hashlib.sha256(dumps([tool, exact_arguments(arguments)])).digest()
 
 
 def _weight(entry: Fresh) -> int:

@@ -15,6 +15,7 @@ next user message.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import NamedTuple
 
 from proxy.core.injection import InjectedResult
@@ -104,15 +105,16 @@ class _Folding:
 
     def read_hidden(self, sequence: Sequence[Content]) -> None:
         """What stands for an answer: the proxy has answered some of its calls, others are the client's."""
-        answered = {each.answers for each in sequence if each.role in TOOL_ROLES}
-        for content in sequence:
+        for place, content in enumerate(sequence):
             calls = list(content.tool_calls())
-            for call_id, tool, arguments in calls:
-                if call_id in answered:
-                    self._is_tried = True
-                    self._entries.use(key_of(tool, arguments))
+            answered = _answered_after(sequence, place) if calls else Counter[str]()
+            times = Counter(call_id for call_id, _, _ in calls)
+            ours = [call for call in calls if answered[call[0]] == times[call[0]]]
+            for _, tool, arguments in ours:
+                self._is_tried = True
+                self._entries.use(key_of(tool, arguments))
             if calls:
-                self._called([call for call in calls if call[0] not in answered])
+                self._called([call for call in calls if call not in ours])
             elif content.role == "assistant":
                 self._end()
 
@@ -155,6 +157,12 @@ class _Folding:
             self._events[
                 _keep(self._entries, call, text, self._rules.duration(call.tool), call_id, place)
             ] += 1
+
+
+def _answered_after(sequence: Sequence[Content], place: int) -> Counter[str]:
+    """The ids that the results right after a message name; another message may use them again."""
+    results = takewhile(lambda each: each.role in TOOL_ROLES, sequence[place + 1 :])
+    return Counter(result.answers or "" for result in results)
 
 
 def text_of(result: Content) -> str | None:

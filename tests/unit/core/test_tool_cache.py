@@ -222,6 +222,18 @@ def test_arguments_that_are_no_json_are_the_same_only_in_the_same_bytes():
     assert cache.answer("get_user", "{broken}") is None
 
 
+@pytest.mark.parametrize("member", [None, "", [], {}], ids=repr)
+def test_an_argument_that_is_empty_is_not_one_that_is_missing(member: object):
+    cache = after([user("Go."), *fetched("get_user", "Mia", {"id": 5, "fields": member})])
+    assert cache.answer("get_user", _text({"fields": member, "id": 5})) is not None
+    assert cache.answer("get_user", '{"id": 5}') is None
+
+
+def test_a_call_without_arguments_may_be_written_in_two_ways():
+    cache = after([user("Go."), *fetched("get_user", "Mia", "{}")])
+    assert cache.answer("get_user", "") is not None
+
+
 def test_a_result_that_is_too_large_is_not_kept_and_ends_what_was():
     history = [user("Go."), *fetched("get_user", "Mia"), *fetched("get_user", "é" * (RESULT_BYTES // 2))]
     assert not after(history)
@@ -273,6 +285,19 @@ def test_beside_a_served_call_the_clients_own_counts_as_ever():
     mixed = calls(("get_user", {}, "h"), ("set_user", {}, "s"))
     history = [*exchange(fetched("get_user", "Mia")), user("Change it."), call("set_user", call_id="s")]
     assert not after(history, hidden={5: [mixed, result("h", "Mia")]})
+
+
+def test_an_id_that_a_later_round_uses_again_is_another_call():
+    rounds = [call("get_user", call_id="c"), result("c", "Mia"), call("set_user", call_id="c")]
+    history = [*exchange(fetched("get_user", "Mia")), user("Change it."), call("set_user", call_id="c")]
+    assert not after(history, hidden={5: rounds})
+
+
+def test_of_calls_with_one_id_and_one_result_all_count_as_the_clients():
+    mixed = calls(("calculate", {}, "c"), ("set_user", {}, "c"))
+    first = exchange(fetched("get_user", "Mia"), fetched("calculate", "42"))
+    history = [*first, user("Change it."), call("set_user", call_id="c")]
+    assert not after(history, hidden={7: [mixed, result("c", "42")]})
 
 
 def test_what_a_caller_hands_in_is_fresh_before_the_first_message():

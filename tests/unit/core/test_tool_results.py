@@ -71,6 +71,12 @@ def test_a_call_made_again_supersedes_its_earlier_result():
     assert chosen(situation(messages, tokens=1_000)) == [(2, SUPERSEDED), (4, SUPERSEDED)]
 
 
+def test_a_call_with_an_empty_argument_supersedes_none_without_it():
+    messages = steps(*map(long, range(5)), arguments='{"path":""}')
+    messages[1] = calling("c0", arguments="{}")
+    assert chosen(situation(messages, tokens=1_500))[0] == (4, SUPERSEDED)
+
+
 def test_a_placeholder_names_the_tool_the_size_and_a_digest_and_is_the_same_each_time():
     found = situation(steps(*map(long, range(8))), tokens=2_000)
     assert said(found, 2).startswith(f"[Result of look cleared ({len(long(0)):,} characters, ")

@@ -90,12 +90,34 @@ async def test_a_tool_of_ours_is_told_its_room_and_says_so_where_nothing_fits() 
     assert of.hits == 0
 
 
-async def test_a_call_of_ours_that_fits_nowhere_is_dropped_and_nothing_stands_for_it() -> None:
+RECALL_OFFERED = json.dumps(
+    {
+        "messages": [{"role": "user", "content": "a"}],
+        "tools": [{"type": "function", "function": {"name": "recall"}}],
+    }
+).encode()
+
+
+async def test_where_a_call_of_ours_fits_nowhere_the_upstream_is_asked_once_more_without_the_tool() -> None:
     of = rounds(Scripted("recall", is_ours=True), room=5)
-    goes_on, message = await settled(of, calling(("c1", "recall", "{}")))
-    assert not goes_on
-    assert "tool_calls" not in message
+    assert (await settled(of, calling(("c1", "recall", "{}"))))[0]
+    assert json.loads(of.next_body(RECALL_OFFERED)) == {"messages": [{"role": "user", "content": "a"}]}
+    assert not of.may_ask
     assert of.sequence == []
+
+
+async def test_where_something_was_said_beside_a_call_of_ours_that_fits_nowhere_the_answer_ends() -> None:
+    of = rounds(Scripted("recall", is_ours=True), room=5)
+    goes_on, message = await settled(of, {**calling(("c1", "recall", "{}")), "content": "I do not know."})
+    assert not goes_on
+    assert message == said("I do not know.")
+    assert of.sequence == []
+
+
+async def test_a_fault_in_a_tool_of_ours_is_told_to_the_model() -> None:
+    of = rounds(Scripted("recall", is_ours=True, fails=True))
+    assert (await settled(of, calling(("c1", "recall", "{}"))))[0]
+    assert json.loads(of.sequence[1])["content"] == "This cannot be answered now."
 
 
 async def test_parallel_calls_share_the_room() -> None:
@@ -119,9 +141,7 @@ async def test_calls_of_the_client_in_the_same_message_are_known_before_any_is_a
 async def test_past_the_limit_nothing_is_asked_and_our_tools_are_not_offered() -> None:
     of = rounds(Scripted("recall", is_ours=True), limit=1)
     await settled(of, calling(("c1", "recall", "{}")))
-    tools = [{"type": "function", "function": {"name": "recall"}}]
-    body = json.dumps({"messages": [{"role": "user", "content": "a"}], "tools": tools}).encode()
-    following = json.loads(of.next_body(body))
+    following = json.loads(of.next_body(RECALL_OFFERED))
     assert [message["role"] for message in following["messages"]] == ["user", "assistant", "tool"]
     assert "tools" not in following
     assert not of.may_ask

@@ -167,6 +167,13 @@ def test_calls_of_an_answer_that_was_cut_short_are_the_clients(finish: str):
     assert streamed([stream], always).whole == b"".join(stream)
 
 
+@pytest.mark.parametrize("finish", ["tool_calls", "stop", "eos_token", "tool_use", "STOP"])
+def test_calls_are_whole_whatever_an_upstream_calls_its_end(finish: str):
+    told = streamed([[ROLE, *GET, chunk({}, finish), DONE], SAID], always)
+    assert [each.id for each in told.hidden] == ["c1"]
+    assert text_of(told.whole) == "It is so."
+
+
 def test_a_call_that_nobody_may_answer_any_more_is_dropped_where_the_tool_is_ours():
     recall = [ROLE, chunk(call("recall", "{}", call_id="c1")), CALLS, DONE]
     told = streamed([recall, recall, recall], always)
