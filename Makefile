@@ -28,8 +28,9 @@ run: .venv/.run ## Serve on 127.0.0.1:8080 (ARGS="--upstream URL …").
 test: .venv/.dev ## Run every test (ARGS="tests/unit -k name …").
 	$(BIN)/python -m pytest $(ARGS)
 
-soak: .venv/.dev ## Run the longer tests, random histories, and a crowd of clients for half an hour (SEED=… COUNT=… MINUTES=…).
+soak: .venv/.fuzz ## Run the longer tests, the fuzzers, random histories, and a crowd of clients for half an hour (SEED=… COUNT=… MINUTES=… FUZZ_SECONDS=…).
 	$(BIN)/python -m pytest -m soak
+	$(BIN)/python -m pytest tests/fuzz
 	$(BIN)/python -m tests.histories.soak $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT))
 	$(BIN)/python -m tests.soak $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES))
 
@@ -99,6 +100,7 @@ lock: .venv/.dev ## Make the locks anew (UPGRADE=--upgrade takes newer versions)
 	$(LOCK) --group model --no-deps -o requirements/model.txt
 	$(LOCK) --group dev -c requirements/run.txt -c requirements/build.txt -c requirements/demo.txt \
 	    -o requirements/dev.txt
+	$(LOCK) --group fuzz -c requirements/run.txt -c requirements/dev.txt -o requirements/fuzz.txt
 	$(LOCK) --group kits --no-deps -o requirements/kits.txt
 	$(LOCK) --group clients -o requirements/clients.txt
 	cd tests/clients/node && $(NPM) install --package-lock-only
@@ -126,6 +128,10 @@ clean: ## Remove .venv and everything made by the tools.
 
 .venv/.dev: .venv/.demo requirements/dev.txt
 	$(PIP) -r requirements/dev.txt
+	touch $@
+
+.venv/.fuzz: .venv/.dev requirements/fuzz.txt
+	$(PIP) -r requirements/fuzz.txt || echo "fuzzers: no wheel for this platform, skipped"
 	touch $@
 
 # The clients' own environment, with none of the proxy's packages.

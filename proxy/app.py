@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from starlette.applications import Starlette
@@ -17,6 +17,7 @@ from proxy.adapters.files.watched import WatchedPolicies
 from proxy.adapters.httptools import HttptoolsUpstream
 from proxy.adapters.httpx import HttpxUpstream
 from proxy.adapters.plugins import load_plugins
+from proxy.adapters.redis.sealing import Keyring
 from proxy.adapters.sqlite_search import SqliteSearch
 from proxy.adapters.stores import open_store
 from proxy.adapters.tiktoken import TiktokenCounter
@@ -48,6 +49,7 @@ from proxy.engine.summaries import Summaries
 from proxy.engine.summary_jobs import SummaryJobs
 from proxy.engine.tools import Tools
 from proxy.engine.warmth import Warmth
+from proxy.errors import StoreUnavailable
 from proxy.http.admin import AdminAPI
 from proxy.http.admission import Admission
 from proxy.http.body_memory import BodyMemory
@@ -57,7 +59,7 @@ from proxy.http.managed import Managed
 from proxy.http.probes import probe_routes
 from proxy.http.relay import Relay
 from proxy.ports import Search, SessionStore, TokenCounter, Upstream
-from proxy.telemetry import Metrics, set_up_logging
+from proxy.telemetry import Metrics, log_warning, set_up_logging
 
 SECRET_FILE = "secret"  # noqa: S105 - a file's name
 _CUT_OFF = 1.0
@@ -137,7 +139,10 @@ def create_app(settings: Settings) -> ASGIApp:
 
 def _outside(settings: Settings) -> Outside:
     clock, metrics = SystemClock(), Metrics()
-    store = open_store(settings.store or "memory://", clock, settings.store_timeout, settings.store_breaker)
+    policies = WatchedPolicies(PolicyLibrary.of(settings.policies), settings.policy, metrics)
+    keyring = Keyring(_secrets(settings), policies.encrypts)
+    url = settings.store or "memory://"
+    store = open_store(url, clock, settings.store_timeout, settings.store_breaker, keyring)
     return Outside(
         clock=clock,
         metrics=metrics,
@@ -149,13 +154,14 @@ def _outside(settings: Settings) -> Outside:
         ),
         counter=TiktokenCounter(),
         search=SqliteSearch(),
-        policies=WatchedPolicies(PolicyLibrary.of(settings.policies), settings.policy, metrics),
+        policies=policies,
     )
 
 
 def _inside(settings: Settings, outside: Outside) -> Inside:
     store, upstream, counter, clock = outside.store, outside.upstream, outside.counter, outside.clock
-    metrics, naming = outside.metrics, Naming(_secret(settings), settings.tenant_header)
+    secret, former = (*_secrets(settings), None)[:2]
+    metrics, naming = outside.metrics, Naming(secret or "", settings.tenant_header, former=former)
     foreground, background = Foreground(), Background()
     summaries = Summaries(upstream, store, counter, foreground, clock, metrics)
     summary_jobs = SummaryJobs(summaries, naming)
@@ -205,7 +211,8 @@ def _lifespan(
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
-        await asyncio.gather(outside.counter.ready(), asyncio.to_thread(prices.load))
+        loading = (outside.counter.ready(), asyncio.to_thread(prices.load))
+        await asyncio.gather(*loading, _check_secret(outside.store))
         watching = asyncio.create_task(outside.policies.watch())
         with drain.serving():
             yield
@@ -222,9 +229,16 @@ def _lifespan(
     return lifespan
 
 
-def _secret(settings: Settings) -> str:
-    """The naming secret: as set, else made at the first start and kept beside the data."""
-    return settings.secrets[0] if settings.secrets else kept_secret(settings.data_dir / SECRET_FILE)
+async def _check_secret(store: SessionStore) -> None:
+    """Tell the operator of a secret with which nothing in the store will be found."""
+    with suppress(StoreUnavailable):  # requests will say so
+        if not await store.knows_secret():
+            log_warning("the store was written with another UNABRIDGED_SECRET: no session of it is found")
+
+
+def _secrets(settings: Settings) -> tuple[str, ...]:
+    """The secrets, newest first: as set, else one made at the first start and kept beside the data."""
+    return settings.secrets or (kept_secret(settings.data_dir / SECRET_FILE),)
 
 
 def _admin_api(settings: Settings, outside: Outside, inside: Inside) -> AdminAPI:

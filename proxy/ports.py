@@ -166,6 +166,13 @@ class SessionStore(Protocol):
         """Forget a session, all but that there was one; whether there was."""
         ...
 
+    async def move(self, former: str, tag: str, tenant: str) -> bool:
+        """Take the sessions under the tag ``former`` to ``tag``, as those of ``tenant``.
+
+        Answers whether anything was known there. A session that has begun under ``tag`` stays as it is.
+        """
+        ...
+
     async def pause(self, key: SessionKey, *, paused: bool) -> bool:
         """Let appended turns of a session wait, or go on; whether there is such a session."""
         ...
@@ -236,6 +243,13 @@ class SessionStore(Protocol):
 
     async def lanes(self, key: SessionKey) -> tuple[str, ...]:
         """The lanes of the session that have epochs, sorted."""
+        ...
+
+    async def knows_secret(self) -> bool:
+        """Whether the store was written with one of our secrets; asked once, at the start.
+
+        False says that none of its sessions will be found. True where nobody can tell.
+        """
         ...
 
     async def ping(self) -> None:

@@ -146,6 +146,34 @@ def keys_without_ttl(url: str) -> list[bytes]:
     return [name for name in names if run(url, "TTL", name) == -1]
 
 
+def dump(url: str) -> list[bytes]:
+    """Everything that a server holds: the names of keys, and every value, field, member and score."""
+    names: list[bytes] = run(url, "KEYS", "*")
+    return [text for name in names for text in (name, *_texts(_value(url, name)))]
+
+
+def _value(url: str, name: bytes) -> Any:
+    commands = {
+        b"string": ("GET", name),
+        b"hash": ("HGETALL", name),
+        b"list": ("LRANGE", name, 0, -1),
+        b"set": ("SMEMBERS", name),
+        b"zset": ("ZRANGE", name, 0, -1, "WITHSCORES"),
+    }
+    return run(url, *commands[run(url, "TYPE", name)])
+
+
+def _texts(value: Any) -> list[bytes]:
+    """The pieces of a value, however it is nested."""
+    if isinstance(value, bytes):
+        return [value]
+    if isinstance(value, dict):
+        return [text for pair in cast("dict[Any, Any]", value).items() for text in _texts(pair)]
+    if isinstance(value, (list, tuple, set)):
+        return [text for each in cast("list[Any]", value) for text in _texts(each)]
+    return [str(value).encode()]
+
+
 # --- what is written in tests ---
 
 

@@ -127,6 +127,10 @@ class MemoryStore:
         self._remember(key)
         return True
 
+    async def move(self, former: str, tag: str, tenant: str) -> bool:
+        """Nothing: sessions end with the process, and secrets change between two."""
+        return False
+
     async def pause(self, key: SessionKey, *, paused: bool) -> bool:
         """Let appended turns of a session wait, or go on."""
         kept = self._live(key)
@@ -233,6 +237,10 @@ class MemoryStore:
         """The lanes of the session that have epochs, sorted."""
         kept = self._live(key)
         return tuple(sorted(kept.epochs)) if kept else ()
+
+    async def knows_secret(self) -> bool:
+        """True: nobody else has written here."""
+        return True
 
     async def ping(self) -> None:
         """Return: it always answers."""

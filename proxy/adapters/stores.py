@@ -6,21 +6,25 @@ from urllib.parse import urlsplit
 
 from proxy.adapters.memory import MemoryStore
 from proxy.adapters.redis import RedisStore
+from proxy.adapters.redis.sealing import Keyring
 from proxy.errors import SettingsError
 from proxy.ports import Clock, SessionStore
 
 
-def open_store(url: str, clock: Clock, timeout: float, rest: float) -> SessionStore:
+def open_store(
+    url: str, clock: Clock, timeout: float, rest: float, keyring: Keyring | None = None
+) -> SessionStore:
     """The store at `url`; nothing is connected yet.
 
     `timeout` is the longest that a round trip may take, `rest` how long a store that failed is left alone, in
-    seconds. Raises SettingsError.
+    seconds. With a keyring records may be sealed; those of `memory://` never leave the process. Raises
+    SettingsError.
     """
     match urlsplit(url).scheme:
         case "memory":
             return MemoryStore(clock)
         case "redis" | "rediss" | "redis+cluster" | "rediss+cluster" | "unix":
-            return RedisStore(url, clock, timeout, rest)
+            return RedisStore(url, clock, timeout, rest, keyring)
         case scheme:
             known = "redis://, rediss://, redis+cluster://, rediss+cluster://, unix:// or memory://"
             raise SettingsError(f"A store begins with {known}, not with {scheme!r}.")

@@ -22,6 +22,7 @@ class TimedStore:
         self._claim = metrics.store.labels(op="claim")
         self._keep_summary = metrics.store.labels(op="keep_summary")
         self._inspect = metrics.store.labels(op="inspect")
+        self._move = metrics.store.labels(op="move")
         self._ping = metrics.store.labels(op="ping")
 
     async def find(self, lookup: Lookup) -> Found:
@@ -65,6 +66,10 @@ class TimedStore:
     async def delete(self, key: SessionKey) -> bool:
         with self._inspect.time():
             return await self._store.delete(key)
+
+    async def move(self, former: str, tag: str, tenant: str) -> bool:
+        with self._move.time():
+            return await self._store.move(former, tag, tenant)
 
     async def pause(self, key: SessionKey, *, paused: bool) -> bool:
         with self._inspect.time():
@@ -123,6 +128,10 @@ class TimedStore:
     async def lanes(self, key: SessionKey) -> tuple[str, ...]:
         with self._inspect.time():
             return await self._store.lanes(key)
+
+    async def knows_secret(self) -> bool:
+        with self._ping.time():
+            return await self._store.knows_secret()
 
     async def ping(self) -> None:
         with self._ping.time():

@@ -52,6 +52,7 @@ def decisions(policy: Policy, window: int) -> dict[str, Any]:
         "target": budget.share(stages.target),
         "counts": _counts(policy),
         "summary": policy.summary_tokens(budget.tokens) if policy.summary.enabled else 0,
+        "encrypted": policy.store.encrypt,
         "not_acting": list(policy.not_acting()),
     }
 
@@ -92,6 +93,8 @@ def _lines(policy: Policy, window: int) -> Iterator[tuple[str, str]]:
     else:
         yield from _stage_lines(decided)
     yield "summary", f"at most {decided['summary']:,} tokens" if decided["summary"] else "none"
+    if policy.store.encrypt:
+        yield "store", "encrypted at rest, for every policy of a server that has this one"
     if decided["not_acting"]:
         yield "no effect yet", ", ".join(decided["not_acting"])
 

@@ -43,7 +43,6 @@ class Policy(Section):
     PENDING: ClassVar[tuple[str, ...]] = (
         "budget.bytes",
         "memory",
-        "store.encrypt",
     )
     """Keys that are read and checked, and do not act yet."""
 

@@ -304,6 +304,7 @@ class Store(Section):
 
     ttl: PositiveSeconds = 30 * 86_400.0
     encrypt: StrictBool = False
+    """Contents are encrypted at rest. One policy that says so decides for all of a server's."""
     on_fault: Literal["open", "closed"] = "open"
 
 

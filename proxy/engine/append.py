@@ -87,6 +87,8 @@ class Appends:
             ):
                 await self._recorder.written(key)
                 stored = await self._store.history(key)
+                if stored.session is None and await self._recorder.recognition.moved(caller, key.tag):
+                    stored = await self._store.history(key)
                 yield self._complete(incoming, body, extension, key, stored)
         except StoreUnavailable as error:
             raise HistoryUnavailable from error

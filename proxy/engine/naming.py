@@ -4,6 +4,8 @@ Keeps law 6 (isolated): every name is an HMAC of the caller's credential, so two
 key, and an id that we issued works only for the caller to whom we gave it.
 """
 
+from __future__ import annotations
+
 import hashlib
 import hmac
 import re
@@ -71,12 +73,15 @@ class Caller:
     name: str | None
     """As the header has it; None where no header names a session."""
     key: SessionKey | None
+    former: Caller | None = None
+    """The same caller as the old secret names it, while secrets are being rotated."""
 
 
 class Naming:
     """Derives names from a secret (any string); the same secret gives the same names on every machine."""
 
-    def __init__(self, secret: str, tenant_header: str | None = None) -> None:
+    def __init__(self, secret: str, tenant_header: str | None = None, *, former: str | None = None) -> None:
+        self._former = Naming(former, tenant_header) if former is not None else None
         self._key = hmac.digest(secret.encode(), b"unabridged naming 1", "sha256")
         self._tenant_header = tenant_header.encode() if tenant_header else None
 
@@ -93,7 +98,20 @@ class Naming:
     def caller(self, headers: Headers) -> Caller:
         """Who sends a request with these headers. Raises InvalidSessionId."""
         name, tenant = session_header(headers), self.tenant(headers)
-        return Caller(tenant, name, None if name is None else self.named(tenant, name))
+        former = self._former.caller(headers) if self._former else None
+        key = None if name is None else self.named(tenant, name)
+        if former and former.key and former.key.sid != NAMED:
+            key, former = (
+                former.key,
+                None,
+            )  # an id of ours is good for as long as the secret that it was made by
+        return Caller(tenant, name, key, former)
+
+    def former_tag(self, former: Caller, first_user: bytes) -> str:
+        """The tag of a caller's session by the old secret's names."""
+        if former.key:
+            return former.key.tag
+        return self._former.bucket(former.tenant, first_user) if self._former else ""
 
     def named(self, tenant: str, name: str) -> SessionKey:
         """The session that a header names: by an id of ours, or by a name of the client's."""

@@ -82,7 +82,7 @@ class Recognition:
         key = named or self._answered_here(tag, history)
         held = self._held.get((key, lane)) if key else None
         lookup = self._lookup(tag, key, history, lane, held)
-        found = await self._find(lookup, history, needs_store=needs_store)
+        found = await self._find(lookup, caller, history, needs_store=needs_store)
         key = key or SessionKey(tag, (found and found.sid) or secrets.token_hex(8))
         known = self._epochs(key, lane, found, held)
         hidden = self._hidden.known(key, found, is_whole=lookup.hidden_seen[0] != key.sid)
@@ -112,13 +112,18 @@ class Recognition:
             injected=self._injected(key) if key else b"",
         )
 
-    async def _find(self, lookup: Lookup, history: History, *, needs_store: bool) -> Found | None:
+    async def _find(
+        self, lookup: Lookup, caller: Caller, history: History, *, needs_store: bool
+    ) -> Found | None:
         """The store's answer; None while it cannot be used, and the request can do without.
 
-        Only a turn of more new messages than were asked about takes a second trip.
+        Only a turn of more new messages than were asked about takes a second trip, and, while secrets are
+        being rotated, a session that may be stored under its old name.
         """
         try:
             found = await self._store.find(lookup)
+            if found.session is None and await self.moved(caller, lookup.tag, history.first_user):
+                found = await self._store.find(lookup)
             if found.known is None and len(history.hashes) > _ASKED:
                 older = tuple(reversed(history.hashes[:-_ASKED]))
                 found = await self._store.find(replace(lookup, newest=older))
@@ -127,6 +132,12 @@ class Recognition:
                 raise
             return None
         return found
+
+    async def moved(self, caller: Caller, tag: str, first_user: bytes = b"") -> bool:
+        """Whether sessions were stored under an old secret's name; now they are under this one."""
+        if caller.former is None:
+            return False
+        return await self._store.move(self._naming.former_tag(caller.former, first_user), tag, caller.tenant)
 
     def _epochs(self, key: SessionKey, lane: str, found: Found | None, held: Held | None) -> Held | None:
         """A lane's epochs by what the store told and what was ``held`` here when it was asked."""

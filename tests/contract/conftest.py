@@ -5,6 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from proxy.adapters.redis.sealing import Keyring
 from proxy.adapters.stores import open_store
 from proxy.ports import SessionStore
 from tests.cluster import Nodes, three_nodes
@@ -66,20 +67,21 @@ def server_url(request: pytest.FixtureRequest) -> Generator[str]:
     assert keys_without_ttl(url) == []
 
 
-@pytest.fixture(params=["memory", "valkey", "redis", "cluster"])
+@pytest.fixture(params=["memory", "valkey", "redis", "cluster", "sealed"])
 async def store(request: pytest.FixtureRequest, clock: HandClock) -> AsyncGenerator[SessionStore]:
-    """Each of the stores, empty."""
+    """Each of the stores, empty; `sealed` is a Valkey whose records are encrypted."""
     if request.param == "memory":
         url, servers = "memory://", []
     elif request.param == "cluster":
         nodes: Nodes = request.getfixturevalue("cluster")
         url, servers = nodes.url, [node.server.url for node in nodes.nodes]
     else:
-        url = request.getfixturevalue(f"{request.param}_url")
+        url = request.getfixturevalue(f"{request.param.replace('sealed', 'valkey')}_url")
         servers = [url]
     for server in servers:
         run(server, "FLUSHALL")
-    opened = open_store(url, clock, timeout=2.0, rest=1.0)
+    keyring = Keyring(["a secret"], lambda: request.param == "sealed")
+    opened = open_store(url, clock, 2.0, 1.0, keyring)
     yield opened
     await opened.aclose()
     assert [name for server in servers for name in keys_without_ttl(server)] == []

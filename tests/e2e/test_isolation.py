@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable
 
 import httpx2
 import pytest
 
-from proxy.telemetry import JSONLines
+from tests.canaries import CANARY, KEY, logged
 from tests.servers import Exchange
 from tests.shim import relaying
 from tests.stores import serving, valkey_command
@@ -135,38 +133,7 @@ async def test_whether_somebody_elses_session_exists_cannot_be_told(chats: Chats
 
 # --- canaries ---
 
-CANARY = "canary9f3c"
-KEY = f"Bearer sk-{CANARY}"
 TEXT = f"Hello, {CANARY}, tell me more. "
-
-
-class Lines(logging.Handler):
-    """Keeps every line of ours as it would be written, and of the libraries' those that nobody silences."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.DEBUG)
-        self.setFormatter(JSONLines())
-        self.lines: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.name.startswith("proxy") or record.levelno >= logging.WARNING:
-            self.lines.append(self.format(record))
-
-
-@contextmanager
-def logged() -> Generator[list[str]]:
-    """The lines of a proxy that runs already."""
-    kept, ours, root = Lines(), logging.getLogger("proxy"), logging.getLogger()
-    level = ours.level
-    ours.setLevel(logging.DEBUG)
-    ours.addHandler(kept)
-    root.addHandler(kept)
-    try:
-        yield kept.lines
-    finally:
-        root.removeHandler(kept)
-        ours.removeHandler(kept)
-        ours.setLevel(level)
 
 
 def quoting(status: int) -> Behaviour:

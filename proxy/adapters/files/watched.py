@@ -37,6 +37,7 @@ class WatchedPolicies:
         found, self._taken = self._read()
         self._seen = self._taken
         self._in_force = {first.name: first, **_usable(found)}
+        self._encrypts = _any_encrypts(self._in_force)
         self._refused: dict[str, str] = {}
         self._refuse(_reasons(found))
 
@@ -50,6 +51,10 @@ class WatchedPolicies:
     def stale(self) -> list[str]:
         """Policies whose files cannot be used now: what they said before, if anything, is in force."""
         return sorted(self._refused)
+
+    def encrypts(self) -> bool:
+        """Whether any policy in force wants the store encrypted: then all of it is."""
+        return self._encrypts
 
     async def watch(self) -> None:
         """Look again and again, off the event loop, until cancelled."""
@@ -90,6 +95,7 @@ class WatchedPolicies:
         )
         gone = {name: f"{name}: its file is gone" for name in self._in_force.keys() - found.keys()}
         self._in_force = {**self._in_force, **loaded}
+        self._encrypts = _any_encrypts(self._in_force)
         refusals = self._refuse({**_reasons(found), **gone})
         self._metrics.policy_reloads.labels(result="refused").inc(refusals)
         self._metrics.policy_reloads.labels(result="loaded").inc(len(edited))
@@ -123,6 +129,10 @@ def _attempt(library: PolicyLibrary, name_or_path: str) -> Policy | PolicyError:
 
 def _usable(found: Mapping[str, Policy | PolicyError]) -> dict[str, Policy]:
     return {name: outcome for name, outcome in found.items() if isinstance(outcome, Policy)}
+
+
+def _any_encrypts(policies: Mapping[str, Policy]) -> bool:
+    return any(policy.store.encrypt for policy in policies.values())
 
 
 def _reasons(found: Mapping[str, Policy | PolicyError]) -> dict[str, str]:

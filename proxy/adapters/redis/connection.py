@@ -48,8 +48,8 @@ class Connection:
         self._breaker = breaker
 
     @asynccontextmanager
-    async def call(self) -> AsyncGenerator[Redis]:
-        """One round trip, or what must end within the same time. Whatever goes wrong is StoreUnavailable.
+    async def call(self, *, trips: int = 1) -> AsyncGenerator[Redis]:
+        """One round trip, or what must end within the time of some. Whatever goes wrong is StoreUnavailable.
 
         A server that answers, if only to refuse (full, read-only, a key of another type), is there: it is
         called again at once. One that cannot be reached, or not in time, is left alone for a while.
@@ -57,7 +57,7 @@ class Connection:
         self._breaker.admit()
         cancellations = _cancellations()
         try:
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout(self._timeout * trips):
                 yield self.client
         except ResponseError as refusal:
             self._breaker.succeeded()

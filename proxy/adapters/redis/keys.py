@@ -21,18 +21,19 @@ a script may touch them together. Law 6 rests on the tag: it is derived from the
 | `u1:{tag}:<sid>:claims` | hash | content address → who writes that summary, and until when (milliseconds) |
 | `u1:{tag}:<sid>:was` | string | that there was such a session, for appending clients; no content |
 | `u1:sessions` | sorted set | `tag/sid` by last use (seconds since 1970): the listing, in a slot of its own |
+| `u1:secrets` | set | ids of the secrets that servers began with, so that one with another can be told |
 
 Lifetimes: all keys of a session get its ttl anew with every write to any of them, so none outlives
 another; but `line`, `leases` and `claims` live as long as a lease, and `was` :data:`REMEMBERED` longer.
 `tips` and `u1:sessions` live as long as the longest ttl that was written. `tips` forgets sessions that have
 gone a few at a time, with each write; `u1:sessions` holds the newest :data:`LISTED`, and drops those that
-have gone when it is read.
+have gone when it is read. `u1:secrets` lives :data:`REMEMBERED` after the last start.
 
 `record`, a Node, an Epoch, a HiddenCalls and a summary have been through
-:mod:`proxy.adapters.redis.codec` and mean nothing to the server. `created` (seconds), `turns`, `tip` and
-`unsaved` (chain hashes), `paused` (there or not) and `pins` (chain hashes, one after the other) are plain,
-because the scripts merge them; they override what the record says. Beside
-these, where something was handed in, stand `injection` (through the codec as well) and `injected` (its
+:mod:`proxy.adapters.redis.codec` (encrypted, where a policy wants it) and mean nothing to the server.
+`created` (seconds), `turns`, `tip` and `unsaved` (chain hashes), `paused` (there or not) and `pins` (chain
+hashes, one after the other) are plain, because the scripts merge them; they override what the record says.
+Beside these, where something was handed in, stand `injection` (through the codec as well) and `injected` (its
 digest, plain): only who does not hold it yet reads it.
 
 The prefix is the version of this layout: another layout is another prefix, and the old keys expire. The
@@ -46,6 +47,11 @@ from typing import Final
 from proxy.ports import SessionKey
 
 SESSIONS: Final = "u1:sessions"
+
+NAMED: Final = "named"
+"""The sid of a session that a header names; others are hex."""
+
+SECRETS: Final = "u1:secrets"
 
 LISTED: Final = 100_000
 """How many sessions the listing remembers; the others live as long, unlisted."""
@@ -71,6 +77,27 @@ LINE: Final = ":line"
 LEASES: Final = ":leases"
 CLAIMS: Final = ":claims"
 WAS: Final = ":was"
+
+
+RECORD_PLACE: Final = b"record"
+INJECTION_PLACE: Final = b"injection"
+HIDDEN_PLACE: Final = b"hidden"
+"""Places of a session's records, for the codec; those of nodes, summaries and epochs are made below."""
+
+
+def node_place(chain_hash: bytes) -> bytes:
+    """Where a message stands."""
+    return b"node " + chain_hash
+
+
+def summary_place(address: str) -> bytes:
+    """Where a summary stands."""
+    return b"summary " + address.encode()
+
+
+def epoch_place(lane: str) -> bytes:
+    """Where the epochs of a lane stand."""
+    return b"epoch " + lane.encode()
 
 
 def bucket(tag: str) -> str:

@@ -2,45 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
 from redis.asyncio.client import Pipeline
 
-from proxy.adapters.redis import codec, keys
+from proxy.adapters.redis import keys
+from proxy.adapters.redis.codec import Codec, UnreadableRecord, hashes, integer, seconds
 from proxy.adapters.redis.scripts import Fields, FoundFields
+from proxy.adapters.redis.sealing import UnknownSecret
 from proxy.core.plan import Epoch
-from proxy.core.records import HiddenCalls, Session
-from proxy.ports import Found, SessionKey
+from proxy.core.records import HiddenCalls, Node, Session
+from proxy.ports import Found, Lookup, SessionKey
 
 UNREADABLE: Final[Fields] = [b"" for _ in keys.FIELDS]
 """The fields of a session that cannot be read."""
 
 
-def found(fields: FoundFields, uncounted: Sequence[bytes]) -> Found:
+def found(codec: Codec, fields: FoundFields, lookup: Lookup) -> Found:
     """What a look-up has found."""
-    record = session(fields.session)
+    record = session(codec, fields.session)
     if record is None and not (fields.epochs or fields.hidden or fields.injected):
         return Found(was_here=bool(fields.was_here))
-    counts = zip(uncounted, fields.counts, strict=True)
+    counts = zip(lookup.uncounted, fields.counts, strict=True)
     return Found(
         sid=fields.sid.decode(errors="replace"),
         session=record,
         known=fields.known,
-        counts={chain_hash: codec.integer(count) for chain_hash, count in counts if count is not None},
-        epochs=epochs(fields.epochs),
-        hidden=hidden(fields.hidden),
+        counts={chain_hash: integer(count) for chain_hash, count in counts if count is not None},
+        epochs=epochs(codec, fields.epochs, lookup.lane),
+        hidden=hidden(codec, fields.hidden),
         was_here=record is None and bool(fields.was_here),
         injected=fields.injected or b"",
-        injection=injection(fields.injection),
+        injection=injection(codec, fields.injection),
     )
 
 
-def injection(stored: bytes | None) -> bytes | None:
+def injection(codec: Codec, stored: bytes | None) -> bytes | None:
     """What was handed in for a session."""
-    return None if stored is None else codec.decode(stored, bytes)
+    return None if stored is None else codec.decode(stored, bytes, keys.INJECTION_PLACE)
 
 
 def ask_session(pipe: Pipeline, key: SessionKey) -> None:
@@ -49,36 +50,48 @@ def ask_session(pipe: Pipeline, key: SessionKey) -> None:
     pipe.lindex(keys.session(key) + keys.LINE, 0)  # pyright: ignore[reportUnknownMemberType]
 
 
-def session(fields: Fields, first_in_line: bytes | None = None) -> Session | None:
+def session(codec: Codec, fields: Fields, first_in_line: bytes | None = None) -> Session | None:
     """The record of a session, and why its appended turns wait; None where there is none."""
     record, created, turns, tip, paused, unsaved, pins = fields
     if record is None:
         return None
     compacting = "compacting" if (first_in_line or b"").startswith(b"compact") else ""
     return msgspec.structs.replace(
-        codec.decode(record, Session),
-        created=codec.seconds(created or b""),
-        turns=codec.integer(turns or b""),
+        codec.decode(record, Session, keys.RECORD_PLACE),
+        created=seconds(created or b""),
+        turns=integer(turns or b""),
         tip=tip or b"",
         unsaved=unsaved or b"",
-        pins=codec.hashes(pins or b"", keys.HASH),
+        pins=hashes(pins or b"", keys.HASH),
         blocked="paused" if paused else compacting,
     )
 
 
-def is_readable(fields: Fields) -> bool:
-    """Whether the fields of a session are whole."""
-    with suppress(codec.UnreadableRecord):
-        session(fields)
+def is_readable(codec: Codec, fields: Fields) -> bool:
+    """Whether the fields of a session are whole, as :meth:`Codec.is_readable` has it."""
+    try:
+        session(codec, fields)
+    except UnknownSecret:
         return True
-    return False
+    except UnreadableRecord:
+        return False
+    return True
 
 
-def hidden(stored: Sequence[bytes]) -> tuple[HiddenCalls, ...]:
+def hidden(codec: Codec, stored: Sequence[bytes]) -> tuple[HiddenCalls, ...]:
     """A session's answers with hidden calls, in the order written."""
-    return tuple(codec.decode(each, HiddenCalls) for each in stored)
+    return tuple(codec.decode(each, HiddenCalls, keys.HIDDEN_PLACE) for each in stored)
 
 
-def epochs(stored: Sequence[bytes]) -> tuple[Epoch, ...]:
+def epochs(codec: Codec, stored: Sequence[bytes], lane: str) -> tuple[Epoch, ...]:
     """The epochs of a lane, in the order written."""
-    return tuple(codec.decode(epoch, Epoch) for epoch in stored)
+    place = keys.epoch_place(lane)
+    return tuple(codec.decode(epoch, Epoch, place) for epoch in stored)
+
+
+def nodes(codec: Codec, stored: Mapping[bytes, bytes]) -> dict[bytes, Node]:
+    """A session's messages by chain hash."""
+    return {
+        chain_hash: codec.decode(node, Node, keys.node_place(chain_hash))
+        for chain_hash, node in stored.items()
+    }

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any, Final, cast
 
-from proxy.adapters.redis import codec, keys, reading, turns
+from proxy.adapters.redis import keys, moving, reading, turns
 from proxy.adapters.redis.breaker import Breaker
+from proxy.adapters.redis.codec import Codec, UnreadableRecord
 from proxy.adapters.redis.connection import Connection
 from proxy.adapters.redis.listing import Listing
 from proxy.adapters.redis.scripts import Fields, Scripts
+from proxy.adapters.redis.sealing import Keyring, UnknownSecret
 from proxy.core.plan import Epoch
 from proxy.core.records import HiddenCalls, Node, Session, Turn
 from proxy.ports import Clock, Found, Lookup, Recorded, SessionKey, Standing, Stored
@@ -23,10 +25,20 @@ from proxy.telemetry import log_warning
 _HistoryFields = tuple[Fields, bytes | None, dict[bytes, bytes], int]
 
 
-class RedisStore:
-    """Sessions in one server. `timeout` bounds a round trip, `rest` is the breaker's; both in seconds."""
+_MOVING: Final = 20
+"""Round trips for which a move has time: a long session is read and written whole, once."""
 
-    def __init__(self, url: str, clock: Clock, timeout: float, rest: float) -> None:
+
+class RedisStore:
+    """Sessions in one server. `timeout` bounds a round trip, `rest` is the breaker's; both in seconds.
+
+    Without a keyring nothing is sealed, and nothing that is can be read.
+    """
+
+    def __init__(
+        self, url: str, clock: Clock, timeout: float, rest: float, keyring: Keyring | None = None
+    ) -> None:
+        self._keyring = keyring
         self._connection = Connection(url, timeout, Breaker(clock, rest))
         self._scripts = Scripts(self._connection.client)
         self._listing = Listing(self._connection)
@@ -37,32 +49,39 @@ class RedisStore:
             fields = await self._scripts.find(lookup)
         if fields is None:
             return Found()
+        key = SessionKey(lookup.tag, fields.sid.decode(errors="replace"))
         try:
-            return reading.found(fields, lookup.uncounted)
-        except codec.UnreadableRecord:
-            sid = fields.sid.decode(errors="replace")
-            await self._discard_unreadable(SessionKey(lookup.tag, sid), lookup.lane)
+            return reading.found(self._codec(key), fields, lookup)
+        except UnreadableRecord:
+            await self._discard_unreadable(key, lookup.lane)
             raise
+
+    def _codec(self, key: SessionKey) -> Codec:
+        return Codec(key, self._keyring)
 
     async def _discard_unreadable(self, key: SessionKey, lane: str) -> None:
         """Take out of a session what cannot be read, so that its next turn writes it anew.
 
         Messages that can be read stay; a client that sends its whole history brings the others again.
         """
-        name = keys.session(key)
+        name, codec = keys.session(key), self._codec(key)
         async with self._connection.call() as client:
             fields = cast("Fields", await client.hmget(name, keys.FIELDS))
             stored = cast("dict[bytes, bytes]", await client.hgetall(name + keys.NODES))
             hidden = cast("list[bytes]", await client.lrange(name + keys.HIDDEN, 0, -1))
             injection = cast("bytes | None", await client.hget(name, "injection"))
-            damaged = [chain_hash for chain_hash, node in stored.items() if not codec.is_readable(node, Node)]
+            damaged = [
+                chain_hash
+                for chain_hash, node in stored.items()
+                if not codec.is_readable(node, Node, keys.node_place(chain_hash))
+            ]
             async with client.pipeline(transaction=False) as pipe:
                 pipe.delete(name + keys.COUNTS, keys.epochs(key, lane))
-                if not reading.is_readable(fields):
+                if not reading.is_readable(codec, fields):
                     pipe.delete(name)
-                if not all(codec.is_readable(each, HiddenCalls) for each in hidden):
+                if not all(codec.is_readable(each, HiddenCalls, keys.HIDDEN_PLACE) for each in hidden):
                     pipe.delete(name + keys.HIDDEN, name + keys.HIDES)
-                if injection is not None and not codec.is_readable(injection, bytes):
+                if injection is not None and not codec.is_readable(injection, bytes, keys.INJECTION_PLACE):
                     pipe.hdel(name, "injection", "injected")
                 if damaged:
                     pipe.hdel(name + keys.NODES, *damaged)
@@ -71,11 +90,13 @@ class RedisStore:
 
     async def begin_epoch(self, key: SessionKey, epoch: Epoch, seen: int, ttl: float) -> tuple[Epoch, ...]:
         """Append to the lane, or answer what others appended."""
+        codec = self._codec(key)
+        encoded = codec.encode(epoch, keys.epoch_place(epoch.lane))
         async with self._connection.call():
             stored = await self._scripts.begin_epoch(
-                key, epoch.lane, seen=seen, epoch=codec.encode(epoch), ttl=_milliseconds(ttl)
+                key, epoch.lane, seen=seen, epoch=encoded, ttl=_milliseconds(ttl)
             )
-        return reading.epochs(stored)
+        return reading.epochs(codec, stored, epoch.lane)
 
     async def record(self, key: SessionKey, turn: Turn, ttl: float) -> Recorded:
         """Write a turn: messages first where they are many, the session and our answer last."""
@@ -98,28 +119,31 @@ class RedisStore:
         self, key: SessionKey, hidden: HiddenCalls, ttl: float, *, begins: bool = False
     ) -> bool:
         """Keep what stands upstream for an answer; the first counts."""
+        encoded = self._codec(key).encode(hidden, keys.HIDDEN_PLACE)
         async with self._connection.call():
             return await self._scripts.keep_hidden(
-                key, hidden.hash, codec.encode(hidden), ttl=_milliseconds(ttl), begins=begins
+                key, hidden.hash, encoded, ttl=_milliseconds(ttl), begins=begins
             )
 
     async def hidden(self, key: SessionKey) -> tuple[HiddenCalls, ...]:
         """All answers of the session with hidden calls."""
         async with self._connection.call() as client:
             stored = cast("list[bytes]", await client.lrange(keys.session(key) + keys.HIDDEN, 0, -1))
-        return reading.hidden(stored)
+        return reading.hidden(self._codec(key), stored)
 
     async def inject(self, key: SessionKey, digest: bytes, injection: bytes, ttl: float) -> bytes:
         """Keep what is handed in, unless something was before."""
+        codec = self._codec(key)
+        encoded = codec.encode(injection, keys.INJECTION_PLACE)
         async with self._connection.call():
-            stored = await self._scripts.inject(key, digest, codec.encode(injection), ttl=_milliseconds(ttl))
-        return codec.decode(stored, bytes)
+            stored = await self._scripts.inject(key, digest, encoded, ttl=_milliseconds(ttl))
+        return codec.decode(stored, bytes, keys.INJECTION_PLACE)
 
     async def injection(self, key: SessionKey) -> bytes | None:
         """What was handed in for the session."""
         async with self._connection.call() as client:
             stored = cast("bytes | None", await client.hget(keys.session(key), "injection"))
-        return reading.injection(stored)
+        return reading.injection(self._codec(key), stored)
 
     async def history(self, key: SessionKey) -> Stored:
         """The session with every message."""
@@ -129,10 +153,11 @@ class RedisStore:
             pipe.hgetall(name + keys.NODES)
             pipe.exists(name + keys.WAS)
             fields, first, stored, was_here = cast("_HistoryFields", await pipe.execute())
+        codec = self._codec(key)
         try:
-            session = reading.session(fields, first)
-            nodes = {chain_hash: codec.decode(node, Node) for chain_hash, node in stored.items()}
-        except codec.UnreadableRecord:
+            session = reading.session(codec, fields, first)
+            nodes = reading.nodes(codec, stored)
+        except UnreadableRecord:
             await self._discard_unreadable(key, lane="")
             raise
         return Stored(session, nodes, was_here=session is None and bool(was_here))
@@ -145,6 +170,11 @@ class RedisStore:
         await self._listing.written()
         await self._unlist([key])
         return was_there
+
+    async def move(self, former: str, tag: str, tenant: str) -> bool:
+        """Take the sessions under one tag to another."""
+        async with self._connection.call(trips=_MOVING) as client:
+            return await moving.move(client, self._codec, former, tag, tenant)
 
     async def pause(self, key: SessionKey, *, paused: bool) -> bool:
         """Let appended turns of a session wait, or go on."""
@@ -178,8 +208,12 @@ class RedisStore:
         async with self._connection.call() as client:
             name = keys.session(key) + keys.SUMMARIES
             stored = cast("list[bytes | None]", await client.hmget(name, list(addresses)))
-        ready = zip(addresses, stored, strict=True)
-        return {address: codec.decode(text, str) for address, text in ready if text is not None}
+        ready, codec = zip(addresses, stored, strict=True), self._codec(key)
+        return {
+            address: codec.decode(text, str, keys.summary_place(address))
+            for address, text in ready
+            if text is not None
+        }
 
     async def claim(self, key: SessionKey, address: str, token: str, lease: float) -> bool:
         """Take or renew the lease on writing a summary."""
@@ -195,7 +229,7 @@ class RedisStore:
         self, key: SessionKey, address: str, text: str, ttl: float, token: str = ""
     ) -> bool:
         """Keep a summary, unless its session was deleted, or its writer has lost its lease to another."""
-        summary = codec.encode(text)
+        summary = self._codec(key).encode(text, keys.summary_place(address))
         async with self._connection.call():
             return await self._scripts.keep_summary(
                 key, address, summary, ttl=_milliseconds(ttl), token=token
@@ -206,7 +240,7 @@ class RedisStore:
         async with self._connection.call() as client, client.pipeline(transaction=False) as pipe:
             reading.ask_session(pipe, key)
             fields, first = cast("tuple[Fields, bytes | None]", await pipe.execute())
-        return reading.session(fields, first)
+        return reading.session(self._codec(key), fields, first)
 
     async def sessions(self, limit: int) -> list[tuple[SessionKey, Session]]:
         """The sessions used last, newest first. One that cannot be read is left out, not the others."""
@@ -216,8 +250,8 @@ class RedisStore:
         while len(found) < limit and (page := await self._listed(start, limit)):
             start += len(page) - await self._unlist([key for key, fields, _ in page if fields[0] is None])
             for key, fields, first in page:
-                with suppress(codec.UnreadableRecord):
-                    if session := reading.session(fields, first):
+                with suppress(UnreadableRecord, UnknownSecret):
+                    if session := reading.session(self._codec(key), fields, first):
                         found.setdefault(key, session)
         return list(found.items())[:limit]
 
@@ -226,19 +260,33 @@ class RedisStore:
         async with self._connection.call() as client:
             name = keys.session(key) + keys.NODES
             stored = cast("dict[bytes, bytes]", await client.hgetall(name))
-        return {chain_hash: codec.decode(node, Node) for chain_hash, node in stored.items()}
+        return reading.nodes(self._codec(key), stored)
 
     async def epochs(self, key: SessionKey, lane: str) -> tuple[Epoch, ...]:
         """All epochs of a lane, in the order written."""
         async with self._connection.call() as client:
             stored = cast("list[bytes]", await client.lrange(keys.epochs(key, lane), 0, -1))
-        return reading.epochs(stored)
+        return reading.epochs(self._codec(key), stored, lane)
 
     async def lanes(self, key: SessionKey) -> tuple[str, ...]:
         """The lanes of the session that have epochs, sorted."""
         async with self._connection.call() as client:
             lanes = cast("set[bytes]", await client.smembers(keys.session(key) + keys.LANES))
         return tuple(sorted(lane.decode(errors="replace") for lane in lanes))
+
+    async def knows_secret(self) -> bool:
+        """Whether the store was written with one of our secrets, and remember the newest if so."""
+        if self._keyring is None:
+            return True
+        async with self._connection.call(trips=2) as client:
+            began = cast("set[bytes]", await client.smembers(keys.SECRETS))
+            if began and began.isdisjoint(self._keyring.ids):
+                return False
+            async with client.pipeline(transaction=True) as pipe:
+                pipe.sadd(keys.SECRETS, self._keyring.ids[0])
+                pipe.pexpire(keys.SECRETS, _milliseconds(keys.REMEMBERED))
+                await pipe.execute()
+        return True
 
     async def ping(self) -> None:
         """Return when the store answers."""
@@ -253,7 +301,7 @@ class RedisStore:
     async def _write(
         self, key: SessionKey, turn: Turn, nodes: Sequence[Node], ttl: float, *, session: bool
     ) -> Recorded:
-        fields = turns.fields(turn, nodes, with_session=session)
+        fields = turns.fields(self._codec(key), turn, nodes, with_session=session)
         remembered = _milliseconds(ttl + keys.REMEMBERED)
         async with self._connection.call():
             return Recorded(

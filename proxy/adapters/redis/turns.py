@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from proxy.adapters.redis import codec
+from proxy.adapters.redis import keys
+from proxy.adapters.redis.codec import Codec
 from proxy.adapters.redis.scripts import ANSWER, MESSAGE, PARTIAL, NodeFields, TurnFields
 from proxy.core.records import Node, Turn
 
@@ -14,23 +15,24 @@ PIECE_BYTES: Final = 4 * 1024 * 1024
 """A turn of more than this is written in pieces: no one step holds up the server, or runs out of time."""
 
 
-def fields(turn: Turn, nodes: Sequence[Node], *, with_session: bool) -> TurnFields:
+def fields(codec: Codec, turn: Turn, nodes: Sequence[Node], *, with_session: bool) -> TurnFields:
     """What the script is told of a turn, or of a piece of it."""
     return TurnFields(
-        record=codec.encode(turn.session) if with_session else b"",
+        record=codec.encode(turn.session, keys.RECORD_PLACE) if with_session else b"",
         created=turn.session.created,
         tip=turn.session.tip if turn.advances_tip else b"",
         headerless=turn.headerless,
         appended=turn.begun_at is not None,
         begun_at=turn.begun_at or b"",
         outer_parents=_outer_parents(turn.nodes),
-        nodes=[_node_fields(node) for node in nodes],
+        nodes=[_node_fields(codec, node) for node in nodes],
     )
 
 
-def _node_fields(node: Node) -> NodeFields:
+def _node_fields(codec: Codec, node: Node) -> NodeFields:
     answer = ANSWER if node.complete else PARTIAL
-    return NodeFields(node.hash, codec.encode(node), node.tokens, answer if node.answer else MESSAGE)
+    stored = codec.encode(node, keys.node_place(node.hash))
+    return NodeFields(node.hash, stored, node.tokens, answer if node.answer else MESSAGE)
 
 
 def _outer_parents(nodes: Sequence[Node]) -> list[bytes]:

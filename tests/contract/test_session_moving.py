@@ -1,0 +1,113 @@
+"""SessionStore.move: sessions go from an old secret's names to a new one's, whole and once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from proxy.adapters.memory import MemoryStore
+from proxy.adapters.redis import RedisStore
+from proxy.adapters.redis.sealing import Keyring
+from proxy.core.records import Session
+from proxy.ports import SessionKey
+from tests.stores import DAY, HandClock, chain, dump, epoch, found, hidden, turn
+
+FORMER = SessionKey("aa", "named")
+NOW = SessionKey("bb", "named")
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "sealed"])
+async def store(
+    request: pytest.FixtureRequest, server_url: str, clock: HandClock
+) -> AsyncGenerator[RedisStore]:
+    keyring = Keyring(["new", "old"], lambda: request.param)
+    opened = RedisStore(server_url, clock, 2.0, 1.0, keyring)
+    yield opened
+    await opened.aclose()
+
+
+async def fill(store: RedisStore, key: SessionKey) -> None:
+    await store.inject(key, b"digest", b"{}", DAY)
+    await store.record(key, turn("u1", "a1", headerless=key.sid != "named"), DAY)
+    await store.begin_epoch(key, epoch("e1"), 0, DAY)
+    await store.keep_hidden(key, hidden("u1", "a1"), DAY)
+    await store.keep_summary(key, "one", "text", DAY)
+    await store.pin(key, chain("u1"), DAY)
+    await store.record(key, turn("u1", "a1", "u2", "a2", known=2, complete=False), DAY)
+
+
+async def everything(store: RedisStore, key: SessionKey) -> list[object]:
+    told = await found(store, "u1", "a1", sid=key.sid, tag=key.tag)
+    history = await store.history(key)
+    return [
+        told.counts,
+        told.known,
+        told.epochs,
+        told.hidden,
+        told.injection,
+        history.nodes,
+        _without_tenant(told.session),
+        await store.summaries(key, ["one"]),
+        await store.lanes(key),
+    ]
+
+
+def _without_tenant(session: Session | None) -> dict[str, object]:
+    assert session is not None
+    return {name: getattr(session, name) for name in session.__struct_fields__ if name != "tenant"}
+
+
+async def test_all_of_a_named_session_is_found_under_its_new_name_and_nothing_under_the_old(
+    store: RedisStore, server_url: str
+) -> None:
+    await fill(store, FORMER)
+    before = await everything(store, FORMER)
+    assert await store.move(FORMER.tag, NOW.tag, "new tenant")
+    assert await everything(store, NOW) == before
+    session = await store.session(NOW)
+    assert session is not None
+    assert session.tenant == "new tenant"
+    assert [key for key, _ in await store.sessions(10)] == [NOW]
+    assert [text for text in dump(server_url) if b"{aa}" in text or b"aa/" in text] == []
+
+
+async def test_sessions_without_a_header_are_recognised_under_the_new_name(store: RedisStore) -> None:
+    sids = ("01", "02")
+    for sid in sids:
+        await store.record(SessionKey("aa", sid), turn("u1", f"a{sid}", headerless=True), DAY)
+    assert await store.move("aa", "bb", "t")
+    for sid in sids:
+        assert (await found(store, "u1", f"a{sid}", "u2", sid=None, tag="bb")).sid == sid
+        assert (await found(store, "u1", f"a{sid}", "u2", sid=None, tag="aa")).sid is None
+
+
+async def test_a_session_goes_on_after_the_move(store: RedisStore) -> None:
+    await store.record(FORMER, turn("u1", "a1"), DAY)
+    await store.move(FORMER.tag, NOW.tag, "t")
+    await store.record(NOW, turn("u1", "a1", "u2", "a2", known=2), DAY)
+    session = await store.session(NOW)
+    assert session is not None
+    assert (session.turns, session.tip) == (2, chain("u1", "a1", "u2", "a2")[-1])
+
+
+async def test_two_workers_at_once_move_it_once_and_what_began_anew_stays(store: RedisStore) -> None:
+    await store.record(FORMER, turn("u1", "a1"), DAY)
+    assert any(await asyncio.gather(*(store.move(FORMER.tag, NOW.tag, "t") for _ in range(5))))
+    assert len(await store.nodes(NOW)) == 2
+    await store.record(FORMER, turn("u9", "a9"), DAY)
+    await store.move(FORMER.tag, NOW.tag, "t")
+    assert chain("u9")[0] not in await store.nodes(NOW)
+
+
+async def test_that_a_session_has_expired_is_known_under_the_new_name_too(store: RedisStore) -> None:
+    await store.record(FORMER, turn("u1", "a1"), DAY)
+    await store.delete(FORMER)
+    assert await store.move(FORMER.tag, NOW.tag, "t")
+    assert (await store.history(NOW)).was_here
+
+
+async def test_where_nothing_was_nothing_is_moved(store: RedisStore, clock: HandClock) -> None:
+    assert not await store.move("aa", "bb", "t")
+    assert not await MemoryStore(clock).move("aa", "bb", "t")

@@ -1,0 +1,197 @@
+"""Secrets: nothing lies open in an encrypted store, a rotated secret loses nothing, and `forget` forgets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.appending import Appender
+from tests.canaries import CANARY, KEY
+from tests.servers import PATIENCE
+from tests.stores import Server, dump, serving, valkey_command
+from tests.upstreams import (
+    ADMIN,
+    Chat,
+    Model,
+    admin,
+    only_session,
+    proxying,
+    question,
+    said,
+    told,
+    user,
+    write_policy,
+)
+
+Chats = Callable[..., Chat]
+Appenders = Callable[..., Appender]
+Start = Callable[..., Awaitable[str]]
+
+SEALED = """
+extends = "balanced"
+[budget]
+tokens = 800
+[store]
+encrypt = true
+"""
+
+
+@pytest.fixture
+async def valkey() -> AsyncGenerator[Server]:
+    with serving(valkey_command()) as server:
+        yield server
+
+
+@pytest.fixture
+async def start(model: Model, valkey: Server, tmp_path: Path) -> AsyncGenerator[Start]:
+    """Starts a proxy on that store; without encryption the plans are the same."""
+    sealed = str(write_policy(tmp_path, "sealed", SEALED))
+    plain = str(write_policy(tmp_path, "plain", SEALED.replace("true", "false")))
+    async with AsyncExitStack() as servers:
+
+        async def begin(secret: str = "secret", *, encrypted: bool = True) -> str:
+            policy = sealed if encrypted else plain
+            settings: dict[str, Any] = {"store": valkey.url, "secret": secret, "policy": policy}
+            return await servers.enter_async_context(proxying(model.url, **settings))
+
+        yield begin
+
+
+async def converse(model: Model, chat: Chat) -> None:
+    """A session with everything that can be stored: epochs, summaries, pins, what is handed in."""
+    model.summary = said(f"They spoke of {CANARY} and of the plan; all went well.")
+    chat.messages.append({"role": "system", "content": f"You serve {CANARY}."})
+    handed = {"name": "look", "arguments": {"at": CANARY}, "result": CANARY}
+    epochs = 0
+    for number in range(12):
+        chat.members["unabridged"] = {"pin": [1], "inject": {"text": f"I am {CANARY}.", "tools": [handed]}}
+        response = await chat.ask(f"{CANARY}: {question(number)}")
+        assert response.status_code == 200
+        epochs = int(told(response, "epoch"))
+    assert epochs >= 1
+
+
+async def recorded(url: str, turns: int) -> None:
+    """Return once the sessions have so many turns together: they are written after the answer."""
+    async with asyncio.timeout(PATIENCE):
+        while sum(each["turns"] for each in (await admin(url, "sessions"))["sessions"]) < turns:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["by a header", "by its chain"])
+async def test_no_plaintext_of_messages_names_or_notes_is_in_an_encrypted_store(
+    model: Model, chats: Chats, start: Start, valkey: Server, named: bool
+) -> None:
+    url = await start()
+    headers = {"X_Unabridged_Session": CANARY} if named else {}
+    await converse(model, chats(url, Authorization=KEY, **headers))
+    kept = dump(valkey.url)
+    assert len(kept) > 40
+    assert [text for text in kept if CANARY.encode() in text or b'"role"' in text] == []
+    session = await only_session(url)
+    assert CANARY in str(await admin(url, f"sessions/{session['id']}/transcript"))
+
+
+async def test_a_plain_store_is_read_on_once_it_is_encrypted_and_the_other_way_round(
+    model: Model, appenders: Appenders, start: Start
+) -> None:
+    for encrypted in (False, True, False):
+        client = appenders(await start(encrypted=encrypted))
+        assert (await client.ask(f"Encrypted: {encrypted}.")).status_code == 200
+    assert [message["content"] for message in model.views()[-1] if message["role"] == "user"] == [
+        "Encrypted: False.",
+        "Encrypted: True.",
+        "Encrypted: False.",
+    ]
+
+
+class TestRotation:
+    @pytest.mark.parametrize("encrypted", [True, False], ids=["encrypted", "plain"])
+    async def test_an_appending_client_never_notices_it(
+        self, model: Model, appenders: Appenders, start: Start, encrypted: bool
+    ) -> None:
+        asked: list[str] = []
+        for secret in ("old", "new,old", "new"):
+            client = appenders(await start(secret, encrypted=encrypted))
+            asked.append(f"With {secret}.")
+            assert (await client.ask(asked[-1])).status_code == 200
+            assert [each["content"] for each in model.views()[-1] if each["role"] == "user"] == asked
+        assert (await only_session(client.url))["turns"] == 3
+
+    @pytest.mark.parametrize("named", [True, False], ids=["by a header", "by its chain"])
+    async def test_a_session_keeps_its_plan(
+        self, model: Model, chats: Chats, start: Start, named: bool
+    ) -> None:
+        headers = {"X_Unabridged_Session": "chat"} if named else {}
+        first = chats(await start("old"), Authorization=KEY, **headers)
+        await converse(model, first)
+        await recorded(first.url, 12)
+        before = model.views()[-1]
+        for number, secret in enumerate(("new,old", "new")):
+            chat = chats(await start(secret), Authorization=KEY, **headers)
+            chat.members, chat.messages = first.members, first.messages
+            response = await chat.say(user(f"Go on, {number}."))
+            assert "degraded" not in str(response.headers)
+            assert model.views()[-1][: len(before)] == before
+            await recorded(chat.url, 13 + number)
+
+    async def test_servers_in_the_midst_of_it_agree_on_each_session(
+        self, model: Model, appenders: Appenders, start: Start
+    ) -> None:
+        urls = [await start("old,new"), await start("new,old")]
+        for number in range(6):
+            client = appenders(urls[number % 2])
+            assert (await client.ask(f"Turn {number}.")).status_code == 200
+        assert sum(message["role"] == "user" for message in model.views()[-1]) == 6
+
+    @pytest.mark.parametrize(
+        ("secrets", "says"), [(("a", "b"), True), (("a", "a"), False), (("a", "b,a", "b"), False)]
+    )
+    async def test_a_server_with_another_secret_says_that_it_will_find_nothing(
+        self, start: Start, capsys: pytest.CaptureFixture[str], secrets: tuple[str, ...], says: bool
+    ) -> None:
+        for secret in secrets:
+            await admin(await start(secret), "sessions")  # answered once it has started
+        assert ("written with another UNABRIDGED_SECRET" in capsys.readouterr().err) is says
+
+    async def test_another_callers_session_of_that_name_is_not_moved(
+        self, model: Model, appenders: Appenders, start: Start
+    ) -> None:
+        await appenders(await start("old")).ask("Mine.")
+        thief = appenders(await start("new,old"))
+        thief.headers["Authorization"] = "Bearer sk-thief"
+        await thief.ask("And?")
+        assert [message["content"] for message in model.views()[-1]] == ["And?"]
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["by a header", "by its chain"])
+async def test_a_session_that_is_deleted_leaves_no_trace_in_the_store(
+    model: Model, chats: Chats, start: Start, valkey: Server, named: bool
+) -> None:
+    url = await start(encrypted=False)
+    other = chats(url, X_Unabridged_Session="other")
+    await other.ask("Stay.")
+    await recorded(url, 1)
+    left = set(dump(valkey.url))
+    headers = {"X_Unabridged_Session": CANARY} if named else {}
+    await converse(model, chats(url, Authorization=KEY, **headers))
+    await recorded(url, 13)
+    assert any(CANARY.encode() in text for text in dump(valkey.url))
+    await forget(url, "other")
+    kept = dump(valkey.url)
+    assert [text for text in kept if CANARY.encode() in text] == []
+    traces = {text for text in set(kept) - left if not text.endswith(b":was")}
+    assert traces <= {b"1"}, "there was one: what `was` holds"
+
+
+async def forget(url: str, but: str) -> None:
+    async with httpx2.AsyncClient(base_url=f"{url}/unabridged/v1", headers=ADMIN) as client:
+        for session in (await admin(url, "sessions"))["sessions"]:
+            if session["name"] != but:
+                assert (await client.delete(f"sessions/{session['id']}")).status_code == 200
