@@ -21,6 +21,7 @@ import pytest
 
 from proxy import app
 from proxy.adapters.redis import RedisStore
+from proxy.adapters.redis.sealing import Keyring
 from proxy.core.jsonvalue import loads
 from proxy.engine.naming import Naming
 from proxy.ports import Clock, SessionStore
@@ -225,8 +226,10 @@ def planted(plant: Plant | None) -> Generator[None]:
     """Proxies that are built within have a fault in their stores."""
     opened = app.open_store
 
-    def open_planted(url: str, clock: Clock, timeout: float, rest: float) -> SessionStore:
-        store = opened(url, clock, timeout, rest)
+    def open_planted(
+        url: str, clock: Clock, timeout: float, rest: float, keyring: Keyring | None = None
+    ) -> SessionStore:
+        store = opened(url, clock, timeout, rest, keyring)
         return plant(store) if plant else store
 
     with pytest.MonkeyPatch.context() as patch:

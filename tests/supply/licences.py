@@ -25,6 +25,7 @@ TAKEN = {
     "CNRI-Python",
     "ISC",
     "MIT",
+    "MIT-0",
     "MPL-2.0",
     "PSF-2.0",
 }
