@@ -36,6 +36,8 @@ class Case:
     alternates: bool = False
     """Whether the model is known to want alternating roles."""
     conditions: Conditions = UNKNOWN
+    tool: bytes = b""
+    """The tool that we add where something is cut; empty where none may be offered."""
     pins: AbstractSet[bytes] = frozenset()
     """Chain hashes of the messages that the client has pinned in its session."""
 

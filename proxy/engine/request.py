@@ -91,8 +91,9 @@ class Engine:
         injection, unkept = await self.injections.settle(recognised, asked.inject, policy.store.ttl)
         asked = replace(asked, history=replace(asked.history, injection=injection))
         await self._count(asked.history, recognised)
-        budget = await self._budget(recognised.tenant, asked.history, policy, asked.budget)
-        case = self._case(asked, recognised, pins, budget)
+        tool = offered_tool(policy, asked.history.body)
+        budget = await self._budget(recognised.tenant, asked.history, policy, asked.budget, tool)
+        case = self._case(asked, recognised, pins, budget, tool)
         if self.models.needs_listing(case.model):
             self.background.run(self.models.read_listing(case.credentials))
         verdict = await self._decide(case)
@@ -145,7 +146,9 @@ class Engine:
         if last is not None and last.model == history.model:
             self.models.remember_ratio(recognised.tenant, history.model, last.ratio)
 
-    def _case(self, asked: Asked, recognised: Recognised, pins: frozenset[bytes], budget: Budget) -> Case:
+    def _case(
+        self, asked: Asked, recognised: Recognised, pins: frozenset[bytes], budget: Budget, tool: bytes
+    ) -> Case:
         history, policy = asked.history, asked.policy
         conditions = self.warmth.conditions(recognised, history, asked.lane, budget.head)
         return Case(
@@ -163,6 +166,7 @@ class Engine:
             deadline=asked.arrived + _DEADLINE,
             alternates=self._alternates(recognised.tenant, history.model, policy),
             conditions=replace(conditions, boundary=asked.is_boundary),
+            tool=tool,
             pins=pins,
         )
 
@@ -170,7 +174,9 @@ class Engine:
         rule = policy.summary.alternate
         return self.models.alternates(tenant, model) if rule == "auto" else rule
 
-    async def _budget(self, tenant: str, history: History, policy: Policy, explicit: int | None) -> Budget:
+    async def _budget(
+        self, tenant: str, history: History, policy: Policy, explicit: int | None, tool: bytes
+    ) -> Budget:
         """The request's budget. Raises PolicyForbidden where a client asks for more than the policy gives."""
         window = self.models.window(tenant, history.model, policy)
         reserve = _reserve(history, policy)
@@ -180,7 +186,7 @@ class Engine:
             if explicit > allowed:
                 raise PolicyForbidden(f"The budget can be lowered, not raised (it is {allowed} tokens).")
             limit = explicit
-        head = await self.reader.head_tokens(history, offered_tool(policy, history.body))
+        head = await self.reader.head_tokens(history, tool)
         ratio = self.models.ratio(tenant, history.model)
         return Budget(budget_tokens(limit, window, reserve), ratio, head)
 
@@ -203,8 +209,8 @@ class Engine:
 
     def _answerers(self, case: Case, history: History, verdict: Verdict) -> list[Answerer]:
         """Who answers the calls of what this request, or its history, has beside the client's tools."""
-        is_known = (verdict.plan != EMPTY or bool(history.hidden)) and offered_tool(case.policy, history.body)
-        return [self.recall.of(case, verdict.plan)] if is_known else []
+        is_known = verdict.plan != EMPTY or bool(history.hidden)
+        return [self.recall.of(case, verdict.plan)] if case.tool and is_known else []
 
     async def _fresh(self, case: Case, history: History) -> ToolCache:
         given = history.injection.tools if history.injection else ()
@@ -221,7 +227,7 @@ class Engine:
         """
         in_flight.enter_context(self.foreground.request())
         await self.foreground.given_way()
-        sent = await self._send(prepared, incoming)
+        sent = await self.forward(incoming, prepared.body)
         try:
             if sent.response.status == _OK:
                 self._answered(prepared)
@@ -236,7 +242,7 @@ class Engine:
             await sent.response.aclose()
             raise
         await sent.response.aclose()
-        sent = await self._send(prepared, incoming)
+        sent = await self.forward(incoming, prepared.body)
         if sent.response.status == _OK:
             self._answered(prepared)
         self.learn_refusal(prepared, sent)  # passed on all the same: the next turn acts on it
@@ -254,8 +260,7 @@ class Engine:
         rule, epoch = case.policy.summary.alternate, verdict.epoch
         refused = rule == "auto" and self.models.alternates(case.tenant, case.model)
         alternates = (epoch.alternates if epoch else case.alternates) or refused
-        tool = offered_tool(case.policy, history.body)
-        return forwarded_body(history, verdict.plan, alternates=alternates, tool=tool)
+        return forwarded_body(history, verdict.plan, alternates=alternates, tool=case.tool)
 
     def _let_alternate(self, prepared: Prepared, sent: Sent) -> bool:
         """Whether notes were refused for the order of roles, and go out within their neighbours now."""
@@ -280,9 +285,6 @@ class Engine:
         tokens = prepared.sent_tokens + more
         return self.models.learn_refusal(case.tenant, case.model, tokens, reserve, refusal)
 
-    async def _send(self, prepared: Prepared, incoming: Incoming) -> Sent:
-        return await self.forward(incoming, prepared.body)
-
     async def forward(self, incoming: Incoming, body: bytes) -> Sent:
         """Send a body as the client's request, and wait for the beginning of its answer.
 
@@ -297,19 +299,20 @@ class Engine:
 
     async def _prune_harder(self, prepared: Prepared, incoming: Incoming) -> bool:
         """Decide again under what was just learned; whether there is anything else to send."""
+        before, history, policy = prepared.case, prepared.history, prepared.policy
         try:
             allowed = budget_in(incoming.headers)
-            budget = await self._budget(prepared.case.tenant, prepared.history, prepared.policy, allowed)
+            budget = await self._budget(before.tenant, history, policy, allowed, before.tool)
         except PolicyForbidden:
-            budget = await self._budget(prepared.case.tenant, prepared.history, prepared.policy, None)
+            budget = await self._budget(before.tenant, history, policy, None, before.tool)
         verdict = prepared.verdict
-        case = replace(prepared.case, budget=budget, epochs=verdict.epochs, saved=verdict.saved)
+        case = replace(before, budget=budget, epochs=verdict.epochs, saved=verdict.saved)
         verdict = await self._decide(case)
-        body = self._body(case, prepared.history, verdict)
+        body = self._body(case, history, verdict)
         if body == prepared.body:
             return False
         prepared.budget, prepared.case, prepared.verdict = budget, case, verdict
-        prepared.answerers = self._answerers(case, prepared.history, verdict)
+        prepared.answerers = self._answerers(case, history, verdict)
         prepared.rewrite(body)
         return True
 
