@@ -1,10 +1,6 @@
-"""What the engine needs of the world: a store, a counter of tokens, an upstream, a clock.
+"""Where sessions are kept: what is asked of a store, and what it answers."""
 
-Small protocols; the adapters that satisfy them stand in :mod:`proxy.adapters`, and one contract suite per
-port runs over all of them.
-"""
-
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -258,100 +254,4 @@ class SessionStore(Protocol):
 
     async def aclose(self) -> None:
         """Give connections back."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Passage:
-    """A text to be searched."""
-
-    key: bytes
-    """Equal for equal texts alone."""
-    read: Callable[[], str]
-    """The text, its words apart from each other; called where the search does not hold it yet."""
-
-
-class Search(Protocol):
-    """Finds passages by words. What was searched before on the same shelf is not read again."""
-
-    async def search(
-        self, shelf: str, passages: Sequence[Passage], terms: Sequence[str], most: int
-    ) -> list[int]:
-        """Indexes of the ``most`` passages that say most of the terms, best first; off the event loop.
-
-        A term of several words is found where these stand side by side. Case, accents and English endings
-        do not matter. The answer rests on these passages alone, whatever the shelf has held before.
-        Raises :class:`proxy.errors.SearchUnavailable`.
-        """
-        ...
-
-    async def aclose(self) -> None:
-        """Forget all shelves."""
-        ...
-
-
-class TokenCounter(Protocol):
-    """Counts tokens of text in one encoding; what the model makes of it is learned as a ratio."""
-
-    def count(self, text: str) -> int:
-        """Tokens of ``text``; special tokens count as the text they are; never raises."""
-        ...
-
-    async def count_all(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text, off the event loop where they are large together."""
-        ...
-
-    async def ready(self) -> None:
-        """Load the vocabulary, once."""
-        ...
-
-
-class UpstreamResponse(Protocol):
-    """An upstream's answer, its body still to come."""
-
-    @property
-    def status(self) -> int: ...
-
-    @property
-    def headers(self) -> Sequence[tuple[bytes, bytes]]: ...
-
-    def chunks(self) -> AsyncIterator[bytes]:
-        """The body's bytes as they arrive, undecoded. Raises UpstreamTimeout, UpstreamUnreachable."""
-        ...
-
-    async def aclose(self) -> None:
-        """Close the connection if the body was not read to its end; give it back otherwise."""
-        ...
-
-
-class Upstream(Protocol):
-    """The model API behind the proxy."""
-
-    async def send(
-        self,
-        method: str,
-        target: str,
-        headers: Sequence[tuple[bytes, bytes]],
-        body: bytes | AsyncIterator[bytes] | None,
-    ) -> UpstreamResponse:
-        """Send one request; ``target`` is the path and query after the client's ``/v1``.
-
-        Raises UpstreamUnreachable (no connection), UpstreamTimeout.
-        """
-        ...
-
-    async def aclose(self) -> None:
-        """Give connections back."""
-        ...
-
-
-class Clock(Protocol):
-    """The time; an argument, so that no rule rests on a clock read elsewhere."""
-
-    def now(self) -> float:
-        """Seconds since 1970, UTC."""
-        ...
-
-    def monotonic(self) -> float:
-        """Seconds of a clock that never jumps."""
         ...
