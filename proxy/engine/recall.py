@@ -12,6 +12,7 @@ import hashlib
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from proxy.core.plan import Plan
 from proxy.core.recall.answer import found_text, overview_text, range_text
@@ -144,12 +145,13 @@ class Recaller:
         ]
 
     async def _by_words(self, windows: Sequence[range], query: str) -> list[int]:
-        passages = [Passage(self.reach.key(window), self._reader(window)) for window in windows]
+        passages = [Passage(self.reach.key(window), partial(self._read, window)) for window in windows]
         async with asyncio.timeout(_SEARCH_SECONDS):
             return await self.recall.search.search(self._shelf, passages, terms_of(query), _RANKED)
 
-    def _reader(self, window: range) -> _Reader:
-        return _Reader(self.reach, window)
+    def _read(self, window: range) -> str:
+        """A passage as an index reads it."""
+        return spaced(self.reach.text(window))
 
     @property
     def _shelf(self) -> str:
@@ -177,14 +179,3 @@ class Recaller:
         texts = await asyncio.to_thread(lambda: [self.reach.told(piece) for piece in pieces])
         ask, case = self.recall.embeddings, self.case
         return await ask.vectors(case.tenant, case.credentials, model, [query, *texts])
-
-
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    """Reads a passage where it must be read."""
-
-    reach: Reach
-    window: range
-
-    def __call__(self) -> str:
-        return spaced(self.reach.text(self.window))

@@ -94,7 +94,7 @@ class HttptoolsUpstream:
         path = self._path + target.encode("ascii") or b"/"
         lines = [name + b": " + value for name, value in headers]
         head = method.encode("ascii") + b" " + path + self._line + b"\r\n".join([*lines, b"\r\n"])
-        ends = len(lines) + 3 if lines else 3
+        ends = len(lines) + 3
         if head.count(b"\n") != ends or head.count(b"\r") != ends or b"\0" in head:
             raise InvalidHeader("A header cannot be forwarded.")
         return head, (b"transfer-encoding", b"chunked") in headers

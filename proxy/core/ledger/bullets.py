@@ -40,8 +40,10 @@ class Bullets:
         """Take what fits into ``room`` counted tokens and was not taken yet; what that takes."""
         taken = 0
         for text in sentences:
+            if text in self.chosen:
+                continue
             size = self._size(text)
-            if text not in self.chosen and taken + size <= room:
+            if taken + size <= room:
                 taken += size
                 self.chosen[text] = None
                 self._titles.add(title_of(text))

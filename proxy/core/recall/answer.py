@@ -99,9 +99,7 @@ def found_text(reach: Reach, hits: Sequence[range], count: Count, room: int) -> 
     answer = Answer(reach, count, room)
     shown = [widened(reach.pieces, hit) for hit in hits]
     for passage in shown:
-        for piece in passage:
-            if not answer.add(piece):
-                break
+        _add_while_room(answer, passage)
     missing = answer.without(each for passage in shown for each in passage)
     closing = f"No room for {_runs(missing)}. {_ask(missing[0])}" if missing else _overview(reach)
     return _bounded(answer.text(closing), count, room)
