@@ -53,7 +53,7 @@ def _absent(situation: Situation, plan: Plan) -> Iterator[Fresh]:
 
 
 def _line(entry: Fresh) -> str:
-    name = entry.tool if entry.tool.isidentifier() else _compact(dumps(entry.tool).decode())
+    name = entry.tool if entry.tool.isidentifier() else dumps(entry.tool).decode()
     return f"{name}({_compact(entry.arguments)}): {_compact(entry.text)}"
 
 

@@ -71,6 +71,12 @@ def test_a_fresh_result_that_is_cut_stands_in_the_note() -> None:
     assert told(talk('{"height": "7 m",  "open": true}')) == ['look({"at":0}): {"height":"7 m","open":true}']
 
 
+def test_a_name_that_is_no_plain_word_is_quoted_once() -> None:
+    hyphened = policy(tools=[{**KEPT, "match": "look-up"}])
+    messages: list[Sent] = json.loads(json.dumps(talk("7 m")).replace('"look"', '"look-up"'))
+    assert told(messages, hyphened) == ['"look-up"({"at":0}): "7 m"']
+
+
 def test_results_stand_in_the_order_in_which_they_came() -> None:
     assert told(talk("7 m", "9 m")) == ['look({"at":0}): "7 m"', 'look({"at":1}): "9 m"']
 
