@@ -9,12 +9,18 @@ One field more than the standard's is read: llama.cpp wrote errors as `error: {â
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 EVENT_LIMIT = 8 * 1024 * 1024
 """Bytes that one event may have before the decoder gives up."""
 
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
+EVENT_END = re.compile(rb"(?>\r\n|\r|\n){2}")
+OVERLAP = 3
+"""Bytes of an event's end that may have come before the rest of it."""
+_LINE_END = re.compile(rb"\r\n?")
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
@@ -63,12 +69,12 @@ class Decoder:
     def _begun(self, chunk: bytes) -> bytes:
         """Strip one BOM from the stream's start, waiting while the bytes so far may still become one."""
         head = bytes(self._pending) + chunk
-        if len(head) < len(_BOM) and _BOM.startswith(head):
+        if len(head) < len(BOM) and BOM.startswith(head):
             self._pending += chunk
             return b""
         self._started = True
         self._pending.clear()
-        return head.removeprefix(_BOM)
+        return head.removeprefix(BOM)
 
     def _with_lf(self, chunk: bytes) -> bytes:
         """End every line by LF. A CR ends its line at once; an LF right after it is no line of its own."""
@@ -129,3 +135,8 @@ def read_event(block: bytes) -> Event | None:
             name = field
             data.append(value.removeprefix(b" "))
     return Event(name.decode("utf-8", "replace") or "message", b"\n".join(data)) if data else None
+
+
+def read_raw(raw: bytes) -> Event | None:
+    """Read one event as it was written, its BOM and line ends included."""
+    return read_event(_LINE_END.sub(b"\n", raw.removeprefix(BOM)).strip(b"\n"))

@@ -1,17 +1,11 @@
 """An answer edited while it streams: whole events go in and out, every other byte stays as it is."""
 
-import re
 from typing import Any
 
 from proxy.core.jsonvalue import loads
 from proxy.core.messages import as_mapping
-from proxy.core.sse import read_event
+from proxy.core.sse import EVENT_END, OVERLAP, read_raw
 
-_EVENT_END = re.compile(rb"(?>\r\n|\r|\n){2}")
-_LINE_END = re.compile(rb"\r\n?")
-_OVERLAP = 3
-"""Bytes of an event's end that may have come before the rest of it."""
-_BOM = b"\xef\xbb\xbf"
 _LONGEST = 2**20
 """Bytes of a pending event from which nothing is looked for any more."""
 
@@ -48,9 +42,9 @@ class UsageRemover:
     def _searched(self, chunk: bytes) -> bytes:
         """What may pass of the pending event and ``chunk``; only new bytes are searched for its end."""
         text, passed, position = self._pending, bytearray(), 0
-        start = max(len(text) - _OVERLAP, 0)
+        start = max(len(text) - OVERLAP, 0)
         text += chunk
-        for end in [found.end() for found in _EVENT_END.finditer(text, start)]:
+        for end in [found.end() for found in EVENT_END.finditer(text, start)]:
             event = bytes(text[position:end])
             position = end
             self._after_cr = end == len(text) and event.endswith(b"\r")
@@ -66,7 +60,7 @@ class UsageRemover:
 def _is_usage_only(text: bytes) -> bool:
     if b'"usage"' not in text:
         return False
-    event = read_event(_LINE_END.sub(b"\n", text.removeprefix(_BOM)))
+    event = read_raw(text)
     try:
         chunk: Any = loads(event.data) if event else None
     except ValueError:

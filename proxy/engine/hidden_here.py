@@ -48,12 +48,12 @@ class HiddenHere:
         if known is None or found.was_here:  # what ended there has ended here
             known = _Known()
         told = {each.hash: each for each in found.hidden}
-        before = {} if is_whole or found.sid != key.sid else known.stored
-        stored = {**before, **told}
         if found.sid != key.sid:
-            known.given = {**known.given, **known.stored}
-        if len(stored) >= len(known.stored) or found.sid != key.sid:
-            known.stored = stored
+            known.given, known.stored = {**known.given, **known.stored}, told
+        elif not is_whole:
+            known.stored = {**known.stored, **told}
+        elif len(told) >= len(known.stored):
+            known.stored = told
         if known.stored or known.given:
             self._known.put(key, known)
         else:

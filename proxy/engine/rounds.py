@@ -7,9 +7,9 @@ is sent because an answer would be empty, having called for nothing but what has
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from proxy.core.budget import MESSAGE_TOKENS
 from proxy.core.hidden.calls import Call, Rules
@@ -39,6 +39,14 @@ class Editor(Protocol):
     def message(self, without: Sequence[Call] = ()) -> bytes: ...
 
     def settle(self, hidden: Sequence[Call]) -> None: ...
+
+
+class _Result(NamedTuple):
+    """A result that fits."""
+
+    message: bytes
+    tokens: int
+    """Counted tokens of it."""
 
 
 @dataclass
@@ -84,8 +92,7 @@ class Rounds:
         if not goes_on:
             editor.settle(list(results))
         if (results or self.sequence) and not editor.has_given_up:
-            message = editor.message(dropped)
-            await self._append(message, *(_result(call, text) for call, text in results.items()))
+            await self._append(editor.message(dropped), results.values())
         self._count(results, unanswered)
         return goes_on
 
@@ -95,7 +102,7 @@ class Rounds:
         following = continued(body, self.sequence)
         return following if self.may_ask else without_tools(following, self.answerers.is_ours)
 
-    async def _results(self, editor: Editor) -> dict[Call, str]:
+    async def _results(self, editor: Editor) -> dict[Call, _Result]:
         """The results of the calls that are answered, in their order."""
         asked = editor.asked()
         if not asked:
@@ -112,14 +119,15 @@ class Rounds:
             return None
         return await self.answerers.answer(call.tool, call.arguments, room)
 
-    async def _fitting(self, results: "zip[tuple[Call, str | None]]", room: int) -> dict[Call, str]:
+    async def _fitting(self, results: "zip[tuple[Call, str | None]]", room: int) -> dict[Call, _Result]:
         """Those of the results that fit, one after the other."""
-        fitting: dict[Call, str] = {}
+        fitting: dict[Call, _Result] = {}
         for call, text in results:
             for said in self._sayings(call, text):
-                cost = await self._cost(_result(call, said))
+                message = _result(call, said)
+                cost = await self._cost(message)
                 if cost <= room:
-                    fitting[call] = said
+                    fitting[call] = _Result(message, cost)
                     room -= cost
                     break
         return fitting
@@ -130,18 +138,20 @@ class Rounds:
             return [_NOT_NOW if text is None else text, _NO_ROOM]
         return [] if text is None else [text]
 
-    async def _append(self, *messages: bytes) -> None:
-        """Let messages stand in the answer's place; one that says nothing does not."""
-        said = [message for message in messages if _says_anything(message)]
-        self.sequence += said
-        for message in said:
+    async def _append(self, message: bytes, results: Iterable[_Result]) -> None:
+        """Let a message, unless it says nothing, and its results stand in the answer's place."""
+        if _says_anything(message):
+            self.sequence.append(message)
             self.tokens += await self._cost(message)
+        for result in results:
+            self.sequence.append(result.message)
+            self.tokens += result.tokens
 
     async def _cost(self, message: bytes) -> int:
         (tokens,) = await self.counter.count_all([Content.of(message).countable()])
         return MESSAGE_TOKENS + tokens
 
-    def _count(self, results: dict[Call, str], unanswered: Sequence[Call]) -> None:
+    def _count(self, results: Collection[Call], unanswered: Sequence[Call]) -> None:
         for result, calls in (("hit", results), ("miss", unanswered)):
             several = sum(not self.answerers.is_ours(call.tool) for call in calls)
             if several:

@@ -10,14 +10,9 @@ from msgspec import Raw
 
 from proxy.core.delta import object_of
 from proxy.core.rawjson import elements, integer, members
-from proxy.core.sse import EVENT_LIMIT, Event, read_event
+from proxy.core.sse import BOM, EVENT_END, EVENT_LIMIT, OVERLAP, read_raw
 
-_EVENT_END = re.compile(rb"(?>\r\n|\r|\n){2}")
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)?")
-_LINE_END = re.compile(rb"\r\n?")
-_OVERLAP = 3
-"""Bytes of an event's end that may have come before the rest of it."""
-_BOM = b"\xef\xbb\xbf"
 _NULL = Raw(b"null")
 _FIRST = Raw(b"0")
 _SAYS_NOTHING = (b"null", b'""', b"[]", b"{}")
@@ -42,7 +37,7 @@ class RawEvents:
     def feed(self, chunk: bytes) -> list[bytes]:
         """The events that these bytes complete."""
         text, position, events = self._pending, 0, list[bytes]()
-        start = max(len(text) - _OVERLAP, 0)
+        start = max(len(text) - OVERLAP, 0)
         text += chunk
         self._has_cr = self._has_cr or b"\r" in chunk
         for end in self._ends(start) if self._has_cr else self._ends_by_lf(start):
@@ -54,7 +49,7 @@ class RawEvents:
         return events
 
     def _ends(self, start: int) -> list[int]:
-        return [found.end() for found in _EVENT_END.finditer(self._pending, start)]
+        return [found.end() for found in EVENT_END.finditer(self._pending, start)]
 
     def _ends_by_lf(self, start: int) -> list[int]:
         """The same for a stream that has no CR, which is nearly every one, several times as fast."""
@@ -89,7 +84,7 @@ class Chunk:
     @classmethod
     def read(cls, raw: bytes) -> Self | None:
         """The chunk in an event; None where it carries none."""
-        event = _event(raw)
+        event = read_raw(raw)
         if event is not None and event.name == "error":
             return cls(raw, {}, is_error=True)
         top = members(event.data) if event and event.name == "message" else None
@@ -169,18 +164,14 @@ def is_done(raw: bytes) -> bool:
     """Whether an event is `[DONE]`."""
     if b"[DONE]" not in raw:
         return False
-    event = _event(raw)
+    event = read_raw(raw)
     return event is not None and event.data.startswith(b"[DONE]")
-
-
-def _event(raw: bytes) -> Event | None:
-    return read_event(_LINE_END.sub(b"\n", raw.removeprefix(_BOM)).strip(b"\n"))
 
 
 def _with_data(raw: bytes, data: bytes) -> bytes:
     """An event with other data, in one line, and its other lines as they were."""
-    written, is_told = bytearray(_BOM if raw.startswith(_BOM) else b""), False
-    for line in _LINE.findall(raw.removeprefix(_BOM)):
+    written, is_told = bytearray(BOM if raw.startswith(BOM) else b""), False
+    for line in _LINE.findall(raw.removeprefix(BOM)):
         bare = line.rstrip(b"\r\n")
         if bare != b"data" and not bare.startswith(b"data:"):
             written += line

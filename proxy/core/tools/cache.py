@@ -6,13 +6,14 @@ loses nothing. Values here never change; what a call leaves is another cache.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Self
 
 from proxy.core.identity import exact_arguments
 from proxy.core.jsonvalue import dumps
+from proxy.core.policy_sections import Tool
 from proxy.core.tools.rules import Rules
 
 RESULT_BYTES = 256 * 1024
@@ -96,7 +97,7 @@ class ToolCache:
         if served:
             entries.use(key_of(tool, arguments))
         else:
-            entries.empty_by([tool])
+            entries.empty(self.rules.emptied_by(tool))
         return entries.frozen()
 
 
@@ -132,9 +133,8 @@ class Entries:
         self._weight -= _weight(entry) if entry else 0
         return entry
 
-    def empty_by(self, tools: list[str]) -> int:
-        """Forget what calls of these tools make stale."""
-        emptied = [rule for tool in set(tools) for rule in self._rules.emptied_by(tool)]
+    def empty(self, emptied: Sequence[Tool]) -> int:
+        """Forget the results of these rules."""
         if not emptied:
             return 0
         stale = {

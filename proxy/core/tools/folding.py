@@ -131,9 +131,8 @@ class _Folding:
     def _called(self, calls: Sequence[tuple[str, str, str]]) -> None:
         """Calls that the client makes, of one message."""
         self._is_tried = self._is_tried or self._is_asked
-        tools = [tool for _, tool, _ in calls]
-        self._events[INVALIDATED] += self._entries.empty_by(tools)
-        stale = [rule for tool in set(tools) for rule in self._rules.emptied_by(tool)]
+        stale = [rule for tool in {tool for _, tool, _ in calls} for rule in self._rules.emptied_by(tool)]
+        self._events[INVALIDATED] += self._entries.empty(stale)
         if stale:
             self._open = {
                 key: call for key, call in self._open.items() if self._rules.of(call.tool) not in stale
