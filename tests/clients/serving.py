@@ -31,7 +31,11 @@ async def serving(upstream: str, data: Path, *flags: str) -> AsyncGenerator[str]
     kept = {
         name: text for name, text in os.environ.items() if not name.startswith(("UNABRIDGED_", "OPENAI_"))
     }
-    ours = {"UNABRIDGED_DATA_DIR": str(data), "UNABRIDGED_ADMIN_TOKEN": "admin"}
+    ours = {
+        "UNABRIDGED_DATA_DIR": str(data),
+        "UNABRIDGED_ADMIN_TOKEN": "admin",
+        "UNABRIDGED_STORE_TIMEOUT": str(PATIENCE),  # a busy machine is not what these tests are about
+    }
     words = ["-m", "proxy", "serve", "--port", "0", "--json", "--upstream", upstream, *flags]
     with log_of(data).open("wb") as log:
         process = await asyncio.create_subprocess_exec(
