@@ -3,18 +3,18 @@
 Their sources stand in `lua/`, each beginning with what it does. A script is handed the session's key (or its
 bucket's) and derives the names of the parts by the suffixes of :mod:`proxy.adapters.redis.keys`: which
 session it is may come out of the script itself, and all of them share a hash tag, so a cluster runs them too.
-Records are opaque here. A server that has forgotten a script (restarted, `SCRIPT FLUSH`) is told it again by
-redis-py.
+Records are opaque here. A server that has forgotten a script (restarted, `SCRIPT FLUSH`) is told it again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
-from redis.asyncio import Redis
+from redis.exceptions import NoScriptError
 
 from proxy.adapters.redis import keys
 from proxy.ports import Lookup, SessionKey
@@ -81,20 +81,31 @@ class TurnFields:
     nodes: Sequence[NodeFields]
 
 
-class _Script(Protocol):
-    """redis-py's registered script."""
+class _Script:
+    """A script, which the server keeps by its digest."""
 
-    async def __call__(self, keys: Sequence[str], args: Sequence[Argument]) -> Any: ...
+    def __init__(self, ask: Callable[..., Awaitable[Any]], source: str) -> None:
+        self._ask = ask
+        self._source = source
+        self._digest = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
+
+    async def __call__(self, keys: Sequence[str], args: Sequence[Argument]) -> Any:
+        words = ("EVALSHA", self._digest, len(keys), *keys, *args)
+        try:
+            return await self._ask(*words)
+        except NoScriptError:
+            await self._ask("SCRIPT LOAD", self._source)
+            return await self._ask(*words)
 
 
 class Scripts:
-    """The scripts, as one client runs them. `ttl` is in milliseconds throughout."""
+    """The scripts, run by who can `ask` the server. `ttl` is in milliseconds throughout."""
 
-    def __init__(self, client: Redis) -> None:
+    def __init__(self, ask: Callable[..., Awaitable[Any]]) -> None:
         begin = _PARTS + _source("shared")
 
         def script(name: str) -> _Script:
-            return cast("_Script", client.register_script(begin + _source(name)))
+            return _Script(ask, begin + _source(name))
 
         self._find = script("find")
         self._begin_epoch = script("begin_epoch")
@@ -111,11 +122,12 @@ class Scripts:
         self._leave = script("leave")
         self._pause = script("pause")
         self._delete = script("delete")
+        self._list = script("list")
 
     async def find(self, lookup: Lookup) -> FoundFields | None:
         """None where the chain belongs to no session."""
         known = (*lookup.seen, *lookup.hidden_seen, lookup.injected)
-        asked = (len(lookup.newest), *lookup.newest, *lookup.uncounted)
+        asked = (b"".join(lookup.newest), b"".join(lookup.uncounted))
         args = (lookup.sid or "", lookup.lane, *known, *asked)
         answer = await self._find([keys.tips(lookup.tag), keys.bucket(lookup.tag)], args)
         return None if answer is None else FoundFields(*answer)
@@ -190,6 +202,11 @@ class Scripts:
     async def delete(self, key: SessionKey, *, remembered: int) -> bool:
         """Forget a session; whether there was one."""
         return bool(await self._delete(_bucket(key), (key.sid, remembered)))
+
+    async def list_used(self, used: Mapping[str, float], *, ttl: int) -> None:
+        """Enter sessions into the listing by their last use (seconds since 1970)."""
+        entries = (word for member, score in used.items() for word in (score, member))
+        await self._list([keys.SESSIONS], (ttl, keys.LISTED, *entries))
 
 
 def _bucket(key: SessionKey) -> list[str]:

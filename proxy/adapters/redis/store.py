@@ -40,8 +40,8 @@ class RedisStore:
     ) -> None:
         self._keyring = keyring
         self._connection = Connection(url, timeout, Breaker(clock, rest))
-        self._scripts = Scripts(self._connection.client)
-        self._listing = Listing(self._connection)
+        self._scripts = Scripts(self._connection.ask)
+        self._listing = Listing(self._connection, self._scripts)
 
     async def find(self, lookup: Lookup) -> Found:
         """The session, its epochs and counts: one script."""
