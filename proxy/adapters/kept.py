@@ -50,7 +50,7 @@ class Kept:
         elif not joined:
             self.beside |= said
 
-    def shown(self, first_in_line: str) -> Session | None:
+    def shown(self, first_in_line: str = "") -> Session | None:
         """The session's record, and why its appended turns wait."""
         compacting = "compacting" if first_in_line.startswith("compact") else ""
         blocked = "paused" if self.paused else compacting

@@ -13,6 +13,7 @@ from proxy.ports.session_store import (
     SessionStore,
     Standing,
     Stored,
+    Written,
 )
 
 __all__ = [
@@ -29,4 +30,5 @@ __all__ = [
     "TokenCounter",
     "Upstream",
     "UpstreamResponse",
+    "Written",
 ]

@@ -35,6 +35,8 @@ class Lookup:
     """(sid, how many of its answers with hidden calls this process already knows)."""
     injected: bytes = b""
     """Digest of what was handed in for the session, as far as this process knows."""
+    whole: bool = False
+    """Ask for the counts of all messages, where the session is not very long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,8 @@ class Found:
     """Digest of what was handed in for the session; empty where nothing was."""
     injection: bytes | None = None
     """What was handed in; None where it is what the question named by its digest."""
+    whole: bool = False
+    """Whether ``counts`` are those of all messages."""
 
 
 class Recorded(StrEnum):
@@ -67,6 +71,17 @@ class Recorded(StrEnum):
     """Not written: messages before it are not there, as after a session has expired or was deleted."""
     MOVED = "moved"
     """Not written: appended to a session that has gone on from elsewhere in the meantime."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What became of a turn, and of its session."""
+
+    recorded: Recorded
+    session: Session | None = None
+    """As it is with the turn; None where that was not written."""
+    messages: int = 0
+    """How many the session then has."""
 
 
 class Standing(StrEnum):

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 import pytest
 
 from proxy.adapters.redis.sealing import Keyring
+from proxy.adapters.remembering import RememberingStore
 from proxy.adapters.stores import open_store
 from proxy.ports import SessionStore
 from tests.cluster import Nodes, three_nodes
@@ -67,21 +68,26 @@ def server_url(request: pytest.FixtureRequest) -> Generator[str]:
     assert keys_without_ttl(url) == []
 
 
-@pytest.fixture(params=["memory", "valkey", "redis", "cluster", "sealed"])
+STORES = ["memory", "valkey", "redis", "cluster", "sealed", "remembering memory", "remembering valkey"]
+
+
+@pytest.fixture(params=STORES)
 async def store(request: pytest.FixtureRequest, clock: HandClock) -> AsyncGenerator[SessionStore]:
     """Each of the stores, empty; `sealed` is a Valkey whose records are encrypted."""
-    if request.param == "memory":
+    kind: str = request.param.removeprefix("remembering ")
+    if kind == "memory":
         url, servers = "memory://", []
-    elif request.param == "cluster":
+    elif kind == "cluster":
         nodes: Nodes = request.getfixturevalue("cluster")
         url, servers = nodes.url, [node.server.url for node in nodes.nodes]
     else:
-        url = request.getfixturevalue(f"{request.param.replace('sealed', 'valkey')}_url")
+        url = request.getfixturevalue(f"{kind.replace('sealed', 'valkey')}_url")
         servers = [url]
     for server in servers:
         run(server, "FLUSHALL")
-    keyring = Keyring(["a secret"], lambda: request.param == "sealed")
-    opened = open_store(url, clock, 2.0, 1.0, keyring)
+    keyring = Keyring(["a secret"], lambda: kind == "sealed")
+    plain = open_store(url, clock, 2.0, 1.0, keyring)
+    opened = plain if kind == request.param else RememberingStore(plain, clock)
     yield opened
     await opened.aclose()
     assert [name for server in servers for name in keys_without_ttl(server)] == []

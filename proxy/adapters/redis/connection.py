@@ -50,6 +50,11 @@ class Connection:
         self._breaker = breaker
 
     @property
+    def is_away(self) -> bool:
+        """Whether the server could not be reached when it was called last."""
+        return self._breaker.is_open
+
+    @property
     def ask(self) -> Callable[..., Awaitable[Any]]:
         """Answers a command, within a :meth:`call`; on a server alone those of all calls travel together."""
         return self._trips.ask if self._trips else self.client.execute_command  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]

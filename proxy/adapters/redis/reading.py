@@ -10,11 +10,11 @@ from redis.asyncio.client import Pipeline
 
 from proxy.adapters.redis import keys
 from proxy.adapters.redis.codec import Codec, UnreadableRecord, hashes, integer, seconds
-from proxy.adapters.redis.scripts import Fields, FoundFields
+from proxy.adapters.redis.scripts import Fields, FoundFields, WrittenFields
 from proxy.adapters.redis.sealing import UnknownSecret
 from proxy.core.plan import Epoch
-from proxy.core.records import HiddenCalls, Node, Session
-from proxy.ports import Found, Lookup, SessionKey
+from proxy.core.records import HiddenCalls, Node, Session, Turn
+from proxy.ports import Found, Lookup, Recorded, SessionKey, Written
 
 UNREADABLE: Final[Fields] = [b"" for _ in keys.FIELDS]
 """The fields of a session that cannot be read."""
@@ -24,18 +24,22 @@ def found(codec: Codec, fields: FoundFields, lookup: Lookup) -> Found:
     """What a look-up has found."""
     record = session(codec, fields.session)
     if record is None and not (fields.epochs or fields.hidden or fields.injected):
-        return Found(was_here=bool(fields.was_here))
-    counts = zip(lookup.uncounted, fields.counts, strict=True)
+        return Found(was_here=bool(fields.was_here), whole=bool(fields.whole) and not fields.counts)
+    told = iter(fields.counts)
+    counts = zip(told, told, strict=True) if fields.whole else zip(lookup.uncounted, told, strict=True)
     return Found(
         sid=fields.sid.decode(errors="replace"),
         session=record,
         known=fields.known,
-        counts={chain_hash: integer(count) for chain_hash, count in counts if count is not None},
+        counts={
+            chain_hash: integer(count) for chain_hash, count in counts if chain_hash and count is not None
+        },
         epochs=epochs(codec, fields.epochs, lookup.lane),
         hidden=hidden(codec, fields.hidden),
         was_here=record is None and bool(fields.was_here),
         injected=fields.injected or b"",
         injection=injection(codec, fields.injection),
+        whole=bool(fields.whole),
     )
 
 
@@ -52,12 +56,17 @@ def ask_session(pipe: Pipeline, key: SessionKey) -> None:
 
 def session(codec: Codec, fields: Fields, first_in_line: bytes | None = None) -> Session | None:
     """The record of a session, and why its appended turns wait; None where there is none."""
-    record, created, turns, tip, paused, unsaved, pins = fields
-    if record is None:
+    if fields[0] is None:
         return None
+    return merged(codec.decode(fields[0], Session, keys.RECORD_PLACE), fields, first_in_line)
+
+
+def merged(record: Session, fields: Fields, first_in_line: bytes | None = None) -> Session:
+    """A session's record with what the server keeps beside it."""
+    _, created, turns, tip, paused, unsaved, pins = fields
     compacting = "compacting" if (first_in_line or b"").startswith(b"compact") else ""
     return msgspec.structs.replace(
-        codec.decode(record, Session, keys.RECORD_PLACE),
+        record,
         created=seconds(created or b""),
         turns=integer(turns or b""),
         tip=tip or b"",
@@ -65,6 +74,15 @@ def session(codec: Codec, fields: Fields, first_in_line: bytes | None = None) ->
         pins=hashes(pins or b"", keys.HASH),
         blocked="paused" if paused else compacting,
     )
+
+
+def written(codec: Codec, turn: Turn, fields: WrittenFields) -> Written:
+    """What a turn has made of its session; without the session where that cannot be read."""
+    try:
+        kept = session(codec, fields.session) or merged(turn.session, fields.session)
+    except (UnreadableRecord, UnknownSecret):
+        kept = None
+    return Written(Recorded.KEPT, kept, fields.messages)
 
 
 def is_readable(codec: Codec, fields: Fields) -> bool:

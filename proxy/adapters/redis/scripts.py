@@ -25,6 +25,9 @@ MESSAGE: Final = "message"
 ANSWER: Final = "answer"
 PARTIAL: Final = "partial"
 
+WHOLE: Final = 5_000
+"""Messages of a session that is read whole where it is asked for: no answer takes the server long."""
+
 _PARTS: Final = f"""
 local NODES, COUNTS, PARTIAL = '{keys.NODES}', '{keys.COUNTS}', '{keys.PARTIAL}'
 local BESIDE, WAS = '{keys.BESIDE}', '{keys.WAS}'
@@ -41,17 +44,27 @@ Fields = list[bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class FoundFields:
-    """What `find` answers, still encoded; counts in the order asked for."""
+    """What `find` answers, still encoded; counts in the order asked for, all of them each after its hash."""
 
     sid: bytes
     session: Fields
     known: bytes | None
-    counts: list[bytes | None]
+    counts: Sequence[bytes | None]
     epochs: list[bytes]
     was_here: int
     hidden: list[bytes]
     injected: bytes | None
     injection: bytes | None
+    whole: int
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFields:
+    """What `record` answers of a turn that it has written."""
+
+    messages: int
+    session: Fields
+    """The record is left out where it is the turn's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +141,7 @@ class Scripts:
         """None where the chain belongs to no session."""
         known = (*lookup.seen, *lookup.hidden_seen, lookup.injected)
         asked = (b"".join(lookup.newest), b"".join(lookup.uncounted))
-        args = (lookup.sid or "", lookup.lane, *known, *asked)
+        args = (lookup.sid or "", lookup.lane, *known, *asked, WHOLE if lookup.whole else -1)
         answer = await self._find([keys.tips(lookup.tag), keys.bucket(lookup.tag)], args)
         return None if answer is None else FoundFields(*answer)
 
@@ -138,18 +151,21 @@ class Scripts:
         """Append to the lane, or answer what others appended."""
         return cast("list[bytes]", await self._begin_epoch([keys.session(key)], (lane, seen, epoch, ttl)))
 
-    async def record(self, key: SessionKey, turn: TurnFields, *, ttl: int, remembered: int) -> str:
+    async def record(
+        self, key: SessionKey, turn: TurnFields, *, ttl: int, remembered: int
+    ) -> str | WrittenFields:
         """Write a turn; where all of it was there before, nothing moves.
 
-        Answers `kept`, or why nothing was written: `torn` (its past is not there), `moved` (the session of an
-        appended turn has gone on from elsewhere). `turns` counts completed answers that were new.
-        `remembered` is for how long it is known that there was such a session (milliseconds).
+        Answers the session after it, or why nothing was written: `torn` (its past is not there), `moved` (the
+        session of an appended turn has gone on from elsewhere). `turns` counts completed answers that were
+        new. `remembered` is for how long it is known that there was such a session (milliseconds).
         """
         outer = (len(turn.outer_parents), *turn.outer_parents)
         nodes = (field for node in turn.nodes for field in (node.hash, node.node, node.tokens, node.kind))
         line = (int(turn.headerless), int(turn.appended), turn.begun_at, remembered)
         args = (key.sid, ttl, turn.record, turn.created, turn.tip, *line, *outer, *nodes)
-        return bytes(await self._record(_bucket(key), args)).decode()
+        answer: bytes | list[Any] = await self._record(_bucket(key), args)
+        return answer.decode() if isinstance(answer, bytes) else WrittenFields(answer[0], answer[1:])
 
     async def pin(self, key: SessionKey, hashes: Sequence[bytes], *, ttl: int) -> None:
         """Pin messages, and keep the session with them."""

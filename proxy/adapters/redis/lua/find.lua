@@ -5,6 +5,7 @@ local tips, bucket = KEYS[1], KEYS[2]
 local sid, lane, seen_sid, seen = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local hidden_sid, hidden_seen, held = ARGV[5], ARGV[6], ARGV[7]
 local newest, uncounted = ARGV[8], ARGV[9]  -- chain hashes, one after the other
+local most = tonumber(ARGV[10])       -- messages of a session of which all counts are wanted
 
 local function values(key, hashes)
   local all, portion = {}, {}
@@ -39,16 +40,19 @@ end
 local start, hidden_start = 0, 0
 if seen_sid == sid then start = seen end
 if hidden_sid == sid then hidden_start = hidden_seen end
-local injected = redis.call('HGET', session, 'injected')
+local fields = redis.call('HMGET', session, 'injected', unpack(FIELDS))
+local injected = table.remove(fields, 1)
 local is_news = injected and injected ~= held
+local whole = most >= 0 and redis.call('HLEN', session .. COUNTS) <= most
 return {
   sid,
-  redis.call('HMGET', session, unpack(FIELDS)),
+  fields,
   known,
-  values(session .. COUNTS, uncounted),
+  whole and redis.call('HGETALL', session .. COUNTS) or values(session .. COUNTS, uncounted),
   redis.call('LRANGE', session .. EPOCHS .. lane, start, -1),
-  redis.call('EXISTS', session .. WAS),
+  fields[1] and 0 or redis.call('EXISTS', session .. WAS),
   redis.call('LRANGE', session .. HIDDEN, hidden_start, -1),
   injected,
   is_news and redis.call('HGET', session, 'injection'),
+  whole and 1 or 0,
 }

@@ -1,0 +1,286 @@
+"""A store in front of another that this process alone writes to: what it knows for sure, it answers itself.
+
+There what was read of a session, and what was written to it since, is the session, and its next turn needs no
+trip. Whatever is not known for sure is asked of the store. Sessions are known whole, by the counts of all
+their messages; of epochs and hidden calls it is known how many there are, and who has them is told of none.
+So no plan can be missed: nobody else has begun one (law 3).
+
+Every write goes to the store, those of one session one after the other. A turn's reply tells the session as
+it is then, and how many messages it holds: where that is not what would be known here, nothing is. After a
+write that ended badly nobody knows what it did, and after a fault another store may come back than went: then
+nothing at all is known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
+from weakref import WeakValueDictionary
+
+from proxy.adapters.through import Through
+from proxy.core.plan import Epoch
+from proxy.core.records import HiddenCalls, Session, Turn
+from proxy.errors import StoreUnavailable
+from proxy.ports import Clock, Found, Lookup, Recorded, SessionKey, SessionStore, Stored, Written
+
+MOST: Final = 64 * 2**20
+"""Bytes of all that is remembered."""
+
+_SESSION: Final = 1_024
+_MESSAGE: Final = 256
+"""About what a session takes in bytes, and each message of it."""
+
+_EARLIER: Final = 1.0
+"""Seconds before a session's end from which on it is asked for: the store's clock counts."""
+
+
+class TellingStore(SessionStore, Protocol):
+    """A store that tells what a write has made of a session."""
+
+    @property
+    def is_away(self) -> bool:
+        """Whether it could not be reached when it was called last."""
+        ...
+
+    async def write(self, key: SessionKey, turn: Turn, ttl: float) -> Written:
+        """Record a turn."""
+        ...
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of a session."""
+
+    session: Session | None = None
+    counts: dict[bytes, int] = field(default_factory=dict[bytes, int])
+    """Counted tokens of every message by chain hash."""
+    epochs: dict[str, int] = field(default_factory=dict[str, int])
+    """By lane: there are none from this number on."""
+    hidden: int | None = None
+    """There are no answers with hidden calls from this number on."""
+    injected: bytes | None = None
+    """Digest of what was handed in; empty where nothing was."""
+    ends: float | None = None
+    """Seconds since 1970; not known before a write of ours."""
+    size: int = 0
+
+    def answer(self, lookup: Lookup) -> Found | None:
+        """What the store would say; None where that is not known."""
+        epochs_from, hidden_from = _asked_from(lookup)
+        knows_epochs = lookup.lane in self.epochs and epochs_from >= self.epochs[lookup.lane]
+        knows_hidden = self.hidden is not None and hidden_from >= self.hidden
+        if not (knows_epochs and knows_hidden) or self.injected not in (b"", lookup.injected):
+            return None
+        return Found(
+            sid=lookup.sid,
+            session=self.session,
+            known=next((chain_hash for chain_hash in lookup.newest if chain_hash in self.counts), None),
+            counts={each: self.counts[each] for each in lookup.uncounted if each in self.counts},
+            injected=self.injected,
+        )
+
+    def learn(self, lookup: Lookup, found: Found) -> None:
+        """What an answer says beside the session itself."""
+        epochs_from, hidden_from = _asked_from(lookup)
+        self.epochs[lookup.lane] = epochs_from + len(found.epochs)
+        self.hidden = hidden_from + len(found.hidden)
+        self.injected = found.injected
+
+    def take(self, turn: Turn, written: Written) -> bool:
+        """Add what a turn has written; whether that is all there is."""
+        for node in turn.nodes:
+            before = self.counts.setdefault(node.hash, node.tokens)
+            if before != node.tokens and node.answer:
+                return False  # it may have taken the place of one that was cut off
+        self.session = written.session
+        return self.session is not None and len(self.counts) == written.messages
+
+    def weigh(self) -> int:
+        """About the bytes that it takes."""
+        head = sum(map(len, self.session.head)) if self.session else 0
+        return _SESSION + head + _MESSAGE * len(self.counts)
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class _Place:
+    """Where the writes of one session stand in line, while there are any."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    moves: int = 0
+    """How many writes have begun and ended."""
+    after: _Known | None = None
+    """What is known once the write that is under way has ended."""
+
+
+class RememberingStore(Through):
+    """In front of ``store``, to which nobody else writes. Remembers about ``most`` bytes, those used last."""
+
+    def __init__(self, store: TellingStore, clock: Clock, most: int = MOST) -> None:
+        super().__init__(store)
+        self._telling = store
+        self._clock = clock
+        self._most = most
+        self._size = 0
+        self._known: OrderedDict[SessionKey, _Known] = OrderedDict()
+        self._places: WeakValueDictionary[SessionKey, _Place] = WeakValueDictionary()
+
+    async def find(self, lookup: Lookup) -> Found:
+        """The session, its epochs and counts: no trip where they are known."""
+        if lookup.sid is None:
+            return await self._store.find(lookup)
+        if self._telling.is_away:
+            self._forget_all()
+        key = SessionKey(lookup.tag, lookup.sid)
+        known = self._alive(key)
+        is_told = known is not None and known.session is not None and known.ends is not None
+        return (known.answer(lookup) if known and is_told else None) or await self._ask(key, lookup)
+
+    async def begin_epoch(self, key: SessionKey, epoch: Epoch, seen: int, ttl: float) -> tuple[Epoch, ...]:
+        """Append to the lane, or answer what others appended."""
+        async with self._writing(key) as place:
+            known, ends = self._alive(key), self._clock.now() + ttl
+            epochs = await self._store.begin_epoch(key, epoch, seen, ttl)
+            if known is not None:
+                known.epochs[epoch.lane] = seen + len(epochs)
+                known.ends = ends if known.ends is not None else None
+                place.after = known
+        return epochs
+
+    async def record(self, key: SessionKey, turn: Turn, ttl: float) -> Recorded:
+        """Write a turn."""
+        async with self._writing(key) as place:
+            known, ends = self._alive(key) or _Known(), self._clock.now() + ttl
+            written = await self._telling.write(key, turn, ttl)
+            if written.recorded is Recorded.KEPT and known.take(turn, written):
+                known.ends = ends
+                place.after = known
+        return written.recorded
+
+    async def pin(self, key: SessionKey, hashes: Sequence[bytes], ttl: float) -> None:
+        async with self._writing(key):
+            await self._store.pin(key, hashes, ttl)
+
+    async def keep_hidden(
+        self, key: SessionKey, hidden: HiddenCalls, ttl: float, *, begins: bool = False
+    ) -> bool:
+        async with self._writing(key):
+            return await self._store.keep_hidden(key, hidden, ttl, begins=begins)
+
+    async def inject(self, key: SessionKey, digest: bytes, injection: bytes, ttl: float) -> bytes:
+        async with self._writing(key):
+            return await self._store.inject(key, digest, injection, ttl)
+
+    async def history(self, key: SessionKey) -> Stored:
+        with self._doubting():  # one that cannot be read is mended, which is a write
+            return await self._store.history(key)
+
+    async def delete(self, key: SessionKey) -> bool:
+        async with self._writing(key):
+            return await self._store.delete(key)
+
+    async def move(self, former: str, tag: str, tenant: str) -> bool:
+        with self._doubting():
+            is_moved = await self._store.move(former, tag, tenant)
+        if is_moved:
+            self._forget_all()
+        return is_moved
+
+    async def pause(self, key: SessionKey, *, paused: bool) -> bool:
+        async with self._writing(key):
+            return await self._store.pause(key, paused=paused)
+
+    async def mark_unsaved(self, key: SessionKey, answer: bytes) -> None:
+        async with self._writing(key):
+            await self._store.mark_unsaved(key, answer)
+
+    async def keep_summary(
+        self, key: SessionKey, address: str, text: str, ttl: float, token: str = ""
+    ) -> bool:
+        async with self._writing(key):
+            return await self._store.keep_summary(key, address, text, ttl, token)
+
+    async def _ask(self, key: SessionKey, lookup: Lookup) -> Found:
+        """Ask the store, and remember its answer where nothing was written meanwhile."""
+        place = self._place(key)
+        moves, is_being_written = place.moves, place.lock.locked()
+        if is_being_written:
+            self._keep(key, None)  # after this answer none may come of before the write
+        known = self._alive(key)
+        with self._doubting():
+            whole = known is None and not is_being_written
+            found = await self._store.find(replace(lookup, whole=whole))
+        if place.moves == moves and not is_being_written:
+            if known is None and found.whole:
+                known = _Known(found.session, found.counts)
+                self._keep(key, known)
+            if known is not None:
+                known.learn(lookup, found)
+        if not found.whole:
+            return found
+        counts = {each: found.counts[each] for each in lookup.uncounted if each in found.counts}
+        return replace(found, counts=counts, whole=False)
+
+    # --- writes, and what is known after them ---
+
+    @asynccontextmanager
+    async def _writing(self, key: SessionKey) -> AsyncGenerator[_Place]:
+        """A session's write, when those before it have ended; what is known then stands in its place."""
+        place = self._place(key)
+        async with place.lock:
+            place.moves += 1
+            place.after = None
+            try:
+                with self._doubting():
+                    yield place
+            finally:
+                place.moves += 1
+                self._keep(key, place.after)
+
+    @contextmanager
+    def _doubting(self) -> Generator[None]:
+        """Where the store cannot be used, nothing that was known of it is certain."""
+        try:
+            yield
+        except StoreUnavailable:
+            self._forget_all()
+            raise
+
+    def _place(self, key: SessionKey) -> _Place:
+        place = self._places.get(key)
+        if place is None:
+            place = self._places[key] = _Place()
+        return place
+
+    def _alive(self, key: SessionKey) -> _Known | None:
+        """What is known of a session that has not ended."""
+        known = self._known.get(key)
+        if known is None or (known.ends is not None and known.ends - _EARLIER <= self._clock.now()):
+            return None
+        self._known.move_to_end(key)
+        return known
+
+    def _keep(self, key: SessionKey, known: _Known | None) -> None:
+        """From now on this is what is known of a session."""
+        before = self._known.pop(key, None)
+        self._size -= before.size if before else 0
+        if known is not None:
+            known.size = known.weigh()
+            self._known[key] = known
+            self._size += known.size
+        while self._size > self._most:
+            _, forgotten = self._known.popitem(last=False)
+            self._size -= forgotten.size
+
+    def _forget_all(self) -> None:
+        self._known.clear()
+        self._size = 0
+
+
+def _asked_from(lookup: Lookup) -> tuple[int, int]:
+    """From which number on a look-up asks for epochs, and for hidden calls."""
+    (epochs_of, epochs), (hidden_of, hidden) = lookup.seen, lookup.hidden_seen
+    return epochs if epochs_of == lookup.sid else 0, hidden if hidden_of == lookup.sid else 0
