@@ -7,6 +7,7 @@ first. Its rules are those of the scripts in :mod:`proxy.adapters.redis`; one co
 from __future__ import annotations
 
 import heapq
+import math
 from collections import OrderedDict
 from collections.abc import Sequence
 
@@ -44,13 +45,14 @@ class MemoryStore:
         kept = self._live(key)
         was_here = key in self._were and (kept is None or kept.session is None)
         if kept is None:
-            return Found(was_here=was_here, whole=lookup.whole)
+            return Found(was_here=was_here, lives=math.inf if lookup.whole else None)
+        lives = kept.expires - self._clock.monotonic() if lookup.whole else None
         seen_sid, seen = lookup.seen
         epochs = kept.epochs.get(lookup.lane, [])[seen if seen_sid == sid else 0 :]
         hidden_sid, hidden_seen = lookup.hidden_seen
         hidden = tuple(kept.hidden.values())[hidden_seen if hidden_sid == sid else 0 :]
         if kept.session is None and not epochs and not hidden and not kept.injected:
-            return Found(was_here=was_here, whole=lookup.whole)
+            return Found(was_here=was_here, lives=lives)
         counted = kept.nodes if lookup.whole else lookup.uncounted
         return Found(
             sid=sid,
@@ -62,7 +64,7 @@ class MemoryStore:
             was_here=was_here,
             injected=kept.injected,
             injection=None if kept.injected == lookup.injected else kept.injection,
-            whole=lookup.whole,
+            lives=lives,
         )
 
     async def begin_epoch(self, key: SessionKey, epoch: Epoch, seen: int, ttl: float) -> tuple[Epoch, ...]:
@@ -289,7 +291,9 @@ class MemoryStore:
         kept = self._kept.get(key)
         expires = self._clock.monotonic() + ttl
         if kept is None:
-            kept = self._kept[key] = Kept(due=expires, expires=expires)
+            kept = self._kept[key] = Kept(due=math.inf, expires=expires)
+        if expires < kept.due:
+            kept.due = expires
             heapq.heappush(self._expiries, (expires, key.tag, key.sid))
         kept.expires = expires
         self._kept.move_to_end(key)

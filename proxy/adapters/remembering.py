@@ -14,6 +14,7 @@ nothing at all is known.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -60,20 +61,21 @@ class _Known:
     """Counted tokens of every message by chain hash."""
     epochs: dict[str, int] = field(default_factory=dict[str, int])
     """By lane: there are none from this number on."""
-    hidden: int | None = None
+    hidden: int = 0
     """There are no answers with hidden calls from this number on."""
-    injected: bytes | None = None
+    injected: bytes = b""
     """Digest of what was handed in; empty where nothing was."""
-    ends: float | None = None
-    """Seconds since 1970; not known before a write of ours."""
+    ends: float = math.inf
+    """Seconds since 1970."""
     size: int = 0
 
     def answer(self, lookup: Lookup) -> Found | None:
         """What the store would say; None where that is not known."""
         epochs_from, hidden_from = _asked_from(lookup)
         knows_epochs = lookup.lane in self.epochs and epochs_from >= self.epochs[lookup.lane]
-        knows_hidden = self.hidden is not None and hidden_from >= self.hidden
-        if not (knows_epochs and knows_hidden) or self.injected not in (b"", lookup.injected):
+        knows_hidden = hidden_from >= self.hidden
+        knows_injection = self.injected in (b"", lookup.injected)
+        if self.session is None or not (knows_epochs and knows_hidden and knows_injection):
             return None
         return Found(
             sid=lookup.sid,
@@ -136,8 +138,7 @@ class RememberingStore(Through):
             self._forget_all()
         key = SessionKey(lookup.tag, lookup.sid)
         known = self._alive(key)
-        is_told = known is not None and known.session is not None and known.ends is not None
-        return (known.answer(lookup) if known and is_told else None) or await self._ask(key, lookup)
+        return (known.answer(lookup) if known else None) or await self._ask(key, lookup)
 
     async def begin_epoch(self, key: SessionKey, epoch: Epoch, seen: int, ttl: float) -> tuple[Epoch, ...]:
         """Append to the lane, or answer what others appended."""
@@ -146,16 +147,16 @@ class RememberingStore(Through):
             epochs = await self._store.begin_epoch(key, epoch, seen, ttl)
             if known is not None:
                 known.epochs[epoch.lane] = seen + len(epochs)
-                known.ends = ends if known.ends is not None else None
+                known.ends = ends
                 place.after = known
         return epochs
 
     async def record(self, key: SessionKey, turn: Turn, ttl: float) -> Recorded:
         """Write a turn."""
         async with self._writing(key) as place:
-            known, ends = self._alive(key) or _Known(), self._clock.now() + ttl
+            known, ends = self._alive(key), self._clock.now() + ttl
             written = await self._telling.write(key, turn, ttl)
-            if written.recorded is Recorded.KEPT and known.take(turn, written):
+            if known is not None and written.recorded is Recorded.KEPT and known.take(turn, written):
                 known.ends = ends
                 place.after = known
         return written.recorded
@@ -212,17 +213,18 @@ class RememberingStore(Through):
         known = self._alive(key)
         with self._doubting():
             whole = known is None and not is_being_written
+            asked = self._clock.now()
             found = await self._store.find(replace(lookup, whole=whole))
         if place.moves == moves and not is_being_written:
-            if known is None and found.whole:
-                known = _Known(found.session, found.counts)
+            if known is None and found.lives is not None:
+                known = _Known(found.session, found.counts, ends=asked + found.lives)
                 self._keep(key, known)
             if known is not None:
                 known.learn(lookup, found)
-        if not found.whole:
+        if found.lives is None:
             return found
         counts = {each: found.counts[each] for each in lookup.uncounted if each in found.counts}
-        return replace(found, counts=counts, whole=False)
+        return replace(found, counts=counts, lives=None)
 
     # --- writes, and what is known after them ---
 
@@ -258,7 +260,7 @@ class RememberingStore(Through):
     def _alive(self, key: SessionKey) -> _Known | None:
         """What is known of a session that has not ended."""
         known = self._known.get(key)
-        if known is None or (known.ends is not None and known.ends - _EARLIER <= self._clock.now()):
+        if known is None or known.ends - _EARLIER <= self._clock.now():
             return None
         self._known.move_to_end(key)
         return known

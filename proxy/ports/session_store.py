@@ -59,8 +59,8 @@ class Found:
     """Digest of what was handed in for the session; empty where nothing was."""
     injection: bytes | None = None
     """What was handed in; None where it is what the question named by its digest."""
-    whole: bool = False
-    """Whether ``counts`` are those of all messages."""
+    lives: float | None = None
+    """Seconds until the session ends if it is left alone, where ``counts`` are those of all its messages."""
 
 
 class Recorded(StrEnum):

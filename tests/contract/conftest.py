@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
 from proxy.adapters.redis.sealing import Keyring
-from proxy.adapters.remembering import RememberingStore
+from proxy.adapters.remembering import RememberingStore, TellingStore
 from proxy.adapters.stores import open_store
 from proxy.ports import SessionStore
 from tests.cluster import Nodes, three_nodes
@@ -68,13 +68,12 @@ def server_url(request: pytest.FixtureRequest) -> Generator[str]:
     assert keys_without_ttl(url) == []
 
 
-STORES = ["memory", "valkey", "redis", "cluster", "sealed", "remembering memory", "remembering valkey"]
+PLAIN = ["memory", "valkey", "redis", "cluster", "sealed"]
 
 
-@pytest.fixture(params=STORES)
-async def store(request: pytest.FixtureRequest, clock: HandClock) -> AsyncGenerator[SessionStore]:
-    """Each of the stores, empty; `sealed` is a Valkey whose records are encrypted."""
-    kind: str = request.param.removeprefix("remembering ")
+@contextmanager
+def emptied(request: pytest.FixtureRequest, kind: str, clock: HandClock) -> Generator[TellingStore]:
+    """A store without sessions; `sealed` is a Valkey whose records are encrypted."""
     if kind == "memory":
         url, servers = "memory://", []
     elif kind == "cluster":
@@ -86,8 +85,23 @@ async def store(request: pytest.FixtureRequest, clock: HandClock) -> AsyncGenera
     for server in servers:
         run(server, "FLUSHALL")
     keyring = Keyring(["a secret"], lambda: kind == "sealed")
-    plain = open_store(url, clock, 2.0, 1.0, keyring)
-    opened = plain if kind == request.param else RememberingStore(plain, clock)
-    yield opened
-    await opened.aclose()
+    yield open_store(url, clock, 2.0, 1.0, keyring)
     assert [name for server in servers for name in keys_without_ttl(server)] == []
+
+
+@pytest.fixture(params=PLAIN)
+async def plain(request: pytest.FixtureRequest, clock: HandClock) -> AsyncGenerator[TellingStore]:
+    """Each of the stores that are themselves the place where sessions are kept."""
+    with emptied(request, request.param, clock) as opened:
+        yield opened
+        await opened.aclose()
+
+
+@pytest.fixture(params=[*PLAIN, "remembering memory", "remembering valkey"])
+async def store(request: pytest.FixtureRequest, clock: HandClock) -> AsyncGenerator[SessionStore]:
+    """Each of the stores."""
+    kind: str = request.param.removeprefix("remembering ")
+    with emptied(request, kind, clock) as opened:
+        store = opened if kind == request.param else RememberingStore(opened, clock)
+        yield store
+        await store.aclose()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -24,9 +25,10 @@ def found(codec: Codec, fields: FoundFields, lookup: Lookup) -> Found:
     """What a look-up has found."""
     record = session(codec, fields.session)
     if record is None and not (fields.epochs or fields.hidden or fields.injected):
-        return Found(was_here=bool(fields.was_here), whole=bool(fields.whole) and not fields.counts)
+        return Found(was_here=bool(fields.was_here), lives=None if fields.counts else _lives(fields))
     told = iter(fields.counts)
-    counts = zip(told, told, strict=True) if fields.whole else zip(lookup.uncounted, told, strict=True)
+    hashes = lookup.uncounted if fields.lives is None else told
+    counts = zip(hashes, told, strict=fields.lives is None)
     return Found(
         sid=fields.sid.decode(errors="replace"),
         session=record,
@@ -39,8 +41,15 @@ def found(codec: Codec, fields: FoundFields, lookup: Lookup) -> Found:
         was_here=record is None and bool(fields.was_here),
         injected=fields.injected or b"",
         injection=injection(codec, fields.injection),
-        whole=bool(fields.whole),
+        lives=_lives(fields),
     )
+
+
+def _lives(fields: FoundFields) -> float | None:
+    """Seconds that a session lives on; without end that there is none."""
+    if fields.lives is None:
+        return None
+    return fields.lives / 1000 if fields.lives >= 0 else math.inf
 
 
 def injection(codec: Codec, stored: bytes | None) -> bytes | None:

@@ -55,7 +55,8 @@ class FoundFields:
     hidden: list[bytes]
     injected: bytes | None
     injection: bytes | None
-    whole: int
+    lives: int | None
+    """Milliseconds, or less than none where there is no such session; None where not all counts are told."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,5 +54,5 @@ return {
   redis.call('LRANGE', session .. HIDDEN, hidden_start, -1),
   injected,
   is_news and redis.call('HGET', session, 'injection'),
-  whole and 1 or 0,
+  whole and redis.call('PTTL', session),
 }
