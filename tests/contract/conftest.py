@@ -11,6 +11,7 @@ from proxy.ports import SessionStore
 from tests.cluster import Nodes, three_nodes
 from tests.stores import (
     HandClock,
+    Site,
     embedded_valkey,
     free_port,
     keys_without_ttl,
@@ -67,21 +68,34 @@ def server_url(request: pytest.FixtureRequest) -> Generator[str]:
     assert keys_without_ttl(url) == []
 
 
+@pytest.fixture(params=["valkey", "redis", "cluster"])
+def site(request: pytest.FixtureRequest) -> Generator[Site]:
+    """A store without keys, on one server or on three, which must leave none without a time to live."""
+    yield from _empty(_site(request, request.param))
+
+
 @pytest.fixture(params=["memory", "valkey", "redis", "cluster", "sealed"])
 async def store(request: pytest.FixtureRequest, clock: HandClock) -> AsyncGenerator[SessionStore]:
     """Each of the stores, empty; `sealed` is a Valkey whose records are encrypted."""
-    if request.param == "memory":
-        url, servers = "memory://", []
-    elif request.param == "cluster":
-        nodes: Nodes = request.getfixturevalue("cluster")
-        url, servers = nodes.url, [node.server.url for node in nodes.nodes]
-    else:
-        url = request.getfixturevalue(f"{request.param.replace('sealed', 'valkey')}_url")
-        servers = [url]
-    for server in servers:
-        run(server, "FLUSHALL")
     keyring = Keyring(["a secret"], lambda: request.param == "sealed")
-    opened = open_store(url, clock, 2.0, 1.0, keyring)
-    yield opened
-    await opened.aclose()
-    assert [name for server in servers for name in keys_without_ttl(server)] == []
+    for site in _empty(_site(request, request.param.replace("sealed", "valkey"))):
+        opened = open_store(site.url, clock, 2.0, 1.0, keyring)
+        yield opened
+        await opened.aclose()
+
+
+def _site(request: pytest.FixtureRequest, name: str) -> Site:
+    if name == "memory":
+        return Site("memory://", [])
+    if name == "cluster":
+        nodes: Nodes = request.getfixturevalue("cluster")
+        return Site(nodes.url, [node.server.url for node in nodes.nodes])
+    url: str = request.getfixturevalue(f"{name}_url")
+    return Site(url, [url])
+
+
+def _empty(site: Site) -> Generator[Site]:
+    for server in site.servers:
+        run(server, "FLUSHALL")
+    yield site
+    assert [name for server in site.servers for name in keys_without_ttl(server)] == []

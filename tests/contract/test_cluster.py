@@ -8,8 +8,11 @@ from collections.abc import AsyncGenerator
 
 import pytest
 from redis.asyncio import Redis
+from redis.exceptions import MovedError
 
 from proxy.adapters.redis import RedisStore
+from proxy.adapters.redis.breaker import Breaker
+from proxy.adapters.redis.connection import Connection
 from proxy.adapters.stores import open_store
 from proxy.core.records import HiddenCalls
 from proxy.errors import SettingsError, StoreUnavailable
@@ -127,6 +130,74 @@ async def test_a_slot_that_has_moved_is_followed_and_nothing_of_it_is_lost(
         assert await store.session(KEY) == before.session
     assert before.session
     assert before.session.turns == 2
+
+
+async def test_a_session_moves_to_a_new_secret_s_name_from_each_node_to_each(
+    cluster: Nodes, store: RedisStore
+) -> None:
+    for former, tag in pairs_of_nodes(cluster):
+        await store.record(SessionKey(former, "01"), turn("u1", "a1", headerless=True), DAY)
+        await store.record(SessionKey(former, "named"), turn("u1", "a1"), DAY)
+        assert await store.move(former, tag, "tenant")
+        assert (await found(store, "u1", "a1", "u2", sid=None, tag=tag)).sid == "01"
+        assert len(await store.nodes(SessionKey(tag, "named"))) == 2
+        assert await store.session(SessionKey(former, "named")) is None
+
+
+async def test_a_session_moves_to_a_slot_that_another_node_has_taken_over(
+    cluster: Nodes, store: RedisStore
+) -> None:
+    for former, tag in pairs_of_nodes(cluster):
+        await store.record(SessionKey(former, "named"), turn("u1", "a1"), DAY)
+        name = f"u1:{{{tag}}}:named"
+        cluster.hand_over(name, cluster.nodes[(cluster.nodes.index(cluster.owner(name)) + 1) % 3])
+        assert await store.move(former, tag, "tenant")
+        assert len(await store.nodes(SessionKey(tag, "named"))) == 2
+
+
+async def test_two_workers_at_once_move_a_session_to_another_node_once(
+    cluster: Nodes, store: RedisStore, clock: HandClock
+) -> None:
+    other = opened(cluster.url, clock)
+    for former, tag in pairs_of_nodes(cluster):
+        await store.record(SessionKey(former, "named"), turn("u1", "a1"), DAY)
+        told = await asyncio.gather(*(each.move(former, tag, "tenant") for each in (store, other) * 3))
+        assert any(told)
+        assert len(await store.nodes(SessionKey(tag, "named"))) == 2
+        assert not await store.move(former, tag, "tenant")
+    await other.aclose()
+
+
+async def test_a_slot_that_moves_while_a_key_of_it_is_watched_is_a_refusal(
+    cluster: Nodes, clock: HandClock
+) -> None:
+    cluster.run("FLUSHALL")
+    client, name = Connection(cluster.url, 2.0, Breaker(clock, 1.0)).client, "u1:{aa}:watched"
+    for _ in range(2):
+        async with client.pipeline(transaction=True) as pipe:
+            await pipe.watch(name)
+            cluster.hand_over(name, cluster.nodes[(cluster.nodes.index(cluster.owner(name)) + 1) % 3])
+            pipe.multi()
+            pipe.set(name, "lost", px=60_000)
+            with pytest.raises(MovedError):
+                await pipe.execute()
+        assert not await client.exists(name)
+        async with client.pipeline(transaction=True) as pipe:
+            await pipe.watch(name)
+            assert not await pipe.exists(name)
+            pipe.multi()
+            pipe.set(name, "written", px=60_000)
+            await pipe.execute()
+        assert await client.getdel(name) == b"written"
+    await client.aclose()
+
+
+def pairs_of_nodes(cluster: Nodes) -> list[tuple[str, str]]:
+    """Tags, each pair of them of other nodes, or twice of the same: nine in all."""
+    held: list[list[str]] = [[] for _ in cluster.nodes]
+    for key in MANY:
+        held[cluster.nodes.index(cluster.owner(f"u1:{{{key.tag}}}:"))].append(key.tag)
+    return [(former.pop(), later.pop()) for former in held for later in held]
 
 
 async def test_two_processes_agree_on_one_epoch_wherever_its_slot_lies(
