@@ -26,6 +26,8 @@ class Kept:
     """By chain hash of the answer, in the order written."""
     summaries: dict[str, str] = field(default_factory=dict[str, str])
     beside: set[bytes] = field(default_factory=set[bytes])
+    late: set[bytes] = field(default_factory=set[bytes])
+    """Answers that were told of, in a history, before their own turns came."""
     tips: list[bytes] = field(default_factory=list[bytes])
     paused: bool = False
     unsaved: bytes = b""
@@ -42,13 +44,21 @@ class Kept:
         said = {node.hash for node in turn.nodes if not node.answer}
         joined = bool((outer | said & self.nodes.keys()) - self.beside)
         fresh = [node for node in turn.nodes if _is_news(node, self.nodes.get(node.hash))]
+        late = {node.hash for node in turn.nodes if self._comes_late(node)}
+        self.late |= late
         self.nodes.update((node.hash, node) for node in fresh)
         moves = _moves_tip(self.session, turn, fresh, joined=joined)
-        self.session = _merged(self.session, turn, fresh, moves=moves)
+        self.session = _merged(self.session, turn, fresh, moves=moves, late=len(late))
         if moves:
             self.beside -= outer | said
         elif not joined:
             self.beside |= said
+
+    def _comes_late(self, node: Node) -> bool:
+        """Whether this is an answer whose node a history that overtook its turn has brought."""
+        stored = self.nodes.get(node.hash)
+        is_answer = node.answer and node.complete
+        return is_answer and stored is not None and not stored.answer and node.hash not in self.late
 
     def shown(self, first_in_line: str) -> Session | None:
         """The session's record, and why its appended turns wait."""
@@ -87,7 +97,7 @@ def _moves_tip(before: Session | None, turn: Turn, fresh: Sequence[Node], *, joi
     return is_first or turn.begun_at is not None or (joined and is_new)
 
 
-def _merged(before: Session | None, turn: Turn, fresh: Sequence[Node], *, moves: bool) -> Session:
+def _merged(before: Session | None, turn: Turn, fresh: Sequence[Node], *, moves: bool, late: int) -> Session:
     """The session after the turn; as it was before, where the turn brought nothing new."""
     appended = turn.begun_at is not None
     after = turn.session if fresh or appended or before is None else before
@@ -95,6 +105,6 @@ def _merged(before: Session | None, turn: Turn, fresh: Sequence[Node], *, moves:
     return msgspec.structs.replace(
         after,
         created=before.created if before else turn.session.created,
-        turns=(before.turns if before else 0) + sum(node.answer and node.complete for node in fresh),
+        turns=(before.turns if before else 0) + late + sum(node.answer and node.complete for node in fresh),
         tip=tip,
     )
