@@ -96,7 +96,7 @@ class Engine:
         budget = await self._budget(recognised.tenant, asked.history, policy, asked.budget, tool)
         case = self._case(asked, recognised, pins, budget, tool)
         if self.models.needs_listing(case.model):
-            self.background.run(self.models.read_listing(case.credentials))
+            self.background.run(self.models.read_listing(case.credentials), is_needed=False)
         verdict = await self._decide(case)
         prepared = Prepared(
             policy=policy,
