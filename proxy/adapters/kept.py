@@ -44,7 +44,7 @@ class Kept:
         said = {node.hash for node in turn.nodes if not node.answer}
         joined = bool((outer | said & self.nodes.keys()) - self.beside)
         fresh = [node for node in turn.nodes if _is_news(node, self.nodes.get(node.hash))]
-        late = {node.hash for node in turn.nodes if self._comes_late(node)}
+        late = {node.hash for node in turn.nodes if _comes_late(node, self.nodes.get(node.hash))} - self.late
         self.late |= late
         self.nodes.update((node.hash, node) for node in fresh)
         moves = _moves_tip(self.session, turn, fresh, joined=joined)
@@ -53,12 +53,6 @@ class Kept:
             self.beside -= outer | said
         elif not joined:
             self.beside |= said
-
-    def _comes_late(self, node: Node) -> bool:
-        """Whether this is an answer whose node a history that overtook its turn has brought."""
-        stored = self.nodes.get(node.hash)
-        is_answer = node.answer and node.complete
-        return is_answer and stored is not None and not stored.answer and node.hash not in self.late
 
     def shown(self, first_in_line: str) -> Session | None:
         """The session's record, and why its appended turns wait."""
@@ -87,6 +81,11 @@ def _parents_outside(turn: Turn) -> set[bytes]:
 def _is_news(node: Node, stored: Node | None) -> bool:
     """Whether the node is new, or the completed answer in place of one that was cut off."""
     return stored is None or (node.answer and node.complete and not stored.complete)
+
+
+def _comes_late(node: Node, stored: Node | None) -> bool:
+    """Whether this is an answer whose node came with a history that overtook its turn."""
+    return node.answer and node.complete and stored is not None and not stored.answer
 
 
 def _moves_tip(before: Session | None, turn: Turn, fresh: Sequence[Node], *, joined: bool) -> bool:

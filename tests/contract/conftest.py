@@ -60,6 +60,21 @@ def clock() -> HandClock:
 
 
 @pytest.fixture(params=["valkey", "redis", "cluster"])
+def site(request: pytest.FixtureRequest) -> Generator[Site]:
+    """A store without keys, on one server or on three, which must leave none without a time to live."""
+    if request.param == "cluster":
+        nodes: Nodes = request.getfixturevalue("cluster")
+        site = Site(nodes.url, [node.server.url for node in nodes.nodes])
+    else:
+        url: str = request.getfixturevalue(f"{request.param}_url")
+        site = Site(url, [url])
+    for server in site.servers:
+        run(server, "FLUSHALL")
+    yield site
+    assert [name for server in site.servers for name in keys_without_ttl(server)] == []
+
+
+@pytest.fixture(params=["valkey", "redis", "cluster"])
 def server_url(request: pytest.FixtureRequest) -> Generator[str]:
     """A server without keys, which must leave none without a time to live."""
     url: str = request.getfixturevalue(f"{request.param}_url")
@@ -68,34 +83,21 @@ def server_url(request: pytest.FixtureRequest) -> Generator[str]:
     assert keys_without_ttl(url) == []
 
 
-@pytest.fixture(params=["valkey", "redis", "cluster"])
-def site(request: pytest.FixtureRequest) -> Generator[Site]:
-    """A store without keys, on one server or on three, which must leave none without a time to live."""
-    yield from _empty(_site(request, request.param))
-
-
 @pytest.fixture(params=["memory", "valkey", "redis", "cluster", "sealed"])
 async def store(request: pytest.FixtureRequest, clock: HandClock) -> AsyncGenerator[SessionStore]:
     """Each of the stores, empty; `sealed` is a Valkey whose records are encrypted."""
-    keyring = Keyring(["a secret"], lambda: request.param == "sealed")
-    for site in _empty(_site(request, request.param.replace("sealed", "valkey"))):
-        opened = open_store(site.url, clock, 2.0, 1.0, keyring)
-        yield opened
-        await opened.aclose()
-
-
-def _site(request: pytest.FixtureRequest, name: str) -> Site:
-    if name == "memory":
-        return Site("memory://", [])
-    if name == "cluster":
+    if request.param == "memory":
+        url, servers = "memory://", []
+    elif request.param == "cluster":
         nodes: Nodes = request.getfixturevalue("cluster")
-        return Site(nodes.url, [node.server.url for node in nodes.nodes])
-    url: str = request.getfixturevalue(f"{name}_url")
-    return Site(url, [url])
-
-
-def _empty(site: Site) -> Generator[Site]:
-    for server in site.servers:
+        url, servers = nodes.url, [node.server.url for node in nodes.nodes]
+    else:
+        url = request.getfixturevalue(f"{request.param.replace('sealed', 'valkey')}_url")
+        servers = [url]
+    for server in servers:
         run(server, "FLUSHALL")
-    yield site
-    assert [name for server in site.servers for name in keys_without_ttl(server)] == []
+    keyring = Keyring(["a secret"], lambda: request.param == "sealed")
+    opened = open_store(url, clock, 2.0, 1.0, keyring)
+    yield opened
+    await opened.aclose()
+    assert [name for server in servers for name in keys_without_ttl(server)] == []

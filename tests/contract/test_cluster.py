@@ -111,19 +111,20 @@ async def test_each_script_touches_one_slot_and_there_what_it_was_handed_alone(
     await store.record(OTHER, turn("u1", "a1", headerless=True), DAY)
     seen = [words async for words in watched(store, cluster_url)]
     await store.aclose()
-    session, tips, bucket = keys.session(KEY), keys.tips(KEY.tag), keys.bucket(KEY.tag)
+    session, other, bucket = keys.session(KEY), keys.session(OTHER), keys.bucket(KEY.tag)
     ran: set[str] = set()
     handed: list[str] = []
-    for words in seen:
-        if words[0] == "EVALSHA":
-            handed = words[3 : 3 + int(words[2])]
-            ran.add(words[1])
-            assert bucket in handed, "what is no key has a node refuse a slot on its way"
+    for command, name, *words in seen:
+        if command == "EVALSHA":
+            handed = words[1 : 1 + int(words[0])]
+            ran.add(name)
+            assert len({key_slot(each.encode()) for each in handed}) == 1
+            assert bucket in handed or handed == [keys.SESSIONS], "a node refuses a slot on its way"
         else:
-            assert key_slot(words[1].encode()) == key_slot(session.encode())
-            is_part = words[1] == session or words[1].startswith(session + ":")
-            is_read_of_another = tips in handed and words[0] == "EXISTS" and words[1] == keys.session(OTHER)
-            assert is_part or (words[1] == tips and tips in handed) or is_read_of_another
+            is_part = bucket in handed and (name == session or name.startswith(session + ":"))
+            is_there = keys.tips(KEY.tag) in handed and (command, name) == ("EXISTS", other)
+            assert is_part or is_there or name in handed
+            assert name != bucket
     assert {_file(cluster_url, sha) for sha in ran} == SCRIPTS.keys()
 
 
@@ -133,6 +134,7 @@ async def watched(store: RedisStore, url: str) -> AsyncGenerator[list[str]]:
     async with client.monitor() as monitor:
         await everything(store, KEY)
         await store.delete(KEY)
+        await store.sessions(1)  # the listing is written by then
         await store.ping()
         while (seen := await asyncio.wait_for(monitor.next_command(), 5))["command"] != "PING":
             words: list[str] = seen["command"].split(" ")

@@ -3,8 +3,6 @@
 Their sources stand in `lua/`, each beginning with what it does. A script is handed the session's key (or its
 bucket's) and derives the names of the parts by the suffixes of :mod:`proxy.adapters.redis.keys`: which
 session it is may come out of the script itself, and all of them share a hash tag, so a cluster runs them too.
-Every script is handed the bucket too, which is never a key: of a slot that is on its way a node refuses what
-lacks one (TRYAGAIN, ASK) before it begins, where a script would have stopped at the first part that is gone.
 Records are opaque here. A server that has forgotten a script (restarted, `SCRIPT FLUSH`) is told it again by
 redis-py.
 """
@@ -194,12 +192,17 @@ class Scripts:
         return bool(await self._delete(_bucket(key), (key.sid, remembered)))
 
 
-def _session(key: SessionKey) -> list[str]:
-    return [keys.session(key), keys.bucket(key.tag)]
-
-
 def _bucket(key: SessionKey) -> list[str]:
     return [keys.session(key), keys.tips(key.tag), keys.bucket(key.tag)]
+
+
+def _session(key: SessionKey) -> list[str]:
+    """A session, and its bucket, which is never a key itself.
+
+    Of a slot that is on its way a node refuses what lacks a key (TRYAGAIN, ASK) before it begins; with the
+    session's key alone a script would begin, and end at the first part of the session that has gone.
+    """
+    return [keys.session(key), keys.bucket(key.tag)]
 
 
 def _source(name: str) -> str:
