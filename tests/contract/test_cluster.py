@@ -36,6 +36,8 @@ from tests.stores import (
 
 LUA = files("proxy.adapters.redis") / "lua"
 SCRIPTS = {each.name: each.read_text() for each in LUA.iterdir() if each.name != "shared.lua"}
+LEASE = 600.0
+"""Seconds; nothing that is held runs out while a test looks at it."""
 MANY = [SessionKey(f"{number:02x}", "01") for number in range(24)]
 
 
@@ -80,15 +82,15 @@ WRITES: list[Call] = [
     lambda store, key: store.pin(key, [b"h" * 32], DAY),
     lambda store, key: store.keep_hidden(key, hidden("u1", "a1"), DAY),
     lambda store, key: store.inject(key, b"digest", b"text", DAY),
-    lambda store, key: store.claim(key, "one", "token", 10.0),
+    lambda store, key: store.claim(key, "one", "token", LEASE),
     lambda store, key: store.keep_summary(key, "one", "text", DAY, "token"),
-    lambda store, key: store.claim(key, "two", "token", 10.0),
+    lambda store, key: store.claim(key, "two", "token", LEASE),
     lambda store, key: store.release(key, "two", "token"),
     lambda store, key: store.mark_unsaved(key, b"a" * 32),
-    lambda store, key: store.stand(key, "ticket", 8, 10.0),
-    lambda store, key: store.renew_lease(key, "ticket", 10.0),
+    lambda store, key: store.stand(key, "ticket", 8, LEASE),
+    lambda store, key: store.renew_lease(key, "ticket", LEASE),
     lambda store, key: store.leave(key, "ticket"),
-    lambda store, key: store.stand(key, "ticket", 8, 10.0),
+    lambda store, key: store.stand(key, "ticket", 8, LEASE),
     lambda store, key: store.pause(key, paused=True),
 ]
 """Each script that writes, at least once; but `delete`."""
