@@ -15,7 +15,7 @@ from proxy.adapters.claims import Claims
 from proxy.adapters.kept import Kept, admits
 from proxy.core.plan import Epoch
 from proxy.core.records import HiddenCalls, Node, Session, Turn
-from proxy.ports import Clock, Found, Lookup, Recorded, SessionKey, Standing, Stored, Written
+from proxy.ports import Clock, Found, Lookup, Recorded, SessionKey, Standing, Stored, Whole, Written
 
 
 class MemoryStore:
@@ -45,14 +45,15 @@ class MemoryStore:
         kept = self._live(key)
         was_here = key in self._were and (kept is None or kept.session is None)
         if kept is None:
-            return Found(was_here=was_here, lives=math.inf if lookup.whole else None)
-        lives = kept.expires - self._clock.monotonic() if lookup.whole else None
+            return Found(was_here=was_here, whole=Whole(math.inf, 0) if lookup.whole else None)
+        lives = kept.expires - self._clock.monotonic()
+        whole = Whole(lives, kept.written) if lookup.whole else None
         seen_sid, seen = lookup.seen
         epochs = kept.epochs.get(lookup.lane, [])[seen if seen_sid == sid else 0 :]
         hidden_sid, hidden_seen = lookup.hidden_seen
         hidden = tuple(kept.hidden.values())[hidden_seen if hidden_sid == sid else 0 :]
         if kept.session is None and not epochs and not hidden and not kept.injected:
-            return Found(was_here=was_here, lives=lives)
+            return Found(was_here=was_here, whole=whole)
         counted = kept.nodes if lookup.whole else lookup.uncounted
         return Found(
             sid=sid,
@@ -64,7 +65,7 @@ class MemoryStore:
             was_here=was_here,
             injected=kept.injected,
             injection=None if kept.injected == lookup.injected else kept.injection,
-            lives=lives,
+            whole=whole,
         )
 
     async def begin_epoch(self, key: SessionKey, epoch: Epoch, seen: int, ttl: float) -> tuple[Epoch, ...]:
@@ -89,7 +90,7 @@ class MemoryStore:
             self._enter(key, kept, turn)
         else:
             self._remember(key)
-        return Written(recorded, kept.shown(), len(kept.nodes))
+        return Written(recorded, kept.shown(), kept.written)
 
     @property
     def is_away(self) -> bool:

@@ -5,19 +5,18 @@ trip. Whatever is not known for sure is asked of the store. Sessions are known w
 their messages; of epochs and hidden calls it is known how many there are, and who has them is told of none.
 So no plan can be missed: nobody else has begun one (law 3).
 
-Every write goes to the store, those of one session one after the other. A turn's reply tells the session as
-it is then, and how many messages it holds: where that is not what would be known here, nothing is. After a
-write that ended badly nobody knows what it did, and after a fault another store may come back than went: then
+Every write goes to the store. A turn's reply tells the session as it is then, and the number of turns that
+were written to it: where that is not the next one, nothing of the session is known any more. After a write
+that ended badly nobody knows what it did, and after a fault another store may come back than went: then
 nothing at all is known.
 """
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Generator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 from weakref import WeakValueDictionary
@@ -67,6 +66,8 @@ class _Known:
     """Digest of what was handed in; empty where nothing was."""
     ends: float = math.inf
     """Seconds since 1970."""
+    written: int = 0
+    """How many turns were written to it."""
     size: int = 0
 
     def answer(self, lookup: Lookup) -> Found | None:
@@ -93,13 +94,13 @@ class _Known:
         self.injected = found.injected
 
     def take(self, turn: Turn, written: Written) -> bool:
-        """Add what a turn has written; whether that is all there is."""
+        """Add a turn that was written; False where what is then known would not be the session."""
         for node in turn.nodes:
             before = self.counts.setdefault(node.hash, node.tokens)
             if before != node.tokens and node.answer:
                 return False  # it may have taken the place of one that was cut off
-        self.session = written.session
-        return self.session is not None and len(self.counts) == written.messages
+        self.session, self.written = written.session, self.written + 1
+        return self.session is not None and self.written == written.written
 
     def weigh(self) -> int:
         """About the bytes that it takes."""
@@ -108,14 +109,15 @@ class _Known:
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
-class _Place:
-    """Where the writes of one session stand in line, while there are any."""
+class _Traffic:
+    """What is on its way to the store, for one session."""
 
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    writes: int = 0
+    """How many are under way."""
     moves: int = 0
-    """How many writes have begun and ended."""
-    after: _Known | None = None
-    """What is known once the write that is under way has ended."""
+    """How many have begun and ended."""
+    changes: int = 0
+    """How many of these were no turns."""
 
 
 class RememberingStore(Through):
@@ -128,7 +130,7 @@ class RememberingStore(Through):
         self._most = most
         self._size = 0
         self._known: OrderedDict[SessionKey, _Known] = OrderedDict()
-        self._places: WeakValueDictionary[SessionKey, _Place] = WeakValueDictionary()
+        self._traffic: WeakValueDictionary[SessionKey, _Traffic] = WeakValueDictionary()
 
     async def find(self, lookup: Lookup) -> Found:
         """The session, its epochs and counts: no trip where they are known."""
@@ -142,37 +144,42 @@ class RememberingStore(Through):
 
     async def begin_epoch(self, key: SessionKey, epoch: Epoch, seen: int, ttl: float) -> tuple[Epoch, ...]:
         """Append to the lane, or answer what others appended."""
-        async with self._writing(key) as place:
-            known, ends = self._alive(key), self._clock.now() + ttl
+        with self._writing(key) as traffic:
+            traffic.changes += 1
+            ends = self._clock.now() + ttl
             epochs = await self._store.begin_epoch(key, epoch, seen, ttl)
+            traffic.changes += 1
+            known = self._alive(key)
             if known is not None:
-                known.epochs[epoch.lane] = seen + len(epochs)
-                known.ends = ends
-                place.after = known
+                known.epochs[epoch.lane] = max(known.epochs.get(epoch.lane, 0), seen + len(epochs))
+                known.ends = ends if traffic.writes == 1 else min(known.ends, ends)
         return epochs
 
     async def record(self, key: SessionKey, turn: Turn, ttl: float) -> Recorded:
         """Write a turn."""
-        async with self._writing(key) as place:
-            known, ends = self._alive(key), self._clock.now() + ttl
+        with self._writing(key) as traffic:
+            ends = self._clock.now() + ttl
             written = await self._telling.write(key, turn, ttl)
-            if known is not None and written.recorded is Recorded.KEPT and known.take(turn, written):
-                known.ends = ends
-                place.after = known
+            known = self._alive(key)
+            if known is None or written.recorded is not Recorded.KEPT or not known.take(turn, written):
+                self._keep(key, None)
+            else:
+                known.ends = ends if traffic.writes == 1 else min(known.ends, ends)
+                self._keep(key, known)
         return written.recorded
 
     async def pin(self, key: SessionKey, hashes: Sequence[bytes], ttl: float) -> None:
-        async with self._writing(key):
+        with self._changing(key):
             await self._store.pin(key, hashes, ttl)
 
     async def keep_hidden(
         self, key: SessionKey, hidden: HiddenCalls, ttl: float, *, begins: bool = False
     ) -> bool:
-        async with self._writing(key):
+        with self._changing(key):
             return await self._store.keep_hidden(key, hidden, ttl, begins=begins)
 
     async def inject(self, key: SessionKey, digest: bytes, injection: bytes, ttl: float) -> bytes:
-        async with self._writing(key):
+        with self._changing(key):
             return await self._store.inject(key, digest, injection, ttl)
 
     async def history(self, key: SessionKey) -> Stored:
@@ -180,7 +187,7 @@ class RememberingStore(Through):
             return await self._store.history(key)
 
     async def delete(self, key: SessionKey) -> bool:
-        async with self._writing(key):
+        with self._changing(key):
             return await self._store.delete(key)
 
     async def move(self, former: str, tag: str, tenant: str) -> bool:
@@ -191,56 +198,64 @@ class RememberingStore(Through):
         return is_moved
 
     async def pause(self, key: SessionKey, *, paused: bool) -> bool:
-        async with self._writing(key):
+        with self._changing(key):
             return await self._store.pause(key, paused=paused)
 
     async def mark_unsaved(self, key: SessionKey, answer: bytes) -> None:
-        async with self._writing(key):
+        with self._changing(key):
             await self._store.mark_unsaved(key, answer)
 
     async def keep_summary(
         self, key: SessionKey, address: str, text: str, ttl: float, token: str = ""
     ) -> bool:
-        async with self._writing(key):
+        with self._changing(key):
             return await self._store.keep_summary(key, address, text, ttl, token)
 
     async def _ask(self, key: SessionKey, lookup: Lookup) -> Found:
-        """Ask the store, and remember its answer where nothing was written meanwhile."""
-        place = self._place(key)
-        moves, is_being_written = place.moves, place.lock.locked()
-        if is_being_written:
-            self._keep(key, None)  # after this answer none may come of before the write
-        known = self._alive(key)
+        """Ask the store, and remember its answer as far as nothing was written meanwhile."""
+        traffic, known = self._on_its_way(key), self._alive(key)
+        is_calm, moves, changes = not traffic.writes, traffic.moves, traffic.changes
+        asked = self._clock.now()
         with self._doubting():
-            whole = known is None and not is_being_written
-            asked = self._clock.now()
-            found = await self._store.find(replace(lookup, whole=whole))
-        if place.moves == moves and not is_being_written:
-            if known is None and found.lives is not None:
-                known = _Known(found.session, found.counts, ends=asked + found.lives)
-                self._keep(key, known)
-            if known is not None:
-                known.learn(lookup, found)
-        if found.lives is None:
+            found = await self._store.find(replace(lookup, whole=known is None and is_calm))
+        if known is not None and known is self._known.get(key) and traffic.changes == changes:
+            known.learn(lookup, found)
+        if found.whole is None:
             return found
+        if is_calm and traffic.moves == moves:
+            ends, written = asked + found.whole.lives, found.whole.written
+            known = _Known(found.session, found.counts, ends=ends, written=written)
+            known.learn(lookup, found)
+            self._keep(key, known)
         counts = {each: found.counts[each] for each in lookup.uncounted if each in found.counts}
-        return replace(found, counts=counts, lives=None)
+        return replace(found, counts=counts, whole=None)
 
     # --- writes, and what is known after them ---
 
-    @asynccontextmanager
-    async def _writing(self, key: SessionKey) -> AsyncGenerator[_Place]:
-        """A session's write, when those before it have ended; what is known then stands in its place."""
-        place = self._place(key)
-        async with place.lock:
-            place.moves += 1
-            place.after = None
-            try:
-                with self._doubting():
-                    yield place
-            finally:
-                place.moves += 1
-                self._keep(key, place.after)
+    @contextmanager
+    def _writing(self, key: SessionKey) -> Generator[_Traffic]:
+        """A write to a session; if it ends badly, nothing is known of it."""
+        traffic = self._on_its_way(key)
+        traffic.writes += 1
+        traffic.moves += 1
+        try:
+            with self._doubting():
+                yield traffic
+        except BaseException:
+            self._keep(key, None)
+            raise
+        finally:
+            traffic.writes -= 1
+            traffic.moves += 1
+
+    @contextmanager
+    def _changing(self, key: SessionKey) -> Generator[None]:
+        """A write that is no turn: after it the store is asked."""
+        with self._writing(key) as traffic:
+            traffic.changes += 1
+            yield
+            traffic.changes += 1
+            self._keep(key, None)
 
     @contextmanager
     def _doubting(self) -> Generator[None]:
@@ -251,11 +266,11 @@ class RememberingStore(Through):
             self._forget_all()
             raise
 
-    def _place(self, key: SessionKey) -> _Place:
-        place = self._places.get(key)
-        if place is None:
-            place = self._places[key] = _Place()
-        return place
+    def _on_its_way(self, key: SessionKey) -> _Traffic:
+        traffic = self._traffic.get(key)
+        if traffic is None:
+            traffic = self._traffic[key] = _Traffic()
+        return traffic
 
     def _alive(self, key: SessionKey) -> _Known | None:
         """What is known of a session that has not ended."""

@@ -13,6 +13,7 @@ from proxy.ports.session_store import (
     SessionStore,
     Standing,
     Stored,
+    Whole,
     Written,
 )
 
@@ -30,5 +31,6 @@ __all__ = [
     "TokenCounter",
     "Upstream",
     "UpstreamResponse",
+    "Whole",
     "Written",
 ]

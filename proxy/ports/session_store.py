@@ -59,8 +59,18 @@ class Found:
     """Digest of what was handed in for the session; empty where nothing was."""
     injection: bytes | None = None
     """What was handed in; None where it is what the question named by its digest."""
-    lives: float | None = None
-    """Seconds until the session ends if it is left alone, where ``counts`` are those of all its messages."""
+    whole: "Whole | None" = None
+    """There where ``counts`` are those of all messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """What is to be known of a session beside all of its counts."""
+
+    lives: float
+    """Seconds until it ends if it is left alone; infinite where there is none."""
+    written: int
+    """How many turns were written to it, repeated ones too."""
 
 
 class Recorded(StrEnum):
@@ -80,8 +90,8 @@ class Written:
     recorded: Recorded
     session: Session | None = None
     """As it is with the turn; None where that was not written."""
-    messages: int = 0
-    """How many the session then has."""
+    written: int = 0
+    """How many turns were written to it by then, repeated ones too."""
 
 
 class Standing(StrEnum):

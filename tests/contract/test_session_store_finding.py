@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from proxy.adapters.remembering import TellingStore
-from proxy.ports import Found, Recorded, SessionStore, Written
+from proxy.ports import Found, Recorded, SessionStore, Whole, Written
 from tests.stores import DAY, KEY, OTHER, STRANGER, chain, epoch, found, lookup, turn
 
 
@@ -136,15 +136,17 @@ class TestWhole:
         await plain.record(KEY, turn("u1", "a1", "other", known=2), DAY)
         asked = replace(lookup("u1"), uncounted=(), whole=True)
         answer = await plain.find(asked)
-        assert answer.lives == pytest.approx(DAY, abs=60)
+        assert answer.whole is not None
+        assert answer.whole.lives == pytest.approx(DAY, abs=60)
+        assert answer.whole.written == 2
         assert sorted(answer.counts.values()) == [10, 11, 12, 12, 13]
-        assert await plain.find(replace(asked, sid=OTHER.sid)) == Found(lives=math.inf)
+        assert await plain.find(replace(asked, sid=OTHER.sid)) == Found(whole=Whole(math.inf, written=0))
 
     async def test_a_turn_tells_the_session_that_it_has_made(self, plain: TellingStore) -> None:
         first, second = turn("u1", "a1", model="m"), turn("u1", "a1", "u2", "a2", known=2, model="n")
-        for told, messages in ((first, 2), (second, 4), (second, 4)):
+        for number, told in enumerate((first, second, second), 1):
             written = await plain.write(KEY, told, DAY)
-            assert written == Written(Recorded.KEPT, (await found(plain)).session, messages)
+            assert written == Written(Recorded.KEPT, (await found(plain)).session, number)
         await plain.pin(KEY, chain("u1"), DAY)
         again = await plain.write(KEY, turn("u1", "a1", model="late"), DAY)
         assert again.session == (await found(plain)).session

@@ -11,11 +11,11 @@ from redis.asyncio.client import Pipeline
 
 from proxy.adapters.redis import keys
 from proxy.adapters.redis.codec import Codec, UnreadableRecord, hashes, integer, seconds
-from proxy.adapters.redis.scripts import Fields, FoundFields, WrittenFields
+from proxy.adapters.redis.scripts import Fields, FoundFields
 from proxy.adapters.redis.sealing import UnknownSecret
 from proxy.core.plan import Epoch
 from proxy.core.records import HiddenCalls, Node, Session, Turn
-from proxy.ports import Found, Lookup, Recorded, SessionKey, Written
+from proxy.ports import Found, Lookup, Recorded, SessionKey, Whole, Written
 
 UNREADABLE: Final[Fields] = [b"" for _ in keys.FIELDS]
 """The fields of a session that cannot be read."""
@@ -25,7 +25,7 @@ def found(codec: Codec, fields: FoundFields, lookup: Lookup) -> Found:
     """What a look-up has found."""
     record = session(codec, fields.session)
     if record is None and not (fields.epochs or fields.hidden or fields.injected):
-        return Found(was_here=bool(fields.was_here), lives=None if fields.counts else _lives(fields))
+        return Found(was_here=bool(fields.was_here), whole=None if fields.counts else _whole(fields))
     told = iter(fields.counts)
     hashes = lookup.uncounted if fields.lives is None else told
     counts = zip(hashes, told, strict=fields.lives is None)
@@ -41,15 +41,20 @@ def found(codec: Codec, fields: FoundFields, lookup: Lookup) -> Found:
         was_here=record is None and bool(fields.was_here),
         injected=fields.injected or b"",
         injection=injection(codec, fields.injection),
-        lives=_lives(fields),
+        whole=_whole(fields),
     )
 
 
-def _lives(fields: FoundFields) -> float | None:
-    """Seconds that a session lives on; without end that there is none."""
+def _whole(fields: FoundFields) -> Whole | None:
+    """What is to be known where all counts are told."""
     if fields.lives is None:
         return None
-    return fields.lives / 1000 if fields.lives >= 0 else math.inf
+    return Whole(fields.lives / 1000 if fields.lives >= 0 else math.inf, turns_written(fields.session))
+
+
+def turns_written(fields: Fields) -> int:
+    """How many turns were written to a session. Raises UnreadableRecord."""
+    return integer(fields[-1] or b"0")
 
 
 def injection(codec: Codec, stored: bytes | None) -> bytes | None:
@@ -72,7 +77,7 @@ def session(codec: Codec, fields: Fields, first_in_line: bytes | None = None) ->
 
 def merged(record: Session, fields: Fields, first_in_line: bytes | None = None) -> Session:
     """A session's record with what the server keeps beside it."""
-    _, created, turns, tip, paused, unsaved, pins = fields
+    _, created, turns, tip, paused, unsaved, pins, _ = fields
     compacting = "compacting" if (first_in_line or b"").startswith(b"compact") else ""
     return msgspec.structs.replace(
         record,
@@ -85,18 +90,20 @@ def merged(record: Session, fields: Fields, first_in_line: bytes | None = None) 
     )
 
 
-def written(codec: Codec, turn: Turn, fields: WrittenFields) -> Written:
+def written(codec: Codec, turn: Turn, fields: Fields) -> Written:
     """What a turn has made of its session; without the session where that cannot be read."""
     try:
-        kept = session(codec, fields.session) or merged(turn.session, fields.session)
+        return Written(
+            Recorded.KEPT, session(codec, fields) or merged(turn.session, fields), turns_written(fields)
+        )
     except (UnreadableRecord, UnknownSecret):
-        kept = None
-    return Written(Recorded.KEPT, kept, fields.messages)
+        return Written(Recorded.KEPT)
 
 
 def is_readable(codec: Codec, fields: Fields) -> bool:
     """Whether the fields of a session are whole, as :meth:`Codec.is_readable` has it."""
     try:
+        turns_written(fields)
         session(codec, fields)
     except UnknownSecret:
         return True

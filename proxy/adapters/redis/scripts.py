@@ -60,15 +60,6 @@ class FoundFields:
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenFields:
-    """What `record` answers of a turn that it has written."""
-
-    messages: int
-    session: Fields
-    """The record is left out where it is the turn's."""
-
-
-@dataclass(frozen=True, slots=True)
 class NodeFields:
     """A node on its way into `record`: encoded, and of kind MESSAGE, ANSWER or PARTIAL."""
 
@@ -152,21 +143,20 @@ class Scripts:
         """Append to the lane, or answer what others appended."""
         return cast("list[bytes]", await self._begin_epoch(_session(key), (lane, seen, epoch, ttl)))
 
-    async def record(
-        self, key: SessionKey, turn: TurnFields, *, ttl: int, remembered: int
-    ) -> str | WrittenFields:
+    async def record(self, key: SessionKey, turn: TurnFields, *, ttl: int, remembered: int) -> str | Fields:
         """Write a turn; where all of it was there before, nothing moves.
 
-        Answers the session after it, or why nothing was written: `torn` (its past is not there), `moved` (the
-        session of an appended turn has gone on from elsewhere). `turns` counts completed answers that were
-        new. `remembered` is for how long it is known that there was such a session (milliseconds).
+        Answers the session after it, its record only where that is not the turn's; or why nothing was
+        written: `torn` (its past is not there), `moved` (the session of an appended turn has gone on from
+        elsewhere). `turns` counts completed answers that were new. `remembered` is for how long it is known
+        that there was such a session (milliseconds).
         """
         outer = (len(turn.outer_parents), *turn.outer_parents)
         nodes = (field for node in turn.nodes for field in (node.hash, node.node, node.tokens, node.kind))
         line = (int(turn.headerless), int(turn.appended), turn.begun_at, remembered)
         args = (key.sid, ttl, turn.record, turn.created, turn.tip, *line, *outer, *nodes)
-        answer: bytes | list[Any] = await self._record(_bucket(key), args)
-        return answer.decode() if isinstance(answer, bytes) else WrittenFields(answer[0], answer[1:])
+        answer: bytes | Fields = await self._record(_bucket(key), args)
+        return answer.decode() if isinstance(answer, bytes) else answer
 
     async def pin(self, key: SessionKey, hashes: Sequence[bytes], *, ttl: int) -> None:
         """Pin messages, and keep the session with them."""

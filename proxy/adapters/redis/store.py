@@ -15,7 +15,7 @@ from proxy.adapters.redis.breaker import Breaker
 from proxy.adapters.redis.codec import Codec, UnreadableRecord
 from proxy.adapters.redis.connection import Connection
 from proxy.adapters.redis.listing import Listing
-from proxy.adapters.redis.scripts import Fields, Scripts, WrittenFields
+from proxy.adapters.redis.scripts import Fields, Scripts
 from proxy.adapters.redis.sealing import Keyring, UnknownSecret
 from proxy.core.plan import Epoch
 from proxy.core.records import HiddenCalls, Node, Session, Turn
@@ -303,7 +303,7 @@ class RedisStore:
         await self._listing.written()
         await self._connection.aclose()
 
-    async def _record(self, key: SessionKey, turn: Turn, ttl: float) -> str | WrittenFields:
+    async def _record(self, key: SessionKey, turn: Turn, ttl: float) -> str | Fields:
         """Write a turn: messages first where they are many, the session and our answer last."""
         *leading, final = turns.pieces(turn.nodes)
         for nodes in leading:
@@ -317,7 +317,7 @@ class RedisStore:
 
     async def _write(
         self, key: SessionKey, turn: Turn, nodes: Sequence[Node], ttl: float, *, session: bool
-    ) -> str | WrittenFields:
+    ) -> str | Fields:
         fields = turns.fields(self._codec(key), turn, nodes, with_session=session)
         remembered = _milliseconds(ttl + keys.REMEMBERED)
         async with self._connection.call():
