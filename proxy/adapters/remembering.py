@@ -94,7 +94,7 @@ class _Known:
         self.injected = found.injected
 
     def take(self, turn: Turn, written: Written) -> bool:
-        """Add a turn that was written; False where what is then known would not be the session."""
+        """Add what a turn has written; False where that is not the session then, or nothing was written."""
         for node in turn.nodes:
             before = self.counts.setdefault(node.hash, node.tokens)
             if before != node.tokens and node.answer:
@@ -118,6 +118,10 @@ class _Traffic:
     """How many have begun and ended."""
     changes: int = 0
     """How many of these were no turns."""
+
+    def is_alone(self, moves: int) -> bool:
+        """Whether a write that has begun with the last of these is the only one since."""
+        return self.writes == 1 and self.moves == moves
 
 
 class RememberingStore(Through):
@@ -146,26 +150,26 @@ class RememberingStore(Through):
         """Append to the lane, or answer what others appended."""
         with self._writing(key) as traffic:
             traffic.changes += 1
-            ends = self._clock.now() + ttl
+            moves, ends = traffic.moves, self._clock.now() + ttl
             epochs = await self._store.begin_epoch(key, epoch, seen, ttl)
             traffic.changes += 1
             known = self._alive(key)
             if known is not None:
                 known.epochs[epoch.lane] = max(known.epochs.get(epoch.lane, 0), seen + len(epochs))
-                known.ends = ends if traffic.writes == 1 else min(known.ends, ends)
+                known.ends = ends if traffic.is_alone(moves) else min(known.ends, ends)
         return epochs
 
     async def record(self, key: SessionKey, turn: Turn, ttl: float) -> Recorded:
         """Write a turn."""
         with self._writing(key) as traffic:
-            ends = self._clock.now() + ttl
+            moves, ends = traffic.moves, self._clock.now() + ttl
             written = await self._telling.write(key, turn, ttl)
             known = self._alive(key)
-            if known is None or written.recorded is not Recorded.KEPT or not known.take(turn, written):
-                self._keep(key, None)
-            else:
-                known.ends = ends if traffic.writes == 1 else min(known.ends, ends)
+            if known is not None and known.take(turn, written):
+                known.ends = ends if traffic.is_alone(moves) else min(known.ends, ends)
                 self._keep(key, known)
+            else:
+                self._keep(key, None)
         return written.recorded
 
     async def pin(self, key: SessionKey, hashes: Sequence[bytes], ttl: float) -> None:
@@ -214,6 +218,7 @@ class RememberingStore(Through):
     async def _ask(self, key: SessionKey, lookup: Lookup) -> Found:
         """Ask the store, and remember its answer as far as nothing was written meanwhile."""
         traffic, known = self._on_its_way(key), self._alive(key)
+        # What a write may overtake is not asked for whole: it could not be kept.
         is_calm, moves, changes = not traffic.writes, traffic.moves, traffic.changes
         asked = self._clock.now()
         with self._doubting():

@@ -291,6 +291,63 @@ class TestCrowd:
         await store.record(KEY, turn("u5", "a5"), DAY)
         assert (await found(store, "u1", "a1", "u5", "a5")).known is None
 
+    async def test_an_epoch_that_begins_while_its_lane_is_being_read_is_not_missed(
+        self, clock: HandClock
+    ) -> None:
+        pauses = itertools.chain([0] * 4, [0, 9], itertools.repeat(0))
+        behind = WatchedStore(MemoryStore(clock), pauses=lambda: next(pauses))
+        store = RememberingStore(behind, clock)
+        await behind.record(KEY, turn("u1", "a1"), DAY)
+        await found(store, "u1", "a1")
+        asking = asyncio.create_task(found(store, "u1", "a1", lane="other"))
+        await asyncio.sleep(0)  # it is answered, and has not heard
+        await store.begin_epoch(KEY, epoch("e1", lane="other"), 0, DAY)
+        assert not asking.done()
+        assert (await asking).epochs == ()
+        for _ in range(2):
+            answer = await found(store, "u1", "a1", lane="other")
+            assert answer.epochs == (epoch("e1", lane="other"),)
+
+    async def test_of_two_epochs_whose_replies_come_in_another_order_neither_is_missed(
+        self, clock: HandClock
+    ) -> None:
+        pauses = itertools.chain([0] * 4, [0, 9], itertools.repeat(0))
+        behind = WatchedStore(MemoryStore(clock), pauses=lambda: next(pauses))
+        store = RememberingStore(behind, clock)
+        await behind.record(KEY, turn("u1", "a1"), DAY)
+        await found(store, "u1", "a1")
+        first = asyncio.create_task(store.begin_epoch(KEY, epoch("e1"), 0, DAY))
+        await asyncio.sleep(0)
+        await store.begin_epoch(KEY, epoch("e2"), 1, DAY)
+        assert not first.done()
+        await first
+        for _ in range(2):
+            assert (await found(store, "u1", "a1", seen=(KEY.sid, 1))).epochs == (epoch("e2"),)
+
+    async def test_of_two_writes_at_once_the_shorter_life_is_believed(self, clock: HandClock) -> None:
+        pauses = itertools.chain([0] * 4, [0, 9], itertools.repeat(0))
+        behind = WatchedStore(MemoryStore(clock), pauses=lambda: next(pauses))
+        store = RememberingStore(behind, clock)
+        await behind.record(KEY, turn("u1", "a1"), DAY)
+        await found(store, "u1", "a1")
+        first = asyncio.create_task(store.record(KEY, turn("u1", "a1"), DAY))
+        await asyncio.sleep(0)
+        await store.begin_epoch(KEY, epoch("e1"), 0, 20.0)
+        assert not first.done()
+        await first
+        clock.time += 20.0
+        assert await found(store, "u1", "a1", seen=(KEY.sid, 1)) == Found(was_here=True)
+
+    async def test_turns_at_once_are_all_known(self, clock: HandClock) -> None:
+        behind = WatchedStore(MemoryStore(clock), pauses=lambda: 2)
+        store = RememberingStore(behind, clock)
+        await found(store, "u1")
+        await asyncio.gather(*(store.record(KEY, turn("u1", f"a{number}"), DAY) for number in range(8)))
+        asked = behind.finds
+        for number in range(8):
+            assert (await found(store, "u1", f"a{number}")).known == chain("u1", f"a{number}")[-1]
+        assert behind.finds == asked
+
     async def test_of_too_many_sessions_those_used_longest_ago_are_asked_about(
         self, behind: WatchedStore, clock: HandClock
     ) -> None:
