@@ -102,8 +102,6 @@ def _tasks() -> int:
 
 _log = logging.getLogger("proxy")
 _server_log = logging.getLogger("uvicorn.error")
-_CUT_OFF = "ASGI callable returned without completing response."
-"""What uvicorn says of an answer that is cut off on purpose, so that its client sees a truncation."""
 
 
 class JSONLines(logging.Formatter):
@@ -127,7 +125,6 @@ def set_up_logging(level: int = logging.INFO) -> None:
     """Send our log lines and the server's to standard error, one JSON object each."""
     out = logging.StreamHandler(sys.stderr)
     out.setFormatter(JSONLines())
-    out.addFilter(lambda record: record.msg != _CUT_OFF)
     for log in (_log, _server_log):
         log.handlers = [out]
         log.propagate = False

@@ -20,8 +20,8 @@ from proxy.errors import InvalidHeader, UnabridgedError
 from proxy.http.admission import Admission
 from proxy.http.answer import send_answer, send_appended
 from proxy.http.asgi import (
+    CLIENT,
     ClientDisconnected,
-    Request,
     WhilePresent,
     decode_body,
     read_body,
@@ -94,7 +94,8 @@ class Managed:
             admitted = self._admission.admitted(policy.limits.streams)
             with admitted, self._metrics.streams.track_inprogress(), passage.share:
                 incoming = await _read(scope, receive, headers, policy, passage)
-                await self._answer(scope, receive, send, incoming, policy, passage)
+                with WhilePresent(scope[CLIENT]):
+                    await self._answer(scope, send, incoming, policy, passage)
         except ClientDisconnected:
             passage.status = passage.status or 499
         except UnabridgedError as error:
@@ -122,7 +123,6 @@ class Managed:
     async def _answer(
         self,
         scope: Scope,
-        receive: Receive,
         send: Send,
         incoming: Incoming,
         policy: Policy,
@@ -130,7 +130,7 @@ class Managed:
     ) -> None:
         is_append = _mode(incoming.headers) == "append"
         turn = self._appends.turn(incoming, policy) if is_append else nullcontext((incoming, None))
-        async with WhilePresent(Request(receive, has_body=False)), turn as (whole, appended):
+        async with turn as (whole, appended):
             passage.share.take(len(whole.body) - len(incoming.body))
             prepared = await self._engine.prepare(whole, policy, appended)
             self._note(prepared, passage)

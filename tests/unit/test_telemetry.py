@@ -31,7 +31,7 @@ def test_a_fault_is_told_by_its_class_and_its_place_and_never_by_its_text(
     assert "in fail" in line
 
 
-def test_what_the_server_itself_says_is_json_too_but_not_that_an_answer_was_cut_off(
+def test_what_the_server_itself_says_is_json_too(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = logging.getLogger("uvicorn.error")
@@ -39,7 +39,6 @@ def test_what_the_server_itself_says_is_json_too_but_not_that_an_answer_was_cut_
         monkeypatch.setattr(log, "handlers", [])  # given back in the end
         monkeypatch.setattr(log, "propagate", False)
     set_up_logging()
-    server.error("ASGI callable returned without completing response.")
     server.warning("Invalid %s", "request")
     (line,) = capsys.readouterr().err.splitlines()
     assert json.loads(line)["message"] == "Invalid request"
