@@ -44,5 +44,12 @@ def test_what_the_server_itself_says_is_json_too(
     assert json.loads(line)["message"] == "Invalid request"
 
 
+def test_what_utf_8_cannot_hold_is_told_all_the_same() -> None:
+    record = logging.LogRecord("proxy", logging.INFO, "", 0, "request", None, None)
+    record.fields = {"model": "half \ud800", "budget": 10**30}
+    line = json.loads(JSONLines().format(record))
+    assert (line["model"], line["budget"]) == ("half \ud800", 10**30)
+
+
 async def test_tasks_that_are_alive_are_told() -> None:
     assert "\nunabridged_tasks 1.0\n" in Metrics().exposition().decode()
