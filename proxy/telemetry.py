@@ -86,7 +86,7 @@ class Metrics:
 
     def relayed(self, status: int) -> None:
         """Count a request that was relayed without being managed."""
-        self.requests.labels(route="relay", status=str(status)).inc()
+        self.requests.labels("relay", status).inc()
 
     def exposition(self) -> bytes:
         """The metrics in Prometheus' text format."""

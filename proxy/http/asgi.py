@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from types import TracebackType
 from typing import Protocol, Self, cast
 
@@ -41,6 +41,10 @@ class Client(Protocol):
         """Have `left` called once the client leaves, or now if it has; None: no more."""
         ...
 
+    def whole_body(self) -> bytes | None:
+        """The body, if it came with the head: there is nothing to be received then."""
+        ...
+
     def discard(self) -> None:
         """Throw away what comes of the body from now on, so that its sender is not held up."""
         ...
@@ -59,12 +63,23 @@ class Upload:
         self.unread = has_body
         """Whether some of the body may still come."""
 
+    def body(self) -> bytes | AsyncGenerator[bytes] | None:
+        """The body as it arrives, or at once; None where there is none."""
+        if not self.unread:
+            return None
+        whole = self._client.whole_body()
+        if whole is None:
+            return self.parts()
+        self.unread = False
+        return whole
+
     async def parts(self) -> AsyncGenerator[bytes]:
         """The body as it arrives; what nobody asks for stays with the sender (raises ClientDisconnected)."""
         try:
-            async for part in _parts(self._receive):
-                yield part
-            self.unread = False
+            while self.unread:
+                part, self.unread = await _part(self._receive)
+                if part:
+                    yield part
         finally:
             if self.unread:
                 self._client.discard()
@@ -111,7 +126,9 @@ async def read_body(receive: Receive, limit: int, share: Share, content_length: 
         share.expect(content_length)
     parts: list[bytes] = []
     size = 0
-    async for part in _parts(receive):
+    more = True
+    while more:
+        part, more = await _part(receive)
         size += len(part)
         if size > limit:
             raise RequestTooLarge
@@ -120,15 +137,12 @@ async def read_body(receive: Receive, limit: int, share: Share, content_length: 
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-async def _parts(receive: Receive) -> AsyncIterator[bytes]:
-    more = True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnected
-        if part := message.get("body", b""):
-            yield part
-        more = message.get("more_body", False)
+async def _part(receive: Receive) -> tuple[bytes, bool]:
+    """What has come of a body, and whether more will."""
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise ClientDisconnected
+    return message.get("body", b""), message.get("more_body", False)
 
 
 async def decode_body(body: bytes, content_encoding: bytes | None, limit: int) -> bytes:
@@ -225,5 +239,5 @@ async def send_error(
 async def _linger(receive: Receive) -> None:
     with contextlib.suppress(TimeoutError, ClientDisconnected):
         async with asyncio.timeout(LINGER):
-            async for _ in _parts(receive):
+            while (await _part(receive))[1]:
                 pass

@@ -104,9 +104,15 @@ class Cycle:
             self._news.clear()
         if self.is_abandoned or self.is_complete:
             return {"type": "http.disconnect"}
+        return {"type": "http.request", "body": self._take(), "more_body": self._more_body}
+
+    def whole_body(self) -> bytes | None:
+        """The body, if it came with the head: there is nothing to be received then."""
+        return None if self._more_body else self._take()
+
+    def _take(self) -> bytes:
         parts, self._parts, self._waiting = self._parts, [], 0
-        body = parts[0] if len(parts) == 1 else b"".join(parts)
-        return {"type": "http.request", "body": body, "more_body": self._more_body}
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     # --- the client ---
 

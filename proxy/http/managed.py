@@ -173,7 +173,7 @@ class Managed:
 
     def _note(self, prepared: Prepared, passage: _Passage) -> None:
         stage = prepared.verdict.stage.value
-        self._metrics.stages.labels(stage=stage).inc()
+        self._metrics.stages.labels(stage).inc()
         self._metrics.degraded.set("store" in prepared.degraded)
         self._metrics.overhead.observe(self._clock.monotonic() - prepared.arrived)
         real = prepared.budget.real
@@ -189,7 +189,7 @@ class Managed:
 
     def _tell(self, passage: _Passage, request_id: str) -> None:
         seconds = round(self._clock.monotonic() - passage.began, 4)
-        self._metrics.requests.labels(route=_ROUTE, status=str(passage.status)).inc()
+        self._metrics.requests.labels(_ROUTE, passage.status).inc()
         log_request(route=_ROUTE, status=passage.status, seconds=seconds, id=request_id, **passage.fields)
 
 

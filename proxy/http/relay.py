@@ -92,11 +92,11 @@ class Relay:
         check_credentials(headers)
         if (value(headers, b"upgrade") or b"").lower() == b"websocket":
             raise NotBuilt(NO_WEBSOCKETS)
-        body = upload.parts() if upload.unread else None
         response: UpstreamResponse | None = None
         try:
             with WhilePresent(scope[CLIENT]):
-                response = await self._upstream.send(scope["method"], target, to_upstream(headers), body)
+                sent = to_upstream(headers), upload.body()
+                response = await self._upstream.send(scope["method"], target, *sent)
                 self._answered(response.status)
                 await _answer(response, send)
         finally:

@@ -16,6 +16,7 @@ import errno
 import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Sequence
+from typing import Self
 
 import httpx2
 
@@ -157,7 +158,6 @@ class HttptoolsResponse:
         self._answer = answer
         self._writing: asyncio.Task[None] | None = None
         self._is_closed = False
-        self._chunks = self._read()
 
     @property
     def status(self) -> int:
@@ -197,19 +197,21 @@ class HttptoolsResponse:
 
         Raises UpstreamTimeout, UpstreamUnreachable (reset), UpstreamInvalidResponse (framing, too short).
         """
-        return self._chunks
+        return self
 
-    async def _read(self) -> AsyncIterator[bytes]:
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        """All that has come of the body since."""
         answer = self._answer
-        while True:
-            if answer.chunks:
-                yield self._connection.take(answer)
-            elif answer.is_complete:
-                return
-            elif answer.fault is not None:
+        while not answer.chunks:
+            if answer.is_complete:
+                raise StopAsyncIteration
+            if answer.fault is not None:
                 raise answer.fault
-            else:
-                await self._connection.news(answer)
+            await self._connection.news(answer)
+        return self._connection.take(answer)
 
     async def aclose(self) -> None:
         """Give the connection back after the whole body, close it otherwise, also while being cancelled."""

@@ -203,7 +203,8 @@ async def test_the_connection_of_an_unread_body_is_closed_once_its_sender_could_
 class Somebody:
     """A client, as the server tells of it."""
 
-    def __init__(self, *, is_gone: bool = False) -> None:
+    def __init__(self, *, is_gone: bool = False, whole: bytes | None = None) -> None:
+        self.whole = whole
         self._left: Callable[[], None] | None = None
         self._is_gone = is_gone
         self.is_let_go = False
@@ -212,6 +213,9 @@ class Somebody:
         self._left = left
         if left is not None and self._is_gone:
             left()
+
+    def whole_body(self) -> bytes | None:
+        return self.whole
 
     def discard(self) -> None:
         self.is_let_go = True
@@ -276,6 +280,12 @@ async def test_an_upload_is_read_as_it_comes() -> None:
     upload = Upload(receiving(part(b"a"), part(b"b", more=False)), client, has_body=True)
     assert [data async for data in upload.parts()] == [b"a", b"b"]
     assert (upload.unread, client.is_let_go) == (False, False)
+
+
+async def test_an_upload_that_came_with_its_head_is_taken_at_once() -> None:
+    upload = Upload(receiving(), Somebody(whole=b"ab"), has_body=True)
+    assert upload.body() == b"ab"
+    assert (upload.unread, upload.body()) == (False, None)
 
 
 async def test_the_sender_of_an_upload_that_is_given_up_half_way_need_not_wait_with_the_rest() -> None:
