@@ -25,7 +25,7 @@ class Admission:
         self.under_way = 0
 
     def admitted(self, limit: int | None = None) -> Self:
-        """Room for one request, while `with` lasts; a policy's own `limit` can only be stricter (Overloaded)."""
+        """Room for one request while it lasts; a policy's own `limit` can only be stricter (Overloaded)."""
         allowed = self._limit()
         if self.under_way >= (allowed if limit is None else min(limit, allowed)):
             raise Overloaded("The proxy answers as many requests as it may; try again.")

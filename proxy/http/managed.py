@@ -87,15 +87,16 @@ class Managed:
         request_id = id_of(scope)
         try:
             headers = _by_name(scope["headers"])
-            policy = self._engine.policy_of(headers)
-            if _is_off(headers, policy):
+            policy, mode = self._engine.policy_of(headers), _mode(headers)
+            # A policy that cuts nothing still needs an appended history.
+            if mode == "off" or (mode == "full" and policy.strategy.name == "off"):
                 await self._relay(scope, receive, send)
                 return
             admitted = self._admission.admitted(policy.limits.streams)
             with admitted, self._metrics.streams.track_inprogress(), passage.share:
                 incoming = await _read(scope, receive, headers, policy, passage)
                 with WhilePresent(scope[CLIENT]):
-                    await self._answer(scope, send, incoming, policy, passage)
+                    await self._answer(scope, send, incoming, policy, passage, appends=mode == "append")
         except ClientDisconnected:
             passage.status = passage.status or 499
         except UnabridgedError as error:
@@ -127,9 +128,10 @@ class Managed:
         incoming: Incoming,
         policy: Policy,
         passage: _Passage,
+        *,
+        appends: bool,
     ) -> None:
-        is_append = _mode(incoming.headers) == "append"
-        turn = self._appends.turn(incoming, policy) if is_append else nullcontext((incoming, None))
+        turn = self._appends.turn(incoming, policy) if appends else nullcontext((incoming, None))
         async with turn as (whole, appended):
             passage.share.take(len(whole.body) - len(incoming.body))
             prepared = await self._engine.prepare(whole, policy, appended)
@@ -230,9 +232,3 @@ def _mode(headers: Headers) -> str:
     if mode not in _MODES:
         raise InvalidHeader("X-Unabridged-Mode is full, append or off.")
     return mode
-
-
-def _is_off(headers: Headers, policy: Policy) -> bool:
-    """Whether a request is relayed as it is. A policy that cuts nothing still needs an appended history."""
-    mode = _mode(headers)
-    return mode == "off" or (mode == "full" and policy.strategy.name == "off")
