@@ -99,7 +99,6 @@ class Cycle:
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             self.expects_continue = False
         if not (self.is_abandoned or self.is_complete):
-            self._flow.resume_reading()
             await self._news.wait()
             self._news.clear()
         if self.is_abandoned or self.is_complete:
@@ -111,6 +110,7 @@ class Cycle:
         return None if self._more_body else self._take()
 
     def _take(self) -> bytes:
+        self._flow.resume_reading()
         parts, self._parts, self._waiting = self._parts, [], 0
         return parts[0] if len(parts) == 1 else b"".join(parts)
 

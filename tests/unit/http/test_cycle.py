@@ -217,6 +217,25 @@ async def test_a_body_that_is_given_up_does_not_hold_its_sender_back(answered: A
     assert gone.is_set()
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_a_client_that_has_sent_a_large_body_is_still_seen_to_leave(
+    answered: Answered, *, at_once: bool
+) -> None:
+    gone = asyncio.Event()
+    sizes: list[int] = []
+
+    async def waiting(scope: Scope, receive: Receive, send: Send) -> None:
+        whole = scope[CLIENT].whole_body() if at_once else (await receive())["body"]
+        sizes.append(len(whole))
+        scope[CLIENT].watch(gone.set)
+        await gone.wait()
+
+    connection = await answered(waiting, POST + b"Content-Length: 100000\r\n\r\n" + b"a" * 100_000)
+    assert (sizes, connection.wire.is_paused) == ([100_000], False)
+    await connection.leave()
+    assert gone.is_set()
+
+
 async def test_a_body_that_nobody_reads_holds_its_sender_back(answered: Answered) -> None:
     async def ignoring(scope: Scope, receive: Receive, send: Send) -> None:
         await asyncio.Event().wait()
