@@ -22,8 +22,8 @@ class WatchedStore(Through):
         self.finds = 0
 
     @property
-    def is_away(self) -> bool:
-        return self._telling.is_away
+    def is_left_alone(self) -> bool:
+        return self._telling.is_left_alone
 
     async def _pause(self) -> None:
         for _ in range(self._pauses()):

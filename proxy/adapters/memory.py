@@ -93,7 +93,7 @@ class MemoryStore:
         return Written(recorded, kept.shown(), kept.written)
 
     @property
-    def is_away(self) -> bool:
+    def is_left_alone(self) -> bool:
         """Never: it is in this process."""
         return False
 

@@ -42,8 +42,8 @@ class TellingStore(SessionStore, Protocol):
     """A store that tells what a write has made of a session."""
 
     @property
-    def is_away(self) -> bool:
-        """Whether it could not be reached when it was called last."""
+    def is_left_alone(self) -> bool:
+        """Whether it is left alone for a while, after a fault."""
         ...
 
     async def write(self, key: SessionKey, turn: Turn, ttl: float) -> Written:
@@ -140,7 +140,7 @@ class RememberingStore(Through):
         """The session, its epochs and counts: no trip where they are known."""
         if lookup.sid is None:
             return await self._store.find(lookup)
-        if self._telling.is_away:
+        if self._telling.is_left_alone:
             self._forget_all()
         key = SessionKey(lookup.tag, lookup.sid)
         known = self._alive(key)

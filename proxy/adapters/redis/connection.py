@@ -50,8 +50,8 @@ class Connection:
         self._breaker = breaker
 
     @property
-    def is_away(self) -> bool:
-        """Whether the server could not be reached when it was called last."""
+    def is_left_alone(self) -> bool:
+        """Whether the server is left alone for a while, after a fault."""
         return self._breaker.is_open
 
     @property

@@ -99,9 +99,9 @@ class RedisStore:
         return reading.epochs(codec, stored, epoch.lane)
 
     @property
-    def is_away(self) -> bool:
-        """Whether the server could not be reached when it was called last."""
-        return self._connection.is_away
+    def is_left_alone(self) -> bool:
+        """Whether the server is left alone for a while, after a fault."""
+        return self._connection.is_left_alone
 
     async def record(self, key: SessionKey, turn: Turn, ttl: float) -> Recorded:
         """Write a turn."""

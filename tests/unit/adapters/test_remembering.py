@@ -211,7 +211,7 @@ class Failing(WatchedStore):
     away = False
 
     @property
-    def is_away(self) -> bool:
+    def is_left_alone(self) -> bool:
         return self.away
 
     async def write(self, key: SessionKey, turn: Turn, ttl: float) -> Written:
