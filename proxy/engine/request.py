@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from proxy.core.budget import Budget, budget_tokens
 from proxy.core.extension import take_extension
 from proxy.core.overflow import is_overflow_error
-from proxy.core.plan import EMPTY
+from proxy.core.plan import EMPTY, view_tokens
 from proxy.core.policy import Policy
 from proxy.core.recall.tool import offered_tool
+from proxy.core.situation import Chain
 from proxy.core.tools.cache import ToolCache
 from proxy.engine.answerers import Answerer
 from proxy.engine.asked import Asked, boundary_in, budget_in, credentials_in, policy_name
@@ -23,6 +24,7 @@ from proxy.engine.background import Background
 from proxy.engine.beginning import begin
 from proxy.engine.bodies import Bodies, Placed
 from proxy.engine.case import Case
+from proxy.engine.ceiling import within_bytes
 from proxy.engine.epochs import Epochs, Verdict
 from proxy.engine.exchange import Appended, Incoming, Prepared, Sent, forwarded_body
 from proxy.engine.extras import Extras
@@ -96,7 +98,7 @@ class Engine:
         case = self._case(asked, recognised, pins, budget, tool)
         if self.models.needs_listing(case.model):
             self.background.run(self.models.read_listing(case.credentials))
-        verdict = await self._decide(case)
+        verdict = await self._decide(case, asked.history)
         prepared = Prepared(
             policy=policy,
             history=asked.history,
@@ -190,9 +192,17 @@ class Engine:
         ratio = self.models.ratio(tenant, history.model)
         return Budget(budget_tokens(limit, window, reserve), ratio, head)
 
-    async def _decide(self, case: Case) -> Verdict:
+    async def _decide(self, case: Case, history: History) -> Verdict:
+        async def again(chain: Chain, budget: Budget, before: Verdict) -> Verdict:
+            weighed = replace(case, chain=chain, budget=budget, epochs=before.epochs, saved=before.saved)
+            verdict = await self.epochs.decide(weighed)
+            return replace(verdict, view=view_tokens(verdict.plan, case.chain.tokens))
+
+        def size_of(verdict: Verdict) -> int:
+            return len(self._body(case, history, verdict))
+
         try:
-            verdict = await self.epochs.decide(case)
+            verdict = await within_bytes(case, await self.epochs.decide(case), size_of, again)
         except Exception as error:  # noqa: BLE001 - law 7: a fault of ours costs the pruning, not the answer
             log_fault("planning failed", error)
             verdict = self.epochs.untouched(case)
@@ -307,7 +317,7 @@ class Engine:
             budget = await self._budget(before.tenant, history, policy, None, before.tool)
         verdict = prepared.verdict
         case = replace(before, budget=budget, epochs=verdict.epochs, saved=verdict.saved)
-        verdict = await self._decide(case)
+        verdict = await self._decide(case, history)
         body = self._body(case, history, verdict)
         if body == prepared.body:
             return False
