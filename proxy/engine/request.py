@@ -93,11 +93,12 @@ class Engine:
         injection, unkept = await self.injections.settle(recognised, asked.inject, policy.store.ttl)
         asked = replace(asked, history=replace(asked.history, injection=injection))
         await self._count(asked.history, recognised)
-        tool = offered_tool(policy, asked.history.body)
+        takes_tools = self.models.takes_tools(recognised.tenant, asked.history.model)
+        tool = offered_tool(policy, asked.history.body) if takes_tools else b""
         budget = await self._budget(recognised.tenant, asked.history, policy, asked.budget, tool)
         case = self._case(asked, recognised, pins, budget, tool)
         if self.models.needs_listing(case.model):
-            self.background.run(self.models.read_listing(case.credentials))
+            self.background.run(self.models.read_listing(case.credentials), is_needed=False)
         verdict = await self._decide(case, asked.history)
         prepared = Prepared(
             policy=policy,
@@ -244,6 +245,7 @@ class Engine:
             is_changed = (
                 self._let_alternate(prepared, sent)
                 or (self.learn_refusal(prepared, sent) and await self._prune_harder(prepared, incoming))
+                or self._withdraw_tool(prepared, sent)
                 or self.extras.take_out_refused(prepared, sent)
             )
             if not is_changed:
@@ -282,6 +284,14 @@ class Engine:
         is_changed = body != prepared.body
         prepared.rewrite(body)
         return is_changed
+
+    def _withdraw_tool(self, prepared: Prepared, sent: Sent) -> bool:
+        """Whether a tool of ours was refused, and the request goes out without it now."""
+        if not self.extras.refuses_tool(prepared, sent):
+            return False
+        prepared.case = replace(prepared.case, tool=b"")
+        prepared.rewrite(self._body(prepared.case, prepared.history, prepared.verdict))
+        return True
 
     def learn_refusal(self, prepared: Prepared, sent: Sent, more: int = 0) -> bool:
         """Whether an answer is a refusal for length from which something was learned.
