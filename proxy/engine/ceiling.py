@@ -10,6 +10,7 @@ fits or nothing is left to cut.
 from collections.abc import Awaitable, Callable
 
 from proxy.core.budget import Budget, Stage, stage_of
+from proxy.core.plan import view_tokens
 from proxy.core.situation import Chain
 from proxy.engine.case import Case
 from proxy.engine.epochs import Verdict
@@ -39,7 +40,8 @@ async def within_bytes(
     if case.epochs is None and fullness <= 1:
         return verdict  # each turn is folded anew, and under one budget to the same beginning
     for number in range(_ROUNDS):
-        budget = case.budget.filled(verdict.view, fullness * _STRICTER**number)
+        view = view_tokens(verdict.plan, case.chain.tokens)
+        budget = case.budget.filled(view, fullness * _STRICTER**number)
         verdict = await decide(case.chain.weighed(verdict.plan), budget, verdict)
         fullness = (size_of(verdict) + _BESIDE) / most
         if fullness <= 1:

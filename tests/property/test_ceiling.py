@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from proxy.adapters.httptools import HttptoolsUpstream
 from proxy.adapters.memory import MemoryStore
 from proxy.core.budget import Budget
-from proxy.core.plan import EMPTY, Plan, apply, view_tokens
+from proxy.core.plan import EMPTY, Plan, apply
 from proxy.core.policy import Policy
 from proxy.core.policy_sections import Budget as Limits
 from proxy.core.policy_sections import Keep, Summary
@@ -106,8 +106,7 @@ class Engine:
             )
 
         async def again(weighed: Chain, budget: Budget, before: Verdict) -> Verdict:
-            verdict = await self._epochs.decide(case(weighed, budget, before))
-            return replace(verdict, view=view_tokens(verdict.plan, chain.tokens))
+            return await self._epochs.decide(case(weighed, budget, before))
 
         first = case(chain, budget, self._known)
         verdict = await self._epochs.decide(first)
