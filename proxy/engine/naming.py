@@ -40,6 +40,7 @@ _AGENT_HEADERS = (
     b"thread-id",
 )
 _VENDOR_HEADER = re.compile(rb"x-[a-z0-9]+(?:-[a-z0-9]+)*-session-id")
+_UNPRINTABLE = re.compile(rb"[\x00-\x1f\x7f]")
 _PLAUSIBLE = re.compile(rb"[\x21-\x7e]{1,256}")
 _LONGEST = 256
 _ISSUED = re.compile(r"ub-([0-9a-f]{24})-([0-9a-f]{16})-([0-9a-f]{12})")
@@ -53,7 +54,7 @@ def session_header(headers: Headers) -> str | None:
     """
     own = headers.get(SESSION_HEADER, b"").strip()
     if own:
-        if len(own) > _LONGEST or any(byte < 0x20 or byte == 0x7F for byte in own):
+        if len(own) > _LONGEST or _UNPRINTABLE.search(own):
             raise InvalidSessionId("A session id has 1 to 256 printable characters.")
         return own.decode("latin-1")
     found = (headers.get(name, b"").strip() for name in _agent_headers(headers))
@@ -101,10 +102,8 @@ class Naming:
         former = self._former.caller(headers) if self._former else None
         key = None if name is None else self.named(tenant, name)
         if former and former.key and former.key.sid != NAMED:
-            key, former = (
-                former.key,
-                None,
-            )  # an id of ours is good for as long as the secret that it was made by
+            # An id of ours is good for as long as the secret that it was made by.
+            key, former = former.key, None
         return Caller(tenant, name, key, former)
 
     def former_tag(self, former: Caller, first_user: bytes) -> str:
