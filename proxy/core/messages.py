@@ -26,6 +26,11 @@ class Message:
     answers: str | None = None
     """Id of the tool call that it answers."""
 
+    @property
+    def is_final(self) -> bool:
+        """Whether it ends an exchange: an answer without tool calls."""
+        return self.role == "assistant" and not self.calls
+
 
 class Content:
     """A decoded message, every odd shape tolerated: what is not as expected reads as absent."""

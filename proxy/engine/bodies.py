@@ -13,6 +13,7 @@ import xxhash
 
 from proxy.core.beginning import Beginning, beginning_of, continued
 from proxy.core.body import Body, read_body
+from proxy.core.situation import Chain
 from proxy.engine.lru import Lru
 
 if TYPE_CHECKING:
@@ -24,16 +25,23 @@ _TOLD_APART_BY = 256
 """Bytes at its beginning by which the conversations of one caller are told apart, where no header does."""
 _REMEMBERED = 64 * 2**20
 """Bytes of messages that are remembered in all."""
+_MESSAGE_BYTES = 256
+"""What a message is reckoned at beside its bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A body's messages on their chain."""
+    """A body's messages on their chain, as they were counted."""
 
     root: bytes
     head: tuple[bytes, ...]
     known: Sequence["Known"]
-    hashes: Sequence[bytes]
+    """The messages of the chain."""
+    exchanges: int
+    """Final answers among them."""
+    chain: Chain
+    model: str
+    """For which they were counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,23 +61,40 @@ class ReadBody:
     scope: bytes
     before: Placed | None = None
     """Of the messages that it begins with; None where nothing is known of them."""
+    hashed: "Hashed | None" = None
+    """Its first bytes, where they were hashed."""
+
+
+class Hashed:
+    """The first bytes of a body, hashed once however far they reach in the end."""
+
+    def __init__(self, seed: int) -> None:
+        self._hash = xxhash.xxh3_128(seed=seed)
+        self._end = 0
+
+    def up_to(self, raw: bytes, end: int) -> bytes:
+        """The digest of the first ``end`` bytes, which are no fewer than before."""
+        self._hash.update(memoryview(raw)[self._end : end])
+        self._end = end
+        return self._hash.digest()
 
 
 class Bodies:
     """Remembers the newest body of each conversation."""
 
     def __init__(self) -> None:
-        self._lines: Lru[bytes, Line] = Lru(_REMEMBERED, lambda line: line.beginning.end)
+        self._lines: Lru[bytes, Line] = Lru(_REMEMBERED, _weight)
         self._seed = secrets.randbits(64)
 
     def read(self, raw: bytes, scope: bytes, max_messages: int) -> ReadBody:
         """Read a body of whoever ``scope`` names. Raises what :func:`proxy.core.body.read_body` raises."""
         scope += b"\0" + raw[:_TOLD_APART_BY]
         line = self._lines.get(scope) if len(raw) >= _LEAST else None
-        if line is not None and self._digest(raw, line.beginning.end) == line.digest:
+        hashed = Hashed(self._seed)
+        if line is not None and hashed.up_to(raw, line.beginning.end) == line.digest:
             body = continued(line.beginning, raw, max_messages)
             if body is not None:
-                return ReadBody(body, scope, line.placed)
+                return ReadBody(body, scope, line.placed, hashed)
         return ReadBody(read_body(raw, max_messages), scope)
 
     def keep(self, read: ReadBody, placed: Placed) -> None:
@@ -77,7 +102,9 @@ class Bodies:
         raw = read.body.raw
         beginning = beginning_of(read.body) if len(raw) >= _LEAST else None
         if beginning is not None:
-            self._lines.put(read.scope, Line(beginning, self._digest(raw, beginning.end), placed))
+            hashed = read.hashed or Hashed(self._seed)
+            self._lines.put(read.scope, Line(beginning, hashed.up_to(raw, beginning.end), placed))
 
-    def _digest(self, raw: bytes, end: int) -> bytes:
-        return xxhash.xxh3_128_digest(memoryview(raw)[:end], self._seed)
+
+def _weight(line: Line) -> int:
+    return line.beginning.end + _MESSAGE_BYTES * len(line.beginning.messages)

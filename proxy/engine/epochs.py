@@ -7,8 +7,11 @@ is forwarded, so that two workers which reach it together send the same bytes (l
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace as replaced
 from typing import TypeVar
+
+import msgspec
+from msgspec.structs import replace
 
 from proxy.core.breaker import past_of
 from proxy.core.budget import Stage, stage_of
@@ -46,8 +49,7 @@ _FEW_MESSAGES = 200
 _PROTECTED_CUT = ("protected-cut",)
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True):
     """What a request is forwarded with."""
 
     plan: Plan
@@ -140,7 +142,9 @@ class Epochs:
 
     async def _bring_late(self, case: Case, situation: Situation, standing: Verdict, races: int) -> Verdict:
         """Put summaries that came too late in the place of their notices, while that costs nothing."""
-        texts = self._summary_jobs.late(case, situation.plan) if is_cold(situation) else None
+        if not situation.plan.gaps or not is_cold(situation):
+            return standing
+        texts = self._summary_jobs.late(case, situation.plan)
         if not texts:
             return standing
         new = await self._off_loop(case, lambda: with_late(situation, texts))
@@ -171,14 +175,16 @@ class Epochs:
         return fold(case.chain, case.policy, case.budget, self._counter.count, conditions, case.pins)
 
     def _situation(self, case: Case, epochs: tuple[Epoch, ...], epoch: Epoch | None) -> Situation:
-        counts = case.policy.stages.max_units > 0
+        conditions = case.conditions
+        if case.policy.stages.max_units:
+            conditions = replaced(conditions, since=since(epoch, case.chain.hashes))
         return Situation(
             chain=case.chain,
             plan=epoch.plan if epoch else EMPTY,
             policy=case.policy,
             budget=case.budget,
             count=self._counter.count,
-            conditions=replace(case.conditions, since=since(epoch, case.chain.hashes) if counts else 0),
+            conditions=conditions,
             pins=case.pins,
             past=past_of(epochs, epoch, case.chain.hashes),
         )
@@ -193,7 +199,7 @@ class Epochs:
         """The draft to begin an epoch with now; None where none begins (one may be prepared meanwhile)."""
         if not is_due(situation, stage):
             return None
-        situation = replace(situation, plan=await self._summary_jobs.anchored(case, situation))
+        situation = replaced(situation, plan=await self._summary_jobs.anchored(case, situation))
         kept = self._drafts.still_good(case, situation, stage, parent)
         if stage in (Stage.COMPACT, Stage.EMERGENCY) or acts_now(situation):
             return kept or await self._off_loop(case, lambda: draft(situation, stage))
@@ -258,7 +264,7 @@ class Epochs:
         if any(other.id == epoch.id for other in stored):
             self._drafts.drop(case)
             self._count(verdict.stage, situation.plan, verdict.plan)
-            await self._summary_jobs.rebuild(case, replace(situation, plan=verdict.plan))
+            await self._summary_jobs.rebuild(case, replaced(situation, plan=verdict.plan))
             return replace(begun, epochs=stored, saved=len(stored))
         if races <= 0:
             return unsaved

@@ -244,7 +244,7 @@ class Recorder:
             budget=budget.tokens,
             ratio=budget.ratio,
             head_tokens=budget.head,
-            exchanges=case.chain.exchanges + _is_final(last),
+            exchanges=prepared.history.exchanges + _is_final(last),
             **_newest(prepared),
         )
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from proxy.core.identity import root
-from proxy.engine.bodies import Bodies, Placed
+from proxy.engine.bodies import Bodies
 from proxy.engine.history import Reader
 from proxy.errors import InvalidJSON
 from tests.upstreams import COUNTER
@@ -32,7 +32,7 @@ class Process:
             list(alone.raws),
             list(alone.hashes),
         )
-        self.bodies.keep(read, Placed(start, history.head, history.known, history.hashes))
+        self.bodies.keep(read, history.placed(history.chain()))
         return read.before is not None
 
 
