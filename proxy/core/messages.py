@@ -70,8 +70,8 @@ class Content:
         content = self.members.get("content")
         if isinstance(content, str):
             yield {"type": "text", "text": content}
-        elif isinstance(content, Sequence):
-            yield from (as_mapping(part) for part in cast("Sequence[object]", content))
+        elif isinstance(content, list):
+            yield from (as_mapping(part) for part in cast("list[object]", content))
 
     def texts(self) -> list[str]:
         """The text parts."""
@@ -85,8 +85,8 @@ class Content:
     def tool_calls(self) -> Iterator[tuple[str, str, str]]:
         """Each tool call as (id, name, arguments); a legacy function call has its name for an id."""
         calls = self.members.get("tool_calls")
-        if isinstance(calls, Sequence) and not isinstance(calls, str):
-            for call in cast("Sequence[object]", calls):
+        if isinstance(calls, list):
+            for call in cast("list[object]", calls):
                 yield _read_call(as_mapping(call))
         legacy = as_mapping(self.members.get("function_call"))
         if legacy:
@@ -110,7 +110,7 @@ def _read_call(call: Mapping[str, Any]) -> tuple[str, str, str]:
 
 def as_mapping(value: object) -> Mapping[str, Any]:
     """The value itself if it is a JSON object, else an empty one."""
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def text_or_empty(value: object) -> str:

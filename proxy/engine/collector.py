@@ -2,6 +2,7 @@
 
 from proxy.core.completion import Answer, StreamCollector, read_completion
 from proxy.core.unpacking import Unpacker, UnpackingError
+from proxy.engine.exchange import header_of, is_stream
 from proxy.ports import UpstreamResponse
 
 _ANSWERED = 200
@@ -14,10 +15,8 @@ class Collector:
     """Reads along while an answer goes by; it never holds a byte up, and gives up where it cannot read."""
 
     def __init__(self, response: UpstreamResponse) -> None:
-        headers = {name.lower(): value.lower() for name, value in response.headers}
-        is_events = headers.get(b"content-type", b"").startswith(b"text/event-stream")
-        self.is_stream = is_events and response.status == _ANSWERED
-        coding = headers.get(b"content-encoding", b"identity").strip()
+        self.is_stream = response.status == _ANSWERED and is_stream(response)
+        coding = header_of(response, b"content-encoding") or b"identity"
         self._is_plain = coding == b"identity"
         self._unpacker = Unpacker(coding, _UNPACKED_BYTES) if Unpacker.knows(coding) else None
         self.is_readable = self._is_plain or self._unpacker is not None

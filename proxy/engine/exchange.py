@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from proxy.core.budget import Budget
-from proxy.core.identity import extend, read_message
+from proxy.core.identity import extend
 from proxy.core.injection import Injection
 from proxy.core.merging import alternating
-from proxy.core.messages import Content
+from proxy.core.messages import Message
 from proxy.core.plan import Plan, apply
 from proxy.core.policy import Policy
 from proxy.core.tools.cache import ToolCache
@@ -40,8 +42,7 @@ class Appended:
     """What came with it for the session to begin with."""
 
 
-@dataclass(frozen=True)
-class Incoming:
+class Incoming(msgspec.Struct, frozen=True):
     """A request as it came in, its body decoded."""
 
     target: str
@@ -104,11 +105,9 @@ class Prepared:
         """Counted tokens of what is forwarded."""
         return self.budget.head + self.verdict.view
 
-    def hash_after(self, answer: Content) -> bytes:
+    def hash_after(self, answer: Message) -> bytes:
         """Chain hash of an answer to this request."""
-        hashes = self.history.hashes
-        parent = hashes[-1] if hashes else self.history.root
-        return extend(parent, read_message(answer).identity)
+        return extend(self.history.tip, answer.identity)
 
     def response_headers(self) -> list[tuple[bytes, bytes]]:
         """The contract's headers: what was known before the first byte (DESIGN 7)."""
@@ -129,8 +128,7 @@ class Prepared:
         return [(name, value.encode("latin-1", errors="replace")) for name, value in pairs]
 
 
-@dataclass(frozen=True)
-class Sent:
+class Sent(msgspec.Struct, frozen=True):
     """An upstream's answer to a managed request, its body still to come."""
 
     response: UpstreamResponse
@@ -148,6 +146,19 @@ class Sent:
         if not self.is_over:
             async for chunk in self.response.chunks():
                 yield chunk
+
+
+def header_of(response: UpstreamResponse, wanted: bytes) -> bytes:
+    """A header of an answer, in lower case; empty where it has none of that name."""
+    for name, value in response.headers:
+        if name.lower() == wanted:
+            return value.strip().lower()
+    return b""
+
+
+def is_stream(response: UpstreamResponse) -> bool:
+    """Whether an answer says that it is a stream of events."""
+    return header_of(response, b"content-type").startswith(b"text/event-stream")
 
 
 def forwarded_body(history: History, plan: Plan, *, alternates: bool, tool: bytes = b"") -> bytes:

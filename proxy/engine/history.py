@@ -73,7 +73,7 @@ class History(msgspec.Struct, frozen=True):
     """What was handed in for the session: it goes out between the head and the chain."""
 
     def completed(self, known: Mapping[bytes, HiddenCalls], injection: Injection | None) -> Self:
-        """The same with what was handed in, and with what of all that is ``known`` was hidden in its answers."""
+        """The same with what was handed in, and what of all that is ``known`` was hidden in its answers."""
         hashes = self.hashes if known else ()
         places = {place: known[each] for place, each in enumerate(hashes) if each in known}
         return replace(self, hidden=places, injection=injection)
@@ -87,6 +87,11 @@ class History(msgspec.Struct, frozen=True):
     def outgoing(self) -> Sequence[bytes]:
         """The messages as they go out: several are one slice, with commas between them."""
         return placed(self.raws, self.hashes, self.said_in_place)
+
+    @property
+    def tip(self) -> bytes:
+        """The chain hash after its last message."""
+        return self.hashes[-1] if self.hashes else self.root
 
     @property
     def first_user(self) -> bytes:
@@ -237,8 +242,9 @@ def root_of(body: Body, *, by_header: bool) -> bytes:
 
     Who is talking, where the client says so, is part of it, but never a session's name.
     """
-    person = text_or_empty(body.get("safety_identifier")) or text_or_empty(body.get("user"))
-    return root("" if by_header else person)
+    if by_header:
+        return root()
+    return root(text_or_empty(body.get("safety_identifier")) or text_or_empty(body.get("user")))
 
 
 def _other_tokens(raw: bytes, model: str) -> int:

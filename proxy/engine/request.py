@@ -96,7 +96,7 @@ class Engine:
         tool = offered_tool(policy, history.body)
         budget = await self._budget(recognised.tenant, history, policy, asked.budget, tool)
         case = self._case(asked, recognised, history.outgoing_chain(chain), pins, budget, tool)
-        if self.models.needs_listing(case.model):
+        if self.models.needs_listing(case.model, case.credentials):
             self.background.run(self.models.read_listing(case.credentials))
         verdict = await self._decide(case)
         prepared = Prepared(
@@ -210,7 +210,8 @@ class Engine:
         except Exception as error:  # noqa: BLE001 - law 7: a fault of ours costs the pruning, not the answer
             log_fault("planning failed", error)
             verdict = self.epochs.untouched(case)
-        if verdict.epochs is not None:
+        is_as_found = verdict.epochs is case.epochs and verdict.saved == case.saved
+        if verdict.epochs is not None and not is_as_found:
             self.recognition.hold(case.key, case.lane, verdict.epochs, verdict.saved)
         needed = case.budget.head + verdict.view
         if case.policy.budget.overflow == "error" and needed > case.budget.limit:
