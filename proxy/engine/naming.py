@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from proxy.engine.lru import Lru
 from proxy.errors import InvalidSessionId
 from proxy.ports import SessionKey
 
@@ -43,6 +44,8 @@ _VENDOR_HEADER = re.compile(rb"x-[a-z0-9]+(?:-[a-z0-9]+)*-session-id")
 _UNPRINTABLE = re.compile(rb"[\x00-\x1f\x7f]")
 _PLAUSIBLE = re.compile(rb"[\x21-\x7e]{1,256}")
 _LONGEST = 256
+_REMEMBERED = 10_000
+"""Callers whose names need not be derived again."""
 _ISSUED = re.compile(r"ub-([0-9a-f]{24})-([0-9a-f]{16})-([0-9a-f]{12})")
 
 
@@ -85,6 +88,8 @@ class Naming:
         self._former = Naming(former, tenant_header) if former is not None else None
         self._key = hmac.digest(secret.encode(), b"unabridged naming 1", "sha256")
         self._tenant_header = tenant_header.encode() if tenant_header else None
+        self._callers: Lru[bytes, Caller] = Lru(_REMEMBERED)
+        """By a digest of what names them: no credential is kept."""
 
     def tenant(self, headers: Headers) -> str:
         """Whose request this is (hex); callers without a credential, or with a dummy, are one: anonymous."""
@@ -98,7 +103,17 @@ class Naming:
 
     def caller(self, headers: Headers) -> Caller:
         """Who sends a request with these headers. Raises InvalidSessionId."""
-        name, tenant = session_header(headers), self.tenant(headers)
+        name = session_header(headers)
+        by = (self._tenant_header,) if self._tenant_header else CREDENTIALS
+        digest = hashlib.sha256(repr((name, *map(headers.get, by))).encode()).digest()
+        known = self._callers.get(digest)
+        if known is None:
+            known = self._caller(name, headers)
+            self._callers.put(digest, known)
+        return known
+
+    def _caller(self, name: str | None, headers: Headers) -> Caller:
+        tenant = self.tenant(headers)
         former = self._former.caller(headers) if self._former else None
         key = None if name is None else self.named(tenant, name)
         if former and former.key and former.key.sid != NAMED:
