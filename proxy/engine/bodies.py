@@ -90,12 +90,18 @@ class Bodies:
         """Read a body of whoever ``scope`` names. Raises what :func:`proxy.core.body.read_body` raises."""
         scope += b"\0" + raw[:_TOLD_APART_BY]
         line = self._lines.get(scope) if len(raw) >= _LEAST else None
+        found = self._continued(line, raw, max_messages) if line is not None else None
+        if line is None or found is None:
+            return ReadBody(read_body(raw, max_messages), scope)
+        body, hashed = found
+        return ReadBody(body, scope, line.placed, hashed)
+
+    def _continued(self, line: Line, raw: bytes, max_messages: int) -> tuple[Body, Hashed] | None:
         hashed = Hashed(self._seed)
-        if line is not None and hashed.up_to(raw, line.beginning.end) == line.digest:
-            body = continued(line.beginning, raw, max_messages)
-            if body is not None:
-                return ReadBody(body, scope, line.placed, hashed)
-        return ReadBody(read_body(raw, max_messages), scope)
+        if hashed.up_to(raw, line.beginning.end) != line.digest:
+            return None
+        body = continued(line.beginning, raw, max_messages)
+        return None if body is None else (body, hashed)
 
     def keep(self, read: ReadBody, placed: Placed) -> None:
         """Remember a body whose messages were placed."""
