@@ -94,12 +94,12 @@ class _Course:
         self.engine.learn_refusal(self.prepared, following, self.rounds.tokens)
         return following
 
-    async def conclude(self, visible: bytes) -> None:
-        """Record what stands upstream for the answer, of which the client is told this message."""
+    async def conclude(self, editor: StreamEditor | CompletionEditor) -> None:
+        """Record what stands upstream for the answer, as far as the client is told another message."""
         if not self.rounds.sequence:
             return
         hidden = HiddenCalls(
-            hash=self.prepared.hash_after(read_message(Content.of(visible))),
+            hash=self.prepared.hash_after(read_message(Content.of(editor.visible))),
             messages=tuple(self.rounds.sequence),
             tokens=self.rounds.tokens,
             at=self.engine.clock.now(),
@@ -137,7 +137,7 @@ class _Spliced:
                 yield refusal
                 return
         if not editor.has_given_up:
-            await course.conclude(editor.visible)
+            await course.conclude(editor)
         if last := editor.end(course.comment()):
             yield last
         async for chunk in chunks:
@@ -199,7 +199,7 @@ async def _whole(sent: Sent, course: _Course) -> Sent:
                 break
             sent = await course.go_on(sent)
             editor.go_on(may_ask=course.rounds.may_ask)
-        await course.conclude(editor.visible)
+        await course.conclude(editor)
     except BaseException:
         await sent.response.aclose()
         raise
