@@ -17,7 +17,7 @@ POLICY_HEADER = b"x-unabridged-policy"
 BUDGET_HEADER = b"x-unabridged-budget"
 BOUNDARY_HEADER = b"x-unabridged-boundary"
 _DIGITS = 12
-_TAKEN_OVER = (*CREDENTIALS, b"openai-organization", b"openai-project")
+_TAKEN_OVER = frozenset({*CREDENTIALS, b"openai-organization", b"openai-project"})
 """Headers of a request that background calls made for it carry."""
 
 

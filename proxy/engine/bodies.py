@@ -35,6 +35,7 @@ class Placed:
 
     root: bytes
     head: tuple[bytes, ...]
+    known_head: Sequence["Known"]
     known: Sequence["Known"]
     """The messages of the chain."""
     exchanges: int

@@ -6,7 +6,6 @@ them, so a turn decodes, identifies and counts only what it brings.
 
 import secrets
 from collections.abc import Mapping, Sequence
-from itertools import takewhile
 from typing import Self
 
 import msgspec
@@ -19,7 +18,7 @@ from proxy.core.hidden.placing import placed
 from proxy.core.identity import chain_of, read_message, root
 from proxy.core.images import image_tokens, other_part_tokens
 from proxy.core.injection import Injection
-from proxy.core.messages import HEAD_ROLES, Content, Message, as_mapping, text_or_empty
+from proxy.core.messages import Content, Message, as_mapping, head_length, text_or_empty
 from proxy.core.records import HiddenCalls
 from proxy.core.situation import Chain
 from proxy.engine.bodies import Placed
@@ -65,6 +64,7 @@ class History(msgspec.Struct, frozen=True):
     hashes: Sequence[bytes]
     exchanges: int = 0
     """Final answers among its messages."""
+    known_head: Sequence[Known] = ()
     counted: Chain = _NOTHING
     """What its chain begins with, as it was counted for this model before."""
     hidden: Mapping[int, HiddenCalls] = {}
@@ -126,7 +126,15 @@ class History(msgspec.Struct, frozen=True):
 
     def placed(self, chain: Chain) -> Placed:
         """What is known of a body that begins with these messages, of which ``chain`` was counted."""
-        return Placed(self.root, self.head, self.known, self.exchanges, chain, self.model)
+        return Placed(
+            root=self.root,
+            head=self.head,
+            known_head=self.known_head,
+            known=self.known,
+            exchanges=self.exchanges,
+            chain=chain,
+            model=self.model,
+        )
 
 
 class Reader:
@@ -150,24 +158,26 @@ class Reader:
         """
         model = text_or_empty(body.get("model"))
         if before is None or before.root != start or not before.known:
-            before = Placed(start, self._head(body), (), 0, _NOTHING, model)
-        raws, hashes = body.messages[len(before.head) :], before.chain.hashes
-        new = [self._know(raw) for raw in raws[len(before.known) :]]
+            new = [self._know(raw) for raw in body.messages]
+            head = head_length([entry.message.role for entry in new])
+            before = Placed(start, tuple(body.messages[:head]), new[:head], (), 0, _NOTHING, model)
+            new = new[head:]
+        else:
+            new = [self._know(raw) for raw in body.messages[len(before.head) + len(before.known) :]]
+        hashes = before.chain.hashes
         new_hashes = chain_of((entry.message.identity for entry in new), hashes[-1] if hashes else start)
         return History(
             body=body,
             model=model,
             head=before.head,
-            raws=raws,
+            raws=body.messages[len(before.head) :],
             known=[*before.known, *new],
             root=start,
             hashes=[*hashes, *new_hashes],
             exchanges=before.exchanges + sum(entry.message.is_final for entry in new),
+            known_head=before.known_head,
             counted=before.chain if before.model == model else _NOTHING,
         )
-
-    def _head(self, body: Body) -> tuple[bytes, ...]:
-        return tuple(takewhile(lambda raw: self._know(raw).message.role in HEAD_ROLES, body.messages))
 
     def _know(self, raw: bytes) -> Known:
         digest = self._digest(raw)
@@ -202,9 +212,8 @@ class Reader:
 
     async def head_tokens(self, history: History, tool: bytes = b"") -> int:
         """Counted tokens of the head as it is now, of what was handed in, and of a ``tool`` that is added."""
-        known = [self._know(raw) for raw in history.head]
-        await self._count_texts(known, history.head)
-        sizes = [MESSAGE_TOKENS + (entry.text or 0) for entry in known]
+        await self._count_texts(history.known_head, history.head)
+        sizes = [MESSAGE_TOKENS + (entry.text or 0) for entry in history.known_head]
         present = history.body.members
         members = [history.body.slice(name) for name in _HEAD_MEMBERS if name in present]
         sizes += [await self._count_member(member) for member in (*members, tool) if member]
@@ -231,7 +240,7 @@ class Reader:
 
     def take_counts(self, history: History, tokens: dict[bytes, int]) -> None:
         """Take over counts that the store holds, by chain hash (framing included)."""
-        for place in history.uncounted:
+        for place in history.uncounted if tokens else ():
             counted = tokens.get(history.hashes[place])
             if counted is not None and history.known[place].other is None:
                 history.known[place].text = max(counted - MESSAGE_TOKENS, 0)
