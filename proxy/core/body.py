@@ -147,7 +147,8 @@ def with_cache_key(raw: bytes, key: str) -> bytes:
     ``key`` is plain ASCII; a body that has a ``prompt_cache_key`` already must not be given another.
     """
     start = raw.index(b"{") + 1
-    return b"".join((raw[:start], b'"prompt_cache_key":"', key.encode("ascii"), b'",', raw[start:]))
+    rest = memoryview(raw)[start:]
+    return b"".join((raw[:start], b'"prompt_cache_key":"', key.encode("ascii"), b'",', rest))
 
 
 def read_body(raw: bytes, max_messages: int) -> Body:

@@ -45,7 +45,7 @@ _UNPRINTABLE = re.compile(rb"[\x00-\x1f\x7f]")
 _PLAUSIBLE = re.compile(rb"[\x21-\x7e]{1,256}")
 _LONGEST = 256
 _REMEMBERED = 10_000
-"""Callers whose names need not be derived again."""
+"""Callers, and sessions, whose names need not be derived again."""
 _ISSUED = re.compile(r"ub-([0-9a-f]{24})-([0-9a-f]{16})-([0-9a-f]{12})")
 
 
@@ -90,6 +90,7 @@ class Naming:
         self._tenant_header = tenant_header.encode() if tenant_header else None
         self._callers: Lru[bytes, Caller] = Lru(_REMEMBERED)
         """By a digest of what names them: no credential is kept."""
+        self._cache_keys: Lru[SessionKey, str] = Lru(_REMEMBERED)
 
     def tenant(self, headers: Headers) -> str:
         """Whose request this is (hex); callers without a credential, or with a dummy, are one: anonymous."""
@@ -144,7 +145,11 @@ class Naming:
 
     def cache_key(self, key: SessionKey) -> str:
         """What names a session to the provider's prompt cache, the same on every worker; it tells nothing."""
-        return self._mac(b"prompt-cache", f"{key.tag}\0{key.sid}".encode(), 32)
+        known = self._cache_keys.get(key)
+        if known is None:
+            known = self._mac(b"prompt-cache", f"{key.tag}\0{key.sid}".encode(), 32)
+            self._cache_keys.put(key, known)
+        return known
 
     def address(self, tenant: str, *parts: bytes) -> str:
         """A content address within a tenant."""
