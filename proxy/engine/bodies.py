@@ -6,9 +6,9 @@ alone. Clients that put what changes before their messages are read whole each t
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
 import xxhash
 
 from proxy.core.beginning import Beginning, beginning_of, continued
@@ -29,8 +29,7 @@ _MESSAGE_BYTES = 256
 """What a message is reckoned at beside its bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(msgspec.Struct, frozen=True):
     """A body's messages on their chain, as they were counted."""
 
     root: bytes
@@ -45,8 +44,7 @@ class Placed:
     """For which they were counted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(msgspec.Struct, frozen=True):
     """What is remembered of a conversation's newest body."""
 
     beginning: Beginning
@@ -54,8 +52,7 @@ class Line:
     placed: Placed
 
 
-@dataclass(frozen=True, slots=True)
-class ReadBody:
+class ReadBody(msgspec.Struct, frozen=True):
     """A body, and what is known of its first messages."""
 
     body: Body

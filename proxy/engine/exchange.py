@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import msgspec
 
@@ -54,8 +54,7 @@ class Incoming(msgspec.Struct, frozen=True):
     """The headers that go to the upstream."""
 
 
-@dataclass
-class Prepared:
+class Prepared(msgspec.Struct, kw_only=True):
     """A request that is ready to be sent, and what must be known to record its turn."""
 
     policy: Policy
@@ -76,16 +75,16 @@ class Prepared:
     """Whether the provider's cache is named, which the client did not ask for."""
     is_cache_key_refused: bool = False
     """Whether it went out once more because of that."""
-    tools: ToolCache = field(default_factory=ToolCache)
+    tools: ToolCache
     """Tool results that are fresh at its end."""
-    degraded: list[str] = field(default_factory=list[str])
+    degraded: list[str] = []
     appended: Appended | None = None
     """Of a turn that was sent without its history."""
     answer: bytes = b""
     """Chain hash of the answer, once it is over."""
     is_announced: bool = False
     """Whether its messages are in the store already."""
-    answerers: list[Answerer] = field(default_factory=list[Answerer])
+    answerers: list[Answerer] = []
     """Who answers calls of tools that were added to it."""
     rounds: Rounds | None = None
     """What was said out of the client's sight in the answer."""

@@ -10,6 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from proxy.core.budget import MESSAGE_TOKENS
@@ -30,8 +31,7 @@ from proxy.telemetry import Metrics, log_warning
 _DAY = 86_400.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Placed:
+class _Placed(msgspec.Struct, frozen=True):
     """Our answer at its place in the chain."""
 
     hash: bytes
