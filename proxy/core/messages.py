@@ -5,8 +5,9 @@ from the raw slice again in the rare moment that an epoch is planned.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
+
+import msgspec
 
 from proxy.core.jsonvalue import loads
 
@@ -14,8 +15,7 @@ HEAD_ROLES = frozenset({"system", "developer"})
 TOOL_ROLES = frozenset({"tool", "function"})
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(msgspec.Struct, frozen=True, gc=False):
     """What must be known of a message to place it in a chain and a unit."""
 
     role: str

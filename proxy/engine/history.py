@@ -32,17 +32,15 @@ _HEAD_MEMBERS = ("tools", "functions", "response_format")
 _NOTHING = Chain((), (), (), ())
 
 
-class Known:
+# Many are kept, and can be in no cycle: the collector need not visit them (gc=False).
+class Known(msgspec.Struct, gc=False):
     """What this process knows of one message's bytes."""
 
-    __slots__ = ("message", "other", "text")
-
-    def __init__(self, message: Message, *, has_other_parts: bool) -> None:
-        self.message = message
-        self.text: int | None = None
-        """Counted tokens of its text; None until it was counted."""
-        self.other: dict[str, int] | None = {} if has_other_parts else None
-        """Tokens of its other parts (images, files, audio) by model; None where it has none."""
+    message: Message
+    other: dict[str, int] | None
+    """Tokens of its other parts (images, files, audio) by model; None where it has none."""
+    text: int | None = None
+    """Counted tokens of its text; None until it was counted."""
 
     def tokens(self, model: str) -> int:
         """Counted tokens of the message, framing included; it must have been counted."""
@@ -185,7 +183,7 @@ class Reader:
         if found is None:
             content = Content.of(raw)
             has_other_parts = any("text" not in part for part in content.parts())
-            found = Known(read_message(content), has_other_parts=has_other_parts)
+            found = Known(read_message(content), {} if has_other_parts else None)
             self._known.put(digest, found)
         return found
 
