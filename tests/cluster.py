@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +30,11 @@ class Node:
     def id(self) -> str:
         """Its name in the cluster."""
         return self.server.run("CLUSTER", "MYID").decode()
+
+    def send(self, to: Node, names: Iterable[str | bytes]) -> None:
+        """Keys go to another node."""
+        for name in names:
+            self.server.run("MIGRATE", "127.0.0.1", to.port, name, 0, 5000)
 
 
 @dataclass(frozen=True)
@@ -63,13 +68,19 @@ class Nodes:
 
     def hand_over(self, key: str, to: Node) -> None:
         """Give a key's slot, and all that is in it, to another node."""
+        with self.on_its_way(key, to):
+            pass
+
+    @contextmanager
+    def on_its_way(self, key: str, to: Node, *first: str) -> Generator[None]:
+        """The same; when some keys have gone, and others not, something else happens."""
         slot: int = to.server.run("CLUSTER", "KEYSLOT", key)
         source = self.owner(key)
         to.server.run("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id)
         source.server.run("CLUSTER", "SETSLOT", slot, "MIGRATING", to.id)
-        names: list[bytes] = source.server.run("CLUSTER", "GETKEYSINSLOT", slot, 1000)
-        for name in names:
-            source.server.run("MIGRATE", "127.0.0.1", to.port, name, 0, 5000)
+        source.send(to, first)
+        yield
+        source.send(to, source.server.run("CLUSTER", "GETKEYSINSLOT", slot, 1000))
         for node in (to, source):
             node.server.run("CLUSTER", "SETSLOT", slot, "NODE", to.id)
 
@@ -79,6 +90,32 @@ def _node(stack: ExitStack) -> Node:
     own = ["--bind", "127.0.0.1", "--cluster-enabled", "yes", "--cluster-port", str(bus)]
     # A port comes after the one that every server is started with, and counts.
     return Node(stack.enter_context(serving(valkey_command(), *own, "--port", str(port))), port, bus)
+
+
+@contextmanager
+def replica_of(node: Node, cluster: Nodes) -> Generator[Node]:
+    """A node that holds what another does, and may take over from it."""
+    with ExitStack() as stack:
+        replica = _node(stack)
+        replica.server.run("CLUSTER", "MEET", "127.0.0.1", node.port, node.bus)
+        known = str(len(cluster.nodes) + 1).encode()
+        wait_until(lambda: b"cluster_known_nodes:" + known in replica.server.run("CLUSTER", "INFO"), 30)
+        for each in (node, replica):
+            each.server.run("CONFIG", "SET", "repl-diskless-sync-delay", 0)
+        replica.server.run("CLUSTER", "REPLICATE", node.id)
+        wait_until(lambda: replica.server.run("INFO", "replication").get("master_link_status") == "up", 30)
+        yield replica
+
+
+def take_over(heir: Node, *others: Node) -> None:
+    """A replica takes the slots of its primary, and these others hear of it."""
+    heir.server.run("CLUSTER", "FAILOVER", "TAKEOVER")
+
+    def has_heard(node: Node) -> bool:
+        held: list[Any] = node.server.run("CLUSTER", "SLOTS")
+        return heir.port in {primary[1] for _, _, primary, *_ in held}
+
+    wait_until(lambda: all(map(has_heard, others)), 30)
 
 
 @contextmanager

@@ -32,6 +32,8 @@ class Shim:
     """Seconds between single bytes of a reply."""
     lose_replies: bool = False
     """The connection ends where a reply would begin."""
+    lose_from: int | None = None
+    """The same, from this round trip on."""
     swallow: bool = False
     """Replies vanish, and the connection stays: a black hole."""
     swallowed: int = 0
@@ -90,7 +92,7 @@ class Shim:
             self.waiting = False
             if is_closed:
                 continue
-            if self.lose_replies:
+            if self.lose_replies or (self.lose_from is not None and self.trips >= self.lose_from):
                 return
             if self.swallow:
                 self.swallowed += 1

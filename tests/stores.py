@@ -8,7 +8,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,6 +77,14 @@ class Server:
     def run(self, *command: str | bytes | float) -> Any:
         """One command of the test's own."""
         return run(self.url, *command)
+
+
+@dataclass(frozen=True)
+class Site:
+    """A store's URL, and those of the servers that it is."""
+
+    url: str
+    servers: Sequence[str]
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 15.0) -> None:

@@ -26,6 +26,8 @@ class Kept:
     """By chain hash of the answer, in the order written."""
     summaries: dict[str, str] = field(default_factory=dict[str, str])
     beside: set[bytes] = field(default_factory=set[bytes])
+    late: set[bytes] = field(default_factory=set[bytes])
+    """Answers that were told of, in a history, before their own turns came."""
     tips: list[bytes] = field(default_factory=list[bytes])
     paused: bool = False
     unsaved: bytes = b""
@@ -42,9 +44,11 @@ class Kept:
         said = {node.hash for node in turn.nodes if not node.answer}
         joined = bool((outer | said & self.nodes.keys()) - self.beside)
         fresh = [node for node in turn.nodes if _is_news(node, self.nodes.get(node.hash))]
+        late = {node.hash for node in turn.nodes if _comes_late(node, self.nodes.get(node.hash))} - self.late
+        self.late |= late
         self.nodes.update((node.hash, node) for node in fresh)
         moves = _moves_tip(self.session, turn, fresh, joined=joined)
-        self.session = _merged(self.session, turn, fresh, moves=moves)
+        self.session = _merged(self.session, turn, fresh, moves=moves, late=len(late))
         if moves:
             self.beside -= outer | said
         elif not joined:
@@ -79,6 +83,11 @@ def _is_news(node: Node, stored: Node | None) -> bool:
     return stored is None or (node.answer and node.complete and not stored.complete)
 
 
+def _comes_late(node: Node, stored: Node | None) -> bool:
+    """Whether this is an answer whose node came with a history that overtook its turn."""
+    return node.answer and node.complete and stored is not None and not stored.answer
+
+
 def _moves_tip(before: Session | None, turn: Turn, fresh: Sequence[Node], *, joined: bool) -> bool:
     if not (turn.advances_tip and turn.session.tip):
         return False
@@ -87,7 +96,7 @@ def _moves_tip(before: Session | None, turn: Turn, fresh: Sequence[Node], *, joi
     return is_first or turn.begun_at is not None or (joined and is_new)
 
 
-def _merged(before: Session | None, turn: Turn, fresh: Sequence[Node], *, moves: bool) -> Session:
+def _merged(before: Session | None, turn: Turn, fresh: Sequence[Node], *, moves: bool, late: int) -> Session:
     """The session after the turn; as it was before, where the turn brought nothing new."""
     appended = turn.begun_at is not None
     after = turn.session if fresh or appended or before is None else before
@@ -95,6 +104,6 @@ def _merged(before: Session | None, turn: Turn, fresh: Sequence[Node], *, moves:
     return msgspec.structs.replace(
         after,
         created=before.created if before else turn.session.created,
-        turns=(before.turns if before else 0) + sum(node.answer and node.complete for node in fresh),
+        turns=(before.turns if before else 0) + late + sum(node.answer and node.complete for node in fresh),
         tip=tip,
     )

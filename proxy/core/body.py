@@ -128,7 +128,10 @@ def _with_element(array: bytes, element: bytes) -> bytes:
 
 def asking_for_usage(raw: bytes) -> bytes:
     """A streamed request's body that also asks for the usage of its answer, every other byte as it was."""
-    members = decode_members(raw.removeprefix(BOM))
+    try:
+        members: Members = decode_members(raw.removeprefix(BOM))
+    except msgspec.DecodeError:  # lone surrogate escapes: this request has been read before
+        members = read_body(raw, len(raw)).members
     options = members.get("stream_options")
     if options is None:
         start = raw.index(b"{") + 1

@@ -75,6 +75,8 @@ class Prepared(msgspec.Struct, kw_only=True):
     """Whether the provider's cache is named, which the client did not ask for."""
     is_cache_key_refused: bool = False
     """Whether it went out once more because of that."""
+    is_tool_refused: bool = False
+    """Whether it went out once more without a tool of ours, the only one."""
     tools: ToolCache
     """Tool results that are fresh at its end."""
     degraded: list[str] = []

@@ -24,6 +24,16 @@ _UNKNOWN_PARAMETER = re.compile(
     re.IGNORECASE,
 )
 """What upstreams say of a member of the body that they do not know."""
+_REFUSED_TOOLS = (400, 422, 500)
+_NO_TOOLS = re.compile(
+    rb"(?:\btools?\b|function.call(?:s|ing)?)[^.{}]{0,40}"
+    rb"(?:not (?:currently )?(?:supported|permitted|allowed|available|enabled)|requires?\b|too long|too many)"
+    rb"|(?:not|n't|cannot)[^.{}]{0,20} (?:support|accept|allow)[^.{}]{0,40}(?:\btools?\b|function.call)"
+    rb"|(?:unknown|unrecogni[sz]ed|unexpected|unsupported)[^.{}]{0,40}\btools\b"
+    rb'|"body", ?"tools"',
+    re.IGNORECASE,
+)
+"""What upstreams say that take no tools, or not so many."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +66,21 @@ class Extras:
             prepared.is_cache_key_refused = refuses_cache
         return refuses_cache or refuses_usage
 
+    def refuses_tool(self, prepared: Prepared, sent: Sent) -> bool:
+        """Whether an answer may refuse the tool that only we have put in.
+
+        The model is known to take none once it takes the request without (``taken``); nothing is known of it
+        where the client has tools too: one more may be too many.
+        """
+        is_refused = sent.response.status in _REFUSED_TOOLS and _NO_TOOLS.search(sent.told) is not None
+        is_refused = is_refused and bool(prepared.case.tool) and prepared.case.tool in prepared.body
+        prepared.is_tool_refused = is_refused and not prepared.history.body.get("tools")
+        return is_refused
+
     def taken(self, prepared: Prepared) -> None:
         """The upstream takes the request as it went out at last."""
+        if prepared.is_tool_refused:
+            self.models.learn_tool_refusal(prepared.case.tenant, prepared.case.model)
         if prepared.is_cache_key_refused:
             self.models.learn_cache_key_refusal(prepared.case.tenant, prepared.case.model)
 

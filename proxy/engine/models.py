@@ -45,13 +45,22 @@ _OK = 200
 class _Learned:
     """What was learned of one model for one caller."""
 
-    __slots__ = ("alternates", "believed_until", "ratio", "refuses_cache_key", "refuses_usage", "window")
+    __slots__ = (
+        "alternates",
+        "believed_until",
+        "ratio",
+        "refuses_cache_key",
+        "refuses_tools",
+        "refuses_usage",
+        "window",
+    )
 
     def __init__(self, model: str) -> None:
         self.window: int | None = None
         self.believed_until = 0.0
         self.alternates = False
         self.refuses_cache_key = False
+        self.refuses_tools = False
         self.refuses_usage = False
         self.ratio = Ratio.of(model)
 
@@ -142,6 +151,14 @@ class Models:
     def learn_cache_key_refusal(self, tenant: str, model: str) -> None:
         """The upstream does not take ``prompt_cache_key``."""
         self._learned(tenant, model).refuses_cache_key = True
+
+    def takes_tools(self, tenant: str, model: str) -> bool:
+        """Whether the upstream is not known to refuse ``tools``."""
+        return not self._learned(tenant, model).refuses_tools
+
+    def learn_tool_refusal(self, tenant: str, model: str) -> None:
+        """The upstream does not take ``tools``."""
+        self._learned(tenant, model).refuses_tools = True
 
     def alternates(self, tenant: str, model: str) -> bool:
         """Whether the model has refused two user messages in a row."""

@@ -93,11 +93,12 @@ class Engine:
         injection, unkept = await self.injections.settle(recognised, asked.inject, policy.store.ttl)
         chain = await self._count(asked, recognised)
         history = asked.history.completed(recognised.hidden, injection)
-        tool = offered_tool(policy, history.body)
+        takes_tools = self.models.takes_tools(recognised.tenant, history.model)
+        tool = offered_tool(policy, history.body) if takes_tools else b""
         budget = await self._budget(recognised.tenant, history, policy, asked.budget, tool)
         case = self._case(asked, recognised, history.outgoing_chain(chain), pins, budget, tool)
         if self.models.needs_listing(case.model, case.credentials):
-            self.background.run(self.models.read_listing(case.credentials))
+            self.background.run(self.models.read_listing(case.credentials), is_needed=False)
         verdict = await self._decide(case)
         prepared = Prepared(
             policy=policy,
@@ -249,6 +250,7 @@ class Engine:
             is_changed = (
                 self._let_alternate(prepared, sent)
                 or (self.learn_refusal(prepared, sent) and await self._prune_harder(prepared, incoming))
+                or self._withdraw_tool(prepared, sent)
                 or self.extras.take_out_refused(prepared, sent)
             )
             if not is_changed:
@@ -287,6 +289,14 @@ class Engine:
         is_changed = body != prepared.body
         prepared.rewrite(body)
         return is_changed
+
+    def _withdraw_tool(self, prepared: Prepared, sent: Sent) -> bool:
+        """Whether a tool of ours was refused, and the request goes out without it now."""
+        if not self.extras.refuses_tool(prepared, sent):
+            return False
+        prepared.case = replace(prepared.case, tool=b"")
+        prepared.rewrite(self._body(prepared.case, prepared.history, prepared.verdict))
+        return True
 
     def learn_refusal(self, prepared: Prepared, sent: Sent, more: int = 0) -> bool:
         """Whether an answer is a refusal for length from which something was learned.

@@ -143,6 +143,8 @@ class Managed:
                 async with aclosing(sent.response):
                     passage.status = sent.response.status
                     collector = Collector(sent.response)
+                    if sent.response.status == _ANSWERED and not collector.is_readable:
+                        prepared.degraded.append("answer-unread")
                     try:
                         await self._send(prepared, sent, collector, send, passage)
                     finally:

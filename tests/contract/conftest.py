@@ -11,6 +11,7 @@ from proxy.ports import SessionStore
 from tests.cluster import Nodes, three_nodes
 from tests.stores import (
     HandClock,
+    Site,
     embedded_valkey,
     free_port,
     keys_without_ttl,
@@ -56,6 +57,21 @@ def cluster_url() -> Generator[str]:
 @pytest.fixture
 def clock() -> HandClock:
     return HandClock()
+
+
+@pytest.fixture(params=["valkey", "redis", "cluster"])
+def site(request: pytest.FixtureRequest) -> Generator[Site]:
+    """A store without keys, on one server or on three, which must leave none without a time to live."""
+    if request.param == "cluster":
+        nodes: Nodes = request.getfixturevalue("cluster")
+        site = Site(nodes.url, [node.server.url for node in nodes.nodes])
+    else:
+        url: str = request.getfixturevalue(f"{request.param}_url")
+        site = Site(url, [url])
+    for server in site.servers:
+        run(server, "FLUSHALL")
+    yield site
+    assert [name for server in site.servers for name in keys_without_ttl(server)] == []
 
 
 @pytest.fixture(params=["valkey", "redis", "cluster"])

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from importlib.resources import files
 
 import pytest
 from redis.asyncio import Redis
+from redis.crc import key_slot
+from redis.exceptions import MovedError
 
-from proxy.adapters.redis import RedisStore
+from proxy.adapters.redis import RedisStore, keys
+from proxy.adapters.redis.breaker import Breaker
+from proxy.adapters.redis.connection import Connection
 from proxy.adapters.stores import open_store
-from proxy.core.records import HiddenCalls
 from proxy.errors import SettingsError, StoreUnavailable
 from proxy.ports import SessionKey
-from tests.cluster import Nodes, three_nodes
+from tests.cluster import Nodes, replica_of, take_over, three_nodes
 from tests.stores import (
     DAY,
     KEY,
+    OTHER,
     HandClock,
+    dump,
     epoch,
     found,
     free_port,
@@ -29,6 +34,10 @@ from tests.stores import (
     valkey_command,
 )
 
+LUA = files("proxy.adapters.redis") / "lua"
+SCRIPTS = {each.name: each.read_text() for each in LUA.iterdir() if each.name != "shared.lua"}
+LEASE = 600.0
+"""Seconds; nothing that is held runs out while a test looks at it."""
 MANY = [SessionKey(f"{number:02x}", "01") for number in range(24)]
 
 
@@ -63,51 +72,82 @@ async def test_every_key_of_a_session_lies_with_one_node(cluster: Nodes, store: 
     assert names <= {name.decode() for name in owner.server.run("KEYS", "*")}
 
 
+Call = Callable[[RedisStore, SessionKey], Awaitable[object]]
+
+WRITES: list[Call] = [
+    lambda store, key: store.record(key, turn("u1", "a1", headerless=True), DAY),
+    lambda store, key: store.record(key, turn("u1", "a1", "u2", "a2", complete=False), DAY),
+    lambda store, key: store.begin_epoch(key, epoch("e1"), 0, DAY),
+    lambda store, key: store.begin_epoch(key, epoch("e1", lane="other"), 0, DAY),
+    lambda store, key: store.pin(key, [b"h" * 32], DAY),
+    lambda store, key: store.keep_hidden(key, hidden("u1", "a1"), DAY),
+    lambda store, key: store.inject(key, b"digest", b"text", DAY),
+    lambda store, key: store.claim(key, "one", "token", LEASE),
+    lambda store, key: store.keep_summary(key, "one", "text", DAY, "token"),
+    lambda store, key: store.claim(key, "two", "token", LEASE),
+    lambda store, key: store.release(key, "two", "token"),
+    lambda store, key: store.mark_unsaved(key, b"a" * 32),
+    lambda store, key: store.stand(key, "ticket", 8, LEASE),
+    lambda store, key: store.renew_lease(key, "ticket", LEASE),
+    lambda store, key: store.leave(key, "ticket"),
+    lambda store, key: store.stand(key, "ticket", 8, LEASE),
+    lambda store, key: store.pause(key, paused=True),
+]
+"""Each script that writes, at least once; but `delete`."""
+
+
 async def everything(store: RedisStore, key: SessionKey) -> None:
     """Run each script at least once."""
-    await store.record(key, turn("u1", "a1", headerless=True), DAY)
-    await store.record(key, turn("u1", "a1", "u2", "a2", complete=False), DAY)
-    await store.begin_epoch(key, epoch("e1"), 0, DAY)
-    await store.pin(key, [b"h" * 32], DAY)
-    calls: HiddenCalls = hidden("u1", "a1")
-    await store.keep_hidden(key, calls, DAY)
-    await store.inject(key, b"digest", b"text", DAY)
-    await store.claim(key, "one", "token", 10.0)
-    await store.keep_summary(key, "one", "text", DAY, "token")
-    await store.claim(key, "two", "token", 10.0)
-    await store.release(key, "two", "token")
-    await store.mark_unsaved(key, b"a" * 32)
-    await store.stand(key, "ticket", 8, 10.0)
-    await store.renew_lease(key, "ticket", 10.0)
-    await store.leave(key, "ticket")
-    await store.stand(key, "ticket", 8, 10.0)
-    await store.pause(key, paused=True)
+    for write in WRITES:
+        await write(store, key)
     for sid in (key.sid, None):
         await found(store, "u1", "a1", "u2", sid=sid, tag=key.tag)
 
 
-async def test_no_script_touches_a_key_outside_its_bucket(cluster_url: str, clock: HandClock) -> None:
+async def test_each_script_touches_one_slot_and_there_what_it_was_handed_alone(
+    cluster_url: str, clock: HandClock
+) -> None:
     """A node that holds two slots lets a script touch both, so what they touch is watched."""
     run(cluster_url, "FLUSHALL")
     store = opened(cluster_url, clock)
-    client = Redis.from_url(cluster_url, protocol=2)  # pyright: ignore[reportUnknownMemberType]
-    async with client.monitor() as watched:
+    await store.record(OTHER, turn("u1", "a1", headerless=True), DAY)
+    seen = [words async for words in watched(store, cluster_url)]
+    await store.aclose()
+    session, other, bucket = keys.session(KEY), keys.session(OTHER), keys.bucket(KEY.tag)
+    ran: set[str] = set()
+    handed: list[str] = []
+    for command, name, *words in seen:
+        if command == "EVALSHA":
+            handed = words[1 : 1 + int(words[0])]
+            ran.add(name)
+            assert len({key_slot(each.encode()) for each in handed}) == 1
+            assert bucket in handed or handed == [keys.SESSIONS], "a node refuses a slot on its way"
+        else:
+            is_part = bucket in handed and (name == session or name.startswith(session + ":"))
+            is_there = keys.tips(KEY.tag) in handed and (command, name) == ("EXISTS", other)
+            assert is_part or is_there or name in handed
+            assert name != bucket
+    assert {_file(cluster_url, sha) for sha in ran} == SCRIPTS.keys()
+
+
+async def watched(store: RedisStore, url: str) -> AsyncGenerator[list[str]]:
+    """Every script that runs, `EVALSHA`, and every command of it that has a key, in order."""
+    client = Redis.from_url(url, protocol=2)  # pyright: ignore[reportUnknownMemberType]
+    async with client.monitor() as monitor:
         await everything(store, KEY)
         await store.delete(KEY)
+        await store.sessions(1)  # the listing is written by then
         await store.ping()
-        touched: set[str] = set()
-        scripts: set[str] = set()
-        while (seen := await asyncio.wait_for(watched.next_command(), 5))["command"] != "PING":
-            words = seen["command"].split(" ")
-            if seen["client_type"] == "lua" and words[0] != "TIME":
-                touched.add(words[1])
-            elif words[0] == "EVALSHA":
-                scripts.add(words[1])
+        while (seen := await asyncio.wait_for(monitor.next_command(), 5))["command"] != "PING":
+            words: list[str] = seen["command"].split(" ")
+            if words[0] == "EVALSHA" or (seen["client_type"] == "lua" and words[0] != "TIME"):
+                yield words
     await client.aclose()
-    await store.aclose()
-    assert len(scripts) == 15, "each of the scripts has run"
-    assert {name for name in touched if not re.match(rf"u1:\{{{KEY.tag}\}}:", name)} == set()
-    assert len(touched) > 10
+
+
+def _file(url: str, sha: str) -> str:
+    source: str = run(url, "SCRIPT", "SHOW", sha).decode()
+    return next(name for name, text in SCRIPTS.items() if source.endswith(text))
 
 
 async def test_a_slot_that_has_moved_is_followed_and_nothing_of_it_is_lost(
@@ -127,6 +167,100 @@ async def test_a_slot_that_has_moved_is_followed_and_nothing_of_it_is_lost(
         assert await store.session(KEY) == before.session
     assert before.session
     assert before.session.turns == 2
+
+
+async def test_while_a_slot_is_on_its_way_no_script_does_half_of_its_work(
+    cluster: Nodes, store: RedisStore
+) -> None:
+    other = SessionKey("bb", "01")
+    await everything(store, KEY)
+    await store.record(other, turn("u1", "a1"), DAY)
+    await store.sessions(1)  # the listing is written by then
+    name = f"u1:{{{KEY.tag}}}:{KEY.sid}"
+    parts = [each for each in cluster.names() if each != "u1:sessions" and "{bb}" not in each]
+    assert len(parts) > 10
+    for part in (name, *parts):
+        before = held(cluster)
+        to = cluster.nodes[(cluster.nodes.index(cluster.owner(name)) + 1) % 3]
+        with cluster.on_its_way(name, to, part):
+            for write in WRITES:
+                with pytest.raises(StoreUnavailable):
+                    await write(store, KEY)
+                assert await store.session(other), "the store is not left alone for it"
+        assert held(cluster) == before
+    await everything(store, KEY)
+
+
+def held(cluster: Nodes) -> list[bytes]:
+    return sorted(text for node in cluster.nodes for text in dump(node.server.url))
+
+
+async def test_a_session_moves_to_a_new_secret_s_name_from_each_node_to_each(
+    cluster: Nodes, store: RedisStore
+) -> None:
+    for former, tag in pairs_of_nodes(cluster):
+        await store.record(SessionKey(former, "01"), turn("u1", "a1", headerless=True), DAY)
+        await store.record(SessionKey(former, "named"), turn("u1", "a1"), DAY)
+        assert await store.move(former, tag, "tenant")
+        assert (await found(store, "u1", "a1", "u2", sid=None, tag=tag)).sid == "01"
+        assert len(await store.nodes(SessionKey(tag, "named"))) == 2
+        assert await store.session(SessionKey(former, "named")) is None
+
+
+async def test_a_session_moves_to_a_slot_that_another_node_has_taken_over(
+    cluster: Nodes, store: RedisStore
+) -> None:
+    for former, tag in pairs_of_nodes(cluster):
+        await store.record(SessionKey(former, "named"), turn("u1", "a1"), DAY)
+        name = f"u1:{{{tag}}}:named"
+        cluster.hand_over(name, cluster.nodes[(cluster.nodes.index(cluster.owner(name)) + 1) % 3])
+        assert await store.move(former, tag, "tenant")
+        assert len(await store.nodes(SessionKey(tag, "named"))) == 2
+
+
+async def test_two_workers_at_once_move_a_session_to_another_node_once(
+    cluster: Nodes, store: RedisStore, clock: HandClock
+) -> None:
+    other = opened(cluster.url, clock)
+    for former, tag in pairs_of_nodes(cluster):
+        await store.record(SessionKey(former, "named"), turn("u1", "a1"), DAY)
+        told = await asyncio.gather(*(each.move(former, tag, "tenant") for each in (store, other) * 3))
+        assert any(told)
+        assert len(await store.nodes(SessionKey(tag, "named"))) == 2
+        assert not await store.move(former, tag, "tenant")
+    await other.aclose()
+
+
+async def test_a_slot_that_moves_while_a_key_of_it_is_watched_is_a_refusal(
+    cluster: Nodes, clock: HandClock
+) -> None:
+    cluster.run("FLUSHALL")
+    client, name = Connection(cluster.url, 2.0, Breaker(clock, 1.0)).client, "u1:{aa}:watched"
+    for _ in range(2):
+        async with client.pipeline(transaction=True) as pipe:
+            await pipe.watch(name)
+            cluster.hand_over(name, cluster.nodes[(cluster.nodes.index(cluster.owner(name)) + 1) % 3])
+            pipe.multi()
+            pipe.set(name, "lost", px=60_000)
+            with pytest.raises(MovedError):
+                await pipe.execute()
+        assert not await client.exists(name)
+        async with client.pipeline(transaction=True) as pipe:
+            await pipe.watch(name)
+            assert not await pipe.exists(name)
+            pipe.multi()
+            pipe.set(name, "written", px=60_000)
+            await pipe.execute()
+        assert await client.getdel(name) == b"written"
+    await client.aclose()
+
+
+def pairs_of_nodes(cluster: Nodes) -> list[tuple[str, str]]:
+    """Tags, each pair of them of other nodes, or twice of the same: nine in all."""
+    held: list[list[str]] = [[] for _ in cluster.nodes]
+    for key in MANY:
+        held[cluster.nodes.index(cluster.owner(f"u1:{{{key.tag}}}:"))].append(key.tag)
+    return [(former.pop(), later.pop()) for former in held for later in held]
 
 
 async def test_two_processes_agree_on_one_epoch_wherever_its_slot_lies(
@@ -163,6 +297,29 @@ async def test_a_node_that_is_gone_costs_its_sessions_alone_and_no_start_needs_i
         late = opened(f"redis+cluster://127.0.0.1:{kept.port}", clock)
         assert await late.session(others[0])
         await late.aclose()
+
+
+async def test_a_replica_that_takes_over_is_found_and_has_every_session(clock: HandClock) -> None:
+    with three_nodes() as cluster, replica_of(first := cluster.nodes[0], cluster) as heir:
+        store = opened(cluster.url, clock)
+        for key in MANY:
+            await store.record(key, turn("u1", "a1"), DAY)
+        theirs = [key for key in MANY if cluster.owner(keys.session(key)) is first]
+        take_over(heir, *cluster.nodes)  # from one that lives
+        for key in theirs:
+            await store.record(key, turn("u1", "a1", "u2", "a2", known=2), DAY)
+        assert heir.server.run("WAIT", 1, 15_000) == 1
+        heir.server.kill()
+        with pytest.raises(StoreUnavailable):
+            await store.session(theirs[0])
+        take_over(first, *cluster.nodes)
+        clock.time += 2  # the store was left alone meanwhile
+        for key in theirs:
+            await store.record(key, turn("u1", "a1", "u2", "a2", "u3", "a3", known=4), DAY)
+            session = await store.session(key)
+            assert session
+            assert session.turns == 3
+        await store.aclose()
 
 
 async def test_a_server_that_is_no_cluster_is_no_store_under_that_name(

@@ -12,18 +12,16 @@ from proxy.adapters.redis import RedisStore
 from proxy.adapters.redis.sealing import Keyring
 from proxy.core.records import Session
 from proxy.ports import SessionKey
-from tests.stores import DAY, HandClock, chain, dump, epoch, found, hidden, turn
+from tests.stores import DAY, HandClock, Site, chain, dump, epoch, found, hidden, turn
 
 FORMER = SessionKey("aa", "named")
 NOW = SessionKey("bb", "named")
 
 
 @pytest.fixture(params=[False, True], ids=["plain", "sealed"])
-async def store(
-    request: pytest.FixtureRequest, server_url: str, clock: HandClock
-) -> AsyncGenerator[RedisStore]:
+async def store(request: pytest.FixtureRequest, site: Site, clock: HandClock) -> AsyncGenerator[RedisStore]:
     keyring = Keyring(["new", "old"], lambda: request.param)
-    opened = RedisStore(server_url, clock, 2.0, 1.0, keyring)
+    opened = RedisStore(site.url, clock, 2.0, 1.0, keyring)
     yield opened
     await opened.aclose()
 
@@ -60,7 +58,7 @@ def _without_tenant(session: Session | None) -> dict[str, object]:
 
 
 async def test_all_of_a_named_session_is_found_under_its_new_name_and_nothing_under_the_old(
-    store: RedisStore, server_url: str
+    store: RedisStore, site: Site
 ) -> None:
     await fill(store, FORMER)
     before = await everything(store, FORMER)
@@ -70,7 +68,8 @@ async def test_all_of_a_named_session_is_found_under_its_new_name_and_nothing_un
     assert session is not None
     assert session.tenant == "new tenant"
     assert [key for key, _ in await store.sessions(10)] == [NOW]
-    assert [text for text in dump(server_url) if b"{aa}" in text or b"aa/" in text] == []
+    held = [text for server in site.servers for text in dump(server)]
+    assert [text for text in held if b"{aa}" in text or b"aa/" in text] == []
 
 
 async def test_sessions_without_a_header_are_recognised_under_the_new_name(store: RedisStore) -> None:

@@ -74,6 +74,25 @@ class TestRecording:
         assert await recorded_turns(store) == 1
         assert (await store.nodes(KEY))[chain("u1", "a1")[-1]].complete
 
+    @pytest.mark.parametrize("headerless", [False, True])
+    async def test_a_turn_that_the_next_one_overtakes_is_counted_when_it_comes(
+        self, store: SessionStore, *, headerless: bool
+    ) -> None:
+        await store.record(KEY, turn("u1", "a1", headerless=headerless), DAY)
+        own = turn("u1", "a1", "u2", "a2", known=2, headerless=headerless)
+        after = turn("u1", "a1", "u2", "a2", "u3", "a3", known=2, headerless=headerless)
+        from_history = [replace(node, answer=node.hash == after.nodes[-1].hash) for node in after.nodes]
+        await store.record(KEY, replace(after, nodes=tuple(from_history)), DAY)
+        assert await recorded_turns(store) == 2
+        before, nodes = await store.session(KEY), await store.nodes(KEY)
+        for _ in range(2):
+            await store.record(KEY, own, DAY)
+            assert before
+            assert await store.session(KEY) == replace(before, turns=3)
+            assert await store.nodes(KEY) == nodes
+        counts = (await found(store, "u1", "a1", "u2", "a2", "u3", "a3")).counts
+        assert sorted(counts.values()) == [10, 11, 12, 13, 14, 15]
+
     async def test_a_turn_without_messages_makes_the_session_known(self, store: SessionStore) -> None:
         await store.record(KEY, replace(turn("u1", "a1"), nodes=(), advances_tip=False), DAY)
         session = await store.session(KEY)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from tests.upstreams import (
     Message,
     Model,
     calling,
+    completion,
     proxying,
     running,
     said,
@@ -212,6 +213,60 @@ async def test_where_the_client_decides_nothing_is_added(
     body = model.bodies()[-1]
     assert {name: body.get(name) for name in members} == members
     assert body.get("tools") == members.get("tools")
+
+
+def without_tools(model: Model, status: int, told: str) -> Callable[[Exchange], Awaitable[None]]:
+    """A model behind a server that takes no tools but the client's."""
+
+    async def behave(exchange: Exchange) -> None:
+        if TOOL in model.bodies()[-1].get("tools", []):
+            await exchange.answer_json({"error": {"message": told, "type": "api_error"}}, status=status)
+        else:
+            await exchange.answer_json(completion(said("I cannot say.")))
+
+    return behave
+
+
+REFUSALS = [
+    (400, "registry.ollama.ai/library/gemma:2b does not support tools"),
+    (400, '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'),
+    (400, "Unsupported parameter: 'tools' is not supported with this model."),
+    (400, "Unrecognized request argument supplied: tools"),
+    (400, "some-reasoner does not support Function Calling"),
+    (422, "Tool calling is not supported with this model"),
+    (500, "tools param requires --jinja flag"),
+]
+
+
+@pytest.mark.parametrize(("status", "message"), REFUSALS)
+async def test_an_upstream_that_refuses_tools_gets_the_request_without_it_and_is_not_asked_again(
+    model: Model, url: str, status: int, message: str
+) -> None:
+    model.replies += [without_tools(model, status, message)] * 3
+    first, second = await send(url, long_talk()), await send(url, long_talk())
+    assert (first.status_code, second.status_code) == (200, 200)
+    refused, *taken = model.bodies()
+    assert refused.pop("tools") == [TOOL]
+    assert taken[0] == refused
+    assert [body.get("tools") for body in taken] == [None, None]
+
+
+async def test_tools_that_the_client_has_too_teach_nothing_of_the_model(model: Model, url: str) -> None:
+    """It may have as many as the upstream takes."""
+    model.replies += [without_tools(model, 400, "Invalid 'tools': array too long. Expected 1.")] * 2
+    assert (await send(url, long_talk(), tools=[LOOK])).status_code == 200
+    assert [body["tools"] for body in model.bodies()] == [[LOOK, TOOL], [LOOK]]
+    await send(url, long_talk())
+    assert model.bodies()[-1]["tools"] == [TOOL]
+
+
+async def test_what_is_wrong_with_the_clients_messages_is_not_taken_for_a_refusal_of_tools(
+    model: Model, url: str
+) -> None:
+    message = "An assistant message with 'tool_calls' must be followed by tool messages responding to each."
+    model.replies.append(without_tools(model, 400, message))
+    assert (await send(url, long_talk())).status_code == 400
+    assert len(model.chats) == 1
 
 
 async def test_while_it_is_off_every_byte_is_as_without_it(model: Model, policy: Start) -> None:

@@ -11,7 +11,7 @@ from tests.appending import kept
 from tests.servers import PATIENCE, Exchange
 from tests.shim import Shim, relaying
 from tests.stores import Server
-from tests.upstreams import DONE, EVENTS, Chat, Model, events, proxying, said, sse
+from tests.upstreams import DONE, EVENTS, Chat, Model, events, only_session, proxying, said, sse
 
 HASTE = 0.6
 """The timeout of the store, in seconds."""
@@ -94,6 +94,14 @@ async def test_a_stream_is_whole_and_its_turn_is_kept(
             await back(chat)
             assert (await chat.ask("third")).status_code == 200
         assert await kept(url, 6) == [message["content"] for message in chat.messages]
+        await counted(url, 3)
+
+
+async def counted(url: str, turns: int) -> None:
+    """Wait until so many turns are counted: the one too that was written after the next."""
+    async with asyncio.timeout(15.0):
+        while (await only_session(url))["turns"] != turns:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
 
 async def back(chat: Chat) -> None:

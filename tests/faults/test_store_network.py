@@ -10,10 +10,11 @@ import pytest
 
 from proxy.adapters.redis import RedisStore
 from proxy.errors import StoreUnavailable
+from proxy.ports import SessionKey
 from tests.faults.calls import HASTE, Call, every_call, turns
 from tests.servers import PATIENCE
 from tests.shim import Shim, relaying
-from tests.stores import DAY, KEY, HandClock, Server, turn
+from tests.stores import DAY, KEY, HandClock, Server, epoch, turn
 
 BOUND = HASTE + 0.5
 
@@ -88,6 +89,24 @@ async def test_a_turn_that_is_written_again_after_it_is_one_turn(
     await afar.record(KEY, turn("u1", "a1"), DAY)
     assert await turns(afar) == 1
     assert len(await afar.nodes(KEY)) == 2
+
+
+async def test_a_move_to_a_new_secret_s_name_that_is_broken_off_is_whole_after_the_next(
+    shim: Shim, afar: RedisStore, clock: HandClock
+) -> None:
+    for trip in range(1, 12):
+        former, moved = SessionKey(f"a{trip}", "named"), SessionKey(f"b{trip}", "named")
+        await afar.record(former, turn("u1", "a1"), DAY)
+        await afar.begin_epoch(former, epoch("e1"), 0, DAY)
+        await afar.sessions(1)  # the listing is written by then
+        shim.lose_from = shim.trips + trip
+        with pytest.raises(StoreUnavailable):
+            await afar.move(former.tag, moved.tag, "tenant")
+        shim.lose_from = None
+        clock.time += 1.0
+        await afar.move(former.tag, moved.tag, "tenant")
+        assert len(await afar.nodes(moved)) == 2
+        assert await afar.epochs(moved, "lane") == (epoch("e1"),)
 
 
 # --- replies that belong to nobody, as in the incident of March 2023 ---

@@ -32,12 +32,12 @@ class Place:
         return await self.client.post(path, content=STREAMED)
 
 
-@pytest.fixture
-async def place(model: Model) -> AsyncIterator[Place]:
+@pytest.fixture(params=["httptools", "httpx"])
+async def place(request: pytest.FixtureRequest, model: Model) -> AsyncIterator[Place]:
     port = int(model.url.removesuffix("/v1").rpartition(":")[2])
     async with (
         relaying_to_port(port) as network,
-        proxying(f"{network.url}/v1", upstream_read_timeout=SILENCE) as url,
+        proxying(f"{network.url}/v1", upstream_read_timeout=SILENCE, http_client=request.param) as url,
         httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as client,
     ):
         yield Place(client, network, model)

@@ -12,6 +12,7 @@ import asyncio
 from bisect import bisect_right
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from redis.asyncio import BlockingConnectionPool, Redis
@@ -64,13 +65,13 @@ class Cluster(Redis):
         if args[0] in _EVERYWHERE:
             await self._know()
             nodes = list(self._nodes.values())
-            answers = [await self._guarded(_sent(node, (args, options))) for node in nodes]
+            answers = [await self.guarded(_sent(node, (args, options))) for node in nodes]
             return answers[0]
 
         async def send() -> Any:
-            return await _sent(await self._owner(_slot(args)), (args, options))
+            return await _sent(await self.owner(_slot(args)), (args, options))
 
-        return await self._following(send)
+        return await self.following(send)
 
     def pipeline(self, transaction: bool = True, shard_hint: str | None = None) -> Pipeline:  # noqa: FBT001, FBT002
         """Commands in one trip to each node that they concern; in a transaction that is one."""
@@ -85,21 +86,19 @@ class Cluster(Redis):
     async def run(self, commands: Sequence[_Command], *, transaction: bool) -> list[Any]:
         """The answers to commands, in their order; a refusal is an answer."""
         if transaction:
-            return await self._following(lambda: self._together(commands))
-        parts: dict[int, list[int]] = defaultdict(list)
-        await self._know()
+            return await self.following(lambda: self._together(commands))
+        parts: dict[Redis, list[int]] = defaultdict(list)
         for number, (words, _) in enumerate(commands):
-            parts[id(await self._owner(_slot(words)))].append(number)
+            parts[await self.owner(_slot(words))].append(number)
         answers: dict[int, Any] = {}
-        for numbers in parts.values():
-            node = await self._owner(_slot(commands[numbers[0]][0]))
-            told = await self._guarded(_pipelined(node, [commands[number] for number in numbers]))
+        for node, numbers in parts.items():
+            told = await self.guarded(_pipelined(node, [commands[number] for number in numbers]))
             answers |= zip(numbers, told, strict=True)
         return [await self._again(commands[number], answers[number]) for number in range(len(commands))]
 
     async def _together(self, commands: Sequence[_Command]) -> list[Any]:
         (slot,) = {_slot(words) for words, _ in commands}
-        return await _pipelined(await self._owner(slot), commands, transaction=True)
+        return await _pipelined(await self.owner(slot), commands, transaction=True)
 
     async def _again(self, command: _Command, answer: Any) -> Any:
         """What a node answers, or the node that it names instead."""
@@ -108,18 +107,19 @@ class Cluster(Redis):
         self._moved(answer)
         return await self.execute_command(*command[0], **command[1])
 
-    async def _following(self, send: Callable[[], Awaitable[_T]]) -> _T:
+    async def following(self, send: Callable[[], Awaitable[_T]]) -> _T:
         """Send, and once more where the slot has moved."""
-        try:
-            return await self._guarded(send())
-        except MovedError as moved:
-            self._moved(moved)
-        return await self._guarded(send())
+        with suppress(MovedError):
+            return await self.guarded(send())
+        return await self.guarded(send())
 
-    async def _guarded(self, answer: Awaitable[_T]) -> _T:
-        """An answer; where none comes, the slots may be elsewhere by the next call."""
+    async def guarded(self, answer: Awaitable[_T]) -> _T:
+        """An answer; where none comes, or a slot has moved, the slots are asked for by the next call."""
         try:
             return await answer
+        except MovedError as moved:
+            self._moved(moved)
+            raise
         except ResponseError:
             raise
         except BaseException:
@@ -135,7 +135,8 @@ class Cluster(Redis):
             self._sources.appendleft(Address(host, moved.port))
         self._is_known = False
 
-    async def _owner(self, slot: int) -> Redis:
+    async def owner(self, slot: int) -> Redis:
+        """The node that holds a slot. Raises RedisClusterException where none does."""
         await self._know()
         at = bisect_right(self._slots, slot, key=lambda slots: slots.first) - 1
         if at < 0 or slot > self._slots[at].last:
@@ -193,14 +194,33 @@ class Cluster(Redis):
 
 
 class _Pipeline(Pipeline):
-    """A pipeline whose commands may belong to several nodes."""
+    """A pipeline whose commands may belong to several nodes.
+
+    One that watches a key speaks to the node that holds it, over one connection, from WATCH to EXEC. A slot
+    that moves in between is a refusal: what was read under the watch is to be read anew.
+    """
 
     def __init__(self, cluster: Cluster, *, transaction: bool) -> None:
         super().__init__(cluster.connection_pool, cluster.response_callbacks, transaction, None)
         self._cluster = cluster
 
+    async def immediate_execute_command(self, *args: Any, **options: Any) -> Any:
+        """Watch a key, or ask while one is watched."""
+        run = cast("Any", super()).immediate_execute_command
+        if self.watching:
+            return await self._cluster.guarded(run(*args, **options))
+
+        async def begin() -> Any:
+            await self.reset()  # a connection to the node that held the slot before
+            self.connection_pool = (await self._cluster.owner(_slot(args))).connection_pool
+            return await run(*args, **options)
+
+        return await self._cluster.following(begin)
+
     async def execute(self, raise_on_error: bool = True) -> list[Any]:  # noqa: FBT001, FBT002
         """The answers, in order. Raises the first refusal, where it is to."""
+        if self.watching:
+            return await self._cluster.guarded(cast("Awaitable[list[Any]]", super().execute(raise_on_error)))
         commands, self.command_stack = self.command_stack, []
         answers = await self._cluster.run(commands, transaction=self.is_transaction) if commands else []
         for answer in answers if raise_on_error else ():

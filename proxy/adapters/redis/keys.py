@@ -8,7 +8,7 @@ a script may touch them together. Law 6 rests on the tag: it is derived from the
 | `u1:{tag}:tips` | hash | chain hash of an answer → sids: finds a session that no header names |
 | `u1:{tag}:<sid>` | hash | the session, by the fields of :data:`FIELDS` |
 | `u1:{tag}:<sid>:nodes` | hash | chain hash → Node: the transcript |
-| `u1:{tag}:<sid>:counts` | hash | chain hash → counted tokens, so that `find` reads no bodies back |
+| `u1:{tag}:<sid>:counts` | hash | chain hash → counted tokens (`+` before those of an answer of ours) |
 | `u1:{tag}:<sid>:partial` | set | chain hashes of answers that were cut off |
 | `u1:{tag}:<sid>:beside` | set | chain hashes of words that began a line beside the main one |
 | `u1:{tag}:<sid>:summaries` | hash | content address → summary |

@@ -77,7 +77,9 @@ async def _move_session(
         try:
             await pipe.execute()
         except WatchError:
-            return  # another worker was first
+            if await client.exists(name):
+                return  # another worker was first
+            raise  # the connection was lost
     await client.delete(*(keys.session(former) + part for part in (*parts, *_PASSING, keys.WAS)))
     score = await client.zscore(keys.SESSIONS, keys.listed(former))
     if score is not None:

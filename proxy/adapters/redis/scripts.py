@@ -124,7 +124,7 @@ class Scripts:
         self, key: SessionKey, lane: str, *, seen: int, epoch: bytes, ttl: int
     ) -> list[bytes]:
         """Append to the lane, or answer what others appended."""
-        return cast("list[bytes]", await self._begin_epoch([keys.session(key)], (lane, seen, epoch, ttl)))
+        return cast("list[bytes]", await self._begin_epoch(_session(key), (lane, seen, epoch, ttl)))
 
     async def record(self, key: SessionKey, turn: TurnFields, *, ttl: int, remembered: int) -> str:
         """Write a turn; where all of it was there before, nothing moves.
@@ -141,51 +141,51 @@ class Scripts:
 
     async def pin(self, key: SessionKey, hashes: Sequence[bytes], *, ttl: int) -> None:
         """Pin messages, and keep the session with them."""
-        await self._pin([keys.session(key)], (ttl, *hashes))
+        await self._pin(_session(key), (ttl, *hashes))
 
     async def keep_hidden(
         self, key: SessionKey, answer: bytes, hidden: bytes, *, ttl: int, begins: bool
     ) -> bool:
         """Keep what stands for an answer, and the session with it; False where that is gone."""
-        return bool(await self._keep_hidden([keys.session(key)], (answer, hidden, ttl, int(begins))))
+        return bool(await self._keep_hidden(_session(key), (answer, hidden, ttl, int(begins))))
 
     async def inject(self, key: SessionKey, digest: bytes, injection: bytes, *, ttl: int) -> bytes:
         """Keep what is handed in, and the session with it; what stands is answered."""
-        return bytes(await self._inject([keys.session(key)], (ttl, digest, injection)))
+        return bytes(await self._inject(_session(key), (ttl, digest, injection)))
 
     async def claim(self, key: SessionKey, address: str, token: str, *, lease: int) -> bool:
         """Take or renew the lease on writing a summary; whether `token` has it."""
-        return bool(await self._claim([keys.session(key)], (address, token, lease)))
+        return bool(await self._claim(_session(key), (address, token, lease)))
 
     async def release(self, key: SessionKey, address: str, token: str) -> None:
         """Give up the lease, if it is still held."""
-        await self._release([keys.session(key)], (address, token))
+        await self._release(_session(key), (address, token))
 
     async def keep_summary(
         self, key: SessionKey, address: str, summary: bytes, *, ttl: int, token: str
     ) -> bool:
         """Keep a summary, and the session with it; whether it was kept."""
-        return bool(await self._keep_summary([keys.session(key)], (address, summary, ttl, token)))
+        return bool(await self._keep_summary(_session(key), (address, summary, ttl, token)))
 
     async def mark_unsaved(self, key: SessionKey, answer: bytes) -> None:
         """Note which turn's client was told that it is not saved."""
-        await self._mark_unsaved([keys.session(key)], (answer,))
+        await self._mark_unsaved(_session(key), (answer,))
 
     async def stand(self, key: SessionKey, ticket: str, *, most: int, lease: int) -> str:
         """Take or keep a place in the session's line: `go`, `wait`, or `full`."""
-        return bytes(await self._stand([keys.session(key)], (ticket, most, lease))).decode()
+        return bytes(await self._stand(_session(key), (ticket, most, lease))).decode()
 
     async def renew_lease(self, key: SessionKey, ticket: str, *, lease: int) -> None:
         """Keep a place in the session's line, if it is still held."""
-        await self._renew_lease([keys.session(key)], (ticket, lease))
+        await self._renew_lease(_session(key), (ticket, lease))
 
     async def leave(self, key: SessionKey, ticket: str) -> None:
         """Give up a place in the session's line."""
-        await self._leave([keys.session(key)], (ticket,))
+        await self._leave(_session(key), (ticket,))
 
     async def pause(self, key: SessionKey, *, paused: bool) -> bool:
         """Pause a session, or let it go on; whether there is such a session."""
-        return bool(await self._pause([keys.session(key)], (int(paused),)))
+        return bool(await self._pause(_session(key), (int(paused),)))
 
     async def delete(self, key: SessionKey, *, remembered: int) -> bool:
         """Forget a session; whether there was one."""
@@ -194,6 +194,15 @@ class Scripts:
 
 def _bucket(key: SessionKey) -> list[str]:
     return [keys.session(key), keys.tips(key.tag), keys.bucket(key.tag)]
+
+
+def _session(key: SessionKey) -> list[str]:
+    """A session, and its bucket, which is never a key itself.
+
+    Of a slot that is on its way a node refuses what lacks a key (TRYAGAIN, ASK) before it begins; with the
+    session's key alone a script would begin, and end at the first part of the session that has gone.
+    """
+    return [keys.session(key), keys.bucket(key.tag)]
 
 
 def _source(name: str) -> str:

@@ -26,6 +26,7 @@ from tests.upstreams import (
     plainly,
     said,
     sse,
+    user,
 )
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -145,6 +146,37 @@ async def test_a_compressed_stream_is_understood_too(
     ) as answer:
         assert b"".join([part async for part in answer.aiter_raw()]) == packed
     assert await is_stored(url, "packed-stream", "Packed")
+
+
+@pytest.mark.parametrize("coding", ["br", "zstd", "gzip, br"])
+@pytest.mark.parametrize("kind", [JSON, EVENTS], ids=["in one piece", "streamed"])
+async def test_an_answer_that_cannot_be_read_passes_as_it_is_says_so_and_comes_with_the_next_body(
+    client: httpx2.AsyncClient, url: str, model: Model, kind: tuple[bytes, bytes], coding: str
+) -> None:
+    packed, name = bytes(range(256)) * 40, f"unread {coding} {kind[1].decode()}"
+    model.replies.append(plainly(200, [kind, (b"Content-Encoding", coding.encode())], packed))
+    headers = {"X-Unabridged-Session": name}
+    async with client.stream("POST", CHAT, content=HELLO, headers=headers) as answer:
+        assert b"".join([part async for part in answer.aiter_raw()]) == packed
+        assert answer.headers["content-encoding"] == coding
+        assert answer.headers["x-unabridged-degraded"] == "answer-unread"
+    model.replies.append(said("That was all."))
+    messages = [*json.loads(HELLO)["messages"], said("What was packed"), user("And now?")]
+    answered = await client.post(CHAT, json={"model": "gpt-test", "messages": messages}, headers=headers)
+    assert "x-unabridged-degraded" not in answered.headers
+    assert await is_stored(url, name, "That was all.")
+    (session,) = (each for each in (await admin(url, "sessions"))["sessions"] if each["name"] == name)
+    told = await admin(url, f"sessions/{session['id']}/transcript")
+    assert [each["message"]["content"] for each in told["messages"]][-3:-1] == ["What was packed", "And now?"]
+
+
+async def test_an_error_that_cannot_be_read_is_an_error_and_nothing_else(
+    client: httpx2.AsyncClient, model: Model
+) -> None:
+    model.replies.append(plainly(400, [JSON, (b"Content-Encoding", b"br")], b"packed"))
+    async with client.stream("POST", CHAT, content=HELLO) as answer:
+        assert (answer.status_code, b"".join([part async for part in answer.aiter_raw()])) == (400, b"packed")
+        assert "x-unabridged-degraded" not in answer.headers
 
 
 async def test_an_answer_that_would_burst_is_passed_and_not_unpacked(

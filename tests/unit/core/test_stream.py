@@ -52,6 +52,14 @@ def test_usage_beside_choices_stays():
             b'{"stream_options": {"a":1,"include_usage":true}, "n":1e2}',
         ),
         (b'{"stream_options": null, "x": 1}', b'{"stream_options": {"include_usage":true}, "x": 1}'),
+        (
+            rb'{"messages":[{"content":"\ud800"}], "n": 1}',
+            rb'{"stream_options":{"include_usage":true},"messages":[{"content":"\ud800"}], "n": 1}',
+        ),
+        (
+            rb'{"messages":[{"content":"\ud800"}], "stream_options": {}, "n": 1}',
+            rb'{"messages":[{"content":"\ud800"}], "stream_options": {"include_usage":true}, "n": 1}',
+        ),
     ],
 )
 def test_asking_for_usage_changes_nothing_else(body: bytes, asking: bytes):

@@ -19,6 +19,15 @@ end
 local had = redis.call('HGET', session, 'tip') or ''
 if appended and had ~= begun_at and had ~= tip then return 'moved' end
 
+-- An answer whose node came before, with a history that overtook its turn, is counted when the turn comes; its
+-- count begins with a `+` from then on.
+local function comes_late(hash, kind)
+  local count = kind == 'answer' and redis.call('HGET', session .. COUNTS, hash)
+  if not count or string.sub(count, 1, 1) == '+' then return false end
+  redis.call('HSET', session .. COUNTS, hash, '+' .. count)
+  return true
+end
+
 local function write(hash, node, tokens, kind)
   local new = redis.call('HSETNX', session .. NODES, hash, node) == 1
   if not new and kind == 'answer' and redis.call('SREM', session .. PARTIAL, hash) == 1 then
@@ -26,7 +35,7 @@ local function write(hash, node, tokens, kind)
     new = true
   end
   joined = joined or (not new and kind == 'message' and joins(hash))
-  if new then redis.call('HSET', session .. COUNTS, hash, tokens) end
+  if new then redis.call('HSET', session .. COUNTS, hash, (kind == 'answer' and '+' or '') .. tokens) end
   if new and kind == 'partial' then redis.call('SADD', session .. PARTIAL, hash) end
   return new
 end
@@ -37,6 +46,8 @@ for i = first, #ARGV, 4 do
   if write(hash, ARGV[i + 1], ARGV[i + 2], kind) then
     fresh[hash] = true
     if kind == 'answer' then completed = completed + 1 end
+  elseif comes_late(hash, kind) then
+    completed = completed + 1
   end
 end
 
