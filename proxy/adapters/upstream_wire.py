@@ -54,4 +54,5 @@ def framed(headers: Sequence[Header], body: bytes | AsyncIterator[bytes] | None)
 
 def is_presentable(status: int, headers: Sequence[Header]) -> bool:
     """Whether a server can send this on: a final status (RFC 9110 15) and clean header values."""
-    return 200 <= status < 600 and not any(_CONTROL.search(value) for _, value in headers)
+    values = b"\t".join([value for _, value in headers])  # a tab may stand in a value
+    return 200 <= status < 600 and not _CONTROL.search(values)

@@ -6,8 +6,8 @@ here costs memory and time that another worker or machine may have.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
+from typing import Self
 
 from proxy.errors import Overloaded
 from proxy.http.body_memory import BodyMemory
@@ -24,14 +24,15 @@ class Admission:
         self.bodies = bodies
         self.under_way = 0
 
-    @contextmanager
-    def admitted(self, limit: int | None = None) -> Generator[None]:
+    def admitted(self, limit: int | None = None) -> Self:
         """Room for one request while it lasts; a policy's own `limit` can only be stricter (Overloaded)."""
         allowed = self._limit()
         if self.under_way >= (allowed if limit is None else min(limit, allowed)):
             raise Overloaded("The proxy answers as many requests as it may; try again.")
+        return self
+
+    def __enter__(self) -> None:
         self.under_way += 1
-        try:
-            yield
-        finally:
-            self.under_way -= 1
+
+    def __exit__(self, *_: object) -> None:
+        self.under_way -= 1

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from types import TracebackType
-from typing import Self, cast
+from typing import Protocol, Self, cast
 
 import msgspec
 from starlette.types import Receive, Send
@@ -30,69 +30,88 @@ _WBITS = {b"gzip": (31,), b"x-gzip": (31,), b"deflate": (15, -15)}
 """How zlib is told the format. `deflate` is zlib's (RFC 9110 8.4.1.2); some senders leave out its frame."""
 
 
+CLIENT = "unabridged.client"
+"""The key in a scope at which our server tells what ASGI has no word for."""
+
+
+class Client(Protocol):
+    """Whoever has sent a request."""
+
+    def watch(self, left: Callable[[], None] | None) -> None:
+        """Have `left` called once the client leaves, or now if it has; None: no more."""
+        ...
+
+    def whole_body(self) -> bytes | None:
+        """The body, if it came with the head: there is nothing to be received then."""
+        ...
+
+    def discard(self) -> None:
+        """Throw away what comes of the body from now on, so that its sender is not held up."""
+        ...
+
+
 class ClientDisconnected(Exception):  # noqa: N818 - an event, not an error: nobody is left to be answered
     """The client has left."""
 
 
-class Request:
-    """A request's body as a stream, and after it the client's presence: the two things `receive` tells.
+class Upload:
+    """A request's body as a stream; where it is given up half way, `client` need not wait with the rest."""
 
-    `has_body` is False where there is none, or it was read before.
-    """
-
-    def __init__(self, receive: Receive, *, has_body: bool) -> None:
+    def __init__(self, receive: Receive, client: Client, *, has_body: bool) -> None:
         self._receive = receive
-        self._done = asyncio.Event()
+        self._client = client
         self.unread = has_body
         """Whether some of the body may still come."""
-        if not has_body:
-            self._done.set()
 
-    async def body(self) -> AsyncGenerator[bytes]:
+    def body(self) -> bytes | AsyncGenerator[bytes] | None:
+        """The body as it arrives, or at once; None where there is none."""
+        if not self.unread:
+            return None
+        whole = self._client.whole_body()
+        if whole is None:
+            return self.parts()
+        self.unread = False
+        return whole
+
+    async def parts(self) -> AsyncGenerator[bytes]:
         """The body as it arrives; what nobody asks for stays with the sender (raises ClientDisconnected)."""
         try:
-            async for part in _parts(self._receive):
-                yield part
-            self.unread = False
+            while self.unread:
+                part, self.unread = await _part(self._receive)
+                if part:
+                    yield part
         finally:
-            self._done.set()
-
-    async def gone(self) -> None:
-        """Return when the client leaves; waits for the body to be read, or given up, first."""
-        await self._done.wait()
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
+            if self.unread:
+                self._client.discard()
 
 
 class WhilePresent:
-    """`async with WhilePresent(request):` gives up what it encloses once the client leaves.
+    """`with WhilePresent(client):` gives up what it encloses once the client leaves.
 
     Raises ClientDisconnected in place of the cancellation that it makes, as `asyncio.timeout` raises its
-    TimeoutError. Nothing may be awaited within after the answer's last message: a server says "disconnected"
-    of a complete answer too.
+    TimeoutError.
     """
 
-    def __init__(self, request: Request) -> None:
-        self._request = request
-        self._gone = False
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._is_gone = False
 
-    async def __aenter__(self) -> Self:
+    def __enter__(self) -> Self:
         self._task = cast("asyncio.Task[object]", asyncio.current_task())
         self._cancelling = self._task.cancelling()
-        self._watch = asyncio.create_task(self._cancel_when_gone())
+        self._client.watch(self._give_up)
         return self
 
-    async def __aexit__(
+    def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._watch.cancel()
-        ours = self._gone and self._task.uncancel() <= self._cancelling
+        self._client.watch(None)
+        ours = self._is_gone and self._task.uncancel() <= self._cancelling
         if ours and kind is not None and issubclass(kind, asyncio.CancelledError):
             raise ClientDisconnected from error
 
-    async def _cancel_when_gone(self) -> None:
-        await self._request.gone()
-        self._gone = True
+    def _give_up(self) -> None:
+        self._is_gone = True
         self._task.cancel()
 
 
@@ -107,7 +126,9 @@ async def read_body(receive: Receive, limit: int, share: Share, content_length: 
         share.expect(content_length)
     parts: list[bytes] = []
     size = 0
-    async for part in _parts(receive):
+    more = True
+    while more:
+        part, more = await _part(receive)
         size += len(part)
         if size > limit:
             raise RequestTooLarge
@@ -116,15 +137,12 @@ async def read_body(receive: Receive, limit: int, share: Share, content_length: 
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-async def _parts(receive: Receive) -> AsyncIterator[bytes]:
-    more = True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnected
-        if part := message.get("body", b""):
-            yield part
-        more = message.get("more_body", False)
+async def _part(receive: Receive) -> tuple[bytes, bool]:
+    """What has come of a body, and whether more will."""
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise ClientDisconnected
+    return message.get("body", b""), message.get("more_body", False)
 
 
 async def decode_body(body: bytes, content_encoding: bytes | None, limit: int) -> bytes:
@@ -221,5 +239,5 @@ async def send_error(
 async def _linger(receive: Receive) -> None:
     with contextlib.suppress(TimeoutError, ClientDisconnected):
         async with asyncio.timeout(LINGER):
-            async for _ in _parts(receive):
+            while (await _part(receive))[1]:
                 pass

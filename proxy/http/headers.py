@@ -35,7 +35,10 @@ def values(headers: Sequence[Header], name: bytes) -> list[bytes]:
 
 def value(headers: Sequence[Header], name: bytes) -> bytes | None:
     """The first value of a header, None where it is absent; `name` is in lower case."""
-    return next((value for key, value in headers if key.lower() == name), None)
+    for key, found in headers:
+        if key.lower() == name:
+            return found
+    return None
 
 
 def content_length(headers: Sequence[Header]) -> int | None:

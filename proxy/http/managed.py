@@ -20,8 +20,8 @@ from proxy.errors import InvalidHeader, UnabridgedError
 from proxy.http.admission import Admission
 from proxy.http.answer import send_answer, send_appended
 from proxy.http.asgi import (
+    CLIENT,
     ClientDisconnected,
-    Request,
     WhilePresent,
     decode_body,
     read_body,
@@ -87,14 +87,16 @@ class Managed:
         request_id = id_of(scope)
         try:
             headers = _by_name(scope["headers"])
-            policy = self._engine.policy_of(headers)
-            if _is_off(headers, policy):
+            policy, mode = self._engine.policy_of(headers), _mode(headers)
+            # A policy that cuts nothing still needs an appended history.
+            if mode == "off" or (mode == "full" and policy.strategy.name == "off"):
                 await self._relay(scope, receive, send)
                 return
             admitted = self._admission.admitted(policy.limits.streams)
             with admitted, self._metrics.streams.track_inprogress(), passage.share:
                 incoming = await _read(scope, receive, headers, policy, passage)
-                await self._answer(scope, receive, send, incoming, policy, passage)
+                with WhilePresent(scope[CLIENT]):
+                    await self._answer(scope, send, incoming, policy, passage, appends=mode == "append")
         except ClientDisconnected:
             passage.status = passage.status or 499
         except UnabridgedError as error:
@@ -122,15 +124,15 @@ class Managed:
     async def _answer(
         self,
         scope: Scope,
-        receive: Receive,
         send: Send,
         incoming: Incoming,
         policy: Policy,
         passage: _Passage,
+        *,
+        appends: bool,
     ) -> None:
-        is_append = _mode(incoming.headers) == "append"
-        turn = self._appends.turn(incoming, policy) if is_append else nullcontext((incoming, None))
-        async with WhilePresent(Request(receive, has_body=False)), turn as (whole, appended):
+        turn = self._appends.turn(incoming, policy) if appends else nullcontext((incoming, None))
+        async with turn as (whole, appended):
             passage.share.take(len(whole.body) - len(incoming.body))
             prepared = await self._engine.prepare(whole, policy, appended)
             self._note(prepared, passage)
@@ -175,7 +177,7 @@ class Managed:
 
     def _note(self, prepared: Prepared, passage: _Passage) -> None:
         stage = prepared.verdict.stage.value
-        self._metrics.stages.labels(stage=stage).inc()
+        self._metrics.stages.labels(stage).inc()
         self._metrics.degraded.set("store" in prepared.degraded)
         self._metrics.overhead.observe(self._clock.monotonic() - prepared.arrived)
         real = prepared.budget.real
@@ -191,7 +193,7 @@ class Managed:
 
     def _tell(self, passage: _Passage, request_id: str) -> None:
         seconds = round(self._clock.monotonic() - passage.began, 4)
-        self._metrics.requests.labels(route=_ROUTE, status=str(passage.status)).inc()
+        self._metrics.requests.labels(_ROUTE, passage.status).inc()
         log_request(route=_ROUTE, status=passage.status, seconds=seconds, id=request_id, **passage.fields)
 
 
@@ -232,9 +234,3 @@ def _mode(headers: Headers) -> str:
     if mode not in _MODES:
         raise InvalidHeader("X-Unabridged-Mode is full, append or off.")
     return mode
-
-
-def _is_off(headers: Headers, policy: Policy) -> bool:
-    """Whether a request is relayed as it is. A policy that cuts nothing still needs an appended history."""
-    mode = _mode(headers)
-    return mode == "off" or (mode == "full" and policy.strategy.name == "off")

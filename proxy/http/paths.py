@@ -7,6 +7,7 @@ A path that two parsers could read in two ways might pass for `/v1/…` here and
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from proxy.errors import InvalidPath, NotFound
 
@@ -25,6 +26,7 @@ _AMBIGUOUS = re.compile(
 _UNPRINTABLE = re.compile(rb"[^\x21-\x7e]")
 
 
+@lru_cache(maxsize=64)
 def check_path(raw_path: bytes) -> None:
     """Refuse a path that is not plainly one path (raises InvalidPath)."""
     if not raw_path.startswith(b"/") or _AMBIGUOUS.search(raw_path):

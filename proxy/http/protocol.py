@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import httptools
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from proxy.errors import (
     HeadersTooLarge,
@@ -27,8 +26,10 @@ from proxy.errors import (
     URITooLong,
 )
 from proxy.http.asgi import LINGER, error_answer
+from proxy.http.connection import Connection
 from proxy.http.front import request_id
 from proxy.http.head import MAX_HEADER_BYTES, MAX_URI, check_head
+from proxy.http.headers import Header
 from proxy.http.pace import Pace
 from proxy.telemetry import log_request
 
@@ -51,10 +52,8 @@ class GuardedConfig(uvicorn.Config):
     """Seconds (`proxy.http.pace`)."""
 
 
-class WireGuard(HttpToolsProtocol):
+class WireGuard(Connection):
     """One connection of a client."""
-
-    parser: httptools.HttpRequestParser
 
     def __init__(
         self,
@@ -64,6 +63,11 @@ class WireGuard(HttpToolsProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
+        self._parser = httptools.HttpRequestParser(self)
+        self._parser.set_dangerous_leniencies(lenient_data_after_close=True)  # it is not read: `_is_deaf`
+        self._url = b""
+        self._headers: list[Header] = []
+        self._expects_continue = False
         self._phase = _IDLE
         self._framing = 0
         """Bytes since the last of a body, or of a request."""
@@ -71,7 +75,6 @@ class WireGuard(HttpToolsProtocol):
         """That of the head or body that is incomplete, once it was found to be."""
         self._timeout = config.request_timeout
         self._timer: asyncio.TimerHandle | None = None
-        self._running: RequestResponseCycle | None = None
         self._is_deaf = False
         """Whether what comes from now on is thrown away."""
         self._refusal: UnabridgedError | None = None
@@ -81,29 +84,20 @@ class WireGuard(HttpToolsProtocol):
 
     # --- the connection ---
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._await_request()
-
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
-        if self.timeout_keep_alive_task is not None:
-            self.timeout_keep_alive_task.cancel()
-        if self._running is not None:
-            _leave(self._running)  # uvicorn tells only the newest of pipelined requests
         super().connection_lost(exc)
+        del self._parser  # which holds what it tells
 
     def data_received(self, data: bytes) -> None:
         if self._is_deaf:
             return
-        if self.timeout_keep_alive_task is not None:
-            self.timeout_keep_alive_task.cancel()
-            self.timeout_keep_alive_task = None
+        self.idle_since = None
         self._framing += len(data)
         if self._phase == _IDLE:
             self._phase = _BLANK
         try:
-            self.parser.feed_data(data)
+            self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
             self._go_on_plainly(data[upgrade.args[0] :])
         except httptools.HttpParserError as error:
@@ -111,61 +105,63 @@ class WireGuard(HttpToolsProtocol):
         if self._phase != _IDLE and not self._is_deaf:
             self._watch(len(data))
 
-    def _await_request(self) -> None:
-        self.timeout_keep_alive_task = self.loop.call_later(
-            self.timeout_keep_alive, self.timeout_keep_alive_handler
-        )
-
     # --- what the parser finds ---
 
     def on_message_begin(self) -> None:
-        super().on_message_begin()
+        self._url, self._headers, self._expects_continue = b"", [], False
         self._phase = _HEAD
 
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        name = name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self._expects_continue = True
+        self._headers.append((name, value))
+
     def on_headers_complete(self) -> None:
-        check_head(self.parser.get_http_version(), self.url, self.headers)
-        if not self.parser.should_upgrade():
-            super().on_headers_complete()
-        elif self.parser.get_method() == b"CONNECT":
-            raise InvalidPath("There is no tunnel here.")
-        elif self._offers(b"websocket"):
-            super().on_headers_complete()
-            self.cycle.keep_alive = False
-        else:
-            self._plain_head = self._without_upgrade()
-            return
+        parser, version = self._parser, self._parser.get_http_version()
+        check_head(version, self._url, self._headers)
+        keeps = version != "1.0" and parser.should_keep_alive()
+        if parser.should_upgrade():
+            if parser.get_method() == b"CONNECT":
+                raise InvalidPath("There is no tunnel here.")
+            if not self._offers(b"websocket"):
+                self._plain_head = self._without_upgrade()
+                return
+            keeps = False
+        self.begin(
+            parser, self._url, self._headers, keep_alive=keeps, expects_continue=self._expects_continue
+        )
         self._enter(_BODY)
-        self.headers = []  # what follows the body is no header of the request
+        self._headers = []  # what follows the body is no header of the request
 
     def on_body(self, body: bytes) -> None:
         self._framing = 0
-        super().on_body(body)
+        self.cycle.feed(body)
 
     def on_message_complete(self) -> None:
         if self._plain_head:
             return
-        super().on_message_complete()
+        self.cycle.feed_end()
         self._enter(_IDLE)
-        if self.cycle.response_complete:
-            self._await_request()
+        if self.cycle.is_complete:
+            self.await_request()
 
     def _enter(self, phase: int) -> None:
         self._phase = phase
         self._framing = 0
         self._pace = None
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        self._running = cycle
-        super()._start_asgi_task(cycle, app)
-
     # --- offers to change the protocol (RFC 9110 7.8) ---
 
     def _offers(self, protocol: bytes) -> bool:
-        return any(name == b"upgrade" and value.lower() == protocol for name, value in self.headers)
+        return any(name == b"upgrade" and value.lower() == protocol for name, value in self._headers)
 
     def _without_upgrade(self) -> bytes:
-        line = b"%b %b HTTP/1.1\r\n" % (self.parser.get_method(), self.url)
-        kept = (header for header in self.headers if header[0] != b"upgrade")
+        line = b"%b %b HTTP/1.1\r\n" % (self._parser.get_method(), self._url)
+        kept = (header for header in self._headers if header[0] != b"upgrade")
         return line + b"".join(b"%b: %b\r\n" % header for header in kept) + b"\r\n"
 
     def _go_on_plainly(self, rest: bytes) -> None:
@@ -185,7 +181,7 @@ class WireGuard(HttpToolsProtocol):
         """Bound what is incomplete, in bytes now and in time from now on."""
         if self._phase == _BODY and self._framing > MAX_FRAMING:
             self._refuse(RequestError("There is too much between the chunks of the body."))
-        elif self._phase == _HEAD and len(self.url) > MAX_URI:
+        elif self._phase == _HEAD and len(self._url) > MAX_URI:
             self._refuse(URITooLong())
         elif self._phase != _BODY and self._framing > MAX_UNFINISHED_HEAD:
             self._refuse(HeadersTooLarge())
@@ -209,7 +205,7 @@ class WireGuard(HttpToolsProtocol):
 
     def _holds_back(self) -> bool:
         """Whether the sender of a body waits for us."""
-        return self.flow.read_paused or (self._phase == _BODY and self.cycle.waiting_for_100_continue)
+        return self.flow.read_paused or (self._phase == _BODY and self.cycle.expects_continue)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -226,24 +222,25 @@ class WireGuard(HttpToolsProtocol):
             self._give_up(error)
             return
         if self._phase == _BODY:
-            self.pipeline.popleft()  # the newest: its body is at fault, and its turn has not come
-        is_answering = self._running is not None and not self._running.response_complete
-        if is_answering:
+            self.pipeline.pop()  # the newest: its body is at fault, and its turn has not come
+        if self.is_answering:
             self._refusal = error
         else:
             self._answer(error)
 
     def _give_up(self, error: UnabridgedError) -> None:
         """End a request that the application has begun to read."""
-        _leave(self.cycle)
-        if self.cycle.response_started:
-            self.transport.close()
+        cycle = self.cycle
+        if cycle.has_begun:
+            cycle.cut()
+            cycle.leave()
         else:
+            cycle.leave()
             self._answer(error)
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if self._refusal is not None and self._running is not None and self._running.response_complete:
+        if self._refusal is not None and not self.is_answering:
             self._answer(self._refusal)
 
     def _answer(self, error: UnabridgedError) -> None:
@@ -265,13 +262,6 @@ class WireGuard(HttpToolsProtocol):
         else:
             self.transport.close()
         log_request(route="wire", status=error.status, id=name, code=error.code)
-
-
-def _leave(cycle: RequestResponseCycle) -> None:
-    """Tell a request that nobody waits for its answer any more."""
-    if not cycle.response_complete:
-        cycle.disconnected = True
-    cycle.message_event.set()
 
 
 def _in_our_words(error: httptools.HttpParserError) -> UnabridgedError:

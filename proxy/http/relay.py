@@ -14,7 +14,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from proxy.errors import NotBuilt, UnabridgedError, UpstreamError
 from proxy.http.admission import Admission
-from proxy.http.asgi import ClientDisconnected, Request, WhilePresent, send_error
+from proxy.http.asgi import CLIENT, ClientDisconnected, Upload, WhilePresent, send_error
 from proxy.http.headers import announces_body, check_credentials, to_client, to_upstream, value
 from proxy.http.paths import upstream_target
 from proxy.ports import Upstream, UpstreamResponse
@@ -75,28 +75,28 @@ class Relay:
         if scope["type"] == "websocket":
             await _refuse_websocket(scope, receive, send, self._request_id(scope))
             return
-        request = Request(receive, has_body=announces_body(scope["headers"]))
+        upload = Upload(receive, scope[CLIENT], has_body=announces_body(scope["headers"]))
         try:
             with self._admission.admitted():
-                await self._relay(scope, request, send)
+                await self._relay(scope, upload, send)
         except ClientDisconnected:
             return
         except UnabridgedError as error:
             self._answered(error.status)
-            unread = receive if request.unread else None
+            unread = receive if upload.unread else None
             await send_error(send, error, self._request_id(scope), unread=unread)
 
-    async def _relay(self, scope: Scope, request: Request, send: Send) -> None:
+    async def _relay(self, scope: Scope, upload: Upload, send: Send) -> None:
         target = upstream_target(scope["raw_path"], scope["query_string"])
         headers = scope["headers"]
         check_credentials(headers)
         if (value(headers, b"upgrade") or b"").lower() == b"websocket":
             raise NotBuilt(NO_WEBSOCKETS)
-        body = request.body() if request.unread else None
         response: UpstreamResponse | None = None
         try:
-            async with WhilePresent(request):
-                response = await self._upstream.send(scope["method"], target, to_upstream(headers), body)
+            with WhilePresent(scope[CLIENT]):
+                sent = to_upstream(headers), upload.body()
+                response = await self._upstream.send(scope["method"], target, *sent)
                 self._answered(response.status)
                 await _answer(response, send)
         finally:

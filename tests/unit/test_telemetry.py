@@ -31,7 +31,7 @@ def test_a_fault_is_told_by_its_class_and_its_place_and_never_by_its_text(
     assert "in fail" in line
 
 
-def test_what_the_server_itself_says_is_json_too_but_not_that_an_answer_was_cut_off(
+def test_what_the_server_itself_says_is_json_too(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = logging.getLogger("uvicorn.error")
@@ -39,10 +39,16 @@ def test_what_the_server_itself_says_is_json_too_but_not_that_an_answer_was_cut_
         monkeypatch.setattr(log, "handlers", [])  # given back in the end
         monkeypatch.setattr(log, "propagate", False)
     set_up_logging()
-    server.error("ASGI callable returned without completing response.")
     server.warning("Invalid %s", "request")
     (line,) = capsys.readouterr().err.splitlines()
     assert json.loads(line)["message"] == "Invalid request"
+
+
+def test_what_utf_8_cannot_hold_is_told_all_the_same() -> None:
+    record = logging.LogRecord("proxy", logging.INFO, "", 0, "request", None, None)
+    record.fields = {"model": "half \ud800", "budget": 10**30}
+    line = json.loads(JSONLines().format(record))
+    assert (line["model"], line["budget"]) == ("half \ud800", 10**30)
 
 
 async def test_tasks_that_are_alive_are_told() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import select
 from collections import deque
+from math import inf
 from typing import TYPE_CHECKING, cast
 
 import httptools
@@ -41,14 +42,11 @@ class Answer:
         self.fault: UnabridgedError | None = None
         self._waiter: asyncio.Future[None] | None = None
 
-    async def news(self, seconds: float | None) -> None:
-        """Wait until something has come, or gone wrong. Raises UpstreamTimeout after ``seconds``."""
+    async def news(self) -> None:
+        """Wait until something has come, or gone wrong."""
         self._waiter = asyncio.get_running_loop().create_future()
         try:
-            async with asyncio.timeout(seconds):
-                await self._waiter
-        except TimeoutError as error:
-            raise UpstreamTimeout from error
+            await self._waiter
         finally:
             self._waiter = None
 
@@ -65,9 +63,17 @@ class Answer:
 
 
 class Connection(asyncio.Protocol):
-    """A connection that is kept alive from one request to the next."""
+    """A connection that is kept alive from one request to the next.
 
-    def __init__(self) -> None:
+    ``patience`` is how many seconds the upstream may let pass without a byte, or without taking one.
+    """
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
+        self._due = inf
+        """When the answer must have gone on; monotonic seconds, and far off while nobody waits."""
+        self._timer: asyncio.TimerHandle | None = None
+        """One that looks after it; it is not set anew for each wait."""
         self._parser = httptools.HttpResponseParser(self)
         self._answer: Answer | None = None
         self._is_head = False
@@ -90,26 +96,46 @@ class Connection(asyncio.Protocol):
         """Hand bytes to the socket, however much waits there already."""
         self._transport.writelines(parts)
 
-    async def write_all(self, parts: AsyncIterator[bytes], *, chunked: bool, seconds: float) -> None:
+    async def write_all(self, parts: AsyncIterator[bytes], *, chunked: bool) -> None:
         """Write a body as it comes, no faster than the upstream takes it.
 
-        Raises UpstreamTimeout when it takes nothing for ``seconds``, and whatever the body raises.
+        Raises UpstreamTimeout when it takes nothing, and whatever the body raises.
         """
         async for part in parts:
             if part:
                 self.write(*((b"%x\r\n" % len(part), part, b"\r\n") if chunked else (part,)))
-                await self._drained(seconds)
+                await self._drained()
         if chunked:
             self.write(b"0\r\n\r\n")
 
-    async def _drained(self, seconds: float) -> None:
+    async def _drained(self) -> None:
         if self._may_write.is_set():
             return
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(self._patience):
                 await self._may_write.wait()
         except TimeoutError as error:
             raise UpstreamTimeout from error
+
+    async def news(self, answer: Answer) -> None:
+        """Wait until something of an answer has come, or gone wrong: UpstreamTimeout, when nothing comes."""
+        loop = asyncio.get_running_loop()
+        self._due = loop.time() + self._patience
+        if self._timer is None:
+            self._timer = loop.call_at(self._due, self._look)
+        try:
+            await answer.news()
+        finally:
+            self._due = inf
+
+    def _look(self) -> None:
+        """Nothing has come for too long, or something has."""
+        self._timer = None
+        loop = asyncio.get_running_loop()
+        if self._due <= loop.time() and self._answer is not None:
+            self._answer.fail(UpstreamTimeout())
+        elif self._due < inf:
+            self._timer = loop.call_at(self._due, self._look)
 
     def take(self, answer: Answer) -> bytes:
         """What has come of an answer's body, and let more come."""
@@ -170,6 +196,8 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The upstream has closed the connection, or reset it, or we have closed it."""
+        if self._timer is not None:
+            self._timer.cancel()
         self._may_write.set()
         answer = self._answer
         if answer is None:

@@ -16,6 +16,7 @@ import errno
 import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Sequence
+from typing import Self
 
 import httpx2
 
@@ -73,13 +74,11 @@ class HttptoolsUpstream:
         """
         head, is_chunked = self._head(method, target, framed(headers, body))
         connection = await self._connection()
-        response = HttptoolsResponse(self, connection, connection.begin(method), self._read_timeout)
+        response = HttptoolsResponse(self, connection, connection.begin(method))
         try:
             if isinstance(body, AsyncIterator):
                 connection.write(head)
-                await response.begun_while(
-                    connection.write_all(body, chunked=is_chunked, seconds=self._read_timeout)
-                )
+                await response.begun_while(connection.write_all(body, chunked=is_chunked))
             else:
                 connection.write(head, body or b"")
                 await response.begun()
@@ -110,7 +109,7 @@ class HttptoolsUpstream:
             connection.close()
         if len(self._in_use) >= CONNECTIONS:
             raise Overloaded
-        connection = Connection()
+        connection = Connection(self._read_timeout)
         self._in_use.add(connection)
         try:
             await self._connect(connection)
@@ -153,16 +152,12 @@ class HttptoolsUpstream:
 class HttptoolsResponse:
     """A `proxy.ports.UpstreamResponse`."""
 
-    def __init__(
-        self, upstream: HttptoolsUpstream, connection: Connection, answer: Answer, read_timeout: float
-    ) -> None:
+    def __init__(self, upstream: HttptoolsUpstream, connection: Connection, answer: Answer) -> None:
         self._upstream = upstream
         self._connection = connection
         self._answer = answer
-        self._read_timeout = read_timeout
         self._writing: asyncio.Task[None] | None = None
         self._is_closed = False
-        self._chunks = self._read()
 
     @property
     def status(self) -> int:
@@ -184,7 +179,7 @@ class HttptoolsResponse:
         while not self._answer.is_begun:
             if self._answer.fault is not None:
                 raise self._answer.fault
-            await self._answer.news(self._read_timeout)
+            await self._connection.news(self._answer)
 
     async def begun_while(self, writing: Coroutine[None, None, None]) -> None:
         """Wait for the head of the answer while the request's body is on its way."""
@@ -192,7 +187,7 @@ class HttptoolsResponse:
         self._writing = task = asyncio.create_task(writing)
         task.add_done_callback(lambda _: answer.wake())
         while not (answer.is_begun or answer.fault or task.done()):
-            await answer.news(None)
+            await answer.news()
         if task.done():
             task.result()
         await self.begun()
@@ -202,19 +197,21 @@ class HttptoolsResponse:
 
         Raises UpstreamTimeout, UpstreamUnreachable (reset), UpstreamInvalidResponse (framing, too short).
         """
-        return self._chunks
+        return self
 
-    async def _read(self) -> AsyncIterator[bytes]:
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        """All that has come of the body since."""
         answer = self._answer
-        while True:
-            if answer.chunks:
-                yield self._connection.take(answer)
-            elif answer.is_complete:
-                return
-            elif answer.fault is not None:
+        while not answer.chunks:
+            if answer.is_complete:
+                raise StopAsyncIteration
+            if answer.fault is not None:
                 raise answer.fault
-            else:
-                await answer.news(self._read_timeout)
+            await self._connection.news(answer)
+        return self._connection.take(answer)
 
     async def aclose(self) -> None:
         """Give the connection back after the whole body, close it otherwise, also while being cancelled."""

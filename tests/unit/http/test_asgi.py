@@ -4,7 +4,7 @@ import asyncio
 import gzip
 import json
 import zlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 
 import pytest
@@ -14,7 +14,7 @@ from proxy.errors import InvalidEncoding, Overloaded, RequestTooLarge, Unsupport
 from proxy.http.asgi import (
     OFF_LOOP,
     ClientDisconnected,
-    Request,
+    Upload,
     WhilePresent,
     decode_body,
     read_body,
@@ -200,35 +200,69 @@ async def test_the_connection_of_an_unread_body_is_closed_once_its_sender_could_
 # --- presence ---
 
 
-async def in_presence(request: Request, work: Callable[[], Awaitable[None]]) -> None:
-    async with WhilePresent(request):
-        await work()
-        await asyncio.Event().wait()
+class Somebody:
+    """A client, as the server tells of it."""
+
+    def __init__(self, *, is_gone: bool = False, whole: bytes | None = None) -> None:
+        self.whole = whole
+        self._left: Callable[[], None] | None = None
+        self._is_gone = is_gone
+        self.is_let_go = False
+
+    def watch(self, left: Callable[[], None] | None) -> None:
+        self._left = left
+        if left is not None and self._is_gone:
+            left()
+
+    def whole_body(self) -> bytes | None:
+        return self.whole
+
+    def discard(self) -> None:
+        self.is_let_go = True
+
+    def leave(self) -> None:
+        if self._left is not None:
+            self._left()
 
 
 async def test_a_client_that_leaves_ends_what_was_being_done_for_it() -> None:
-    ended = asyncio.Event()
+    client, ended = Somebody(), asyncio.Event()
 
     async def work() -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
+        with WhilePresent(client):
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
 
+    asyncio.get_running_loop().call_soon(client.leave)
     with pytest.raises(ClientDisconnected):
-        await in_presence(Request(receiving(GONE), has_body=False), work)
+        await work()
     assert ended.is_set()
     await asyncio.sleep(0)  # The task goes on living: its cancellation was taken back.
 
 
+async def test_for_a_client_that_has_left_nothing_is_begun() -> None:
+    async def work() -> None:
+        with WhilePresent(Somebody(is_gone=True)):
+            await asyncio.sleep(0)
+            pytest.fail("it was")
+
+    with pytest.raises(ClientDisconnected):
+        await work()
+
+
 async def test_what_a_present_client_waits_for_is_done() -> None:
-    async with WhilePresent(Request(receiving(), has_body=False)):
+    client = Somebody()
+    with WhilePresent(client):
         await asyncio.sleep(0)
+    client.leave()
+    await asyncio.sleep(0)  # Nobody listens any more.
 
 
 async def test_a_cancellation_from_elsewhere_stays_a_cancellation() -> None:
     async def work() -> None:
-        async with WhilePresent(Request(receiving(), has_body=False)):
+        with WhilePresent(Somebody()):
             await asyncio.Event().wait()
 
     task = asyncio.create_task(work())
@@ -238,27 +272,25 @@ async def test_a_cancellation_from_elsewhere_stays_a_cancellation() -> None:
         await task
 
 
-async def test_presence_is_watched_only_after_the_body_since_both_come_one_way() -> None:
-    request = Request(receiving(part(b"a"), part(b"b", more=False), GONE), has_body=True)
-    read: list[bytes] = []
-
-    async def work() -> None:
-        await asyncio.sleep(0.01)
-        read.extend([data async for data in request.body()])
-
-    with pytest.raises(ClientDisconnected):
-        await in_presence(request, work)
-    assert read == [b"a", b"b"]
-    assert not request.unread
+# --- uploads ---
 
 
-async def test_a_body_given_up_half_way_is_thrown_away_while_the_client_is_watched() -> None:
-    request = Request(receiving(part(b"a"), part(b"b"), part(b"c", more=False), GONE), has_body=True)
+async def test_an_upload_is_read_as_it_comes() -> None:
+    client = Somebody()
+    upload = Upload(receiving(part(b"a"), part(b"b", more=False)), client, has_body=True)
+    assert [data async for data in upload.parts()] == [b"a", b"b"]
+    assert (upload.unread, client.is_let_go) == (False, False)
 
-    async def work() -> None:
-        async with aclosing(request.body()) as body:
-            assert await anext(body) == b"a"
 
-    with pytest.raises(ClientDisconnected):
-        await in_presence(request, work)
-    assert request.unread
+async def test_an_upload_that_came_with_its_head_is_taken_at_once() -> None:
+    upload = Upload(receiving(), Somebody(whole=b"ab"), has_body=True)
+    assert upload.body() == b"ab"
+    assert (upload.unread, upload.body()) == (False, None)
+
+
+async def test_the_sender_of_an_upload_that_is_given_up_half_way_need_not_wait_with_the_rest() -> None:
+    client = Somebody()
+    upload = Upload(receiving(part(b"a"), part(b"b"), part(b"c", more=False)), client, has_body=True)
+    async with aclosing(upload.parts()) as parts:
+        assert await anext(parts) == b"a"
+    assert (upload.unread, client.is_let_go) == (True, True)

@@ -28,6 +28,7 @@ class Wire(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self.written = b""
+        self.writes = 0
         self.is_ended = False
         self.is_closed = False
         self.is_paused = False
@@ -35,6 +36,7 @@ class Wire(asyncio.Transport):
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
         assert not self.is_ended, "something was written after the end"
         self.written += data
+        self.writes += 1
 
     def can_write_eof(self) -> bool:
         return True
@@ -76,6 +78,7 @@ class Connection:
     asked: list[Asked] = field(default_factory=list[Asked])
     may_answer: asyncio.Event = field(default_factory=asyncio.Event)
     keep_alive: float = 75
+    is_left: bool = False
 
     def __post_init__(self) -> None:
         self.may_answer.set()
@@ -106,7 +109,9 @@ class Connection:
         await settled()
 
     async def leave(self) -> None:
-        self.guard.connection_lost(None)
+        if not self.is_left:
+            self.is_left = True
+            self.guard.connection_lost(None)
         await settled()
 
     @property

@@ -1,0 +1,244 @@
+"""One request and its answer: in how many writes, how framed, and what becomes of one that fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from starlette.types import Message, Receive, Scope, Send
+
+from proxy.http.asgi import CLIENT
+from tests.unit.http.wire import CHUNKED, GET, KIB, POST, Connect, Connection
+
+Answer = Callable[[Scope, Receive, Send], Awaitable[None]]
+OLD = GET.replace(b"1.1", b"1.0")
+HEAD = GET.replace(b"GET", b"HEAD")
+HEAD_OF_CHUNKS = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+def start(*headers: tuple[bytes, bytes], status: int = 200) -> Message:
+    return {"type": "http.response.start", "status": status, "headers": headers}
+
+
+def body(data: bytes, *, more: bool = True) -> Message:
+    return {"type": "http.response.body", "body": data, "more_body": more}
+
+
+LENGTH_2 = (b"content-length", b"2")
+
+
+def sending(*messages: Message) -> Answer:
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        for message in messages:
+            await send(message)
+
+    return answer
+
+
+@pytest.fixture
+def answered(connect: Connect) -> Callable[..., Awaitable[Connection]]:
+    async def answered(answer: Answer, *requests: bytes) -> Connection:
+        connection = connect()
+        connection.guard.app = answer
+        await connection.say(*requests or (GET,))
+        return connection
+
+    return answered
+
+
+Answered = Callable[..., Awaitable[Connection]]
+
+
+# --- writes ---
+
+
+async def test_head_body_and_end_of_a_small_answer_are_one_write(answered: Answered) -> None:
+    connection = await answered(sending(start(), body(b"a"), body(b"b"), body(b"", more=False)))
+    assert connection.wire.written == HEAD_OF_CHUNKS + b"1\r\na\r\n1\r\nb\r\n0\r\n\r\n"
+    assert connection.wire.writes == 1
+
+
+async def test_what_is_sent_is_written_without_waiting_for_what_follows(answered: Answered) -> None:
+    goes_on = asyncio.Event()
+
+    async def pausing(scope: Scope, receive: Receive, send: Send) -> None:
+        await send(start())
+        await goes_on.wait()
+        goes_on.clear()
+        await send(body(b"a"))
+        await goes_on.wait()
+        await send(body(b"b", more=False))
+
+    connection = await answered(pausing)
+    assert connection.wire.written == HEAD_OF_CHUNKS
+    goes_on.set()
+    await connection.say()
+    assert connection.wire.written == HEAD_OF_CHUNKS + b"1\r\na\r\n"
+    goes_on.set()
+    await connection.say()
+    assert connection.wire.written == HEAD_OF_CHUNKS + b"1\r\na\r\n1\r\nb\r\n0\r\n\r\n"
+
+
+async def test_much_is_written_at_once() -> None:
+    seen: list[int] = []
+
+    async def large(scope: Scope, receive: Receive, send: Send) -> None:
+        await send(start())
+        for _ in range(8):
+            await send(body(b"a" * 40 * KIB))
+            seen.append(len(connection.wire.written) // KIB)
+
+    connection = Connection()
+    connection.guard.app = large
+    await connection.say(GET)
+    assert seen == [0, 80, 80, 160, 160, 240, 240, 320]
+    await connection.leave()
+
+
+async def test_a_client_that_does_not_read_stops_the_answer() -> None:
+    sent: list[int] = []
+
+    async def endless(scope: Scope, receive: Receive, send: Send) -> None:
+        await send(start())
+        while True:
+            await send(body(b"a" * 70 * KIB))
+            sent.append(len(sent))
+            connection.guard.pause_writing()
+
+    connection = Connection()
+    connection.guard.app = endless
+    await connection.say(GET)
+    assert sent == [0]
+    connection.guard.resume_writing()
+    await connection.say()
+    assert sent == [0, 1]
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
+    await connection.leave()
+
+
+# --- framing ---
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "messages", "written"),
+    [
+        pytest.param(
+            GET,
+            (start(LENGTH_2), body(b"ok", more=False)),
+            b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok",
+            id="a length",
+        ),
+        pytest.param(
+            OLD,
+            (start(), body(b"ok", more=False)),
+            b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nok",
+            id="no chunks in HTTP/1.0",
+        ),
+        pytest.param(
+            HEAD,
+            (start(LENGTH_2), body(b"ok", more=False)),
+            b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n",
+            id="a length without its body",
+        ),
+        pytest.param(
+            HEAD, (start(), body(b"", more=False)), b"HTTP/1.1 200 OK\r\n\r\n", id="neither length nor chunks"
+        ),
+        pytest.param(
+            GET,
+            (start(status=204), body(b"", more=False)),
+            b"HTTP/1.1 204 No Content\r\n\r\n",
+            id="a status without a body",
+        ),
+        pytest.param(
+            GET,
+            (start((b"Connection", b"Close"), LENGTH_2), body(b"ok", more=False)),
+            b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok",
+            id="the connection's last",
+        ),
+    ],
+)
+async def test_an_answer_says_where_it_ends(
+    answered: Answered, request_bytes: bytes, messages: tuple[Message, ...], written: bytes
+) -> None:
+    connection = await answered(sending(*messages), request_bytes)
+    assert connection.wire.written == written
+    assert connection.wire.is_closed == (b"connection: close" in written)
+
+
+# --- faults ---
+
+
+async def test_an_answer_that_stays_incomplete_ends_with_all_that_was_sent(answered: Answered) -> None:
+    connection = await answered(sending(start(), body(b"a")))
+    assert connection.wire.written == HEAD_OF_CHUNKS + b"1\r\na\r\n"
+    assert connection.wire.is_closed
+
+
+@pytest.mark.parametrize("ending", [body(b"abc", more=False), body(b"a", more=False)])
+async def test_an_answer_that_has_not_the_length_it_announced_ends_the_connection(
+    answered: Answered, ending: Message
+) -> None:
+    connection = await answered(sending(start(LENGTH_2), ending))
+    assert connection.wire.written.endswith(b"content-length: 2\r\n\r\n")
+    assert connection.wire.is_closed
+
+
+@pytest.mark.parametrize("wrong", [(b"x", b"a\r\nb: c"), (b"x\n", b"a"), (b"x", b"a\0")])
+async def test_no_header_smuggles_another(answered: Answered, wrong: tuple[bytes, bytes]) -> None:
+    connection = await answered(sending(start(wrong), body(b"", more=False)))
+    assert connection.wire.written == b""
+    assert connection.wire.is_closed
+
+
+async def test_a_fault_before_the_answer_is_told_in_openais_shape(answered: Answered) -> None:
+    async def failing(scope: Scope, receive: Receive, send: Send) -> None:
+        raise LookupError
+
+    connection = await answered(failing)
+    assert connection.statuses == [500]
+    assert b'"type":"server_error"' in connection.wire.written
+
+
+async def test_a_body_that_is_given_up_does_not_hold_its_sender_back(answered: Answered) -> None:
+    gone = asyncio.Event()
+
+    async def giving_up(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        scope[CLIENT].discard()
+        scope[CLIENT].watch(gone.set)
+        await gone.wait()
+
+    piece = b"8000\r\n" + b"a" * 0x8000 + b"\r\n"
+    connection = await answered(giving_up, CHUNKED, piece, *(piece,) * 8)
+    assert not connection.wire.is_paused
+    await connection.leave()
+    assert gone.is_set()
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_a_client_that_has_sent_a_large_body_is_still_seen_to_leave(
+    answered: Answered, *, at_once: bool
+) -> None:
+    gone = asyncio.Event()
+    sizes: list[int] = []
+
+    async def waiting(scope: Scope, receive: Receive, send: Send) -> None:
+        whole = scope[CLIENT].whole_body() if at_once else (await receive())["body"]
+        sizes.append(len(whole))
+        scope[CLIENT].watch(gone.set)
+        await gone.wait()
+
+    connection = await answered(waiting, POST + b"Content-Length: 100000\r\n\r\n" + b"a" * 100_000)
+    assert (sizes, connection.wire.is_paused) == ([100_000], False)
+    await connection.leave()
+    assert gone.is_set()
+
+
+async def test_a_body_that_nobody_reads_holds_its_sender_back(answered: Answered) -> None:
+    async def ignoring(scope: Scope, receive: Receive, send: Send) -> None:
+        await asyncio.Event().wait()
+
+    connection = await answered(ignoring, POST + b"Content-Length: 100000\r\n\r\n", b"a" * 66 * KIB)
+    assert connection.wire.is_paused
