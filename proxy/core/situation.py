@@ -54,8 +54,13 @@ class Chain:
 
     @property
     def exchanges(self) -> int:
-        """Final answers: assistant messages without tool calls."""
-        return sum(message.role == "assistant" and not message.calls for message in self.messages)
+        """Final answers."""
+        return sum(message.is_final for message in self.messages)
+
+    @cached_property
+    def total(self) -> int:
+        """Counted tokens of all messages."""
+        return sum(self.tokens)
 
     def is_spared_by(self, plan: Plan) -> bool:
         """Whether a plan leaves whole what this chain asks of the model."""
