@@ -100,7 +100,7 @@ class Engine:
         case = self._case(asked, recognised, history.outgoing_chain(chain), pins, budget, tool)
         if self.models.needs_listing(case.model, case.credentials):
             self.background.run(self.models.read_listing(case.credentials), is_needed=False)
-        verdict = await self._decide(case, asked.history)
+        verdict = await self._decide(case, history)
         prepared = Prepared(
             policy=policy,
             history=history,
