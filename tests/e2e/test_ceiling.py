@@ -69,6 +69,15 @@ async def test_what_was_cut_for_its_bytes_stays_cut_between_two_epochs(tmp_path:
         assert 2 <= epochs[-1] <= 12
 
 
+async def test_what_is_handed_in_counts_against_the_ceiling_too(tmp_path: Path) -> None:
+    async with chatting(tmp_path, MOST) as (chat, model):
+        chat.members["unabridged"] = {"inject": {"text": "What was said before. " * 100}}
+        for number in range(30):
+            assert (await chat.ask(question(number))).status_code == 200
+        assert all(b"What was said before." in each.body for each in model.chats)
+        assert max(len(each.body) for each in model.chats) <= MOST
+
+
 async def test_old_images_go_for_their_bytes_and_the_words_beside_them_stay(tmp_path: Path) -> None:
     most = 200_000
     async with chatting(tmp_path, most, most, NO_LEDGER) as (chat, model):
