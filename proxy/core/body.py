@@ -35,18 +35,30 @@ _OFFSET = re.compile(r"\(byte (\d+)\)")
 
 Members = Mapping[str, bytes | msgspec.Raw | memoryview]
 """Members by name, each as the bytes of its value."""
+Spans = dict[str, tuple[int, int]]
+"""Where the value of each member begins and ends."""
 
 
 class Body:
     """A chat completion request as the client wrote it."""
 
-    __slots__ = ("members", "messages", "raw")
+    __slots__ = ("_spans", "members", "messages", "raw")
 
-    def __init__(self, raw: bytes, members: Members, messages: list[bytes]) -> None:
+    def __init__(
+        self, raw: bytes, members: Members, messages: list[bytes], spans: Spans | None = None
+    ) -> None:
         self.raw = raw
         self.members = members
         self.messages = messages
         """Each message's bytes, in order."""
+        self._spans = spans
+
+    @property
+    def spans(self) -> Spans | None:
+        """Where its members stand; None where a name occurs twice."""
+        if self._spans is None:
+            self._spans = member_spans(self.raw, self.members)
+        return self._spans
 
     def get(self, name: str) -> Any:
         """The value of a top-level member, decoded leniently; None where it is absent."""
@@ -63,24 +75,22 @@ class Body:
 
     def with_member(self, name: str, value: bytes) -> bytes:
         """The body with another value of a top-level member that it has, and every other byte as it was."""
-        spans = member_spans(self.raw, self.members)
-        if spans is None:
+        if self.spans is None:
             return _rejoined({**self.members, name: value})
-        start, end = spans[name]
-        return self.raw[:start] + value + self.raw[end:]
+        start, end = self.spans[name]
+        return b"".join((self.raw[:start], value, self.raw[end:]))
 
     def followed_by(self, messages: Sequence[bytes]) -> bytes:
         """The body with these messages after its own, and every other byte as it was."""
-        spans = member_spans(self.raw, self.members)
-        if spans is None:
+        if self.spans is None:
             return self.with_messages([*self.messages, *messages])
-        end = spans["messages"][1] - 1
+        end = self.spans["messages"][1] - 1
         return self.raw[:end] + b"," + b",".join(messages) + self.raw[end:]
 
     def without(self, name: str) -> "Body":
         """The body without a top-level member (never the only one) and every other byte as it was."""
         members = {each: value for each, value in self.members.items() if each != name}
-        spans = member_spans(self.raw, self.members)
+        spans = self.spans
         if spans is None:
             raw = _rejoined(members)
             return Body(raw, members, self.messages)
@@ -140,7 +150,8 @@ def with_cache_key(raw: bytes, key: str) -> bytes:
     ``key`` is plain ASCII; a body that has a ``prompt_cache_key`` already must not be given another.
     """
     start = raw.index(b"{") + 1
-    return raw[:start] + b'"prompt_cache_key":"' + key.encode("ascii") + b'",' + raw[start:]
+    rest = memoryview(raw)[start:]
+    return b"".join((raw[:start], b'"prompt_cache_key":"', key.encode("ascii"), b'",', rest))
 
 
 def read_body(raw: bytes, max_messages: int) -> Body:
@@ -238,9 +249,9 @@ def _invalid_json(raw: bytes, error: msgspec.DecodeError) -> InvalidJSON:
     return InvalidJSON(f"The request body is not valid JSON (byte {offset}).", offset=offset)
 
 
-def member_spans(text: bytes, members: Members) -> dict[str, tuple[int, int]] | None:
+def member_spans(text: bytes, members: Members) -> Spans | None:
     """Where each member's value stands; None where a name occurs twice, so that order says nothing."""
-    spans: dict[str, tuple[int, int]] = {}
+    spans = Spans()
     position = len(BOM) if text.startswith(BOM) else 0
     for name, value in members.items():
         found = _MEMBER_NAME.match(text, position)

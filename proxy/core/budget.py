@@ -5,7 +5,7 @@ them: counted tokens times a learned ratio. Planning happens in counted tokens, 
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from proxy.core.policy_sections import Stages
@@ -56,6 +56,11 @@ class Budget:
     def share(self, part: float) -> int:
         """Counted tokens of a view that, with the head, fills the head and ``part`` of the room."""
         return math.floor(part * self.room)
+
+    def filled(self, view: int, usage: float) -> "Budget":
+        """The same for fewer tokens, of which head and ``view`` (counted tokens) are ``usage``."""
+        tokens = math.floor((self.head + view) / usage * self.ratio)
+        return replace(self, tokens=max(min(tokens, self.tokens), 1))
 
     def real(self, counted: int) -> int:
         """The model's tokens for ``counted`` tokens, rounded up."""

@@ -266,5 +266,5 @@ def _error_of(completion: _Completion | None, data: bytes) -> bytes:
 
 
 def _calls(message: dict[str, Raw]) -> bool:
-    calls, function_call = message.get("tool_calls", _ABSENT), message.get("function_call", _ABSENT)
-    return bool(elements(calls) or members(function_call))
+    calls, legacy = message.get("tool_calls"), message.get("function_call")
+    return bool((calls is not None and elements(calls)) or (legacy is not None and members(legacy)))

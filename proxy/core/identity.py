@@ -65,8 +65,8 @@ def _canonical(value: object, depth: int = 0, *, keeps_empty: bool = False) -> o
     """A JSON value, keys in order (as it is from ``_DEEPEST`` on), without null and empty members."""
     if depth == _DEEPEST:
         return value
-    if isinstance(value, Mapping):
-        members = sorted(cast("Mapping[str, object]", value).items())
+    if isinstance(value, dict):
+        members = sorted(cast("dict[str, object]", value).items())
         inner = {name: _canonical(member, depth + 1, keeps_empty=keeps_empty) for name, member in members}
         if keeps_empty:
             return inner

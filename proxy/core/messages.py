@@ -5,8 +5,9 @@ from the raw slice again in the rare moment that an epoch is planned.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
+
+import msgspec
 
 from proxy.core.jsonvalue import loads
 
@@ -14,8 +15,7 @@ HEAD_ROLES = frozenset({"system", "developer"})
 TOOL_ROLES = frozenset({"tool", "function"})
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(msgspec.Struct, frozen=True, gc=False):
     """What must be known of a message to place it in a chain and a unit."""
 
     role: str
@@ -25,6 +25,11 @@ class Message:
     """Ids of the tool calls that it makes."""
     answers: str | None = None
     """Id of the tool call that it answers."""
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it ends an exchange: an answer without tool calls."""
+        return self.role == "assistant" and not self.calls
 
 
 class Content:
@@ -65,8 +70,8 @@ class Content:
         content = self.members.get("content")
         if isinstance(content, str):
             yield {"type": "text", "text": content}
-        elif isinstance(content, Sequence):
-            yield from (as_mapping(part) for part in cast("Sequence[object]", content))
+        elif isinstance(content, list):
+            yield from (as_mapping(part) for part in cast("list[object]", content))
 
     def texts(self) -> list[str]:
         """The text parts."""
@@ -80,8 +85,8 @@ class Content:
     def tool_calls(self) -> Iterator[tuple[str, str, str]]:
         """Each tool call as (id, name, arguments); a legacy function call has its name for an id."""
         calls = self.members.get("tool_calls")
-        if isinstance(calls, Sequence) and not isinstance(calls, str):
-            for call in cast("Sequence[object]", calls):
+        if isinstance(calls, list):
+            for call in cast("list[object]", calls):
                 yield _read_call(as_mapping(call))
         legacy = as_mapping(self.members.get("function_call"))
         if legacy:
@@ -105,7 +110,7 @@ def _read_call(call: Mapping[str, Any]) -> tuple[str, str, str]:
 
 def as_mapping(value: object) -> Mapping[str, Any]:
     """The value itself if it is a JSON object, else an empty one."""
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def text_or_empty(value: object) -> str:

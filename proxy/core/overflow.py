@@ -126,10 +126,10 @@ def is_overflow_error(status: int, body: bytes, request: bytes = b"") -> Overflo
     the body that was refused: upstreams quote what they do not understand, and words of its own refuse
     nothing.
     """
-    if status not in _STATUSES:
+    if status not in _STATUSES or not body:
         return None
     refusal = _refusal(body, status)
-    if refusal is None:
+    if refusal is None or not (refusal.text or refusal.codes):
         return None
     known = bool(_CODES & refusal.codes)
     if not known and _RATE_LIMIT.search(" ".join((refusal.text, *refusal.codes))):

@@ -40,10 +40,7 @@ _TOKEN_BYTES = 4
 class Policy(Section):
     """One policy. `name` is its file's name and part of a session's lane; the rest is the file's content."""
 
-    PENDING: ClassVar[tuple[str, ...]] = (
-        "budget.bytes",
-        "memory",
-    )
+    PENDING: ClassVar[tuple[str, ...]] = ("memory",)
     """Keys that are read and checked, and do not act yet."""
 
     name: SkipJsonSchema[str] = "default"

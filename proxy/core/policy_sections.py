@@ -52,7 +52,7 @@ class Budget(Section):
     reserve: Count | Auto = "auto"
     """Tokens kept free for the answer; `auto`: the request's max tokens, else an eighth of the window."""
     bytes: Bytes = 0
-    """Ceiling of the forwarded body; 0 is none."""
+    """Ceiling of the forwarded body, beside its tokens; 0 is none."""
     overflow: Literal["forward", "error"] = "forward"
     windows: Mapping[Glob, Positive] = {}
     """Context windows in tokens, by model name (shell patterns); before any price list, first match wins."""

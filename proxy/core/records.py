@@ -7,7 +7,7 @@ session is a tree: each record names its parent, a branch is a walk from a tip t
 import msgspec
 
 
-class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One message of a transcript, at one place of the tree."""
 
     hash: bytes

@@ -7,9 +7,10 @@ the view, because planning is rare and a view is never larger than its budget.
 import re
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
+from math import ceil
 from typing import Self
 
 from proxy.core.breaker import NO_PAST, Past
@@ -53,8 +54,13 @@ class Chain:
 
     @property
     def exchanges(self) -> int:
-        """Final answers: assistant messages without tool calls."""
-        return sum(message.role == "assistant" and not message.calls for message in self.messages)
+        """Final answers."""
+        return sum(message.is_final for message in self.messages)
+
+    @cached_property
+    def total(self) -> int:
+        """Counted tokens of all messages."""
+        return sum(self.tokens)
 
     def is_spared_by(self, plan: Plan) -> bool:
         """Whether a plan leaves whole what this chain asks of the model."""
@@ -70,6 +76,15 @@ class Chain:
         return type(self)(
             self.messages[:length], self.raws[:length], self.tokens[:length], self.hashes[:length]
         )
+
+    def weighed(self, plan: Plan) -> Self:
+        """The same chain with the tokens of what ``plan`` leaves alone spread over it by bytes."""
+        edited = {edit.position for edit in plan.replacements}
+        edited.update(place for gap in plan.gaps for place in range(gap.start, gap.end))
+        left = [place for place in range(len(self)) if place not in edited]
+        tokens, size = sum(self.tokens[place] for place in left), sum(len(self.raws[place]) for place in left)
+        share = tokens / max(size, 1)
+        return replace(self, tokens=[ceil(len(raw) * share) for raw in self.raws])
 
 
 @dataclass(frozen=True)

@@ -82,8 +82,7 @@ def open_from(messages: Sequence[Message], units: Sequence[Unit]) -> int:
         return 0
     last = len(units) - 1
     message = messages[units[last].start]
-    is_prefill = message.role == "assistant" and not message.calls
-    return max(last - 1, 0) if is_prefill else last
+    return max(last - 1, 0) if message.is_final else last  # a prefill
 
 
 def last_user(messages: Sequence[Message]) -> int | None:

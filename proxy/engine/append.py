@@ -7,8 +7,9 @@ told from what is said again: "yes" twice is two turns, a retried "yes" is one.
 import hashlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from proxy.core.body import Body, read_body
 from proxy.core.extension import Extension, take_extension

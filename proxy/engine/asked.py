@@ -2,10 +2,12 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from proxy.core.injection import Injection
 from proxy.core.policy import Policy
+from proxy.engine.bodies import ReadBody
 from proxy.engine.exchange import Appended
 from proxy.engine.history import History
 from proxy.engine.naming import CREDENTIALS, Caller, Headers
@@ -15,18 +17,20 @@ POLICY_HEADER = b"x-unabridged-policy"
 BUDGET_HEADER = b"x-unabridged-budget"
 BOUNDARY_HEADER = b"x-unabridged-boundary"
 _DIGITS = 12
-_TAKEN_OVER = (*CREDENTIALS, b"openai-organization", b"openai-project")
+_TAKEN_OVER = frozenset({*CREDENTIALS, b"openai-organization", b"openai-project"})
 """Headers of a request that background calls made for it carry."""
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """A request, read."""
 
     arrived: float
     """Monotonic seconds."""
     policy: Policy
+    read: ReadBody
     history: History
+    lane: str
+    """Requests of one lane share their plans: the same model under the same rules."""
     caller: Caller
     budget: int | None
     """Tokens that the client allows; None where it leaves them to the policy."""
@@ -41,12 +45,6 @@ class Asked:
     """Of a turn that was sent without its history."""
 
     @property
-    def lane(self) -> str:
-        """Requests of one lane share their plans: the same model under the same rules."""
-        said = f"{self.history.model}\0{self.policy.name}\0{self.budget or ''}"
-        return hashlib.sha256(said.encode(errors="surrogatepass")).hexdigest()[:16]
-
-    @property
     def needs_store(self) -> bool:
         """Whether it is not answered while the store is away."""
         return self.appended is not None or self.policy.store.on_fault == "closed"
@@ -55,6 +53,12 @@ class Asked:
     def pinned(self) -> frozenset[bytes]:
         """Chain hashes of the messages that the client pins."""
         return frozenset(self.history.hashes[-place] for place in self.pins)
+
+
+def lane_of(model: str, policy: Policy, budget: int | None) -> str:
+    """The lane of a request that allows itself so many tokens."""
+    said = f"{model}\0{policy.name}\0{budget or ''}"
+    return hashlib.sha256(said.encode(errors="surrogatepass")).hexdigest()[:16]
 
 
 def policy_name(headers: Headers) -> str:

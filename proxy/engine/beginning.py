@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 from proxy.core.sse import Decoder
 from proxy.core.unpacking import Unpacker, UnpackingError
-from proxy.engine.exchange import Sent
+from proxy.engine.exchange import Sent, header_of, is_stream
 from proxy.ports import UpstreamResponse
 
 _OK = 200
@@ -18,7 +18,7 @@ _REFUSALS = frozenset({400, 413, 422, 500})
 async def begin(response: UpstreamResponse) -> Sent:
     """Read all of an error, or the first event of a stream."""
     if response.status == _OK:
-        return await _begin_stream(response) if _is_stream(response) else Sent(response, b"", is_over=False)
+        return await _begin_stream(response) if is_stream(response) else Sent(response, b"", is_over=False)
     begun = bytearray()
     async for chunk in response.chunks():
         begun += chunk
@@ -94,21 +94,12 @@ def _is_comment(text: bytes) -> bool:
     return all(not line or line.startswith(b":") for line in text.splitlines())
 
 
-def _is_stream(response: UpstreamResponse) -> bool:
-    return _header(response, b"content-type").startswith(b"text/event-stream")
-
-
 def _unpacked(response: UpstreamResponse, body: bytes) -> bytes:
     """What a refusal says, though it was compressed and nobody had asked for that."""
-    coding = _header(response, b"content-encoding")
+    coding = header_of(response, b"content-encoding")
     if not Unpacker.knows(coding):
         return body
     try:
         return Unpacker(coding, _BEGUN_BYTES).feed(body)
     except UnpackingError:
         return body
-
-
-def _header(response: UpstreamResponse, wanted: bytes) -> bytes:
-    found = (value.strip().lower() for name, value in response.headers if name.lower() == wanted)
-    return next(found, b"")

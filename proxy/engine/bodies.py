@@ -6,13 +6,14 @@ alone. Clients that put what changes before their messages are read whole each t
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
 import xxhash
 
 from proxy.core.beginning import Beginning, beginning_of, continued
 from proxy.core.body import Body, read_body
+from proxy.core.situation import Chain
 from proxy.engine.lru import Lru
 
 if TYPE_CHECKING:
@@ -24,20 +25,26 @@ _TOLD_APART_BY = 256
 """Bytes at its beginning by which the conversations of one caller are told apart, where no header does."""
 _REMEMBERED = 64 * 2**20
 """Bytes of messages that are remembered in all."""
+_MESSAGE_BYTES = 256
+"""What a message is reckoned at beside its bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """A body's messages on their chain."""
+class Placed(msgspec.Struct, frozen=True):
+    """A body's messages on their chain, as they were counted."""
 
     root: bytes
     head: tuple[bytes, ...]
+    known_head: Sequence["Known"]
     known: Sequence["Known"]
-    hashes: Sequence[bytes]
+    """The messages of the chain."""
+    exchanges: int
+    """Final answers among them."""
+    chain: Chain
+    model: str
+    """For which they were counted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(msgspec.Struct, frozen=True):
     """What is remembered of a conversation's newest body."""
 
     beginning: Beginning
@@ -45,39 +52,63 @@ class Line:
     placed: Placed
 
 
-@dataclass(frozen=True, slots=True)
-class ReadBody:
+class ReadBody(msgspec.Struct, frozen=True):
     """A body, and what is known of its first messages."""
 
     body: Body
     scope: bytes
     before: Placed | None = None
     """Of the messages that it begins with; None where nothing is known of them."""
+    hashed: "Hashed | None" = None
+    """Its first bytes, where they were hashed."""
+
+
+class Hashed:
+    """The first bytes of a body, hashed once however far they reach in the end."""
+
+    def __init__(self, seed: int) -> None:
+        self._hash = xxhash.xxh3_128(seed=seed)
+        self._end = 0
+
+    def up_to(self, raw: bytes, end: int) -> bytes:
+        """The digest of the first ``end`` bytes, which are no fewer than before."""
+        self._hash.update(memoryview(raw)[self._end : end])
+        self._end = end
+        return self._hash.digest()
 
 
 class Bodies:
     """Remembers the newest body of each conversation."""
 
     def __init__(self) -> None:
-        self._lines: Lru[bytes, Line] = Lru(_REMEMBERED, lambda line: line.beginning.end)
+        self._lines: Lru[bytes, Line] = Lru(_REMEMBERED, _weight)
         self._seed = secrets.randbits(64)
 
     def read(self, raw: bytes, scope: bytes, max_messages: int) -> ReadBody:
         """Read a body of whoever ``scope`` names. Raises what :func:`proxy.core.body.read_body` raises."""
         scope += b"\0" + raw[:_TOLD_APART_BY]
         line = self._lines.get(scope) if len(raw) >= _LEAST else None
-        if line is not None and self._digest(raw, line.beginning.end) == line.digest:
-            body = continued(line.beginning, raw, max_messages)
-            if body is not None:
-                return ReadBody(body, scope, line.placed)
-        return ReadBody(read_body(raw, max_messages), scope)
+        found = self._continued(line, raw, max_messages) if line is not None else None
+        if line is None or found is None:
+            return ReadBody(read_body(raw, max_messages), scope)
+        body, hashed = found
+        return ReadBody(body, scope, line.placed, hashed)
+
+    def _continued(self, line: Line, raw: bytes, max_messages: int) -> tuple[Body, Hashed] | None:
+        hashed = Hashed(self._seed)
+        if hashed.up_to(raw, line.beginning.end) != line.digest:
+            return None
+        body = continued(line.beginning, raw, max_messages)
+        return None if body is None else (body, hashed)
 
     def keep(self, read: ReadBody, placed: Placed) -> None:
         """Remember a body whose messages were placed."""
         raw = read.body.raw
         beginning = beginning_of(read.body) if len(raw) >= _LEAST else None
         if beginning is not None:
-            self._lines.put(read.scope, Line(beginning, self._digest(raw, beginning.end), placed))
+            hashed = read.hashed or Hashed(self._seed)
+            self._lines.put(read.scope, Line(beginning, hashed.up_to(raw, beginning.end), placed))
 
-    def _digest(self, raw: bytes, end: int) -> bytes:
-        return xxhash.xxh3_128_digest(memoryview(raw)[:end], self._seed)
+
+def _weight(line: Line) -> int:
+    return line.beginning.end + _MESSAGE_BYTES * len(line.beginning.messages)

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+
+import msgspec
 
 from proxy.core.budget import Budget
 from proxy.core.conditions import UNKNOWN, Conditions
@@ -12,8 +13,7 @@ from proxy.core.situation import Chain
 from proxy.ports import SessionKey
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(msgspec.Struct, frozen=True, kw_only=True):
     """One request to be decided on."""
 
     tenant: str
@@ -44,4 +44,4 @@ class Case:
     @property
     def counted(self) -> int:
         """Counted tokens of the whole request."""
-        return self.budget.head + sum(self.chain.tokens)
+        return self.budget.head + self.chain.total

@@ -2,10 +2,13 @@
 
 from proxy.core.completion import Answer, StreamCollector, read_completion
 from proxy.core.unpacking import Unpacker, UnpackingError
+from proxy.engine.exchange import header_of, is_stream
 from proxy.ports import UpstreamResponse
 
 _ANSWERED = 200
 _ANSWER_BYTES = 64 * 2**20
+_READ_BYTES = 16 * 1024
+"""Of a stream that are read together: each event by itself costs half as much again."""
 _UNPACKED_BYTES = 16 * 2**20
 """Of an answer that is compressed: no more than the event loop can unpack between two others."""
 
@@ -14,15 +17,14 @@ class Collector:
     """Reads along while an answer goes by; it never holds a byte up, and gives up where it cannot read."""
 
     def __init__(self, response: UpstreamResponse) -> None:
-        headers = {name.lower(): value.lower() for name, value in response.headers}
-        is_events = headers.get(b"content-type", b"").startswith(b"text/event-stream")
-        self.is_stream = is_events and response.status == _ANSWERED
-        coding = headers.get(b"content-encoding", b"identity").strip()
+        self.is_stream = response.status == _ANSWERED and is_stream(response)
+        coding = header_of(response, b"content-encoding") or b"identity"
         self._is_plain = coding == b"identity"
         self._unpacker = Unpacker(coding, _UNPACKED_BYTES) if Unpacker.knows(coding) else None
         self.is_readable = self._is_plain or self._unpacker is not None
-        self._stream = StreamCollector()
+        self._events = StreamCollector()
         self._body = bytearray()
+        """Of a stream, what was not read yet."""
 
     def feed(self, chunk: bytes) -> None:
         """See a chunk of the body."""
@@ -34,10 +36,17 @@ class Collector:
             except UnpackingError:
                 self.is_readable = False
                 return
-        if self.is_stream:
-            self._stream.feed(chunk)
-        elif len(self._body) <= _ANSWER_BYTES:
+        if len(self._body) <= _ANSWER_BYTES:
             self._body += chunk
+        if self.is_stream and len(self._body) >= _READ_BYTES:
+            self._read()
+
+    def _read(self) -> StreamCollector:
+        """The stream, read up to here."""
+        if self._body:
+            self._events.feed(bytes(self._body))
+            self._body.clear()
+        return self._events
 
     @property
     def is_plain_stream(self) -> bool:
@@ -47,20 +56,20 @@ class Collector:
     @property
     def can_tell(self) -> bool:
         """Whether it is known how a stream ends: it is neither compressed nor too large to be read."""
-        return self.is_plain_stream and not self._stream.overflowed
+        return self.is_plain_stream and not self._read().overflowed
 
     @property
     def separator(self) -> bytes:
         """What must stand before an event that is appended to a stream which broke off."""
-        return self._stream.separator
+        return self._read().separator
 
     @property
     def is_truncated(self) -> bool:
         """Whether a stream ended without saying that it was over; of a compressed one nothing can be said."""
-        return self.is_plain_stream and self._stream.truncated
+        return self.is_plain_stream and self._read().truncated
 
     def answer(self) -> Answer:
         """What was said so far."""
         if not self.is_readable:
             return Answer()
-        return self._stream.answer() if self.is_stream else read_completion(bytes(self._body))
+        return self._read().answer() if self.is_stream else read_completion(bytes(self._body))

@@ -5,18 +5,16 @@ the store, summaries from the upstream, and a new epoch is written (:mod:`proxy.
 is forwarded, so that two workers which reach it together send the same bytes (law 3).
 """
 
-import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import replace as replaced
+
+import msgspec
+from msgspec.structs import replace
 
 from proxy.core.breaker import past_of
 from proxy.core.budget import Stage, stage_of
 from proxy.core.change import RESTORE, Change
-from proxy.core.conditions import UNKNOWN, Conditions
 from proxy.core.counting import since
 from proxy.core.economy import account_of, is_cold, late_account, prices_in, waits
-from proxy.core.fold import fold
 from proxy.core.late import with_late
 from proxy.core.plan import EMPTY, WAITS, Account, Epoch, Plan, in_force, view_tokens
 from proxy.core.planner import (
@@ -31,23 +29,18 @@ from proxy.core.planner import (
 from proxy.core.situation import Situation
 from proxy.engine.case import Case
 from proxy.engine.drafts import Drafts
+from proxy.engine.folds import Folds, off_loop
 from proxy.engine.lanes import Lanes
 from proxy.engine.summary_jobs import SummaryJobs
 from proxy.errors import StoreUnavailable
 from proxy.ports import Clock, SessionKey, SessionStore, TokenCounter
 from proxy.telemetry import Metrics
 
-T = TypeVar("T")
-
 _RACES = 4
-_LONG = 20_000
-"""Counted tokens of a chain from which planning happens off the event loop."""
-_FEW_MESSAGES = 200
 _PROTECTED_CUT = ("protected-cut",)
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True):
     """What a request is forwarded with."""
 
     plan: Plan
@@ -82,6 +75,7 @@ class Epochs:
         self._clock = clock
         self._metrics = metrics
         self._drafts = Drafts()
+        self._folds = Folds(counter.count)
 
     async def decide(self, case: Case, races: int = _RACES) -> Verdict:
         """The plan for a request; a new epoch is in the store when this returns, unless that is degraded."""
@@ -127,7 +121,7 @@ class Epochs:
     ) -> tuple[Verdict, bool] | None:
         """What an epoch that begins now would forward, and whether it may wait; None where none begins."""
         if standing.epoch is None and standing.stage is Stage.EMERGENCY:
-            plan, _ = await self._off_loop(case, lambda: self._fold(case, case.conditions))
+            plan, _ = await self._folds.of(case, case.conditions)
             degraded = _PROTECTED_CUT if cuts_protected(situation, plan) else ()
             return replace(standing, plan=plan, summary="none", degraded=degraded), False
         parent = standing.epoch.id if standing.epoch else ""
@@ -140,10 +134,12 @@ class Epochs:
 
     async def _bring_late(self, case: Case, situation: Situation, standing: Verdict, races: int) -> Verdict:
         """Put summaries that came too late in the place of their notices, while that costs nothing."""
-        texts = self._summary_jobs.late(case, situation.plan) if is_cold(situation) else None
+        if not situation.plan.gaps or not is_cold(situation):
+            return standing
+        texts = self._summary_jobs.late(case, situation.plan)
         if not texts:
             return standing
-        new = await self._off_loop(case, lambda: with_late(situation, texts))
+        new = await off_loop(case, lambda: with_late(situation, texts))
         is_small = case.budget.usage(view_tokens(new, case.chain.tokens)) < case.policy.stages.trim
         if new == situation.plan or not is_small:
             return standing
@@ -162,45 +158,38 @@ class Epochs:
 
     async def _without_store(self, case: Case) -> Verdict:
         """Replay the chain's own past, so that each turn without a store cuts what the last one cut."""
-        plan, number = await self._off_loop(case, lambda: self._fold(case))
+        plan, number = await self._folds.of(case)
         view = view_tokens(plan, case.chain.tokens)
         stage = stage_of(case.budget.usage(view), case.policy.stages)
         return Verdict(plan, stage, view, None, number=number)
 
-    def _fold(self, case: Case, conditions: Conditions = UNKNOWN) -> tuple[Plan, int]:
-        return fold(case.chain, case.policy, case.budget, self._counter.count, conditions, case.pins)
-
     def _situation(self, case: Case, epochs: tuple[Epoch, ...], epoch: Epoch | None) -> Situation:
-        counts = case.policy.stages.max_units > 0
+        conditions = case.conditions
+        if case.policy.stages.max_units:
+            conditions = replaced(conditions, since=since(epoch, case.chain.hashes))
         return Situation(
             chain=case.chain,
             plan=epoch.plan if epoch else EMPTY,
             policy=case.policy,
             budget=case.budget,
             count=self._counter.count,
-            conditions=replace(case.conditions, since=since(epoch, case.chain.hashes) if counts else 0),
+            conditions=conditions,
             pins=case.pins,
             past=past_of(epochs, epoch, case.chain.hashes),
         )
-
-    async def _off_loop(self, case: Case, work: Callable[[], T]) -> T:
-        """Run planning where it cannot hold up other requests, if it is much."""
-        if case.counted < _LONG and len(case.chain) < _FEW_MESSAGES:
-            return work()
-        return await asyncio.to_thread(work)
 
     async def _intend(self, case: Case, situation: Situation, stage: Stage, parent: str) -> Draft | None:
         """The draft to begin an epoch with now; None where none begins (one may be prepared meanwhile)."""
         if not is_due(situation, stage):
             return None
-        situation = replace(situation, plan=await self._summary_jobs.anchored(case, situation))
+        situation = replaced(situation, plan=await self._summary_jobs.anchored(case, situation))
         kept = self._drafts.still_good(case, situation, stage, parent)
         if stage in (Stage.COMPACT, Stage.EMERGENCY) or acts_now(situation):
-            return kept or await self._off_loop(case, lambda: draft(situation, stage))
+            return kept or await off_loop(case, lambda: draft(situation, stage))
         decided = kept if kept is not None and kept.stage is Stage.TRIM else None
         if decided is None and self._is_open(case, situation, kept):
             self._drafts.reckon(case)
-            decided = await self._off_loop(case, lambda: draft(situation, stage))
+            decided = await off_loop(case, lambda: draft(situation, stage))
         if decided is None or waits(decided):
             return await self._prepare(case, situation, kept, parent) if stage is Stage.TRIM else None
         wanted = await self._summary_jobs.wanted(case, decided)
@@ -214,7 +203,7 @@ class Epochs:
         rules, usage = case.policy.stages, case.budget.usage(situation.view)
         if prices_in(situation) is not None and 2 * usage < rules.trim + rules.compact:
             return
-        decided = kept or await self._off_loop(case, lambda: draft(situation, Stage.COMPACT))
+        decided = kept or await off_loop(case, lambda: draft(situation, Stage.COMPACT))
         if decided is None:
             return
         (await self._summary_jobs.wanted(case, decided)).start_missing()
@@ -234,7 +223,7 @@ class Epochs:
             left = case.deadline - self._clock.monotonic()
             await wanted.wait(missing, min(case.policy.summary.wait, left))
         summaries = wanted.texts()
-        plan = await self._off_loop(case, lambda: finish(decided, summaries))
+        plan = await off_loop(case, lambda: finish(decided, summaries))
         return plan, wanted.outcome(waited=bool(missing))
 
     async def _begin(
@@ -258,7 +247,7 @@ class Epochs:
         if any(other.id == epoch.id for other in stored):
             self._drafts.drop(case)
             self._count(verdict.stage, situation.plan, verdict.plan)
-            await self._summary_jobs.rebuild(case, replace(situation, plan=verdict.plan))
+            await self._summary_jobs.rebuild(case, replaced(situation, plan=verdict.plan))
             return replace(begun, epochs=stored, saved=len(stored))
         if races <= 0:
             return unsaved

@@ -2,13 +2,15 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+import msgspec
 
 from proxy.core.budget import Budget
-from proxy.core.identity import extend, read_message
+from proxy.core.identity import extend
 from proxy.core.injection import Injection
 from proxy.core.merging import alternating
-from proxy.core.messages import Content
+from proxy.core.messages import Message
 from proxy.core.plan import Plan, apply
 from proxy.core.policy import Policy
 from proxy.core.tools.cache import ToolCache
@@ -40,8 +42,7 @@ class Appended:
     """What came with it for the session to begin with."""
 
 
-@dataclass(frozen=True)
-class Incoming:
+class Incoming(msgspec.Struct, frozen=True):
     """A request as it came in, its body decoded."""
 
     target: str
@@ -53,8 +54,7 @@ class Incoming:
     """The headers that go to the upstream."""
 
 
-@dataclass
-class Prepared:
+class Prepared(msgspec.Struct, kw_only=True):
     """A request that is ready to be sent, and what must be known to record its turn."""
 
     policy: Policy
@@ -77,16 +77,16 @@ class Prepared:
     """Whether it went out once more because of that."""
     is_tool_refused: bool = False
     """Whether it went out once more without a tool of ours, the only one."""
-    tools: ToolCache = field(default_factory=ToolCache)
+    tools: ToolCache
     """Tool results that are fresh at its end."""
-    degraded: list[str] = field(default_factory=list[str])
+    degraded: list[str] = []
     appended: Appended | None = None
     """Of a turn that was sent without its history."""
     answer: bytes = b""
     """Chain hash of the answer, once it is over."""
     is_announced: bool = False
     """Whether its messages are in the store already."""
-    answerers: list[Answerer] = field(default_factory=list[Answerer])
+    answerers: list[Answerer] = []
     """Who answers calls of tools that were added to it."""
     rounds: Rounds | None = None
     """What was said out of the client's sight in the answer."""
@@ -106,11 +106,9 @@ class Prepared:
         """Counted tokens of what is forwarded."""
         return self.budget.head + self.verdict.view
 
-    def hash_after(self, answer: Content) -> bytes:
+    def hash_after(self, answer: Message) -> bytes:
         """Chain hash of an answer to this request."""
-        hashes = self.history.hashes
-        parent = hashes[-1] if hashes else self.history.root
-        return extend(parent, read_message(answer).identity)
+        return extend(self.history.tip, answer.identity)
 
     def response_headers(self) -> list[tuple[bytes, bytes]]:
         """The contract's headers: what was known before the first byte (DESIGN 7)."""
@@ -131,8 +129,7 @@ class Prepared:
         return [(name, value.encode("latin-1", errors="replace")) for name, value in pairs]
 
 
-@dataclass(frozen=True)
-class Sent:
+class Sent(msgspec.Struct, frozen=True):
     """An upstream's answer to a managed request, its body still to come."""
 
     response: UpstreamResponse
@@ -150,6 +147,19 @@ class Sent:
         if not self.is_over:
             async for chunk in self.response.chunks():
                 yield chunk
+
+
+def header_of(response: UpstreamResponse, wanted: bytes) -> bytes:
+    """A header of an answer, in lower case; empty where it has none of that name."""
+    for name, value in response.headers:
+        if name.lower() == wanted:
+            return value.strip().lower()
+    return b""
+
+
+def is_stream(response: UpstreamResponse) -> bool:
+    """Whether an answer says that it is a stream of events."""
+    return header_of(response, b"content-type").startswith(b"text/event-stream")
 
 
 def forwarded_body(history: History, plan: Plan, *, alternates: bool, tool: bytes = b"") -> bytes:

@@ -7,16 +7,19 @@ What was said is in the store before the client is told that its answer is over.
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from proxy.core.hidden.completion import CompletionEditor
 from proxy.core.hidden.continuation import may_hide
 from proxy.core.hidden.editor import StreamEditor
+from proxy.core.identity import read_message
 from proxy.core.jsonvalue import dumps, loads
 from proxy.core.messages import Content, as_mapping
 from proxy.core.records import HiddenCalls
 from proxy.engine.answerers import Answerers, FreshResults
-from proxy.engine.exchange import Incoming, Prepared, Sent
+from proxy.engine.exchange import Incoming, Prepared, Sent, header_of, is_stream
 from proxy.engine.record import Recorder
 from proxy.engine.request import Engine
 from proxy.engine.rounds import Rounds
@@ -53,7 +56,7 @@ class Hidden:
             return sent
         prepared.rounds = self._rounds(prepared, answerers)
         course = _Course(self.engine, self.recorder, prepared, incoming, prepared.rounds)
-        if _is_stream(sent.response):
+        if is_stream(sent.response):
             return replace(sent, response=_Spliced(sent, course), begun=b"", is_over=False)
         return await _whole(sent, course)
 
@@ -91,12 +94,12 @@ class _Course:
         self.engine.learn_refusal(self.prepared, following, self.rounds.tokens)
         return following
 
-    async def conclude(self, visible: bytes) -> None:
-        """Record what stands upstream for the answer, of which the client is told this message."""
+    async def conclude(self, editor: StreamEditor | CompletionEditor) -> None:
+        """Record what stands upstream for the answer, as far as the client is told another message."""
         if not self.rounds.sequence:
             return
         hidden = HiddenCalls(
-            hash=self.prepared.hash_after(Content.of(visible)),
+            hash=self.prepared.hash_after(read_message(Content.of(editor.visible))),
             messages=tuple(self.rounds.sequence),
             tokens=self.rounds.tokens,
             at=self.engine.clock.now(),
@@ -134,7 +137,7 @@ class _Spliced:
                 yield refusal
                 return
         if not editor.has_given_up:
-            await course.conclude(editor.visible)
+            await course.conclude(editor)
         if last := editor.end(course.comment()):
             yield last
         async for chunk in chunks:
@@ -196,7 +199,7 @@ async def _whole(sent: Sent, course: _Course) -> Sent:
                 break
             sent = await course.go_on(sent)
             editor.go_on(may_ask=course.rounds.may_ask)
-        await course.conclude(editor.visible)
+        await course.conclude(editor)
     except BaseException:
         await sent.response.aclose()
         raise
@@ -231,7 +234,7 @@ async def _drain(chunks: AsyncIterator[bytes]) -> None:
 
 def _refusal(sent: Sent) -> bytes:
     """The event that ends a stream whose upstream did not go on; empty where it does."""
-    if sent.response.status == _OK and _is_stream(sent.response) and _is_plain(sent.response):
+    if sent.response.status == _OK and is_stream(sent.response) and _is_plain(sent.response):
         return b""
     try:
         error = as_mapping(loads(sent.told or sent.begun)).get("error")
@@ -240,14 +243,5 @@ def _refusal(sent: Sent) -> bytes:
     return b"data: %b\n\n" % dumps({"error": error} if error else UpstreamInvalidResponse().body())
 
 
-def _is_stream(response: UpstreamResponse) -> bool:
-    return _header(response, b"content-type").startswith(b"text/event-stream")
-
-
 def _is_plain(response: UpstreamResponse) -> bool:
-    return _header(response, b"content-encoding") in (b"", b"identity")
-
-
-def _header(response: UpstreamResponse, wanted: bytes) -> bytes:
-    found = (value.strip().lower() for name, value in response.headers if name.lower() == wanted)
-    return next(found, b"")
+    return header_of(response, b"content-encoding") in (b"", b"identity")

@@ -6,10 +6,11 @@ them, so a turn decodes, identifies and counts only what it brings.
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Self
 
+import msgspec
 import xxhash
+from msgspec.structs import replace
 
 from proxy.core.body import Body
 from proxy.core.budget import MESSAGE_TOKENS, REQUEST_TOKENS
@@ -28,19 +29,18 @@ _REMEMBERED = 200_000
 _MODELS = 8
 """Models for which the tokens of one message's images are remembered."""
 _HEAD_MEMBERS = ("tools", "functions", "response_format")
+_NOTHING = Chain((), (), (), ())
 
 
-class Known:
+# Many are kept, and can be in no cycle: the collector need not visit them (gc=False).
+class Known(msgspec.Struct, gc=False):
     """What this process knows of one message's bytes."""
 
-    __slots__ = ("message", "other", "text")
-
-    def __init__(self, message: Message, *, has_other_parts: bool) -> None:
-        self.message = message
-        self.text: int | None = None
-        """Counted tokens of its text; None until it was counted."""
-        self.other: dict[str, int] | None = {} if has_other_parts else None
-        """Tokens of its other parts (images, files, audio) by model; None where it has none."""
+    message: Message
+    other: dict[str, int] | None
+    """Tokens of its other parts (images, files, audio) by model; None where it has none."""
+    text: int | None = None
+    """Counted tokens of its text; None until it was counted."""
 
     def tokens(self, model: str) -> int:
         """Counted tokens of the message, framing included; it must have been counted."""
@@ -48,8 +48,7 @@ class Known:
         return MESSAGE_TOKENS + (self.text or 0) + other
 
 
-@dataclass(frozen=True)
-class History:
+class History(msgspec.Struct, frozen=True):
     """A request's messages, placed but perhaps not counted yet."""
 
     body: Body
@@ -61,15 +60,21 @@ class History:
     root: bytes
     """h₀ of the chain."""
     hashes: Sequence[bytes]
-    hidden: Mapping[int, HiddenCalls] = field(default_factory=dict[int, HiddenCalls])
+    exchanges: int = 0
+    """Final answers among its messages."""
+    known_head: Sequence[Known] = ()
+    counted: Chain = _NOTHING
+    """What its chain begins with, as it was counted for this model before."""
+    hidden: Mapping[int, HiddenCalls] = {}
     """What goes out in the place of our answers in which we have answered calls, by position."""
+    injection: Injection | None = None
+    """What was handed in for the session: it goes out between the head and the chain."""
 
-    def with_hidden(self, known: Mapping[bytes, HiddenCalls]) -> Self:
-        """The same with what was hidden in its answers, of all that is ``known`` of the session."""
-        if not known:
-            return self
-        places = {place: known[each] for place, each in enumerate(self.hashes) if each in known}
-        return replace(self, hidden=places)
+    def completed(self, known: Mapping[bytes, HiddenCalls], injection: Injection | None) -> Self:
+        """The same with what was handed in, and what of all that is ``known`` was hidden in its answers."""
+        hashes = self.hashes if known else ()
+        places = {place: known[each] for place, each in enumerate(hashes) if each in known}
+        return replace(self, hidden=places, injection=injection)
 
     @property
     def said_in_place(self) -> Mapping[bytes, Sequence[bytes]]:
@@ -81,8 +86,10 @@ class History:
         """The messages as they go out: several are one slice, with commas between them."""
         return placed(self.raws, self.hashes, self.said_in_place)
 
-    injection: Injection | None = None
-    """What was handed in for the session: it goes out between the head and the chain."""
+    @property
+    def tip(self) -> bytes:
+        """The chain hash after its last message."""
+        return self.hashes[-1] if self.hashes else self.root
 
     @property
     def first_user(self) -> bytes:
@@ -93,20 +100,39 @@ class History:
     @property
     def uncounted(self) -> list[int]:
         """Positions of messages whose text this process has not counted."""
-        return [place for place, entry in enumerate(self.known) if entry.text is None]
+        new = range(len(self.counted), len(self.known))
+        return [place for place in new if self.known[place].text is None]
 
     def chain(self) -> Chain:
-        """The counted chain."""
+        """The chain, which must have been counted, as the client tells it."""
+        before, new = self.counted, self.known[len(self.counted) :]
         return Chain(
-            messages=[entry.message for entry in self.known],
+            messages=[*before.messages, *(entry.message for entry in new)],
             raws=self.raws,
-            tokens=[self._tokens(place, entry) for place, entry in enumerate(self.known)],
+            tokens=[*before.tokens, *(entry.tokens(self.model) for entry in new)],
             hashes=self.hashes,
         )
 
-    def _tokens(self, place: int, entry: Known) -> int:
-        hidden = self.hidden.get(place) if self.hidden else None
-        return hidden.tokens if hidden else entry.tokens(self.model)
+    def outgoing_chain(self, chain: Chain) -> Chain:
+        """The chain with the tokens of what goes out in the place of our answers."""
+        if not self.hidden:
+            return chain
+        tokens = list(chain.tokens)
+        for place, hidden in self.hidden.items():
+            tokens[place] = hidden.tokens
+        return Chain(chain.messages, chain.raws, tokens, chain.hashes)
+
+    def placed(self, chain: Chain) -> Placed:
+        """What is known of a body that begins with these messages, of which ``chain`` was counted."""
+        return Placed(
+            root=self.root,
+            head=self.head,
+            known_head=self.known_head,
+            known=self.known,
+            exchanges=self.exchanges,
+            chain=chain,
+            model=self.model,
+        )
 
 
 class Reader:
@@ -128,26 +154,28 @@ class Reader:
 
         ``before`` is what is known of the messages with which the body begins.
         """
-        placed = self._placed(body, start, before)
+        model = text_or_empty(body.get("model"))
+        if before is None or before.root != start or not before.known:
+            new = [self._know(raw) for raw in body.messages]
+            head = head_length([entry.message.role for entry in new])
+            before = Placed(start, tuple(body.messages[:head]), new[:head], (), 0, _NOTHING, model)
+            new = new[head:]
+        else:
+            new = [self._know(raw) for raw in body.messages[len(before.head) + len(before.known) :]]
+        hashes = before.chain.hashes
+        new_hashes = chain_of((entry.message.identity for entry in new), hashes[-1] if hashes else start)
         return History(
             body=body,
-            model=text_or_empty(body.get("model")),
-            head=placed.head,
-            raws=body.messages[len(placed.head) :],
-            known=placed.known,
+            model=model,
+            head=before.head,
+            raws=body.messages[len(before.head) :],
+            known=[*before.known, *new],
             root=start,
-            hashes=placed.hashes,
+            hashes=[*hashes, *new_hashes],
+            exchanges=before.exchanges + sum(entry.message.is_final for entry in new),
+            known_head=before.known_head,
+            counted=before.chain if before.model == model else _NOTHING,
         )
-
-    def _placed(self, body: Body, start: bytes, before: Placed | None) -> Placed:
-        if before is None or before.root != start or not before.hashes:
-            known = [self._know(raw) for raw in body.messages]
-            head = head_length([entry.message.role for entry in known])
-            hashes = chain_of((entry.message.identity for entry in known[head:]), start)
-            return Placed(start, tuple(body.messages[:head]), known[head:], hashes)
-        new = [self._know(raw) for raw in body.messages[len(before.head) + len(before.known) :]]
-        hashes = chain_of((entry.message.identity for entry in new), before.hashes[-1])
-        return Placed(start, before.head, [*before.known, *new], [*before.hashes, *hashes])
 
     def _know(self, raw: bytes) -> Known:
         digest = self._digest(raw)
@@ -155,7 +183,7 @@ class Reader:
         if found is None:
             content = Content.of(raw)
             has_other_parts = any("text" not in part for part in content.parts())
-            found = Known(read_message(content), has_other_parts=has_other_parts)
+            found = Known(read_message(content), {} if has_other_parts else None)
             self._known.put(digest, found)
         return found
 
@@ -164,26 +192,32 @@ class Reader:
 
     async def count(self, history: History) -> None:
         """Count what is not counted yet, off the loop where it is much."""
-        places = history.uncounted
-        if places:
-            texts = [Content.of(history.raws[place]).countable() for place in places]
-            for place, tokens in zip(places, await self._counter.count_all(texts), strict=True):
-                history.known[place].text = tokens
-        for place, entry in enumerate(history.known):
+        start = len(history.counted)
+        known, raws = history.known[start:], history.raws[start:]
+        await self._count_texts(known, raws)
+        for entry, raw in zip(known, raws, strict=True):
             if entry.other is not None and history.model not in entry.other:
                 if len(entry.other) >= _MODELS:
                     entry.other.clear()
-                entry.other[history.model] = _other_tokens(history.raws[place], history.model)
+                entry.other[history.model] = _other_tokens(raw, history.model)
+
+    async def _count_texts(self, known: Sequence[Known], raws: Sequence[bytes]) -> None:
+        new = [(entry, raw) for entry, raw in zip(known, raws, strict=True) if entry.text is None]
+        if new:
+            texts = [Content.of(raw).countable() for _, raw in new]
+            for (entry, _), tokens in zip(new, await self._counter.count_all(texts), strict=True):
+                entry.text = tokens
 
     async def head_tokens(self, history: History, tool: bytes = b"") -> int:
         """Counted tokens of the head as it is now, of what was handed in, and of a ``tool`` that is added."""
-        texts = [Content.of(raw).countable() for raw in history.head]
-        members = (*(history.body.slice(name) for name in _HEAD_MEMBERS), tool)
-        texts += [member.decode(errors="replace") for member in members if member]
-        sizes = [await self._count_text(text) for text in texts]
+        await self._count_texts(history.known_head, history.head)
+        sizes = [MESSAGE_TOKENS + (entry.text or 0) for entry in history.known_head]
+        present = history.body.members
+        members = [history.body.slice(name) for name in _HEAD_MEMBERS if name in present]
+        sizes += [await self._count_member(member) for member in (*members, tool) if member]
         if history.injection is not None:
             sizes.append(await self._injection_tokens(history.injection))
-        return REQUEST_TOKENS + len(history.head) * MESSAGE_TOKENS + sum(sizes)
+        return REQUEST_TOKENS + sum(sizes)
 
     async def _injection_tokens(self, injection: Injection) -> int:
         """Counted tokens of what was handed in: counted once, however often it goes out."""
@@ -194,17 +228,17 @@ class Reader:
             self._texts.put(injection.digest, tokens)
         return tokens
 
-    async def _count_text(self, text: str) -> int:
-        digest = self._digest(text.encode(errors="surrogatepass"))
+    async def _count_member(self, raw: bytes) -> int:
+        digest = self._digest(raw)
         tokens = self._texts.get(digest)
         if tokens is None:
-            (tokens,) = await self._counter.count_all([text])
+            (tokens,) = await self._counter.count_all([raw.decode(errors="replace")])
             self._texts.put(digest, tokens)
         return tokens
 
     def take_counts(self, history: History, tokens: dict[bytes, int]) -> None:
         """Take over counts that the store holds, by chain hash (framing included)."""
-        for place in history.uncounted:
+        for place in history.uncounted if tokens else ():
             counted = tokens.get(history.hashes[place])
             if counted is not None and history.known[place].other is None:
                 history.known[place].text = max(counted - MESSAGE_TOKENS, 0)
@@ -215,8 +249,9 @@ def root_of(body: Body, *, by_header: bool) -> bytes:
 
     Who is talking, where the client says so, is part of it, but never a session's name.
     """
-    person = text_or_empty(body.get("safety_identifier")) or text_or_empty(body.get("user"))
-    return root("" if by_header else person)
+    if by_header:
+        return root()
+    return root(text_or_empty(body.get("safety_identifier")) or text_or_empty(body.get("user")))
 
 
 def _other_tokens(raw: bytes, model: str) -> int:

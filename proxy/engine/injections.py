@@ -7,10 +7,10 @@ And law 7: while it cannot be written it holds in this process, and the answer s
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass
 
 from proxy.core.injection import Injection
+from proxy.engine.lru import Lru
 from proxy.engine.recognition import Recognised
 from proxy.errors import StoreUnavailable
 from proxy.ports import SessionKey, SessionStore
@@ -30,9 +30,7 @@ class Injections:
 
     def __init__(self, store: SessionStore) -> None:
         self._store = store
-        self._held: OrderedDict[SessionKey, _Held] = OrderedDict()
-        """By last use."""
-        self._bytes = 0
+        self._held: Lru[SessionKey, _Held] = Lru(_REMEMBERED, _size)
 
     def digest(self, key: SessionKey) -> bytes:
         """Digest of a session's injection; empty where none is held."""
@@ -52,7 +50,7 @@ class Injections:
             return None, ()
         if held is None or not held.is_saved:
             held = await self._saved(recognised.key, injection, ttl)
-        self._hold(recognised.key, held)
+        self._held.put(recognised.key, held)
         degraded: list[str] = [] if held.is_saved else ["inject-not-saved"]
         if asked is not None and asked != held.injection:
             degraded.append("inject-ignored")
@@ -83,25 +81,16 @@ class Injections:
 
     async def _saved(self, key: SessionKey, injection: Injection, ttl: float) -> _Held:
         """Write one that is new; where another was first, it is that one."""
-        self._hold(key, _Held(injection, is_saved=False))
+        self._held.put(key, _Held(injection, is_saved=False))
         try:
             raw = await self._store.inject(key, injection.digest, injection.raw, ttl)
         except StoreUnavailable:
             return _Held(injection, is_saved=False)
         return _Held(injection if raw == injection.raw else Injection(raw), is_saved=True)
 
-    def _hold(self, key: SessionKey, held: _Held) -> None:
-        self.forget(key)
-        self._held[key] = held
-        self._bytes += _size(held)
-        while self._bytes > _REMEMBERED:
-            self.forget(next(iter(self._held)))
-
     def forget(self, key: SessionKey) -> None:
         """The session was deleted."""
-        held = self._held.pop(key, None)
-        if held is not None:
-            self._bytes -= _size(held)
+        self._held.drop(key)
 
 
 def _size(held: _Held) -> int:

@@ -1,6 +1,6 @@
 """Writing epochs to their lanes, by compare-and-set: of two workers' epochs one counts, for both (law 3)."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from proxy.core.plan import Epoch
 from proxy.engine.case import Case

@@ -13,7 +13,7 @@ class Lru(Generic[K, V]):
 
     def __init__(self, size: int, weigh: Callable[[V], int] | None = None) -> None:
         self._size = size
-        self._weigh = weigh or _one
+        self._weigh = weigh
         self._weight = 0
         self._entries: OrderedDict[K, V] = OrderedDict()
 
@@ -26,19 +26,16 @@ class Lru(Generic[K, V]):
     def put(self, key: K, value: V) -> None:
         self.drop(key)
         self._entries[key] = value
-        self._weight += self._weigh(value)
+        self._weight += self._weigh(value) if self._weigh else 1
         while self._weight > self._size:
             self.drop(next(iter(self._entries)))
 
     def drop(self, key: K) -> None:
-        if key in self._entries:
-            self._weight -= self._weigh(self._entries.pop(key))
+        dropped = self._entries.pop(key, None)
+        if dropped is not None:
+            self._weight -= self._weigh(dropped) if self._weigh else 1
 
     def drop_where(self, is_meant: Callable[[K, V], bool]) -> None:
         """Forget the entries that are meant; looks at all of them."""
         for key in [key for key, value in self._entries.items() if is_meant(key, value)]:
             self.drop(key)
-
-
-def _one(_: object) -> int:
-    return 1

@@ -168,9 +168,14 @@ class Models:
         """The model refused two user messages in a row."""
         self._learned(tenant, model).alternates = True
 
-    def needs_listing(self, model: str) -> bool:
-        """Whether the upstream's own list might tell this model's window."""
-        return self._listed.get(model) is None and not self._price_list(model[:_NAME])
+    def needs_listing(self, model: str, headers: Sequence[tuple[bytes, bytes]]) -> bool:
+        """Whether the upstream's own list might tell this model's window, and this caller may ask for it."""
+        is_known = self._listed.get(model) is not None or self._price_list(model[:_NAME])
+        return not is_known and self._may_ask(headers)
+
+    def _may_ask(self, headers: Sequence[tuple[bytes, bytes]]) -> bool:
+        asked_at = self._asked_at.get(hash(tuple(headers)))
+        return asked_at is None or self._clock.monotonic() - asked_at >= _LISTING_PAUSE
 
     async def read_listing(self, headers: Sequence[tuple[bytes, bytes]]) -> None:
         """Ask ``/v1/models`` for windows, at most once a minute for a caller; many servers state them.
@@ -178,11 +183,9 @@ class Models:
         Nothing is learned where it fails: a server without a list is as good as one without windows in it.
         Who may not see the list keeps nobody else from being answered.
         """
-        caller, now = hash(tuple(headers)), self._clock.monotonic()
-        asked_at = self._asked_at.get(caller)
-        if asked_at is not None and now - asked_at < _LISTING_PAUSE:
+        if not self._may_ask(headers):
             return
-        self._asked_at.put(caller, now)
+        self._asked_at.put(hash(tuple(headers)), self._clock.monotonic())
         try:
             async with asyncio.timeout(_LISTING_SECONDS):
                 listing = await self._listing(headers)

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from proxy.engine.lru import Lru
 from proxy.errors import InvalidSessionId
 from proxy.ports import SessionKey
 
@@ -40,8 +41,11 @@ _AGENT_HEADERS = (
     b"thread-id",
 )
 _VENDOR_HEADER = re.compile(rb"x-[a-z0-9]+(?:-[a-z0-9]+)*-session-id")
+_UNPRINTABLE = re.compile(rb"[\x00-\x1f\x7f]")
 _PLAUSIBLE = re.compile(rb"[\x21-\x7e]{1,256}")
 _LONGEST = 256
+_REMEMBERED = 10_000
+"""Callers, and sessions, whose names need not be derived again."""
 _ISSUED = re.compile(r"ub-([0-9a-f]{24})-([0-9a-f]{16})-([0-9a-f]{12})")
 
 
@@ -53,7 +57,7 @@ def session_header(headers: Headers) -> str | None:
     """
     own = headers.get(SESSION_HEADER, b"").strip()
     if own:
-        if len(own) > _LONGEST or any(byte < 0x20 or byte == 0x7F for byte in own):
+        if len(own) > _LONGEST or _UNPRINTABLE.search(own):
             raise InvalidSessionId("A session id has 1 to 256 printable characters.")
         return own.decode("latin-1")
     found = (headers.get(name, b"").strip() for name in _agent_headers(headers))
@@ -84,6 +88,9 @@ class Naming:
         self._former = Naming(former, tenant_header) if former is not None else None
         self._key = hmac.digest(secret.encode(), b"unabridged naming 1", "sha256")
         self._tenant_header = tenant_header.encode() if tenant_header else None
+        self._callers: Lru[bytes, Caller] = Lru(_REMEMBERED)
+        """By a digest of what names them: no credential is kept."""
+        self._cache_keys: Lru[SessionKey, str] = Lru(_REMEMBERED)
 
     def tenant(self, headers: Headers) -> str:
         """Whose request this is (hex); callers without a credential, or with a dummy, are one: anonymous."""
@@ -97,14 +104,22 @@ class Naming:
 
     def caller(self, headers: Headers) -> Caller:
         """Who sends a request with these headers. Raises InvalidSessionId."""
-        name, tenant = session_header(headers), self.tenant(headers)
+        name = session_header(headers)
+        by = (self._tenant_header,) if self._tenant_header else CREDENTIALS
+        digest = hashlib.sha256(repr((name, *map(headers.get, by))).encode()).digest()
+        known = self._callers.get(digest)
+        if known is None:
+            known = self._caller(name, headers)
+            self._callers.put(digest, known)
+        return known
+
+    def _caller(self, name: str | None, headers: Headers) -> Caller:
+        tenant = self.tenant(headers)
         former = self._former.caller(headers) if self._former else None
         key = None if name is None else self.named(tenant, name)
         if former and former.key and former.key.sid != NAMED:
-            key, former = (
-                former.key,
-                None,
-            )  # an id of ours is good for as long as the secret that it was made by
+            # An id of ours is good for as long as the secret that it was made by.
+            key, former = former.key, None
         return Caller(tenant, name, key, former)
 
     def former_tag(self, former: Caller, first_user: bytes) -> str:
@@ -130,7 +145,11 @@ class Naming:
 
     def cache_key(self, key: SessionKey) -> str:
         """What names a session to the provider's prompt cache, the same on every worker; it tells nothing."""
-        return self._mac(b"prompt-cache", f"{key.tag}\0{key.sid}".encode(), 32)
+        known = self._cache_keys.get(key)
+        if known is None:
+            known = self._mac(b"prompt-cache", f"{key.tag}\0{key.sid}".encode(), 32)
+            self._cache_keys.put(key, known)
+        return known
 
     def address(self, tenant: str, *parts: bytes) -> str:
         """A content address within a tenant."""

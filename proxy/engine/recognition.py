@@ -7,7 +7,9 @@ a store that is away for a moment takes no plan with it.
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+
+import msgspec
 
 from proxy.core.plan import Epoch
 from proxy.core.records import HiddenCalls
@@ -32,8 +34,7 @@ class Held:
     saved: int
 
 
-@dataclass(frozen=True)
-class Recognised:
+class Recognised(msgspec.Struct, frozen=True):
     """A request's session."""
 
     tenant: str
@@ -48,7 +49,7 @@ class Recognised:
     saved: int
     """How many of them the store holds; the others could not be written yet."""
     degraded: tuple[str, ...]
-    hidden: Mapping[bytes, HiddenCalls] = field(default_factory=dict[bytes, HiddenCalls])
+    hidden: Mapping[bytes, HiddenCalls] = {}
     """The session's answers with hidden calls, by chain hash."""
 
     @property

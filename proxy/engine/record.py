@@ -10,11 +10,13 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from proxy.core.budget import MESSAGE_TOKENS
 from proxy.core.completion import Answer
-from proxy.core.messages import Content
+from proxy.core.identity import read_message
+from proxy.core.messages import Content, Message
 from proxy.core.records import HiddenCalls, Node, Session, Turn
 from proxy.engine.background import Background
 from proxy.engine.backlog import Backlog, Unwritten
@@ -29,15 +31,20 @@ from proxy.telemetry import Metrics, log_warning
 _DAY = 86_400.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Placed:
+class _Placed(msgspec.Struct, frozen=True):
     """Our answer at its place in the chain."""
 
     hash: bytes
     parent: bytes
     raw: bytes
     content: Content
+    message: Message
     is_complete: bool
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it ends an exchange."""
+        return self.is_complete and not self.message.calls
 
 
 @dataclass(frozen=True)
@@ -180,13 +187,12 @@ class Recorder:
 
     async def _turn(self, prepared: Prepared, placed: _Placed | None, known: bytes | None) -> Turn:
         nodes = self._new_nodes(prepared, known)
-        last = await self._answer_node(prepared, placed) if placed else None
-        if last is not None:
-            nodes.append(last)
+        if placed is not None:
+            nodes.append(await self._answer_node(prepared, placed))
         return Turn(
-            session=self._session(prepared, last),
+            session=self._session(prepared, placed),
             nodes=tuple(nodes),
-            advances_tip=last is not None and last.complete,
+            advances_tip=placed is not None and placed.is_complete,
             headerless=prepared.recognised.is_headerless,
             begun_at=prepared.appended.begun_at if prepared.appended else None,
         )
@@ -221,7 +227,7 @@ class Recorder:
             complete=placed.is_complete,
         )
 
-    def _session(self, prepared: Prepared, last: Node | None) -> Session:
+    def _session(self, prepared: Prepared, placed: _Placed | None) -> Session:
         now, verdict, budget, case = self.clock.now(), prepared.verdict, prepared.budget, prepared.case
         recognised = prepared.recognised
         before = recognised.found.session
@@ -233,7 +239,7 @@ class Recorder:
             tenant=recognised.tenant,
             created=before.created if before else now,
             updated=now,
-            tip=last.hash if last is not None else b"",
+            tip=placed.hash if placed is not None else b"",
             head=prepared.history.head,
             lane=case.lane,
             model=case.model,
@@ -244,7 +250,7 @@ class Recorder:
             budget=budget.tokens,
             ratio=budget.ratio,
             head_tokens=budget.head,
-            exchanges=case.chain.exchanges + _is_final(last),
+            exchanges=prepared.history.exchanges + (placed is not None and placed.is_final),
             **_newest(prepared),
         )
 
@@ -253,9 +259,16 @@ def _placed(prepared: Prepared, answer: Answer) -> _Placed | None:
     """Place an answer; None where there is nothing to keep, or there are several to choose from."""
     if answer.message is None or answer.choices != 1:
         return None
-    content, hashes = Content.of(answer.message), prepared.case.chain.hashes
-    parent = hashes[-1] if hashes else prepared.history.root
-    return _Placed(prepared.hash_after(content), parent, answer.message, content, answer.complete)
+    content = Content.of(answer.message)
+    message = read_message(content)
+    return _Placed(
+        hash=prepared.hash_after(message),
+        parent=prepared.history.tip,
+        raw=answer.message,
+        content=content,
+        message=message,
+        is_complete=answer.complete,
+    )
 
 
 def _newest(prepared: Prepared) -> dict[str, Any]:
@@ -273,7 +286,3 @@ def _newest(prepared: Prepared) -> dict[str, Any]:
 def _is_of_several(prepared: Prepared) -> bool:
     """Whether the usage is that of several requests."""
     return prepared.rounds is not None and prepared.rounds.count > 0
-
-
-def _is_final(node: Node | None) -> bool:
-    return node is not None and node.complete and not any(Content.of(node.raw).tool_calls())

@@ -8,21 +8,25 @@ Whoever moves the bytes calls :meth:`Engine.prepare` and :meth:`Engine.send`; wh
 import re
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from proxy.core.budget import Budget, budget_tokens
 from proxy.core.extension import take_extension
 from proxy.core.overflow import is_overflow_error
-from proxy.core.plan import EMPTY
+from proxy.core.plan import EMPTY, view_tokens
 from proxy.core.policy import Policy
 from proxy.core.recall.tool import offered_tool
+from proxy.core.situation import Chain
 from proxy.core.tools.cache import ToolCache
 from proxy.engine.answerers import Answerer
-from proxy.engine.asked import Asked, boundary_in, budget_in, credentials_in, policy_name
+from proxy.engine.asked import Asked, boundary_in, budget_in, credentials_in, lane_of, policy_name
 from proxy.engine.background import Background
 from proxy.engine.beginning import begin
-from proxy.engine.bodies import Bodies, Placed
+from proxy.engine.bodies import Bodies
 from proxy.engine.case import Case
+from proxy.engine.ceiling import within_bytes
 from proxy.engine.epochs import Epochs, Verdict
 from proxy.engine.exchange import Appended, Incoming, Prepared, Sent, forwarded_body
 from proxy.engine.extras import Extras
@@ -86,32 +90,31 @@ class Engine:
         recognised = await self.recognition.recognise(
             asked.caller, asked.history, asked.lane, needs_store=asked.needs_store
         )
-        asked = replace(asked, history=asked.history.with_hidden(recognised.hidden))
         pins, unsaved = await self.pins.settle(recognised, asked.pinned, policy.store.ttl)
         injection, unkept = await self.injections.settle(recognised, asked.inject, policy.store.ttl)
-        asked = replace(asked, history=replace(asked.history, injection=injection))
-        await self._count(asked.history, recognised)
-        takes_tools = self.models.takes_tools(recognised.tenant, asked.history.model)
-        tool = offered_tool(policy, asked.history.body) if takes_tools else b""
-        budget = await self._budget(recognised.tenant, asked.history, policy, asked.budget, tool)
-        case = self._case(asked, recognised, pins, budget, tool)
-        if self.models.needs_listing(case.model):
+        chain = await self._count(asked, recognised)
+        history = asked.history.completed(recognised.hidden, injection)
+        takes_tools = self.models.takes_tools(recognised.tenant, history.model)
+        tool = offered_tool(policy, history.body) if takes_tools else b""
+        budget = await self._budget(recognised.tenant, history, policy, asked.budget, tool)
+        case = self._case(asked, recognised, history.outgoing_chain(chain), pins, budget, tool)
+        if self.models.needs_listing(case.model, case.credentials):
             self.background.run(self.models.read_listing(case.credentials), is_needed=False)
-        verdict = await self._decide(case)
+        verdict = await self._decide(case, history)
         prepared = Prepared(
             policy=policy,
-            history=asked.history,
+            history=history,
             recognised=recognised,
             budget=budget,
             case=case,
             verdict=verdict,
-            plain=self._body(case, asked.history, verdict),
-            tools=await self._fresh(case, asked.history),
+            plain=self._body(case, history, verdict),
+            tools=await self._fresh(case, history),
             arrived=asked.arrived,
             degraded=[*recognised.degraded, *unsaved, *unkept],
             appended=appended,
         )
-        prepared.answerers = self._answerers(case, asked.history, verdict)
+        prepared.answerers = self._answerers(case, history, verdict)
         self.extras.add(prepared)
         return prepared
 
@@ -125,11 +128,12 @@ class Engine:
         is_named = caller.key is not None and caller.key.sid == NAMED
         root = appended.root if appended else root_of(body, by_header=is_named)
         history = self.reader.read(body, root, read.before)
-        self.bodies.keep(read, Placed(root, history.head, history.known, history.hashes))
         return Asked(
             arrived=arrived,
             policy=policy,
+            read=read,
             history=history,
+            lane=lane_of(history.model, policy, budget),
             caller=caller,
             budget=budget,
             is_boundary=is_boundary,
@@ -139,25 +143,34 @@ class Engine:
             appended=appended,
         )
 
-    async def _count(self, history: History, recognised: Recognised) -> None:
+    async def _count(self, asked: Asked, recognised: Recognised) -> Chain:
         """Count what is new; the rest, and how the model counts, the store may know."""
+        history = asked.history
         self.reader.take_counts(history, recognised.found.counts)
         await self.reader.count(history)
         last = recognised.found.session
         if last is not None and last.model == history.model:
             self.models.remember_ratio(recognised.tenant, history.model, last.ratio)
+        chain = history.chain()
+        self.bodies.keep(asked.read, history.placed(chain))
+        return chain
 
     def _case(
-        self, asked: Asked, recognised: Recognised, pins: frozenset[bytes], budget: Budget, tool: bytes
+        self,
+        asked: Asked,
+        recognised: Recognised,
+        chain: Chain,
+        pins: frozenset[bytes],
+        budget: Budget,
+        tool: bytes,
     ) -> Case:
         history, policy = asked.history, asked.policy
-        conditions = self.warmth.conditions(recognised, history, asked.lane, budget.head)
         return Case(
             tenant=recognised.tenant,
             key=recognised.key,
             lane=asked.lane,
             model=history.model,
-            chain=history.chain(),
+            chain=chain,
             head_count=len(history.head),
             policy=policy,
             budget=budget,
@@ -166,7 +179,9 @@ class Engine:
             credentials=asked.credentials,
             deadline=asked.arrived + _DEADLINE,
             alternates=self._alternates(recognised.tenant, history.model, policy),
-            conditions=replace(conditions, boundary=asked.is_boundary),
+            conditions=self.warmth.conditions(
+                recognised, history, asked.lane, budget.head, boundary=asked.is_boundary
+            ),
             tool=tool,
             pins=pins,
         )
@@ -191,13 +206,22 @@ class Engine:
         ratio = self.models.ratio(tenant, history.model)
         return Budget(budget_tokens(limit, window, reserve), ratio, head)
 
-    async def _decide(self, case: Case) -> Verdict:
+    async def _decide(self, case: Case, history: History) -> Verdict:
+        async def again(chain: Chain, budget: Budget, before: Verdict) -> Verdict:
+            weighed = replace(case, chain=chain, budget=budget, epochs=before.epochs, saved=before.saved)
+            verdict = await self.epochs.decide(weighed)
+            return replace(verdict, view=view_tokens(verdict.plan, case.chain.tokens))
+
+        def size_of(verdict: Verdict) -> int:
+            return len(self._body(case, history, verdict))
+
         try:
-            verdict = await self.epochs.decide(case)
+            verdict = await within_bytes(case, await self.epochs.decide(case), size_of, again)
         except Exception as error:  # noqa: BLE001 - law 7: a fault of ours costs the pruning, not the answer
             log_fault("planning failed", error)
             verdict = self.epochs.untouched(case)
-        if verdict.epochs is not None:
+        is_as_found = verdict.epochs is case.epochs and verdict.saved == case.saved
+        if verdict.epochs is not None and not is_as_found:
             self.recognition.hold(case.key, case.lane, verdict.epochs, verdict.saved)
         needed = case.budget.head + verdict.view
         if case.policy.budget.overflow == "error" and needed > case.budget.limit:
@@ -317,7 +341,7 @@ class Engine:
             budget = await self._budget(before.tenant, history, policy, None, before.tool)
         verdict = prepared.verdict
         case = replace(before, budget=budget, epochs=verdict.epochs, saved=verdict.saved)
-        verdict = await self._decide(case)
+        verdict = await self._decide(case, history)
         body = self._body(case, history, verdict)
         if body == prepared.body:
             return False

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Sequence
 
 from proxy.core.unpacking import Unpacker, UnpackingError
-from proxy.engine.exchange import Sent
+from proxy.engine.exchange import Sent, header_of
 from proxy.errors import UpstreamInvalidResponse
 
 _BYTES = 64 * 2**20
@@ -12,8 +12,7 @@ _ABOUT_BYTES = (b"content-encoding", b"content-length")
 
 def unpacked(sent: Sent) -> Sent:
     """The same answer, plain; as it is where it is plain already, or packed in a way that is not known."""
-    named = {name.lower(): value.strip().lower() for name, value in sent.response.headers}
-    coding = named.get(b"content-encoding", b"")
+    coding = header_of(sent.response, b"content-encoding")
     if not Unpacker.knows(coding):
         return sent
     return Sent(_Unpacked(sent, Unpacker(coding, _BYTES)), b"", is_over=False, told=sent.told)

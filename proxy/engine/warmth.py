@@ -30,8 +30,13 @@ class Warmth:
         """The upstream takes a request of this lane."""
         self._answered.put((key, lane), self._clock.now())
 
-    def conditions(self, recognised: Recognised, history: History, lane: str, head: int) -> Conditions:
-        """The circumstances of a request whose head has ``head`` counted tokens."""
+    def conditions(
+        self, recognised: Recognised, history: History, lane: str, head: int, *, boundary: bool
+    ) -> Conditions:
+        """The circumstances of a request whose head has ``head`` counted tokens.
+
+        ``boundary`` is whether its client says that something new begins.
+        """
         last = recognised.found.session
         is_same_lane = last is not None and last.lane == lane
         here = self._answered.get((recognised.key, lane))
@@ -40,6 +45,7 @@ class Warmth:
             times.append(last.updated)
         return Conditions(
             idle=max(self._clock.now() - max(times), 0.0) if times else None,
+            boundary=boundary,
             prices=self._price_list(history.model),
             is_new_head=last is not None
             and is_same_lane

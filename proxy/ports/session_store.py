@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from proxy.core.plan import Epoch
 from proxy.core.records import HiddenCalls, Node, Session, Turn
 
 
-@dataclass(frozen=True, slots=True)
-class SessionKey:
+class SessionKey(NamedTuple):
     """Where a session is kept: ``tag`` (hex) groups all keys of its bucket, ``sid`` names it within."""
 
     tag: str

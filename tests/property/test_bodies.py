@@ -184,6 +184,7 @@ def test_what_is_read_after_a_known_beginning_is_what_is_read_as_a_whole(
         return
     whole = read_body(grown, 10)
     assert (body.messages, list(body.members)) == (whole.messages, list(whole.members))
+    assert body.spans == whole.spans
     assert all(body.slice(name) == whole.slice(name) for name in whole.members)
     assert body.with_messages([b"{}"]) == whole.with_messages([b"{}"])
     assert body.followed_by([b"{}"]) == whole.followed_by([b"{}"])

@@ -103,14 +103,13 @@ async def opened(seed: int, clients: int) -> AsyncGenerator[Ground]:
         )
         weather = Weather(random, server, store, way, talker)
         visitors = [Visitor(number, served.url, gate, tally) for number in range(clients)]
-        tasks = [asyncio.create_task(each.visit()) for each in visitors]
-        tasks += [asyncio.create_task(weather.blow(gate)), asyncio.create_task(_forget(upstream))]
-        try:
-            yield Ground(served.url, gate, visitors, weather, tally, way, directory / LOG)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        # A visitor that fails ends the soak: nobody would wait for its rest in vain.
+        group = await stack.enter_async_context(asyncio.TaskGroup())
+        tasks = [group.create_task(each.visit()) for each in visitors]
+        tasks += [group.create_task(weather.blow(gate)), group.create_task(_forget(upstream))]
+        yield Ground(served.url, gate, visitors, weather, tally, way, directory / LOG)
+        for task in tasks:
+            task.cancel()
 
 
 async def _forget(upstream: FakeUpstream) -> None:
@@ -120,15 +119,23 @@ async def _forget(upstream: FakeUpstream) -> None:
         await asyncio.sleep(1.0)
 
 
+def grown(first: Reading, last: Reading) -> dict[str, tuple[float, float, float]]:
+    """What was held after the warming up, what is in the end, and the most that may be, by what it is."""
+    return {
+        "MiB": (first.memory / MIB, last.memory / MIB, (first.memory + MEMORY) / MIB),
+        "files": (first.files, last.files, first.files + FILES),
+        "tasks": (first.tasks, last.tasks, TASKS),
+        "streams": (first.streams, last.streams, 0),
+    }
+
+
 def complaints(first: Reading, last: Reading, ground: Ground) -> list[str]:
     """What is wrong in the end."""
-    grown = {
-        "memory": (last.memory - first.memory, MEMORY),
-        "files": (last.files - first.files, FILES),
-    }
-    told = [f"{what} grew by {more}, may by {may}" for what, (more, may) in grown.items() if more > may]
-    if last.tasks > TASKS:
-        told.append(f"{last.tasks} tasks are alive, and there should be {TASKS}")
+    told = [
+        f"{now:.0f} {what} are held in the end, and may be {most:.0f}"
+        for what, (_, now, most) in grown(first, last).items()
+        if now > most
+    ]
     told += [f"{count} times a client heard: {what}" for what, count in ground.tally.wrong.items()]
     told += [f"{count} times the log says: {what}" for what, count in faults_in(ground.log).items()]
     return told
@@ -158,9 +165,13 @@ async def soak(minutes: float, seed: int, clients: int) -> int:
             _print(f"{number + 1:2} of {ROUNDS}  {readings[-1]}  {told} requests")
         _print(f"answers: {dict(ground.tally.answers)}")
         _print(f"weather: {dict(ground.weather.happened)}")
-        found = complaints(readings[WARM - 1], readings[-1], ground)
+        first, last = readings[WARM - 1], readings[-1]
+        for what, (before, now, most) in grown(first, last).items():
+            _print(f"{what}: {before:.0f} after warming up, {now:.0f} in the end, at most {most:.0f}")
+        found = complaints(first, last, ground)
         for each in found:
-            _print(each)
+            _print(f"wrong: {each}")
+        _print("failed" if found else "all is as it was")
         return 1 if found else 0
 
 

@@ -41,8 +41,8 @@ class CompletionEditor:
 
     @property
     def visible(self) -> bytes:
-        """The message that the client is told."""
-        return self._visible().json()
+        """The message that the client is told, once that is settled."""
+        return self._said.json()
 
     def feed(self, body: bytes) -> None:
         """Take the next answer of the upstream, whole."""
@@ -81,6 +81,8 @@ class CompletionEditor:
     def settle(self, hidden: Collection[Call]) -> None:
         """The answer ends with this round. ``hidden`` calls were answered; the others are the client's."""
         self._calls.settle(hidden)
+        for call in self._calls.shown():
+            self._said.add({"tool_calls": Raw(b"[" + self._calls.message.calls[call.place].json() + b"]")})
 
     def end(self) -> bytes:
         """The answer for the client: the upstream's own bytes where nothing is hidden."""
@@ -94,13 +96,6 @@ class CompletionEditor:
         top = {**self._top, **{name: raw for name, raw in self._shared.items() if name in self._top}}
         usage = {"usage": self._usage} if self._usage else {}
         return object_of({**top, "choices": b"[" + object_of(choice.items()) + b"]", **usage}.items())
-
-    def _visible(self) -> PartialMessage:
-        visible = PartialMessage()
-        visible.add({name: Raw(raw) for name, raw in (members(self._said.json()) or {}).items()})
-        for call in self._calls.shown():
-            visible.add({"tool_calls": Raw(b"[" + self._calls.message.calls[call.place].json() + b"]")})
-        return visible
 
     def _merged(self) -> bytes:
         """The message for the client, with whatever the last round's says besides."""

@@ -129,7 +129,7 @@ def _told(situation: Situation, start: int, end: int, anchors: Sequence[Anchor])
             request, answer = [], ""
         if messages[place].role == "user":
             request.append(situation.content(place).text.strip())
-        elif messages[place].role == "assistant" and not messages[place].calls:
+        elif messages[place].is_final:
             answer = situation.content(place).text.strip()
     if request or answer:
         yield _BREAK.join(request), answer

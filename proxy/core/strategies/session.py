@@ -42,7 +42,7 @@ def _begins_anew(situation: Situation) -> bool:
 def _is_asked(situation: Situation) -> bool:
     """Whether a person has spoken: a tool that took long is no pause."""
     *before, last = situation.chain.messages[-2:] or [None]
-    is_prefill = last is not None and last.role == "assistant" and not last.calls and bool(before)
+    is_prefill = last is not None and last.is_final and bool(before)
     spoken = before[0] if is_prefill else last
     return spoken is not None and spoken.role == "user"
 

@@ -6,7 +6,6 @@ other pattern matches it. A tool of which no rule knows anything may change ever
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cached_property
 
 from proxy.core.policy_sections import Tool
 
@@ -17,7 +16,7 @@ class Rules:
 
     tools: tuple[Tool, ...] = ()
 
-    @cached_property
+    @property
     def is_caching(self) -> bool:
         """Whether any result is kept at all."""
         return any(rule.cache_exchanges for rule in self.tools)

@@ -82,3 +82,16 @@ def test_the_budget_is_the_smaller_of_the_limit_and_what_the_window_leaves(
     limit: int | None, window: int | None, reserve: int | None, tokens: int
 ):
     assert budget_tokens(limit, window, reserve) == tokens
+
+
+@pytest.mark.parametrize("ratio", [0.8, 1.0, 1.3])
+@pytest.mark.parametrize("usage", [0.61, 0.85, 1.0, 2.5])
+def test_a_view_fills_a_lowered_budget_as_much_as_is_said(ratio: float, usage: float):
+    lowered = Budget(tokens=1_000_000, ratio=ratio, head=500).filled(9_500, usage)
+    assert usage <= lowered.usage(9_500) <= usage * 1.001
+
+
+def test_a_budget_is_only_ever_lowered():
+    budget = Budget(tokens=8_000, ratio=1.0, head=10)
+    assert budget.filled(4_000, 0.1) == budget
+    assert budget.filled(0, 1_000.0).tokens == 1

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from proxy.core.identity import root
-from proxy.engine.bodies import Bodies, Placed
+from proxy.engine.bodies import Bodies
 from proxy.engine.history import Reader
 from proxy.errors import InvalidJSON
 from tests.upstreams import COUNTER
@@ -25,14 +25,14 @@ class Process:
     def read(self, raw: bytes, scope: bytes = b"me", start: bytes = ROOT) -> bool:
         """Whether something of the body was known; it is placed as if nothing had been."""
         read = self.bodies.read(raw, scope, 100)
-        history = self.reader.read(read.body, start, read.before)
+        self.history = history = self.reader.read(read.body, start, read.before)
         alone = Reader(COUNTER).read(Bodies().read(raw, scope, 100).body, start)
-        assert (history.head, list(history.raws), list(history.hashes)) == (
+        assert (history.head, history.exchanges, history.chain()) == (
             alone.head,
-            list(alone.raws),
-            list(alone.hashes),
+            alone.exchanges,
+            alone.chain(),
         )
-        self.bodies.keep(read, Placed(start, history.head, history.known, history.hashes))
+        self.bodies.keep(read, history.placed(history.chain()))
         return read.before is not None
 
 
@@ -50,6 +50,15 @@ def test_a_conversation_that_goes_on_is_known_up_to_where_it_goes_on() -> None:
     assert process.read(body("One?", "1", "Two?", seed=1))
     assert process.read(body("One?", "1", "Two?", "2", "Three?"))
     assert process.read(body("One?", "1", "Two?", "2", "Three?")), "and asked again"
+
+
+def test_what_was_counted_is_gone_on_from_for_the_same_model_alone() -> None:
+    process = Process()
+    asked = [{"role": "user", "content": LONG}, {"role": "assistant", "content": "1"}]
+    for count, model, counted in ((1, "m", 0), (2, "m", 1), (2, "n", 0), (2, "n", 2)):
+        process.read(json.dumps({"messages": asked[:count], "model": model}).encode())
+        assert len(process.history.counted) == counted
+        assert process.history.uncounted == [*range(counted, count)]
 
 
 def test_an_edit_is_read_as_a_whole() -> None:

@@ -1,0 +1,91 @@
+"""Law 8, O(new): what a turn costs does not follow from the turns already past, the bytes themselves apart.
+
+CPU time of all threads but the one on which client and upstream live, so that no other load counts; of
+several turns the cheapest, so that no moment counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.servers import PATIENCE, Exchange, FakeUpstream
+from tests.upstreams import CHAT, KEY, completion, proxying, said, user, write_policy
+
+FEW, MANY = 200, 1_000
+"""Turns past."""
+MEASURED = 16
+TEXT = "The harbour by the bridge was looked at again, and nobody found it wanting. " * 4
+ANSWER = {"role": "assistant", "content": f"So it is. {TEXT}"}
+OFF = {"X-Unabridged-Mode": "off"}
+PLAIN = "[budget]\ntokens = 100_000_000\n"
+PRUNED = "[budget]\ntokens = 4_000\n[summary]\nenabled = false\n"
+Send = Callable[[bytes, dict[str, str]], Awaitable[None]]
+
+
+async def answered(exchange: Exchange) -> None:
+    await exchange.body()
+    await exchange.answer_json(completion(said(ANSWER["content"]), prompt=None))
+
+
+@asynccontextmanager
+async def proxied(policy: Path) -> AsyncGenerator[Send]:
+    """Sends a body to a proxy, and waits until nothing of it is left to be done."""
+    async with (
+        FakeUpstream(answered).serve() as upstream,
+        proxying(f"{upstream.url}/v1", policy=str(policy)) as url,
+        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as client,
+    ):
+        known = {"Authorization": KEY, "Content-Type": "application/json", "X-Unabridged-Session": "long"}
+
+        async def send(body: bytes, headers: dict[str, str]) -> None:
+            response = await client.post(CHAT, content=body, headers=known | headers)
+            assert response.status_code == 200, response.text
+            upstream.requests.clear()
+            await asyncio.sleep(0.01)
+
+        yield send
+
+
+def bodies(past: int) -> list[bytes]:
+    """The requests of the turns after so many, each with the whole history."""
+    messages = [each for turn in range(past) for each in (user(f"{turn}. {TEXT}"), ANSWER)]
+    told: list[bytes] = []
+    for turn in range(past, past + MEASURED):
+        messages.append(user(f"{turn}. {TEXT}"))
+        told.append(json.dumps({"messages": messages, "model": "gpt-test"}).encode())
+        messages.append(ANSWER)
+    return told
+
+
+async def costs(send: Send, requests: list[bytes], headers: dict[str, str]) -> list[int]:
+    """Nanoseconds of CPU that each took outside of this thread."""
+    found: list[int] = []
+    for body in requests:
+        before = time.process_time_ns() - time.thread_time_ns()
+        await send(body, headers)
+        found.append(time.process_time_ns() - time.thread_time_ns() - before)
+    return found
+
+
+async def own_cost(policy: Path, past: int) -> int:
+    """Of the cheapest turn after so many, but for moving its bytes."""
+    async with proxied(policy) as send:
+        requests = bodies(past)
+        managed = await costs(send, requests, {})
+        moved = await costs(send, requests, OFF)
+    return min(managed[2:]) - min(moved[2:])  # the first ones meet the session cold
+
+
+@pytest.mark.parametrize("rules", [PLAIN, PRUNED], ids=["whole", "pruned"])
+async def test_a_turn_costs_the_same_after_a_thousand_turns(rules: str, tmp_path: Path) -> None:
+    policy = write_policy(tmp_path, "long", f'extends = "default"\n{rules}')
+    few, many = [await own_cost(policy, past) for past in (FEW, MANY)]
+    assert many <= 2 * few

@@ -1,0 +1,178 @@
+"""`budget.bytes`: no body over its ceiling where anything may be cut, and nothing is cut below it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from proxy.adapters.httptools import HttptoolsUpstream
+from proxy.adapters.memory import MemoryStore
+from proxy.core.budget import Budget
+from proxy.core.plan import EMPTY, Plan, apply
+from proxy.core.policy import Policy
+from proxy.core.policy_sections import Budget as Limits
+from proxy.core.policy_sections import Keep, Summary
+from proxy.core.situation import Chain
+from proxy.core.units import request_points
+from proxy.engine.case import Case
+from proxy.engine.ceiling import within_bytes
+from proxy.engine.epochs import Epochs, Verdict
+from proxy.engine.foreground import Foreground
+from proxy.engine.naming import Naming
+from proxy.engine.summaries import Summaries
+from proxy.engine.summary_jobs import SummaryJobs
+from proxy.ports import SessionKey
+from proxy.telemetry import Metrics
+from tests.property.conversations import chain_from, count, valid_conversations
+from tests.property.test_plans import is_reduced
+
+METRICS = Metrics()
+BESIDE = 256
+"""Bytes of a body beside its messages."""
+KEPT = st.sampled_from([Keep(), Keep(recent=0.0, first_user=False)])
+
+
+class Clock:
+    """A clock that stands."""
+
+    def now(self) -> float:
+        return 0.0
+
+    def monotonic(self) -> float:
+        return 0.0
+
+
+class Counter:
+    """The count of these tests, as a port."""
+
+    def count(self, text: str) -> int:
+        return count(text)
+
+    async def count_all(self, texts: Sequence[str]) -> list[int]:
+        return [count(text) for text in texts]
+
+    async def ready(self) -> None:
+        """Nothing is loaded."""
+
+
+def size(chain: Chain, plan: Plan) -> int:
+    return BESIDE + sum(len(raw) + 1 for raw in apply(plan, chain.raws))
+
+
+@st.composite
+def padded(draw: st.DrawFn) -> Chain:
+    """A conversation of which some messages have far more bytes than tokens."""
+    chain = chain_from(draw(valid_conversations()))
+    pads = draw(st.lists(st.sampled_from([0, 0, 0, 300, 5_000]), min_size=8, max_size=8))
+    raws = [
+        raw[:-1] + b',"x":"' + b"y" * pads[place % len(pads)] + b'"}' for place, raw in enumerate(chain.raws)
+    ]
+    return replace(chain, raws=raws)
+
+
+class Engine:
+    """What decides, before a store of its own or without one."""
+
+    def __init__(self, policy: Policy, *, has_store: bool) -> None:
+        self._policy = policy
+        self._has_store = has_store
+        clock, store = Clock(), MemoryStore(Clock())
+        nowhere = HttptoolsUpstream("http://127.0.0.1:9/v1", connect_timeout=1.0, read_timeout=1.0)
+        summaries = Summaries(nowhere, store, Counter(), Foreground(), clock, METRICS)
+        self._epochs = Epochs(store, SummaryJobs(summaries, Naming("secret")), Counter(), clock, METRICS)
+        self._known: Verdict | None = None
+
+    async def decide(self, chain: Chain, budget: Budget) -> Verdict:
+        """Decide on the next request of the session."""
+
+        def case(chain: Chain, budget: Budget, known: Verdict | None) -> Case:
+            return Case(
+                tenant="t",
+                key=SessionKey("tag", "one"),
+                lane="lane",
+                model="m",
+                chain=chain,
+                head_count=0,
+                policy=self._policy,
+                budget=budget,
+                epochs=(known.epochs if known else ()) if self._has_store else None,
+                saved=known.saved if known else 0,
+                credentials=(),
+                deadline=0.0,
+            )
+
+        async def again(weighed: Chain, budget: Budget, before: Verdict) -> Verdict:
+            return await self._epochs.decide(case(weighed, budget, before))
+
+        first = case(chain, budget, self._known)
+        verdict = await self._epochs.decide(first)
+        found = await within_bytes(first, verdict, lambda each: size(chain, each.plan), again)
+        self._known = found
+        return found
+
+
+def requests(chain: Chain) -> Iterator[Chain]:
+    return (chain.prefix(length) for length in request_points(chain.messages) if length)
+
+
+def policy_of(most: int, keep: Keep) -> Policy:
+    return Policy(budget=Limits(bytes=most), keep=keep, summary=Summary(enabled=False))
+
+
+@given(padded(), st.floats(0.1, 1.2), st.floats(0.3, 3.0), KEPT, st.booleans())
+def test_a_body_keeps_within_its_ceiling_or_only_what_is_incompressible_is_left(
+    chain: Chain, share: float, room: float, keep: Keep, has_store: bool
+) -> None:
+    assume(len(chain) > 0)
+    most = int(share * size(chain, EMPTY)) + BESIDE
+    policy, budget = policy_of(most, keep), Budget(int(room * sum(chain.tokens)) + 10, 1.0, 5)
+
+    async def play() -> None:
+        engine = Engine(policy, has_store=has_store)
+        for request in requests(chain):
+            plan = (await engine.decide(request, budget)).plan
+            assert size(request, plan) <= most or is_reduced(request, plan, policy, budget)
+
+    asyncio.run(play())
+
+
+@given(padded(), KEPT)
+def test_far_below_its_ceiling_a_body_is_whole(chain: Chain, keep: Keep) -> None:
+    assume(len(chain) > 0)
+    policy, budget = policy_of(2 * (size(chain, EMPTY) + BESIDE), keep), Budget(10**9, 1.0, 5)
+
+    async def play() -> None:
+        engine = Engine(policy, has_store=True)
+        for request in requests(chain):
+            assert (await engine.decide(request, budget)).plan == EMPTY
+
+    asyncio.run(play())
+
+
+@given(padded(), st.floats(0.3, 0.9))
+def test_a_body_that_was_cut_for_its_bytes_stays_so(chain: Chain, share: float) -> None:
+    assume(len(chain) > 0)
+    most = int(share * size(chain, EMPTY)) + BESIDE
+    policy, budget = policy_of(most, Keep()), Budget(10**9, 1.0, 5)
+
+    async def play() -> None:
+        engine = Engine(policy, has_store=True)
+        for request in requests(chain):
+            first = await engine.decide(request, budget)
+            again = await engine.decide(request, budget)
+            if size(request, first.plan) <= 0.5 * most:
+                assert apply(again.plan, request.raws) == apply(first.plan, request.raws)
+
+    asyncio.run(play())
+
+
+@given(padded())
+def test_tokens_that_are_spread_by_bytes_are_as_many_in_all(chain: Chain) -> None:
+    weighed = chain.weighed(EMPTY)
+    assert 0 <= sum(weighed.tokens) - sum(chain.tokens) <= len(chain)
+    by_bytes = sorted(range(len(chain)), key=lambda place: len(chain.raws[place]))
+    assert [weighed.tokens[place] for place in by_bytes] == sorted(weighed.tokens)

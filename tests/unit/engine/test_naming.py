@@ -1,0 +1,49 @@
+"""Who is told apart from whom, asked for once or a hundred times."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.engine.naming import SESSION_HEADER, Headers, Naming
+
+KEY = {b"authorization": b"Bearer sk-1"}
+CALLERS: list[Headers] = [
+    {},
+    KEY,
+    {b"authorization": b"Bearer sk-2"},
+    {b"api-key": b"Bearer sk-1"},
+    {**KEY, b"api-key": b"sk-2"},
+    {**KEY, SESSION_HEADER: b"one"},
+    {**KEY, SESSION_HEADER: b"two"},
+    {SESSION_HEADER: b"one"},
+]
+
+
+def test_callers_that_differ_have_different_names_however_often_they_come() -> None:
+    naming = Naming("secret")
+    once = [naming.caller(headers) for headers in CALLERS]
+    assert [naming.caller(headers) for headers in CALLERS] == once
+    assert [Naming("secret").caller(headers) for headers in CALLERS] == once
+    assert len({(caller.tenant, caller.name) for caller in once}) == len(CALLERS)
+
+
+def test_behind_a_gateway_its_header_alone_says_who_calls() -> None:
+    naming = Naming("secret", "x-tenant")
+    first, same, other = (
+        naming.caller({b"x-tenant": tenant, b"authorization": key})
+        for tenant, key in ((b"a", b"Bearer 1"), (b"a", b"Bearer 2"), (b"b", b"Bearer 1"))
+    )
+    assert first == same
+    assert first.tenant != other.tenant
+
+
+@pytest.mark.parametrize("former", [None, "former"])
+def test_an_id_that_was_issued_names_its_session_to_its_caller_alone(former: str | None) -> None:
+    naming = Naming("secret", former=former)
+    caller = naming.caller(CALLERS[5])
+    assert caller.key is not None
+    headerless = caller.key._replace(tag="0" * 24, sid="1" * 16)
+    issued = naming.issue(caller.tenant, headerless).encode()
+    for _ in range(2):
+        assert naming.caller({**KEY, SESSION_HEADER: issued}).key == headerless
+        assert naming.caller({SESSION_HEADER: issued}).key != headerless
