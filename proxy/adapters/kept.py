@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
 
 import msgspec
 
 from proxy.core.plan import Epoch
 from proxy.core.records import HiddenCalls, Node, Session, Turn
-from proxy.ports import Recorded
+from proxy.ports import Mark, Recorded
 
 
 @dataclass(slots=True)
@@ -21,6 +24,9 @@ class Kept:
     expires: float
     session: Session | None = None
     nodes: dict[bytes, Node] = field(default_factory=dict[bytes, Node])
+    """By chain hash, in the order written."""
+    life: bytes = field(default_factory=partial(secrets.token_bytes, 8))
+    """Another one from when a message took the place of one that was cut off."""
     epochs: dict[str, list[Epoch]] = field(default_factory=dict[str, list[Epoch]])
     hidden: dict[bytes, HiddenCalls] = field(default_factory=dict[bytes, HiddenCalls])
     """By chain hash of the answer, in the order written."""
@@ -49,6 +55,8 @@ class Kept:
         fresh = [node for node in turn.nodes if _is_news(node, self.nodes.get(node.hash))]
         late = {node.hash for node in turn.nodes if _comes_late(node, self.nodes.get(node.hash))} - self.late
         self.late |= late
+        if any(node.hash in self.nodes for node in fresh):
+            self.life = secrets.token_bytes(8)
         self.nodes.update((node.hash, node) for node in fresh)
         moves = _moves_tip(self.session, turn, fresh, joined=joined)
         self.session = _merged(self.session, turn, fresh, moves=moves, late=len(late))
@@ -56,6 +64,13 @@ class Kept:
             self.beside -= outer | said
         elif not joined:
             self.beside |= said
+
+    def since(self, mark: Mark) -> dict[bytes, Node] | None:
+        """The messages that were written since others were read; None where all are to be read again."""
+        news = len(self.nodes) - mark.messages
+        if mark.life != self.life or news < 0:
+            return None
+        return dict(islice(reversed(self.nodes.items()), news))
 
     def shown(self, first_in_line: str = "") -> Session | None:
         """The session's record, and why its appended turns wait."""

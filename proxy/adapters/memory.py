@@ -15,7 +15,7 @@ from proxy.adapters.claims import Claims
 from proxy.adapters.kept import Kept, admits
 from proxy.core.plan import Epoch
 from proxy.core.records import HiddenCalls, Node, Session, Turn
-from proxy.ports import Clock, Found, Lookup, Recorded, SessionKey, Standing, Stored, Whole, Written
+from proxy.ports import Clock, Found, Lookup, Mark, Recorded, SessionKey, Standing, Stored, Whole, Written
 
 
 class MemoryStore:
@@ -127,12 +127,15 @@ class MemoryStore:
         kept = self._live(key)
         return kept.injection if kept else None
 
-    async def history(self, key: SessionKey) -> Stored:
-        """The session with every message."""
+    async def history(self, key: SessionKey, since: Mark | None = None) -> Stored:
+        """The session with every message, or with those that are new."""
         kept = self._live(key)
         if kept is None or kept.session is None:
             return Stored(was_here=key in self._were)
-        return Stored(await self.session(key), dict(kept.nodes))
+        news = kept.since(since) if since else None
+        nodes = dict(kept.nodes) if news is None else news
+        mark = Mark(kept.life, len(kept.nodes))
+        return Stored(await self.session(key), nodes, mark=mark, is_news=news is not None)
 
     async def delete(self, key: SessionKey) -> bool:
         """Forget a session, all but that there was one."""

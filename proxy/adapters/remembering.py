@@ -25,7 +25,7 @@ from proxy.adapters.through import Through
 from proxy.core.plan import Epoch
 from proxy.core.records import HiddenCalls, Session, Turn
 from proxy.errors import StoreUnavailable
-from proxy.ports import Clock, Found, Lookup, Recorded, SessionKey, SessionStore, Stored, Written
+from proxy.ports import Clock, Found, Lookup, Mark, Recorded, SessionKey, SessionStore, Stored, Written
 
 MOST: Final = 64 * 2**20
 """Bytes of all that is remembered."""
@@ -186,9 +186,9 @@ class RememberingStore(Through):
         with self._changing(key):
             return await self._store.inject(key, digest, injection, ttl)
 
-    async def history(self, key: SessionKey) -> Stored:
+    async def history(self, key: SessionKey, since: Mark | None = None) -> Stored:
         with self._doubting():  # one that cannot be read is mended, which is a write
-            return await self._store.history(key)
+            return await self._store.history(key, since)
 
     async def delete(self, key: SessionKey) -> bool:
         with self._changing(key):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from proxy.core.plan import Epoch
 from proxy.core.records import HiddenCalls, Node, Session, Turn
-from proxy.ports import Found, Lookup, Recorded, SessionKey, SessionStore, Standing, Stored
+from proxy.ports import Found, Lookup, Mark, Recorded, SessionKey, SessionStore, Standing, Stored
 
 
 class Through:
@@ -39,8 +39,8 @@ class Through:
     async def injection(self, key: SessionKey) -> bytes | None:
         return await self._store.injection(key)
 
-    async def history(self, key: SessionKey) -> Stored:
-        return await self._store.history(key)
+    async def history(self, key: SessionKey, since: Mark | None = None) -> Stored:
+        return await self._store.history(key, since)
 
     async def delete(self, key: SessionKey) -> bool:
         return await self._store.delete(key)

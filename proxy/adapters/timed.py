@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from proxy.core.plan import Epoch
 from proxy.core.records import HiddenCalls, Node, Session, Turn
-from proxy.ports import Found, Lookup, Recorded, SessionKey, SessionStore, Standing, Stored
+from proxy.ports import Found, Lookup, Mark, Recorded, SessionKey, SessionStore, Standing, Stored
 from proxy.telemetry import Metrics
 
 
@@ -59,9 +59,9 @@ class TimedStore:
         with self._inspect.time():
             return await self._store.injection(key)
 
-    async def history(self, key: SessionKey) -> Stored:
+    async def history(self, key: SessionKey, since: Mark | None = None) -> Stored:
         with self._history.time():
-            return await self._store.history(key)
+            return await self._store.history(key, since)
 
     async def delete(self, key: SessionKey) -> bool:
         with self._inspect.time():

@@ -69,7 +69,7 @@ class Body:
         """The bytes of a top-level member's value; empty where it is absent."""
         return bytes(self.members.get(name, b""))
 
-    def with_messages(self, messages: Iterable[bytes]) -> bytes:
+    def with_messages(self, messages: Iterable[bytes | bytearray]) -> bytes:
         """The body with other messages and every other byte as it was."""
         return self.with_member("messages", b"[" + b",".join(messages) + b"]")
 

@@ -24,6 +24,7 @@ from proxy.engine.history import Reader
 from proxy.engine.line import TURN, Line
 from proxy.engine.naming import NAMED, Headers, Naming
 from proxy.engine.record import Recorder
+from proxy.engine.stored import StoredHistories, StoredHistory
 from proxy.errors import (
     HistoryUnavailable,
     SessionExpired,
@@ -31,7 +32,7 @@ from proxy.errors import (
     StoreUnavailable,
     UnsupportedValue,
 )
-from proxy.ports import SessionKey, SessionStore, Stored
+from proxy.ports import SessionKey, SessionStore
 
 _IDEMPOTENCY_KEY = b"idempotency-key"
 _RETRY_COUNT = b"x-stainless-retry-count"
@@ -56,6 +57,7 @@ class Appends:
         is_shared: bool = True,
     ) -> None:
         self._store = store
+        self._histories = StoredHistories(store)
         self._naming = naming
         self._reader = reader
         self._recorder = recorder
@@ -87,9 +89,9 @@ class Appends:
                 key, TURN, wait=rules.wait, queue=rules.queue, finished=partial(self._settle, key)
             ):
                 await self._recorder.written(key)
-                stored = await self._store.history(key)
+                stored = await self._histories.read(key)
                 if stored.session is None and await self._recorder.recognition.moved(caller, key.tag):
-                    stored = await self._store.history(key)
+                    stored = await self._histories.read(key)
                 yield self._complete(incoming, body, extension, key, stored)
         except StoreUnavailable as error:
             raise HistoryUnavailable from error
@@ -109,7 +111,7 @@ class Appends:
             await self._line.insist(lambda: self._store.mark_unsaved(key, answer), _DOUBT)
 
     def _complete(
-        self, incoming: Incoming, body: Body, extension: Extension, key: SessionKey, stored: Stored
+        self, incoming: Incoming, body: Body, extension: Extension, key: SessionKey, stored: StoredHistory
     ) -> tuple[Incoming, Appended]:
         """The request with its history before it."""
         session = stored.session
@@ -121,17 +123,14 @@ class Appends:
             if stored.was_here or key.sid != NAMED:
                 raise SessionExpired
             return replace(incoming, body=body.raw), Appended(root(), b"", root(), retry_key, pins, inject)
-        start = _start(stored.nodes)
         if _is_retry(session, stored.nodes, messages[head:], incoming.headers):
             after = session.newest_from
         else:
-            after = _tip(session, stored.nodes, messages[head:]) or start
-        path = [] if after == start else _path(stored.nodes, after)
-        history = [node.raw for node in path]
-        leading = body.messages[:head] or list(session.head)
-        whole = body.with_messages([*leading, *history, *body.messages[head:]])
-        begun = path[0].parent if path else start
-        appended = Appended(begun, session.tip, after, retry_key, pins, inject)
+            after = _tip(session, stored.nodes, messages[head:])
+        start, told = stored.way(after)
+        leading = body.messages[:head] or session.head
+        whole = body.with_messages([*leading, *([told] if told else ()), *body.messages[head:]])
+        appended = Appended(start, session.tip, after or start, retry_key, pins, inject)
         return replace(incoming, body=whole), appended
 
 
@@ -151,13 +150,8 @@ def _is_retry(
     return _is_retried(headers)
 
 
-def _start(nodes: Mapping[bytes, Node]) -> bytes:
-    """h₀ of a session in which nothing has been answered yet."""
-    return next((node.parent for node in nodes.values() if not node.sequence), root())
-
-
 def _tip(session: Session, nodes: Mapping[bytes, Node], new: Sequence[Message]) -> bytes:
-    """The message that a new turn follows: the latest completed turn's answer.
+    """The message that a new turn follows: the latest completed turn's answer, if there is any.
 
     Calls in it that the new messages do not answer keep the results that an unanswered turn has brought
     (law 2: a call is never parted from its results).
@@ -171,14 +165,6 @@ def _tip(session: Session, nodes: Mapping[bytes, Node], new: Sequence[Message]) 
                 break
             last = node.hash
     return last
-
-
-def _path(nodes: Mapping[bytes, Node], last: bytes) -> list[Node]:
-    """The messages from the first to the one of this chain hash. Raises HistoryUnavailable."""
-    path = way_to(nodes, last)
-    if not path or path[0].sequence:
-        raise HistoryUnavailable
-    return path
 
 
 def _ends_at(new: Sequence[Message], after: bytes) -> bytes:

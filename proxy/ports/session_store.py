@@ -102,14 +102,27 @@ class Standing(StrEnum):
     """There is no place: too many wait already."""
 
 
+class Mark(NamedTuple):
+    """Up to where a session's messages were read."""
+
+    life: bytes
+    """Says that those read before still are what they were; another one that they may not be."""
+    messages: int
+    """How many there were."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """All that is stored of a session's messages, for clients that send only what is new."""
+    """What is stored of a session's messages, for clients that send only what is new."""
 
     session: Session | None = None
     nodes: dict[bytes, Node] = field(default_factory=dict[bytes, Node])
     was_here: bool = False
     """Whether there was such a session that has expired, or was deleted."""
+    mark: Mark | None = None
+    """Where these messages end; None where that cannot be told."""
+    is_news: bool = False
+    """Whether they are those alone that were written since the mark that was asked about."""
 
 
 class SessionStore(Protocol):
@@ -178,8 +191,8 @@ class SessionStore(Protocol):
         """What was handed in for the session."""
         ...
 
-    async def history(self, key: SessionKey) -> Stored:
-        """The session with every message."""
+    async def history(self, key: SessionKey, since: Mark | None = None) -> Stored:
+        """The session with every message, or where that is known with those alone that are new ``since``."""
         ...
 
     async def delete(self, key: SessionKey) -> bool:

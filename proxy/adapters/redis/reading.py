@@ -11,11 +11,11 @@ from redis.asyncio.client import Pipeline
 
 from proxy.adapters.redis import keys
 from proxy.adapters.redis.codec import Codec, UnreadableRecord, hashes, integer, seconds
-from proxy.adapters.redis.scripts import Fields, FoundFields
+from proxy.adapters.redis.scripts import Fields, FoundFields, NewsFields
 from proxy.adapters.redis.sealing import UnknownSecret
 from proxy.core.plan import Epoch
 from proxy.core.records import HiddenCalls, Node, Session, Turn
-from proxy.ports import Found, Lookup, Recorded, SessionKey, Whole, Written
+from proxy.ports import Found, Lookup, Mark, Recorded, SessionKey, Stored, Whole, Written
 
 UNREADABLE: Final[Fields] = [b"" for _ in keys.FIELDS]
 """The fields of a session that cannot be read."""
@@ -98,6 +98,14 @@ def written(codec: Codec, turn: Turn, fields: Fields) -> Written:
         )
     except (UnreadableRecord, UnknownSecret):
         return Written(Recorded.KEPT)
+
+
+def news(codec: Codec, fields: NewsFields, since: Mark) -> Stored:
+    """A session with its messages since others were read."""
+    record, first_in_line, told = fields
+    new = nodes(codec, dict(zip(told[::2], told[1::2], strict=True)))
+    mark = Mark(since.life, since.messages + len(new))
+    return Stored(session(codec, record, first_in_line), new, mark=mark, is_news=True)
 
 
 def is_readable(codec: Codec, fields: Fields) -> bool:

@@ -9,6 +9,7 @@ Records are opaque here. A server that has forgotten a script (restarted, `SCRIP
 from __future__ import annotations
 
 import hashlib
+import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -17,7 +18,7 @@ from typing import Any, Final, cast
 from redis.exceptions import NoScriptError
 
 from proxy.adapters.redis import keys
-from proxy.ports import Lookup, SessionKey
+from proxy.ports import Lookup, Mark, SessionKey
 
 Argument = str | bytes | int | float
 
@@ -28,18 +29,24 @@ PARTIAL: Final = "partial"
 WHOLE: Final = 5_000
 """Messages of a session that is read whole where it is asked for: no answer takes the server long."""
 
+NEWS: Final = 64
+"""How many of the messages written last a session knows to be so."""
+
 _PARTS: Final = f"""
 local NODES, COUNTS, PARTIAL = '{keys.NODES}', '{keys.COUNTS}', '{keys.PARTIAL}'
 local BESIDE, WAS = '{keys.BESIDE}', '{keys.WAS}'
 local SUMMARIES, LANES, EPOCHS = '{keys.SUMMARIES}', '{keys.LANES}', '{keys.EPOCHS}'
 local HIDDEN, HIDES = '{keys.HIDDEN}', '{keys.HIDES}'
 local LINE, LEASES, CLAIMS = '{keys.LINE}', '{keys.LEASES}', '{keys.CLAIMS}'
-local HASH = {keys.HASH}
+local HASH, NEWS = {keys.HASH}, {NEWS}
 local FIELDS = {{{", ".join(repr(field) for field in keys.FIELDS)}}}
 """
 
 Fields = list[bytes | None]
 """A session's fields, in the order of :data:`keys.FIELDS`."""
+
+NewsFields = tuple[Fields, bytes | None, list[bytes]]
+"""A session's fields, whose turn it is in its line, and its new messages, each after its chain hash."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +135,7 @@ class Scripts:
         self._pause = script("pause")
         self._delete = script("delete")
         self._list = script("list")
+        self._news = script("news")
 
     async def find(self, lookup: Lookup) -> FoundFields | None:
         """None where the chain belongs to no session."""
@@ -153,10 +161,14 @@ class Scripts:
         """
         outer = (len(turn.outer_parents), *turn.outer_parents)
         nodes = (field for node in turn.nodes for field in (node.hash, node.node, node.tokens, node.kind))
-        line = (int(turn.headerless), int(turn.appended), turn.begun_at, remembered)
+        line = (int(turn.headerless), int(turn.appended), turn.begun_at, remembered, secrets.token_bytes(8))
         args = (key.sid, ttl, turn.record, turn.created, turn.tip, *line, *outer, *nodes)
         answer: bytes | Fields = await self._record(_bucket(key), args)
         return answer.decode() if isinstance(answer, bytes) else answer
+
+    async def news(self, key: SessionKey, since: Mark) -> NewsFields | None:
+        """The session and its messages since others were read; None where all are to be read again."""
+        return cast("NewsFields | None", await self._news(_session(key), since))
 
     async def pin(self, key: SessionKey, hashes: Sequence[bytes], *, ttl: int) -> None:
         """Pin messages, and keep the session with them."""

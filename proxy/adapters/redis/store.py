@@ -19,10 +19,10 @@ from proxy.adapters.redis.scripts import Fields, Scripts
 from proxy.adapters.redis.sealing import Keyring, UnknownSecret
 from proxy.core.plan import Epoch
 from proxy.core.records import HiddenCalls, Node, Session, Turn
-from proxy.ports import Clock, Found, Lookup, Recorded, SessionKey, Standing, Stored, Written
+from proxy.ports import Clock, Found, Lookup, Mark, Recorded, SessionKey, Standing, Stored, Written
 from proxy.telemetry import log_warning
 
-_HistoryFields = tuple[Fields, bytes | None, dict[bytes, bytes], int]
+_HistoryFields = tuple[Fields, bytes | None, bytes | None, dict[bytes, bytes], int]
 
 
 _MOVING: Final = 20
@@ -85,6 +85,7 @@ class RedisStore:
                     pipe.hdel(name, "injection", "injected")
                 if damaged:
                     pipe.hdel(name + keys.NODES, *damaged)
+                    pipe.hdel(name, "life", "news")
                 await pipe.execute()
         log_warning("unreadable records of a session were discarded", messages=len(damaged))
 
@@ -150,22 +151,32 @@ class RedisStore:
             stored = cast("bytes | None", await client.hget(keys.session(key), "injection"))
         return reading.injection(self._codec(key), stored)
 
-    async def history(self, key: SessionKey) -> Stored:
-        """The session with every message."""
-        name = keys.session(key)
-        async with self._connection.call() as client, client.pipeline(transaction=True) as pipe:
-            reading.ask_session(pipe, key)
-            pipe.hgetall(name + keys.NODES)
-            pipe.exists(name + keys.WAS)
-            fields, first, stored, was_here = cast("_HistoryFields", await pipe.execute())
-        codec = self._codec(key)
+    async def history(self, key: SessionKey, since: Mark | None = None) -> Stored:
+        """The session with every message, or with those that are new: one script."""
         try:
-            session = reading.session(codec, fields, first)
-            nodes = reading.nodes(codec, stored)
+            return (await self._news(key, since) if since else None) or await self._history(key)
         except UnreadableRecord:
             await self._discard_unreadable(key, lane="")
             raise
-        return Stored(session, nodes, was_here=session is None and bool(was_here))
+
+    async def _news(self, key: SessionKey, since: Mark) -> Stored | None:
+        async with self._connection.call():
+            fields = await self._scripts.news(key, since)
+        return reading.news(self._codec(key), fields, since) if fields else None
+
+    async def _history(self, key: SessionKey) -> Stored:
+        name = keys.session(key)
+        async with self._connection.call() as client, client.pipeline(transaction=True) as pipe:
+            reading.ask_session(pipe, key)
+            pipe.hget(name, "life")
+            pipe.hgetall(name + keys.NODES)
+            pipe.exists(name + keys.WAS)
+            fields, first, life, stored, was_here = cast("_HistoryFields", await pipe.execute())
+        codec = self._codec(key)
+        session = reading.session(codec, fields, first)
+        nodes = reading.nodes(codec, stored)
+        mark = Mark(life, len(nodes)) if session and life else None
+        return Stored(session, nodes, was_here=session is None and bool(was_here), mark=mark)
 
     async def delete(self, key: SessionKey) -> bool:
         """Forget a session, all but that there was one; the listing too."""

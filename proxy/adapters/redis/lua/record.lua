@@ -6,8 +6,9 @@
 local session, tips, bucket = KEYS[1], KEYS[2], KEYS[3]
 local sid, ttl, record, created, tip = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local headerless, appended, begun_at, remembered = ARGV[6] == '1', ARGV[7] == '1', ARGV[8], ARGV[9]
-local outer = 11                      -- the outer parents; the nodes follow, four arguments each
-local first = outer + ARGV[10]
+local life = ARGV[10]                 -- a name for the messages that are there, if they have none
+local outer = 12                      -- the outer parents; the nodes follow, four arguments each
+local first = outer + ARGV[11]
 
 -- Words that began a line beside the main one say nothing when they are said again; their answers do.
 local function joins(hash) return redis.call('SISMEMBER', session .. BESIDE, hash) == 0 end
@@ -29,11 +30,13 @@ local function comes_late(hash, kind)
   return true
 end
 
+local added, is_replaced = {}, false
 local function write(hash, node, tokens, kind)
   local new = redis.call('HSETNX', session .. NODES, hash, node) == 1
+  if new then added[#added + 1] = hash end
   if not new and kind == 'answer' and redis.call('SREM', session .. PARTIAL, hash) == 1 then
     redis.call('HSET', session .. NODES, hash, node)
-    new = true
+    new, is_replaced = true, true
   end
   joined = joined or (not new and kind == 'message' and joins(hash))
   if new then redis.call('HSET', session .. COUNTS, hash, (kind == 'answer' and '+' or '') .. tokens) end
@@ -50,6 +53,16 @@ for i = first, #ARGV, 4 do
   elseif comes_late(hash, kind) then
     completed = completed + 1
   end
+end
+
+-- For who has read the messages before: those written last, and another life where they are not what they were.
+if is_replaced or redis.call('HLEN', session .. NODES) == #added then
+  redis.call('HDEL', session, 'life', 'news')
+end
+if record ~= '' then redis.call('HSETNX', session, 'life', life) end
+if #added > 0 and redis.call('HEXISTS', session, 'life') == 1 then
+  local news = (redis.call('HGET', session, 'news') or '') .. table.concat(added)
+  redis.call('HSET', session, 'news', string.sub(news, -NEWS * HASH))
 end
 
 local is_changed = false
