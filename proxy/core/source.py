@@ -13,6 +13,7 @@ from proxy.core.digest import EARLIER, of_users
 from proxy.core.language import language_of
 from proxy.core.messages import Content
 from proxy.core.plan import Anchor
+from proxy.core.polarity import LaidDown
 from proxy.core.situation import Chain, Situation
 from proxy.core.verification import Evidence
 
@@ -73,7 +74,7 @@ class Piece:
         """What of it users said."""
         return "\n".join(block.said for block in self.blocks if block.said)
 
-    def evidence(self, laid_down: str = "") -> Evidence:
+    def evidence(self, laid_down: LaidDown | None = None) -> Evidence:
         """What its summary is checked against; ``laid_down`` is what users said in all of the gap."""
         return Evidence(self.text, self.said, laid_down)
 
@@ -98,6 +99,11 @@ class Source:
     def whole(self) -> Piece:
         """All of it as one."""
         return Piece(tuple(block for piece in self.pieces for block in piece.blocks))
+
+    @cached_property
+    def laid_down(self) -> LaidDown:
+        """What users said in all of it, which each piece's summary is held against."""
+        return LaidDown(self.whole.said)
 
 
 def source_of(situation: Situation, span: tuple[int, int], room: int) -> Source:
