@@ -247,7 +247,7 @@ class Epochs:
         if any(other.id == epoch.id for other in stored):
             self._drafts.drop(case)
             self._count(verdict.stage, situation.plan, verdict.plan)
-            await self._summary_jobs.rebuild(case, replaced(situation, plan=verdict.plan))
+            self._summary_jobs.rebuild(case, replaced(situation, plan=verdict.plan))
             return replace(begun, epochs=stored, saved=len(stored))
         if races <= 0:
             return unsaved
