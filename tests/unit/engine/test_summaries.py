@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 from proxy.adapters.httptools import HttptoolsUpstream
@@ -65,5 +66,25 @@ async def test_what_requests_wait_for_gives_way_to_nothing() -> None:
         await summaries.wait(map(str, range(64)), PATIENCE)
         assert all(summaries.ready(str(number)) for number in range(64))
         assert summaries.ready(WAITED_FOR.address) is None
+        await summaries.aclose()
+        await upstream.aclose()
+
+
+async def test_what_is_being_written_is_not_read_again_and_never_on_the_event_loop() -> None:
+    async with running(Model()) as model:
+        upstream, clock, foreground = HttptoolsUpstream(model.url), HandClock(), Foreground()
+        summaries = Summaries(upstream, MemoryStore(clock), COUNTER, foreground, clock, Metrics())
+        readers: list[int] = []
+
+        def read() -> Job:
+            readers.append(threading.get_ident())
+            return WAITED_FOR
+
+        for _ in range(3):
+            summaries.start(WAITED_FOR.address, read)
+        await summaries.wait([WAITED_FOR.address], PATIENCE)
+        summaries.start(WAITED_FOR.address, read)
+        assert len(readers) == 1
+        assert threading.get_ident() not in readers
         await summaries.aclose()
         await upstream.aclose()
