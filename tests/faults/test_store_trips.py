@@ -162,6 +162,20 @@ async def test_a_reply_that_nobody_asked_for_is_no_answer_to_a_group(
     assert names(await asyncio.gather(*asked(afar))) == SIDS
 
 
+@pytest.mark.parametrize("stray", [b"+OK\r\n", b"$6\r\nforged\r\n", b"*0\r\n", b"-ERR no\r\n"])
+async def test_where_there_is_an_answer_too_many_nobody_is_told_anothers(
+    shim: Shim, afar: RedisStore, clock: HandClock, stray: bytes
+) -> None:
+    """It comes when the calls are out already: nothing could be seen of it before."""
+    shim.garbage = stray
+    answers = await asyncio.gather(*asked(afar), return_exceptions=True)
+    assert {type(each) for each in answers} == {StoreUnavailable}
+    shim.garbage = b""
+    clock.time += 1.0
+    await afar.ping()
+    assert names(await asyncio.gather(*asked(afar))) == SIDS
+
+
 # --- the listing ---
 
 

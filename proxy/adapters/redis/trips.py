@@ -5,8 +5,10 @@ for a connection taken from the pool and given back, for timers, for words packe
 costs 10 to 40. While one group is under way, what comes meanwhile waits for the next; so a quiet process
 makes a trip for each command, and a busy one a trip for many.
 
-Every answer is read, that of a caller who has left too, so none can become another's. A refusal is its own
-command's; where anything else goes wrong the connection is closed, and all who were to hear on it are told.
+Every answer is read, that of a caller who has left too, and a group ends with a word that must come back in
+its place before anybody is told anything: so no answer becomes another's, were there one too many. A refusal
+is its own command's; where anything else goes wrong the connection is closed, and all who were to hear on it
+are told.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from typing import Any, Final, NamedTuple, cast
 
 import hiredis
 from redis.asyncio import Redis
-from redis.exceptions import ResponseError
+from redis.exceptions import InvalidResponse, ResponseError
 
 LARGE: Final = 64 * 1024
 """A command of more bytes goes alone, through the client: it would hold up the others."""
@@ -56,6 +58,7 @@ class Trips:
         self._connection: Any = self._pool.connection_class(**options)
         self._waiting: deque[_Asked] = deque()
         self._travelling: asyncio.Task[None] | None = None
+        self._trips = 0
 
     async def ask(self, *words: str | bytes | float) -> Any:
         """The answer to a command, whose name may be of two words. Raises redis-py's errors."""
@@ -97,9 +100,22 @@ class Trips:
 
     async def _exchange(self, group: list[_Asked]) -> None:
         await self._pool.ensure_connection(self._connection)
-        await self._connection.send_packed_command([asked.command for asked in group])
-        for asked in group:
-            try:
-                asked.tell(await self._connection.read_response())
-            except ResponseError as refusal:
-                asked.fail(refusal)
+        self._trips += 1
+        last = b"%d" % self._trips
+        commands = [*(asked.command for asked in group), _pack(("ECHO", last))]
+        await self._connection.send_packed_command(commands)
+        answers = [await self._answer() for _ in group]
+        if await self._answer() != last:
+            raise InvalidResponse("There was an answer too many.")
+        for asked, answer in zip(group, answers, strict=True):
+            if isinstance(answer, ResponseError):
+                asked.fail(answer)
+            else:
+                asked.tell(answer)
+
+    async def _answer(self) -> Any:
+        """The next answer; a refusal is one."""
+        try:
+            return await self._connection.read_response()
+        except ResponseError as refusal:
+            return refusal
