@@ -9,7 +9,7 @@ from proxy.adapters.remembering import TellingStore
 from proxy.adapters.through import Through
 from proxy.core.plan import Epoch
 from proxy.core.records import Turn
-from proxy.ports import Found, Lookup, Recorded, SessionKey, Written
+from proxy.ports import Found, Lookup, Mark, Recorded, SessionKey, Stored, Written
 
 
 class WatchedStore(Through):
@@ -35,6 +35,12 @@ class WatchedStore(Through):
         found = await super().find(lookup)
         await self._pause()
         return found
+
+    async def history(self, key: SessionKey, since: Mark | None = None) -> Stored:
+        await self._pause()
+        stored = await super().history(key, since)
+        await self._pause()
+        return stored
 
     async def record(self, key: SessionKey, turn: Turn, ttl: float) -> Recorded:
         return (await self.write(key, turn, ttl)).recorded

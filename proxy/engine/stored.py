@@ -54,12 +54,14 @@ class StoredHistory:
 
         No messages where that is h₀, or empty. Raises HistoryUnavailable where messages are missing.
         """
-        start = b"" if last in self._nodes else self._start()
-        if start and last in (b"", start):
+        if last not in self._nodes:
+            start = self._start()
+            if last not in (b"", start):
+                raise HistoryUnavailable
             return start, bytearray()
         new = way_to(self._nodes, last, after={self._ends})
-        if last != self._ends and not (new and new[0].parent == self._ends):
-            if not new or new[0].sequence:
+        if new and new[0].parent != self._ends:
+            if new[0].sequence:
                 raise HistoryUnavailable
             self._begun, self._told = new[0].parent, bytearray()
         for node in new:
@@ -69,11 +71,11 @@ class StoredHistory:
 
 
 class StoredHistories:
-    """Reads histories, and remembers those used last."""
+    """Reads histories, and remembers about ``most`` bytes of them, those used last."""
 
-    def __init__(self, store: SessionStore) -> None:
+    def __init__(self, store: SessionStore, most: int = _REMEMBERED) -> None:
         self._store = store
-        self._known: Lru[SessionKey, StoredHistory] = Lru(_REMEMBERED, lambda known: known.weight)
+        self._known: Lru[SessionKey, StoredHistory] = Lru(most, lambda known: known.weight)
 
     async def read(self, key: SessionKey) -> StoredHistory:
         """A session's history as it is now. Raises StoreUnavailable."""

@@ -102,6 +102,7 @@ async def everything(store: RedisStore, key: SessionKey) -> None:
         await write(store, key)
     for sid in (key.sid, None):
         await found(store, "u1", "a1", "u2", sid=sid, tag=key.tag)
+    assert (await store.history(key, (await store.history(key)).mark)).is_news
 
 
 async def test_each_script_touches_one_slot_and_there_what_it_was_handed_alone(

@@ -25,6 +25,7 @@ MEASURED = 16
 TEXT = "The harbour by the bridge was looked at again, and nobody found it wanting. " * 4
 ANSWER = {"role": "assistant", "content": f"So it is. {TEXT}"}
 OFF = {"X-Unabridged-Mode": "off"}
+APPEND = {"X-Unabridged-Mode": "append"}
 PLAIN = "[budget]\ntokens = 100_000_000\n"
 PRUNED = "[budget]\ntokens = 4_000\n[summary]\nenabled = false\n"
 Send = Callable[[bytes, dict[str, str]], Awaitable[None]]
@@ -84,7 +85,33 @@ async def own_cost(policy: Path, past: int) -> int:
     return min(managed[2:]) - min(moved[2:])  # the first ones meet the session cold
 
 
-@pytest.mark.parametrize("rules", [PLAIN, PRUNED], ids=["whole", "pruned"])
+def appended(past: int) -> list[bytes]:
+    """The same requests as a client sends them that appends."""
+    new = ([user(f"{turn}. {TEXT}")] for turn in range(past, past + MEASURED))
+    return [json.dumps({"messages": messages, "model": "gpt-test"}).encode() for messages in new]
+
+
+async def own_cost_appended(policy: Path, past: int) -> int:
+    """The same of a turn that is sent without its history: it moves its bytes one way."""
+    async with proxied(policy) as send:
+        first = bodies(past)[0]
+        await send(first, {})
+        managed = await costs(send, appended(past + 1), APPEND)
+        moved = await costs(send, bodies(past // 2), OFF)
+    return min(managed[2:]) - min(moved[2:])
+
+
+both = pytest.mark.parametrize("rules", [PLAIN, PRUNED], ids=["whole", "pruned"])
+
+
+@both
+async def test_an_appended_turn_costs_the_same_after_a_thousand_turns(rules: str, tmp_path: Path) -> None:
+    policy = write_policy(tmp_path, "long", f'extends = "default"\n{rules}')
+    few, many = [await own_cost_appended(policy, past) for past in (FEW, MANY)]
+    assert many <= 2 * few
+
+
+@both
 async def test_a_turn_costs_the_same_after_a_thousand_turns(rules: str, tmp_path: Path) -> None:
     policy = write_policy(tmp_path, "long", f'extends = "default"\n{rules}')
     few, many = [await own_cost(policy, past) for past in (FEW, MANY)]

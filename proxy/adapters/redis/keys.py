@@ -34,8 +34,9 @@ have gone when it is read. `u1:secrets` lives :data:`REMEMBERED` after the last 
 `created` (seconds), `turns`, `written` (how many turns were written, repeated ones too), `tip` and `unsaved`
 (chain hashes), `paused` (there or not) and `pins` (chain hashes, one after the other) are plain, because the
 scripts merge them; they override what the record says.
-`life` (random) is another one when messages are not what they were to who has read them, and `news` names
-those written last (chain hashes, one after the other): who has read the others asks for these alone.
+`life` (random) is another one once messages are not what they were to who has read them, `news` names those
+written last (chain hashes, one after the other) and `count` says how many there are then: who has read the
+others asks for these alone. Where there are not as many, they are read whole.
 Beside these, where something was handed in, stand `injection` (through the codec as well) and `injected` (its
 digest, plain): only who does not hold it yet reads it.
 

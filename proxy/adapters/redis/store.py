@@ -85,7 +85,6 @@ class RedisStore:
                     pipe.hdel(name, "injection", "injected")
                 if damaged:
                     pipe.hdel(name + keys.NODES, *damaged)
-                    pipe.hdel(name, "life", "news")
                 await pipe.execute()
         log_warning("unreadable records of a session were discarded", messages=len(damaged))
 

@@ -3,10 +3,10 @@
 local session = KEYS[1]
 local life, read = ARGV[1], tonumber(ARGV[2])
 
-local fields = redis.call('HMGET', session, 'life', 'news', unpack(FIELDS))
-local now, news = table.remove(fields, 1), table.remove(fields, 1) or ''
-local fresh = redis.call('HLEN', session .. NODES) - read
-if now ~= life or fresh < 0 or fresh * HASH > #news then return false end
+local is_life, news, count = unpack(redis.call('HMGET', session, 'life', 'news', 'count'))
+if is_life ~= life or tonumber(count) ~= redis.call('HLEN', session .. NODES) then return false end
+local fresh = count - read
+if fresh < 0 or fresh * HASH > #news then return false end
 
 local nodes = {}
 for i = #news - fresh * HASH + 1, #news, HASH do
@@ -16,4 +16,4 @@ for i = #news - fresh * HASH + 1, #news, HASH do
   nodes[#nodes + 1] = hash
   nodes[#nodes + 1] = node
 end
-return {fields, redis.call('LINDEX', session .. LINE, 0), nodes}
+return {redis.call('HMGET', session, unpack(FIELDS)), redis.call('LINDEX', session .. LINE, 0), nodes}

@@ -6,7 +6,7 @@
 local session, tips, bucket = KEYS[1], KEYS[2], KEYS[3]
 local sid, ttl, record, created, tip = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local headerless, appended, begun_at, remembered = ARGV[6] == '1', ARGV[7] == '1', ARGV[8], ARGV[9]
-local life = ARGV[10]                 -- a name for the messages that are there, if they have none
+local life = ARGV[10]                 -- a name for what is there, where it has none
 local outer = 12                      -- the outer parents; the nodes follow, four arguments each
 local first = outer + ARGV[11]
 
@@ -55,14 +55,16 @@ for i = first, #ARGV, 4 do
   end
 end
 
--- For who has read the messages before: those written last, and another life where they are not what they were.
-if is_replaced or redis.call('HLEN', session .. NODES) == #added then
-  redis.call('HDEL', session, 'life', 'news')
-end
-if record ~= '' then redis.call('HSETNX', session, 'life', life) end
-if #added > 0 and redis.call('HEXISTS', session, 'life') == 1 then
-  local news = (redis.call('HGET', session, 'news') or '') .. table.concat(added)
-  redis.call('HSET', session, 'news', string.sub(news, -NEWS * HASH))
+-- For who has read the messages before: which are new, and another life where they are not what they were.
+local count = redis.call('HLEN', session .. NODES)
+local had_life, news, had_count = unpack(redis.call('HMGET', session, 'life', 'news', 'count'))
+local is_same = had_life and not is_replaced and had_count + #added == count
+if not is_same and record == '' then
+  redis.call('HDEL', session, 'life')
+elseif not is_same or #added > 0 then
+  news = (is_same and news or '') .. table.concat(added)
+  if is_same then life = had_life end
+  redis.call('HSET', session, 'life', life, 'news', string.sub(news, -NEWS * HASH), 'count', count)
 end
 
 local is_changed = false
