@@ -74,22 +74,27 @@ async def test_a_turn_that_is_not_written_is_not_told(store: SessionStore) -> No
     await told(store, before, "u1", "a1", "u2", "a2")
 
 
-@pytest.mark.parametrize(
-    ("change", "member", "value"),
-    [
-        (lambda store: store.pin(KEY, chain("u1"), DAY), "pins", tuple(chain("u1"))),
-        (lambda store: store.pause(KEY, paused=True), "blocked", "paused"),
-        (lambda store: store.stand(KEY, "compact-1", 8, 5.0), "blocked", "compacting"),
-        (lambda store: store.mark_unsaved(KEY, b"u" * 32), "unsaved", b"u" * 32),
-    ],
-)
-async def test_the_session_is_told_as_it_is(
-    store: SessionStore, change: Callable[[SessionStore], Awaitable[object]], member: str, value: object
-) -> None:
+CHANGES: dict[str, tuple[Callable[[SessionStore], Awaitable[object]], object]] = {
+    "pins": (lambda store: store.pin(KEY, chain("u1"), DAY), tuple(chain("u1"))),
+    "blocked": (lambda store: store.pause(KEY, paused=True), "paused"),
+    "unsaved": (lambda store: store.mark_unsaved(KEY, b"u" * 32), b"u" * 32),
+}
+
+
+@pytest.mark.parametrize("member", CHANGES)
+async def test_the_session_is_told_as_it_is(store: SessionStore, member: str) -> None:
+    change, value = CHANGES[member]
     await store.record(KEY, turn("u1", "a1"), DAY)
     before = await read(store)
     await change(store)
     assert getattr(await told(store, before, "u1", "a1"), member) == value
+
+
+async def test_a_session_is_told_to_be_compacting_while_it_is(store: SessionStore) -> None:
+    await store.record(KEY, turn("u1", "a1"), DAY)
+    before = await read(store)
+    await store.stand(KEY, "compact-1", 8, 5.0)
+    assert (await told(store, before, "u1", "a1")).blocked == "compacting"
 
 
 async def test_where_an_answer_took_the_place_of_one_that_was_cut_off_all_is_told_again(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Generator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -57,6 +57,10 @@ readings = st.tuples(st.integers(0, 1), st.lists(st.sampled_from(LASTS), max_siz
 """Which of two machines reads the session then, and to which messages."""
 
 
+Steps = list[tuple[Step | str | float, tuple[int, list[bytes]] | None]]
+"""What is done (seconds pass, or something is lost), and the reading after it."""
+
+
 def ways(history: StoredHistory, lasts: list[bytes]) -> list[object]:
     """The way to each of these messages; None where there is none."""
     found: list[object] = []
@@ -87,13 +91,13 @@ def lose(url: str, part: str) -> None:
         run(url, "DEL", name if part == "session" else name + names.NODES)
 
 
-async def takes_every_step(store: SessionStore, clock: HandClock, script: list[Any], url: str = "") -> None:
+async def takes_every_step(store: SessionStore, clock: HandClock, script: Steps, url: str = "") -> None:
     machines = [StoredHistories(store), StoredHistories(store)]
     await begin(store)
     for machine in machines:
         await same(await machine.read(KEYS[0]), store, KEYS[0], [])
     for step, reading in script:
-        if isinstance(step, float):
+        if isinstance(step, (int, float)):
             clock.time += step
         elif isinstance(step, str):
             lose(url, step)
@@ -151,7 +155,7 @@ def test_after_a_crowd(scripts: list[list[Any]], seed: int) -> None:
 
     async def act(script: list[Any]) -> None:
         for step in script:
-            await (step(store) if callable(step) else machines[step].read(KEYS[0]))
+            await (machines[step].read(KEYS[0]) if isinstance(step, int) else cast("Step", step)(store))
 
     async def meet() -> None:
         await begin(store)
