@@ -95,15 +95,10 @@ def appended(past: int) -> list[bytes]:
 async def own_cost_appended(policy: Path, past: int) -> int:
     """The same of a turn that is sent without its history: it moves its bytes one way."""
     with embedded_valkey() as store:
-        return await own_cost_appended_to(store, policy, past)
-
-
-async def own_cost_appended_to(store: str, policy: Path, past: int) -> int:
-    async with proxied(policy, store) as send:
-        first = bodies(past)[0]
-        await send(first, {})
-        managed = await costs(send, appended(past + 1), APPEND)
-        moved = await costs(send, bodies(past // 2), OFF)
+        async with proxied(policy, store) as send:
+            await send(bodies(past)[0], {})
+            managed = await costs(send, appended(past + 1), APPEND)
+            moved = await costs(send, bodies(past // 2), OFF)
     return min(managed[2:]) - min(moved[2:])
 
 
