@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from proxy.core.budget import Budget
+from proxy.core.growing import Sizes
 from proxy.core.plan import Epoch
 from proxy.core.policy_sections import Stages
 
@@ -56,9 +57,9 @@ def distance(budget: Budget, stages: Stages) -> int:
     return max(trigger - budget.share(stages.target), int(LEAST_FREED * budget.room), 1)
 
 
-def allows(past: Past, tokens: Sequence[int], budget: Budget, stages: Stages) -> bool:
+def allows(past: Past, tokens: Sizes, budget: Budget, stages: Stages) -> bool:
     """Whether a conversation of messages of these sizes has earned one more epoch."""
     if not past.epochs:
         return True
     earned = distance(budget, stages)
-    return 2 * sum(tokens[past.length :]) >= earned and sum(tokens) >= past.epochs * earned
+    return 2 * tokens[past.length :].total >= earned and tokens.total >= past.epochs * earned

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from proxy.core.growing import Sizes
+
 Span = tuple[int, int]
 """Where a gap starts, and where it ends."""
 
@@ -206,7 +208,7 @@ class Epoch(msgspec.Struct, frozen=True, kw_only=True):
     def length_at_start(self, hashes: Sequence[bytes]) -> int:
         """Messages that a chain had when the epoch began, so far as it still is that chain."""
         try:
-            return hashes.index(self.begun_at) + 1
+            return hashes.index(self.begun_at, max(self.depth - 1, 0)) + 1
         except ValueError:
             return self.depth
 
@@ -240,11 +242,11 @@ def _kept(messages: Sequence[bytes], start: int, end: int, replaced: dict[int, b
     return [replaced.get(position, messages[position]) for position in range(start, end)]
 
 
-def view_tokens(plan: Plan, tokens: Sequence[int]) -> int:
+def view_tokens(plan: Plan, tokens: Sizes) -> int:
     """Counted tokens of ``apply(plan, …)`` for messages of these sizes."""
-    total = sum(tokens)
+    total = tokens.total
     for gap in plan.gaps:
-        total += gap.tokens - sum(tokens[gap.start : gap.end])
+        total += gap.tokens - tokens[gap.start : gap.end].total
     for replacement in plan.replacements:
         total += replacement.tokens - tokens[replacement.position]
     return total

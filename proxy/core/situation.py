@@ -16,6 +16,7 @@ from typing import Self
 from proxy.core.breaker import NO_PAST, Past
 from proxy.core.budget import Budget
 from proxy.core.conditions import UNKNOWN, Conditions
+from proxy.core.growing import Sizes
 from proxy.core.importance import Score, score
 from proxy.core.ledger.reading import READINGS, Reading, things_of
 from proxy.core.ledger.rules import Rule, in_force
@@ -44,7 +45,7 @@ class Chain:
 
     messages: Sequence[Message]
     raws: Sequence[bytes]
-    tokens: Sequence[int]
+    tokens: Sizes
     """Counted tokens of each message."""
     hashes: Sequence[bytes]
     """The chain hash after each message."""
@@ -56,11 +57,6 @@ class Chain:
     def exchanges(self) -> int:
         """Final answers."""
         return sum(message.is_final for message in self.messages)
-
-    @cached_property
-    def total(self) -> int:
-        """Counted tokens of all messages."""
-        return sum(self.tokens)
 
     def is_spared_by(self, plan: Plan) -> bool:
         """Whether a plan leaves whole what this chain asks of the model."""
@@ -84,7 +80,7 @@ class Chain:
         left = [place for place in range(len(self)) if place not in edited]
         tokens, size = sum(self.tokens[place] for place in left), sum(len(self.raws[place]) for place in left)
         share = tokens / max(size, 1)
-        return replace(self, tokens=[ceil(len(raw) * share) for raw in self.raws])
+        return replace(self, tokens=Sizes.of(ceil(len(raw) * share) for raw in self.raws))
 
 
 @dataclass(frozen=True)

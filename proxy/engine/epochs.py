@@ -152,7 +152,7 @@ class Epochs:
 
     def untouched(self, case: Case) -> Verdict:
         """The request as the client wrote it: the last resort where planning itself is at fault."""
-        view = sum(case.chain.tokens)
+        view = case.chain.tokens.total
         stage = stage_of(case.budget.usage(view), case.policy.stages)
         return Verdict(EMPTY, stage, view, case.epochs, case.saved, degraded=("not-planned",))
 
