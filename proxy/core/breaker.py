@@ -42,12 +42,14 @@ NO_PAST = Past()
 
 def past_of(epochs: Sequence[Epoch], current: Epoch | None, hashes: Sequence[bytes]) -> Past:
     """The past of the epoch in force, for a chain with these hashes."""
-    by_id = {epoch.id: epoch for epoch in epochs}
     line: list[Epoch] = []
-    while current is not None:
-        if not current.asked and not current.is_late:
-            line.append(current)
-        current = by_id.get(current.parent)
+    wanted = current.id if current is not None else ""
+    for epoch in reversed(epochs if wanted else ()):  # a parent was written before its children
+        if epoch.id != wanted:
+            continue
+        wanted = epoch.parent
+        if not epoch.asked and not epoch.is_late:
+            line.append(epoch)
     return Past(len(line), line[0].length_at_start(hashes)) if line else NO_PAST
 
 

@@ -88,7 +88,10 @@ def is_cold(situation: Situation) -> bool:
 
 def _kept(situation: Situation) -> int:
     """Counted tokens of the view that were in the lane's last request."""
-    return situation.view - sum(situation.tokens[_newest_from(situation) :])
+    newest, tokens = _newest_from(situation), situation.chain.tokens
+    edits = (edit for edit in situation.plan.replacements if edit.position >= newest)
+    brought = tokens[newest:].total + sum(edit.tokens - tokens[edit.position] for edit in edits)
+    return situation.view - brought
 
 
 def _newest_from(situation: Situation) -> int:

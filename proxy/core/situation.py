@@ -27,7 +27,7 @@ from proxy.core.retention import Classes
 from proxy.core.tools.cache import ToolCache
 from proxy.core.tools.folding import begun, folded
 from proxy.core.tools.rules import Rules
-from proxy.core.units import Unit, is_spared, last_user, open_from, units_of
+from proxy.core.units import Asked, Unit, last_user, open_from, units_of
 
 Count = Callable[[str], int]
 
@@ -60,10 +60,16 @@ class Chain:
 
     def is_spared_by(self, plan: Plan) -> bool:
         """Whether a plan leaves whole what this chain asks of the model."""
+        if plan.depth <= self._asked.settled:
+            return True
         clipped = [edit.position for edit in plan.replacements if not edit.why]
         gone = [(gap.start, gap.end) for gap in plan.gaps]
         gone += [(edit.position, edit.position + 1) for edit in plan.replacements if edit.why]
-        return is_spared(self.messages, sorted(gone), clipped)
+        return self._asked.is_spared(sorted(gone), clipped)
+
+    @cached_property
+    def _asked(self) -> Asked:
+        return Asked(self.messages)
 
     def prefix(self, length: int) -> Self:
         """The chain as it was when it had ``length`` messages."""
