@@ -28,6 +28,7 @@ from proxy.engine.background import Background
 from proxy.engine.backlog import Backlog
 from proxy.engine.bodies import Bodies
 from proxy.engine.curation import Curation
+from proxy.engine.deciding import Decisions
 from proxy.engine.embeddings import Embeddings
 from proxy.engine.epochs import Epochs
 from proxy.engine.extras import Extras
@@ -166,13 +167,21 @@ def _inside(settings: Settings, outside: Outside) -> Inside:
     summaries = Summaries(upstream, store, counter, foreground, clock, metrics)
     summary_jobs = SummaryJobs(summaries, naming)
     models, injections = Models(upstream, prices.context_window, clock), Injections(store)
+    reader, recognition = Reader(counter), Recognition(store, naming, injections.digest)
+    decisions = Decisions(
+        reader=reader,
+        models=models,
+        recognition=recognition,
+        epochs=Epochs(store, summary_jobs, counter, clock, metrics),
+        recall=Recall(outside.search, counter, Embeddings(upstream), metrics),
+    )
     engine = Engine(
         upstream=upstream,
         bodies=Bodies(),
-        reader=Reader(counter),
+        reader=reader,
         models=models,
-        recognition=Recognition(store, naming, injections.digest),
-        epochs=Epochs(store, summary_jobs, counter, clock, metrics),
+        recognition=recognition,
+        decisions=decisions,
         pins=Pins(store),
         injections=injections,
         naming=naming,
@@ -180,7 +189,6 @@ def _inside(settings: Settings, outside: Outside) -> Inside:
         background=background,
         extras=Extras(models, naming),
         warmth=Warmth(prices.prices_of, clock),
-        recall=Recall(outside.search, counter, Embeddings(upstream), metrics),
         tools=Tools(metrics),
         policies=outside.policies.named,
         clock=clock,
@@ -248,7 +256,7 @@ def _admin_api(settings: Settings, outside: Outside, inside: Inside) -> AdminAPI
         store=store,
         inspection=inspection,
         recognition=engine.recognition,
-        epochs=engine.epochs,
+        epochs=engine.decisions.epochs,
         pins=engine.pins,
         tools=engine.tools,
         injections=engine.injections,
