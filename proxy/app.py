@@ -108,8 +108,10 @@ class Inside:
     summary_jobs: SummaryJobs
 
 
-def create_app(settings: Settings) -> ASGIApp:
+def create_app(settings: Settings, on_ready: Callable[[], object] = lambda: None) -> ASGIApp:
     """Build the proxy. The store must be named; the embedded one is started by whoever serves.
+
+    ``on_ready`` is called before the first request.
 
     Raises SettingsError, PluginError and PolicyError.
     """
@@ -128,7 +130,7 @@ def create_app(settings: Settings) -> ASGIApp:
     )
     own = Starlette(
         routes=[*probes, *_admin_api(settings, outside, inside).routes()],
-        lifespan=_lifespan(outside, inside, drain),
+        lifespan=_lifespan(outside, inside, drain, on_ready),
         exception_handlers=refusals(),
     )
     admission = Admission(lambda: policies.named("").limits.streams, BodyMemory(settings.body_memory))
@@ -213,7 +215,7 @@ def _inside(settings: Settings, outside: Outside) -> Inside:
 
 
 def _lifespan(
-    outside: Outside, inside: Inside, drain: Drain
+    outside: Outside, inside: Inside, drain: Drain, on_ready: Callable[[], object]
 ) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
     """Load what is slow before the first request; end in order after the last."""
 
@@ -222,6 +224,7 @@ def _lifespan(
         loading = (outside.counter.ready(), asyncio.to_thread(prices.load))
         await asyncio.gather(*loading, _check_secret(outside.store))
         watching = asyncio.create_task(outside.policies.watch())
+        on_ready()
         with drain.serving():
             yield
         watching.cancel()

@@ -60,12 +60,17 @@ class Chain:
 
     def is_spared_by(self, plan: Plan) -> bool:
         """Whether a plan leaves whole what this chain asks of the model."""
-        if plan.depth <= self._asked.settled:
+        if plan.depth <= self.settled:
             return True
         clipped = [edit.position for edit in plan.replacements if not edit.why]
         gone = [(gap.start, gap.end) for gap in plan.gaps]
         gone += [(edit.position, edit.position + 1) for edit in plan.replacements if edit.why]
         return self._asked.is_spared(sorted(gone), clipped)
+
+    @property
+    def settled(self) -> int:
+        """Messages, the oldest, that every plan may edit."""
+        return self._asked.settled
 
     @cached_property
     def _asked(self) -> Asked:

@@ -28,12 +28,13 @@ class Unit:
 def units_of(messages: Sequence[Message]) -> list[Unit]:
     """The chain's units, in order and without gaps."""
     bound = list(range(1, len(messages) + 1))
-    for start, end in _bound_spans(messages):
+    for start, end in _bound_spans([*messages]):
         bound[start] = max(bound[start], end)
     units: list[Unit] = []
     position = 0
     while position < len(messages):
-        units.append(Unit(position, _reach(bound, position)))
+        is_alone = bound[position] == position + 1
+        units.append(Unit(position, position + 1 if is_alone else _reach(bound, position)))
         position = units[-1].end
     return units
 

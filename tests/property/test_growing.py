@@ -26,7 +26,7 @@ def test_branches_of_one_beginning_never_see_each_other(
         told.append([*told[which % len(told)][part], *new])
         kept.append((items[part].followed_by(new), sizes[part].followed_by(new)))
         for expected, (all_items, all_sizes) in zip(told, kept, strict=True):
-            assert all_items == all_sizes == expected
+            assert (all_items, all_sizes) == (expected, expected)
             assert all_sizes.total == sum(expected)
 
 

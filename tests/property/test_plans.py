@@ -360,7 +360,8 @@ def test_a_rolled_back_chain_keeps_what_it_asks(drawn: Session, data: st.DataObj
         spans = [(gap.start, gap.end) for gap in plan.gaps]
         return Asked(rolled.messages).is_spared(spans, [edit.position for edit in plan.replacements])
 
-    held = in_force(epochs, rolled.hashes, sum(rolled.tokens), spares)
+    held = in_force(epochs, rolled.hashes, rolled.tokens.total, spares)
+    assert held == in_force(epochs, rolled.hashes, rolled.tokens.total, spares, rolled.settled)
     if held is None or asked is None:
         return
     view = apply(held.plan, rolled.raws)
@@ -375,6 +376,7 @@ def epoch_of(done: Turn, number: int) -> Epoch:
         number=number,
         lane="lane",
         reach=done.chain.hashes[done.plan.depth - 1],
+        begun_at=done.chain.hashes[-1],
         depth=done.plan.depth,
         calm_below=0,
         at=0.0,
