@@ -18,6 +18,7 @@ from proxy.adapters.httptools import HttptoolsUpstream
 from proxy.adapters.httpx import HttpxUpstream
 from proxy.adapters.plugins import load_plugins
 from proxy.adapters.redis.sealing import Keyring
+from proxy.adapters.remembering import RememberingStore
 from proxy.adapters.sqlite_search import SqliteSearch
 from proxy.adapters.stores import open_store
 from proxy.adapters.tiktoken import TiktokenCounter
@@ -108,16 +109,18 @@ class Inside:
     summary_jobs: SummaryJobs
 
 
-def create_app(settings: Settings, on_ready: Callable[[], object] = lambda: None) -> ASGIApp:
+def create_app(
+    settings: Settings, on_ready: Callable[[], object] = lambda: None, *, owns_store: bool = False
+) -> ASGIApp:
     """Build the proxy. The store must be named; the embedded one is started by whoever serves.
 
-    ``on_ready`` is called before the first request.
-
+    ``on_ready`` is called before the first request. Who ``owns_store`` vouches that nobody but this process
+    writes to it: no other worker, no other server.
     Raises SettingsError, PluginError and PolicyError.
     """
     set_up_logging(logging.DEBUG if settings.log_content else logging.INFO)
     load_plugins()
-    outside = _outside(settings)
+    outside = _outside(settings, owns_store=owns_store)
     inside = _inside(settings, outside)
     metrics, policies = outside.metrics, outside.policies
     drain = Drain(settings.drain_timeout)
@@ -140,7 +143,7 @@ def create_app(settings: Settings, on_ready: Callable[[], object] = lambda: None
     return Draining(Front(managed, relay, own), drain)
 
 
-def _outside(settings: Settings) -> Outside:
+def _outside(settings: Settings, *, owns_store: bool) -> Outside:
     clock, metrics = SystemClock(), Metrics()
     policies = WatchedPolicies(PolicyLibrary.of(settings.policies), settings.policy, metrics)
     keyring = Keyring(_secrets(settings), policies.encrypts)
@@ -149,7 +152,7 @@ def _outside(settings: Settings) -> Outside:
     return Outside(
         clock=clock,
         metrics=metrics,
-        store=TimedStore(store, metrics),
+        store=TimedStore(RememberingStore(store, clock) if owns_store else store, metrics),
         upstream=_HTTP_CLIENTS[settings.http_client](
             settings.upstream,
             connect_timeout=settings.upstream_connect_timeout,

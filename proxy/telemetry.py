@@ -46,7 +46,8 @@ class Metrics:
         self.streams = gauge("unabridged_streams_active", "Answers on their way.")
         gauge("unabridged_tasks", "Tasks that are alive.").set_function(_tasks)
         self.stages = counter("unabridged_stage", "Managed requests by stage.", "stage")
-        self.tokens = counter("unabridged_tokens", "Prompt tokens received and sent.", "kind")
+        tokens = counter("unabridged_tokens", "Prompt tokens received and sent.", "kind")
+        self.tokens_received, self.tokens_sent = tokens.labels("received"), tokens.labels("sent")
         self.cached_tokens = counter(
             "unabridged_cached_tokens", "Prompt tokens that the upstream served from its cache."
         )

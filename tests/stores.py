@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import shutil
 import socket
 import subprocess
@@ -186,8 +187,9 @@ def _texts(value: Any) -> list[bytes]:
 
 
 def chain(*names: str) -> list[bytes]:
-    """Chain hashes that read well in a failure."""
-    return ["/".join(names[: i + 1]).encode().ljust(32, b".") for i in range(len(names))]
+    """Chain hashes that read well in a failure, those of short chains."""
+    told = ("/".join(names[: i + 1]).encode() for i in range(len(names)))
+    return [each.ljust(32, b".") if len(each) <= 32 else hashlib.sha256(each).digest() for each in told]
 
 
 def nodes(*names: str, known: int = 0, complete: bool = True) -> tuple[Node, ...]:

@@ -296,7 +296,7 @@ async def running(model: Model) -> AsyncGenerator[Model]:
 
 
 @asynccontextmanager
-async def proxying(upstream: str, **settings: Any) -> AsyncGenerator[str]:
+async def proxying(upstream: str, *, owns_store: bool = False, **settings: Any) -> AsyncGenerator[str]:
     """The proxy as a real server before `upstream`; yields its URL.
 
     It is stopped from another thread: what it still asks of the upstream, this loop must answer.
@@ -309,7 +309,7 @@ async def proxying(upstream: str, **settings: Any) -> AsyncGenerator[str]:
         "store_breaker": 0.2,
     }
     loaded = Settings.load(upstream=upstream, **(usual | settings))
-    server = serve(create_app(loaded), request_timeout=loaded.request_timeout)
+    server = serve(create_app(loaded, owns_store=owns_store), request_timeout=loaded.request_timeout)
     try:
         yield server.__enter__()
     finally:

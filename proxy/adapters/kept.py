@@ -31,6 +31,8 @@ class Kept:
     tips: list[bytes] = field(default_factory=list[bytes])
     paused: bool = False
     unsaved: bytes = b""
+    written: int = 0
+    """How many turns were written, repeated ones too."""
     pins: dict[bytes, None] = field(default_factory=dict[bytes, None])
     injected: bytes = b""
     """Digest of the injection."""
@@ -38,6 +40,7 @@ class Kept:
 
     def take(self, turn: Turn) -> None:
         """Write a turn that may join (:func:`admits`)."""
+        self.written += 1
         outer = _parents_outside(turn)
         if turn.begun_at is not None and not turn.advances_tip:
             self.unsaved = b""
@@ -54,7 +57,7 @@ class Kept:
         elif not joined:
             self.beside |= said
 
-    def shown(self, first_in_line: str) -> Session | None:
+    def shown(self, first_in_line: str = "") -> Session | None:
         """The session's record, and why its appended turns wait."""
         compacting = "compacting" if first_in_line.startswith("compact") else ""
         blocked = "paused" if self.paused else compacting

@@ -7,6 +7,7 @@ first. Its rules are those of the scripts in :mod:`proxy.adapters.redis`; one co
 from __future__ import annotations
 
 import heapq
+import math
 from collections import OrderedDict
 from collections.abc import Sequence
 
@@ -14,7 +15,7 @@ from proxy.adapters.claims import Claims
 from proxy.adapters.kept import Kept, admits
 from proxy.core.plan import Epoch
 from proxy.core.records import HiddenCalls, Node, Session, Turn
-from proxy.ports import Clock, Found, Lookup, Recorded, SessionKey, Standing, Stored
+from proxy.ports import Clock, Found, Lookup, Recorded, SessionKey, Standing, Stored, Whole, Written
 
 
 class MemoryStore:
@@ -38,27 +39,33 @@ class MemoryStore:
     async def find(self, lookup: Lookup) -> Found:
         """The session, its epochs and counts."""
         sid = lookup.sid if lookup.sid is not None else self._recognise(lookup)
-        kept = self._live(SessionKey(lookup.tag, sid)) if sid is not None else None
         if sid is None:
             return Found()
+        key = SessionKey(lookup.tag, sid)
+        kept = self._live(key)
+        was_here = key in self._were and (kept is None or kept.session is None)
         if kept is None:
-            return Found(was_here=SessionKey(lookup.tag, sid) in self._were)
+            return Found(was_here=was_here, whole=Whole(math.inf, 0) if lookup.whole else None)
+        lives = kept.expires - self._clock.monotonic()
+        whole = Whole(lives, kept.written) if lookup.whole else None
         seen_sid, seen = lookup.seen
         epochs = kept.epochs.get(lookup.lane, [])[seen if seen_sid == sid else 0 :]
         hidden_sid, hidden_seen = lookup.hidden_seen
         hidden = tuple(kept.hidden.values())[hidden_seen if hidden_sid == sid else 0 :]
         if kept.session is None and not epochs and not hidden and not kept.injected:
-            return Found()
+            return Found(was_here=was_here, whole=whole)
+        counted = kept.nodes if lookup.whole else lookup.uncounted
         return Found(
             sid=sid,
-            session=self._shown(SessionKey(lookup.tag, sid), kept),
+            session=kept.shown(),
             known=next((chain_hash for chain_hash in lookup.newest if chain_hash in kept.nodes), None),
-            counts={each: kept.nodes[each].tokens for each in lookup.uncounted if each in kept.nodes},
+            counts={each: kept.nodes[each].tokens for each in counted if each in kept.nodes},
             epochs=tuple(epochs),
             hidden=hidden,
-            was_here=kept.session is None and SessionKey(lookup.tag, sid) in self._were,
+            was_here=was_here,
             injected=kept.injected,
             injection=None if kept.injected == lookup.injected else kept.injection,
+            whole=whole,
         )
 
     async def begin_epoch(self, key: SessionKey, epoch: Epoch, seen: int, ttl: float) -> tuple[Epoch, ...]:
@@ -70,16 +77,25 @@ class MemoryStore:
 
     async def record(self, key: SessionKey, turn: Turn, ttl: float) -> Recorded:
         """Write a turn."""
+        return (await self.write(key, turn, ttl)).recorded
+
+    async def write(self, key: SessionKey, turn: Turn, ttl: float) -> Written:
+        """Write a turn, and tell what it has made of the session."""
         recorded = admits(self._live(key), turn)
         if recorded is not Recorded.KEPT:
-            return recorded
+            return Written(recorded)
         kept = self._renewed(key, ttl)
         kept.take(turn)
         if turn.headerless:
             self._enter(key, kept, turn)
         else:
             self._remember(key)
-        return recorded
+        return Written(recorded, kept.shown(), kept.written)
+
+    @property
+    def is_left_alone(self) -> bool:
+        """Never: it is in this process."""
+        return False
 
     async def pin(self, key: SessionKey, hashes: Sequence[bytes], ttl: float) -> None:
         """Pin messages by their chain hashes."""
@@ -276,7 +292,9 @@ class MemoryStore:
         kept = self._kept.get(key)
         expires = self._clock.monotonic() + ttl
         if kept is None:
-            kept = self._kept[key] = Kept(due=expires, expires=expires)
+            kept = self._kept[key] = Kept(due=math.inf, expires=expires)
+        if expires < kept.due:
+            kept.due = expires
             heapq.heappush(self._expiries, (expires, key.tag, key.sid))
         kept.expires = expires
         self._kept.move_to_end(key)

@@ -8,12 +8,12 @@ from proxy.adapters.memory import MemoryStore
 from proxy.adapters.redis import RedisStore
 from proxy.adapters.redis.sealing import Keyring
 from proxy.errors import SettingsError
-from proxy.ports import Clock, SessionStore
+from proxy.ports import Clock
 
 
 def open_store(
     url: str, clock: Clock, timeout: float, rest: float, keyring: Keyring | None = None
-) -> SessionStore:
+) -> MemoryStore | RedisStore:
     """The store at `url`; nothing is connected yet.
 
     `timeout` is the longest that a round trip may take, `rest` how long a store that failed is left alone, in

@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
             with _store(settings) as url:
                 complete = _complete(settings, url, listener.getsockname()[1])
                 _greet(complete, is_embedded=settings.store is None, as_json=args.json)
-                return _serve(complete, listener)
+                return _serve(complete, listener, is_embedded=settings.store is None)
         except KeyboardInterrupt:
             return 0  # how this command is meant to end
 
@@ -161,9 +161,9 @@ def _token_hint(settings: Settings) -> str:
 # --- uvicorn ---
 
 
-def _serve(settings: Settings, listener: socket.socket) -> int:
+def _serve(settings: Settings, listener: socket.socket, *, is_embedded: bool) -> int:
     if settings.workers == 1:
-        server = uvicorn.Server(_config(settings, create_app(settings, settle)))
+        server = uvicorn.Server(_config(settings, create_app(settings, settle, owns_store=is_embedded)))
         server.run(sockets=[listener])
         return 0 if server.started else 1
     _export(settings, os.environ)

@@ -6,8 +6,9 @@ summaries give the same plan on every worker (law 3), and the finished view fits
 stay alone does not (law 4). What notes say is the business of :mod:`proxy.core.noting`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from proxy.core.breaker import LEAST_FREED, allows
 from proxy.core.budget import Stage
@@ -63,16 +64,17 @@ class Draft:
         rules = self.situation.policy.summary
         if not rules.enabled or not self.has_room:
             return ()
-        large = (span for span in self.spans if self._untold(span) >= rules.min_gap)
+        anchors = self.situation.plan.anchors
+        told = {place for each in anchors if not each.by_code for place in range(each.start, each.end)}
+        large = (span for span in self.spans if self._lacks(span, told, rules.min_gap))
         strategy, situation = self.strategy, self.situation
         return tuple(span for span in large if strategy is None or strategy.wants_summary(situation, *span))
 
-    def _untold(self, span: Span) -> int:
-        """Messages of a gap that a summary may tell of, and none does."""
-        anchors = self.situation.plan.anchors
-        told = {place for each in anchors if not each.by_code for place in range(each.start, each.end)}
+    def _lacks(self, span: Span, told: Container[int], least: int) -> bool:
+        """Whether a summary may tell of so many messages of a gap, and none does."""
         may_be_told = self.situation.classes.may_be_summarised
-        return sum(may_be_told(place) for place in range(*span) if place not in told)
+        untold = (place for place in range(*span) if place not in told and may_be_told(place))
+        return sum(1 for _ in islice(untold, least)) == least
 
 
 def is_due(situation: Situation, stage: Stage) -> bool:

@@ -8,7 +8,7 @@ the old one's place when the next epoch begins.
 
 from proxy.core.plan import Anchor
 from proxy.core.situation import Situation
-from proxy.core.source import Source
+from proxy.core.source import Source, least_of_originals, originals_of
 
 GENERATIONS = 3
 """Summaries of summaries upon the first one, after which the originals are read again."""
@@ -22,10 +22,22 @@ def drifted(situation: Situation) -> list[Anchor]:
     return [anchor for anchor in situation.plan.anchors if anchor.generation >= GENERATIONS]
 
 
-def pays(situation: Situation, anchor: Anchor, originals: Source) -> bool:
-    """Whether to make a summary anew from ``originals``."""
+def worthwhile_originals(situation: Situation, anchor: Anchor, room: int) -> Source | None:
+    """What a summary is made anew from, where that pays; ``room`` as in :func:`source_of`.
+
+    Whether it might is asked before anything is counted: a long gap's originals are most of a session.
+    """
+    span = (anchor.start, anchor.end)
+    pieces, tokens = least_of_originals(situation, span, room)
+    if not _pays(situation, anchor, pieces, tokens):
+        return None
+    originals = originals_of(situation, span, room)
+    return originals if _pays(situation, anchor, len(originals.pieces), originals.tokens) else None
+
+
+def _pays(situation: Situation, anchor: Anchor, pieces: int, tokens: int) -> bool:
     messages = situation.chain.messages[anchor.start : anchor.end]
     requests = sum(message.role == "assistant" for message in messages)
     stages = situation.policy.stages
     sent = requests * situation.budget.limit * (stages.target + stages.compact) / 2
-    return len(originals.pieces) <= MOST_PIECES and originals.tokens <= _SHARE * sent
+    return pieces <= MOST_PIECES and tokens <= _SHARE * sent

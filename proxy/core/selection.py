@@ -9,6 +9,7 @@ that the next turn does not stand before the same wall.
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from proxy.core.budget import Stage
 from proxy.core.ledger.placing import is_short
@@ -170,12 +171,15 @@ class Selection:
         islands: list[list[int]] = []
         run: list[int] = []
         after_gap = False
-        for index in range(len(self._situation.units)):
-            if self._is_cut(index):
+        kept = [index for index in self._situation.standing if index not in self.cut]
+        for before, index in pairwise((-1, *kept, len(self._situation.units))):
+            if index > before + 1:
                 if run and after_gap:
                     islands.append(run)
                 run, after_gap = [], True
-            elif self._situation.protection[index] == FREE:
+            if index == len(self._situation.units):
+                break
+            if self._situation.protection[index] == FREE:
                 run.append(index)
             else:
                 run, after_gap = [], False

@@ -5,12 +5,14 @@ the view, because planning is rare and a view is never larger than its budget.
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from math import ceil
+from operator import attrgetter
 from typing import Self
 
 from proxy.core.breaker import NO_PAST, Past
@@ -27,9 +29,10 @@ from proxy.core.retention import Classes
 from proxy.core.tools.cache import ToolCache
 from proxy.core.tools.folding import begun, folded
 from proxy.core.tools.rules import Rules
-from proxy.core.units import Asked, Unit, last_user, open_from, units_of
+from proxy.core.units import Asked, Unit, last_user, open_from
 
 Count = Callable[[str], int]
+_start: Callable[[Unit], int] = attrgetter("start")
 
 FREE, RECENT, FIRST_USER, CRITICAL, PINNED, FIXED = range(6)
 """How firmly a unit is protected, in the order in which protections yield; a fixed one never does."""
@@ -57,6 +60,11 @@ class Chain:
     def exchanges(self) -> int:
         """Final answers."""
         return sum(message.is_final for message in self.messages)
+
+    @property
+    def units(self) -> list[Unit]:
+        """All units, cut or not."""
+        return self._asked.units
 
     def is_spared_by(self, plan: Plan) -> bool:
         """Whether a plan leaves whole what this chain asks of the model."""
@@ -111,15 +119,24 @@ class Situation:
     """Chain hashes of the messages that the client has pinned, on whichever branch."""
     past: Past = NO_PAST
 
-    @cached_property
+    @property
     def units(self) -> list[Unit]:
         """All units of the chain, cut or not."""
-        return units_of(self.chain.messages)
+        return self.chain.units
 
     @cached_property
     def standing(self) -> list[int]:
         """Indexes of the units that are in the view."""
-        return [index for index, unit in enumerate(self.units) if not self.plan.covers(unit.start)]
+        found: list[int] = []
+        after = 0
+        for start, end in (gap.span for gap in self.plan.gaps):
+            found += range(after, bisect_left(self.units, start, key=_start))
+            after = bisect_left(self.units, end, key=_start)
+        return [*found, *range(after, len(self.units))]
+
+    def under(self, plan: Plan) -> Self:
+        """The same chain under a plan; what is known of it stays known where the plan is the same."""
+        return self if plan == self.plan else replace(self, plan=plan)
 
     @cached_property
     def tokens(self) -> list[int]:

@@ -8,11 +8,13 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import ceil
 
 from proxy.core.digest import EARLIER, of_users
 from proxy.core.language import language_of
 from proxy.core.messages import Content
 from proxy.core.plan import Anchor
+from proxy.core.polarity import LaidDown
 from proxy.core.situation import Chain, Situation
 from proxy.core.verification import Evidence
 
@@ -27,6 +29,8 @@ _TOLD = {"user": _SAID, "system": _SAID, "developer": _SAID, "assistant": 640}
 _RESULT, _ARGUMENTS = 240, 128
 """And of tool results, and of a call's arguments: most of an agent's tokens, and soon stale. What is exact in
 them is the ledger's business, and reading them once more to say less would be most of a summary's price."""
+_CHARACTERS = 8
+"""Of a token, at most, on an average: prose has four or five, and code no more."""
 _SAMPLE = 8
 """Messages of users by which the language is told."""
 
@@ -73,7 +77,7 @@ class Piece:
         """What of it users said."""
         return "\n".join(block.said for block in self.blocks if block.said)
 
-    def evidence(self, laid_down: str = "") -> Evidence:
+    def evidence(self, laid_down: LaidDown | None = None) -> Evidence:
         """What its summary is checked against; ``laid_down`` is what users said in all of the gap."""
         return Evidence(self.text, self.said, laid_down)
 
@@ -99,6 +103,11 @@ class Source:
         """All of it as one."""
         return Piece(tuple(block for piece in self.pieces for block in piece.blocks))
 
+    @cached_property
+    def laid_down(self) -> LaidDown:
+        """What users said in all of it, which each piece's summary is held against."""
+        return LaidDown(self.whole.said)
+
 
 def source_of(situation: Situation, span: tuple[int, int], room: int) -> Source:
     """The transcript of a gap, earlier summaries standing for what they summarised.
@@ -113,6 +122,14 @@ def originals_of(situation: Situation, span: tuple[int, int], room: int) -> Sour
     return _source(situation, span, room, ())
 
 
+def least_of_originals(situation: Situation, span: tuple[int, int], room: int) -> tuple[int, int]:
+    """How many pieces the originals make at least, and how many tokens; nothing is counted for it."""
+    most = _most(room)
+    characters = sum(len(block.told) for block in _blocks(situation, span, {}, 3 * most))
+    tokens = characters // _CHARACTERS
+    return ceil(tokens / most), tokens
+
+
 def seal_of(chain: Chain, start: int, end: int) -> bytes:
     """What names the messages ``start`` up to ``end`` at their place, by chain hashes."""
     before = chain.hashes[start - 1] if start else b""
@@ -121,7 +138,7 @@ def seal_of(chain: Chain, start: int, end: int) -> bytes:
 
 def _source(situation: Situation, span: tuple[int, int], room: int, anchors: Sequence[Anchor]) -> Source:
     start, end = span
-    most = max(min(PIECE_TOKENS, room - _PROMPT_TOKENS), _LEAST_PIECE)
+    most = _most(room)
     # A token has three characters or more in nearly every text; what has fewer makes a larger piece.
     blocks = list(_blocks(situation, span, {anchor.start: anchor for anchor in anchors}, 3 * most))
     sizes = [situation.count(block.told) for block in blocks]
@@ -131,6 +148,11 @@ def _source(situation: Situation, span: tuple[int, int], room: int, anchors: Seq
         seal=seal_of(situation.chain, start, end),
         language=_language(blocks),
     )
+
+
+def _most(room: int) -> int:
+    """Counted tokens of a piece."""
+    return max(min(PIECE_TOKENS, room - _PROMPT_TOKENS), _LEAST_PIECE)
 
 
 def _blocks(

@@ -122,10 +122,14 @@ class Asked:
         return True
 
     @cached_property
+    def units(self) -> list[Unit]:
+        """All units of the chain."""
+        return units_of(self.messages)
+
+    @property
     def open_from(self) -> int:
         """Where the open unit begins."""
-        units = units_of(self.messages)
-        return units[open_from(self.messages, units)].start if units else 0
+        return self.units[open_from(self.messages, self.units)].start if self.units else 0
 
     def is_spared(self, gaps: Sequence[tuple[int, int]], clipped: Sequence[int]) -> bool:
         """Whether edits leave it whole."""

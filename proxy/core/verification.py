@@ -16,7 +16,7 @@ from proxy.core.attribution import ascribed
 from proxy.core.ledger.facts import Fact, facts_in
 from proxy.core.ledger.tokens import LONGEST
 from proxy.core.numbers import Number, known_numbers, numbers_in
-from proxy.core.polarity import turned_around
+from proxy.core.polarity import LaidDown, turned_around
 
 UNFOUNDED, TURNED, ASCRIBED = "unfounded", "turned_around", "ascribed"
 """What is wrong with a summary; the first names something exact that its source lacks."""
@@ -58,7 +58,7 @@ class Evidence:
     """All of it."""
     said: str
     """What users said in it, and what earlier summaries, checked themselves, said that they did."""
-    laid_down: str = ""
+    laid_down: LaidDown | None = None
     """What users said in all of the gap, where this is a piece of it: their rules hold there too."""
 
     @cached_property
@@ -83,8 +83,8 @@ def fault_in(summary: str, evidence: Evidence) -> str | None:
     if next(unfounded(summary, evidence), None) is not None:
         return UNFOUNDED
     plain = _EMPHASIS.sub("", summary)
-    laid_down = evidence.laid_down or evidence.said
-    if turned_around(plain, laid_down, f"{evidence.told}\n{laid_down}") is not None:
+    laid_down = evidence.laid_down or LaidDown(evidence.said)
+    if turned_around(plain, laid_down, evidence.told) is not None:
         return TURNED
     return ASCRIBED if ascribed(plain, evidence.said, evidence.told) is not None else None
 

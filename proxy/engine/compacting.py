@@ -5,6 +5,7 @@ from collections.abc import Awaitable
 
 from proxy.core.compaction import dated
 from proxy.core.messages import Content
+from proxy.core.source import Source
 from proxy.core.summary import Ask, Refused, judge, text_of
 from proxy.engine.asking import Asking, Unanswered
 from proxy.engine.compactors import Compaction, Context
@@ -37,9 +38,7 @@ class Compacting:
         try:
             async with asyncio.timeout(_TIMEOUTS * job.caller.timeout):
                 said = await compaction.compactor.compact(units, context)
-                text = await asyncio.to_thread(
-                    judge, said.strip(), job.source.whole.evidence(), self._counter.count
-                )
+                text = await asyncio.to_thread(self._judge, job.source, said.strip())
         except (Unanswered, TimeoutError, UnabridgedError):
             raise
         except Refused:
@@ -48,6 +47,9 @@ class Compacting:
             log_fault("a compactor failed", error)
             return None
         return text if self._counter.count(text) <= job.max_tokens else None
+
+    def _judge(self, source: Source, said: str) -> str:
+        return judge(said, source.whole.evidence(), self._counter.count)
 
     async def _context(self, job: Job, compaction: Compaction) -> Context:
         return Context(

@@ -7,7 +7,7 @@ takes anything away, and it takes all of it.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from proxy.core.budget import Stage
 from proxy.core.change import COMPACT, RESTORE, Change
@@ -113,7 +113,7 @@ class Curation:
         self, found: Inspected, situation: Situation, wanted: Collection[int] | None
     ) -> Plan:
         case = self._case(found, situation)
-        anchored = replace(situation, plan=await self.summary_jobs.anchored(case, situation))
+        anchored = situation.under(await self.summary_jobs.anchored(case, situation))
         decided = await asyncio.to_thread(compacted, anchored, wanted)
         if decided is None:
             return situation.plan

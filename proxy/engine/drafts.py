@@ -13,6 +13,7 @@ from proxy.core.planner import Draft, acts_now, noticed
 from proxy.core.situation import Situation
 from proxy.core.strategies import Strategy
 from proxy.engine.case import Case
+from proxy.engine.folds import off_loop
 from proxy.engine.lru import Lru
 from proxy.ports import SessionKey
 
@@ -70,7 +71,7 @@ class Drafts:
         )
         self._kept.put((case.key, case.lane), made)
 
-    def still_good(self, case: Case, situation: Situation, stage: Stage, parent: str) -> Draft | None:
+    async def still_good(self, case: Case, situation: Situation, stage: Stage, parent: str) -> Draft | None:
         """The draft that is kept for a lane, if it still brings the view well below *trim*."""
         kept = self._kept.get((case.key, case.lane))
         if kept is None or not kept.holds_for(case, parent) or acts_now(situation):
@@ -81,7 +82,8 @@ class Drafts:
         decided = Draft(
             situation, kept_stage, kept.spans, kept.quotes, kept.yielded, kept.cleared, strategy=kept.strategy
         )
-        return decided if noticed(decided) < case.budget.share(case.policy.stages.trim) else None
+        size = await off_loop(case, lambda: noticed(decided))
+        return decided if size < case.budget.share(case.policy.stages.trim) else None
 
     def reckon(self, case: Case) -> None:
         """It is being reckoned whether an epoch pays."""

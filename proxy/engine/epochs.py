@@ -123,7 +123,8 @@ class Epochs:
         """What an epoch that begins now would forward, and whether it may wait; None where none begins."""
         if standing.epoch is None and standing.stage is Stage.EMERGENCY:
             plan, _ = await self._folds.of(case, case.conditions)
-            degraded = _PROTECTED_CUT if cuts_protected(situation, plan) else ()
+            is_at_cost = await off_loop(case, lambda: cuts_protected(situation, plan))
+            degraded = _PROTECTED_CUT if is_at_cost else ()
             return replace(standing, plan=plan, summary="none", degraded=degraded), False
         parent = standing.epoch.id if standing.epoch else ""
         decided = await self._intend(case, situation, standing.stage, parent)
@@ -183,8 +184,8 @@ class Epochs:
         """The draft to begin an epoch with now; None where none begins (one may be prepared meanwhile)."""
         if not is_due(situation, stage):
             return None
-        situation = replaced(situation, plan=await self._summary_jobs.anchored(case, situation))
-        kept = self._drafts.still_good(case, situation, stage, parent)
+        situation = situation.under(await self._summary_jobs.anchored(case, situation))
+        kept = await self._drafts.still_good(case, situation, stage, parent)
         if stage in (Stage.COMPACT, Stage.EMERGENCY) or acts_now(situation):
             return kept or await off_loop(case, lambda: draft(situation, stage))
         decided = kept if kept is not None and kept.stage is Stage.TRIM else None
@@ -248,7 +249,7 @@ class Epochs:
         if any(other.id == epoch.id for other in stored):
             self._drafts.drop(case)
             self._count(verdict.stage, situation.plan, verdict.plan)
-            await self._summary_jobs.rebuild(case, replaced(situation, plan=verdict.plan))
+            self._summary_jobs.rebuild(case, situation.under(verdict.plan))
             return replace(begun, epochs=stored, saved=len(stored))
         if races <= 0:
             return unsaved

@@ -181,8 +181,8 @@ class Recorder:
 
     def _count(self, prepared: Prepared, answer: Answer) -> None:
         real = prepared.budget.real
-        self.metrics.tokens.labels(kind="received").inc(real(prepared.case.counted))
-        self.metrics.tokens.labels(kind="sent").inc(real(prepared.sent_tokens))
+        self.metrics.tokens_received.inc(real(prepared.case.counted))
+        self.metrics.tokens_sent.inc(real(prepared.sent_tokens))
         if answer.usage is not None and answer.usage.cached_tokens:
             self.metrics.cached_tokens.inc(answer.usage.cached_tokens)
 

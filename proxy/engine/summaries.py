@@ -5,7 +5,7 @@ and which could not be had. Nothing waits for one longer than it was told to.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from proxy.core.summary import Refused
 from proxy.engine.asking import Asking, Unanswered
@@ -69,15 +69,18 @@ class Summaries:
         except StoreUnavailable:
             return  # then they are written anew, or the gap gets its notice
 
-    def start(self, job: Job) -> None:
-        """Begin to write in the background, unless it is done, being done, or has failed."""
-        known = self.ready(job.address) is not None or self.has_failed(job.address)
-        if known or job.address in self._writing or not self._has_place():
+    def start(self, address: str, job: Callable[[], Job | None]) -> None:
+        """Begin to write in the background, unless it is done, being done, or has failed.
+
+        ``job`` is called in a thread, since it reads the whole gap; None where it is not to be written.
+        """
+        known = self.ready(address) is not None or self.has_failed(address)
+        if known or address in self._writing or not self._has_place():
             return
-        hurry = self._hurry[job.address] = asyncio.Event()
-        task = asyncio.create_task(self._write(job, hurry), name="summary")
-        self._writing[job.address] = task
-        task.add_done_callback(lambda done: self._done(job.address, done))
+        hurry = self._hurry[address] = asyncio.Event()
+        task = asyncio.create_task(self._write(address, job, hurry), name="summary")
+        self._writing[address] = task
+        task.add_done_callback(lambda done: self._done(address, done))
 
     def _has_place(self) -> bool:
         """Whether one more may be written, once the oldest that nobody waits for has given way if need be.
@@ -113,20 +116,23 @@ class Summaries:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _write(self, job: Job, hurry: asyncio.Event) -> None:
+    async def _write(self, address: str, prepare: Callable[[], Job | None], hurry: asyncio.Event) -> None:
+        job = await asyncio.to_thread(prepare)
+        if job is None:
+            return
         try:
             await self._writer.write(job, hurry)
         except Interrupted:
             self._metrics.summaries.labels(result="interrupted").inc()
         except (Refused, Unanswered) as refusal:
-            self._fail(job, str(refusal), _REFUSED_PAUSE)
+            self._fail(address, str(refusal), _REFUSED_PAUSE)
         except TimeoutError:
-            self._fail(job, "timeout", _FAULT_PAUSE)
+            self._fail(address, "timeout", _FAULT_PAUSE)
         except UnabridgedError:
-            self._fail(job, "unreachable", _FAULT_PAUSE)
+            self._fail(address, "unreachable", _FAULT_PAUSE)
         else:
             self._metrics.summaries.labels(result="rebuilt" if job.rebuilds else "written").inc()
 
-    def _fail(self, job: Job, reason: str, pause: float) -> None:
-        self._failed.put(job.address, self._clock.monotonic() + pause)
+    def _fail(self, address: str, reason: str, pause: float) -> None:
+        self._failed.put(address, self._clock.monotonic() + pause)
         self._metrics.summaries.labels(result=reason).inc()

@@ -1,8 +1,12 @@
-"""The summaries that a draft wants: which there are, which are on their way, which could not be had."""
+"""The summaries that a draft wants: which there are, which are on their way, which could not be had.
 
-import asyncio
-from collections.abc import Mapping, Sequence
+A gap has a name before it is read. It is read, and counted, once its summary is written, and off the event
+loop (law 7): most requests only look whether it is there.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace as replaced
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -10,13 +14,14 @@ from proxy.core.compaction import goal_of, progress_of, units_within
 from proxy.core.noting import generation_upon
 from proxy.core.plan import Anchor, Gap, Plan, Span
 from proxy.core.planner import Draft
-from proxy.core.rebuilding import GENERATIONS, drifted, pays
+from proxy.core.rebuilding import GENERATIONS, drifted, worthwhile_originals
 from proxy.core.retention import terms_of
 from proxy.core.situation import Situation
-from proxy.core.source import Source, originals_of, seal_of, source_of
+from proxy.core.source import Source, seal_of, source_of
 from proxy.engine.asking import Caller
 from proxy.engine.case import Case
 from proxy.engine.compactors import Compaction, first_for
+from proxy.engine.folds import off_loop
 from proxy.engine.job import Job
 from proxy.engine.naming import Naming
 from proxy.engine.summaries import Summaries
@@ -25,17 +30,20 @@ from proxy.engine.summaries import Summaries
 class Wanted:
     """One draft's summaries, by gap."""
 
-    def __init__(self, summaries: Summaries, jobs: Mapping[Span, Job]) -> None:
+    def __init__(
+        self, summaries: Summaries, addresses: Mapping[Span, str], job: Callable[[Span], Job]
+    ) -> None:
         self._summaries = summaries
-        self._jobs = jobs
+        self._addresses = addresses
+        self._job = job
 
     def start_missing(self) -> list[str]:
         """Begin to write those that are not there and have not failed; answers their addresses."""
         missing: list[str] = []
-        for job in self._jobs.values():
-            if self._summaries.ready(job.address) is None and not self._summaries.has_failed(job.address):
-                self._summaries.start(job)
-                missing.append(job.address)
+        for span, address in self._addresses.items():
+            if self._summaries.ready(address) is None and not self._summaries.has_failed(address):
+                self._summaries.start(address, partial(self._job, span))
+                missing.append(address)
         return missing
 
     async def wait(self, addresses: Sequence[str], seconds: float) -> None:
@@ -45,18 +53,18 @@ class Wanted:
     def texts(self) -> dict[Span, str | None]:
         """What is decided by now: a text, or None where there will be none."""
         texts: dict[Span, str | None] = {}
-        for span, job in self._jobs.items():
-            text = self._summaries.ready(job.address)
-            if text is not None or self._summaries.has_failed(job.address):
+        for span, address in self._addresses.items():
+            text = self._summaries.ready(address)
+            if text is not None or self._summaries.has_failed(address):
                 texts[span] = text
         return texts
 
     def outcome(self, *, waited: bool) -> str:
         """The word for the summary header."""
-        if not self._jobs:
+        if not self._addresses:
             return "none"
         texts = self.texts()
-        if any(texts.get(span) is None for span in self._jobs):
+        if any(texts.get(span) is None for span in self._addresses):
             return "failed"
         return "waited" if waited else "ready"
 
@@ -70,15 +78,12 @@ class SummaryJobs:
 
     async def wanted(self, case: Case, decided: Draft) -> Wanted:
         """The summaries of a draft; those that the store holds are fetched."""
-        room = _room(case)
         situation = decided.situation
-        jobs = {
-            span: self._job(case, situation, span, source_of(situation, span, room))
-            for span in decided.wanted
-        }
-        if jobs:
-            await self._summaries.recall(case.key, [job.address for job in jobs.values()])
-        return Wanted(self._summaries, jobs)
+        spans = await off_loop(case, lambda: decided.wanted)
+        addresses = {span: self._address(case, seal_of(situation.chain, *span)) for span in spans}
+        if addresses:
+            await self._summaries.recall(case.key, list(addresses.values()))
+        return Wanted(self._summaries, addresses, partial(self._job, case, situation))
 
     async def anchored(self, case: Case, situation: Situation) -> Plan:
         """The plan with summaries that came too late for their notes, or were made anew."""
@@ -113,24 +118,26 @@ class SummaryJobs:
         text = self._summaries.ready(self._rebuilt_at(case, anchor))
         return anchor if text is None else Anchor(anchor.start, anchor.end, text)
 
-    async def rebuild(self, case: Case, situation: Situation) -> None:
+    def rebuild(self, case: Case, situation: Situation) -> None:
         """Begin to make anew what has been summarised too often, where it pays; nobody waits for it."""
-        if not case.policy.summary.enabled:
-            return
-        for anchor in drifted(situation):
-            span, address = (anchor.start, anchor.end), self._rebuilt_at(case, anchor)
-            if self._summaries.ready(address) is None:
-                source = await asyncio.to_thread(originals_of, situation, span, _room(case))
-                if pays(situation, anchor, source):
-                    self._summaries.start(replaced(self._plain_job(case, address, source), rebuilds=True))
+        for anchor in drifted(situation) if case.policy.summary.enabled else ():
+            address = self._rebuilt_at(case, anchor)
+            self._summaries.start(address, partial(self._rebuilt, case, situation, anchor))
 
-    def _job(self, case: Case, situation: Situation, span: Span, source: Source) -> Job:
+    def _rebuilt(self, case: Case, situation: Situation, anchor: Anchor) -> Job | None:
+        source = worthwhile_originals(situation, anchor, _room(case))
+        if source is None:
+            return None
+        return replaced(self._plain_job(case, self._rebuilt_at(case, anchor), source), rebuilds=True)
+
+    def _job(self, case: Case, situation: Situation, span: Span) -> Job:
+        source = source_of(situation, span, _room(case))
+        plain = self._plain_job(case, self._address(case, source.seal), source)
         named = case.policy.compactors
         units = units_within(situation, span) if named else ()
         taken = first_for(named, units) if units else None
-        address = self._address(case, source.seal)
         if taken is None:
-            return self._plain_job(case, address, source)
+            return plain
         compaction = Compaction(
             taken,
             units,
@@ -138,7 +145,7 @@ class SummaryJobs:
             goal=goal_of(situation),
             progress=progress_of(situation, span),
         )
-        return replaced(self._plain_job(case, address, source), compaction=compaction)
+        return replaced(plain, compaction=compaction)
 
     def _plain_job(self, case: Case, address: str, source: Source) -> Job:
         rules = case.policy.summary

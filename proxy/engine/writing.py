@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from proxy.core.completion import Answer
 from proxy.core.digest import EARLIER, digest
-from proxy.core.source import Block, Piece
+from proxy.core.source import Block, Piece, Source
 from proxy.core.summary import Refused, Untrue, ask_for_summary, judge, longest, text_of
 from proxy.engine.asking import Asking
 from proxy.engine.compacting import Compacting
@@ -146,8 +146,7 @@ class Writer:
     ) -> str | None:
         """What may stand in the note; None where the model may be asked again. Raises Refused."""
         try:
-            evidence = piece.evidence(job.source.whole.said)
-            return await asyncio.to_thread(judge, text_of(answer), evidence, self._counter.count)
+            return await asyncio.to_thread(self._judge, job.source, piece, text_of(answer))
         except Untrue as fault:
             self._count(str(fault))
             if not is_last:
@@ -157,6 +156,9 @@ class Writer:
             if is_last:
                 raise
             return None
+
+    def _judge(self, source: Source, piece: Piece, text: str) -> str:
+        return judge(text, piece.evidence(source.laid_down), self._counter.count)
 
     def _digest(self, piece: Piece, limit: int, language: str) -> str:
         room = min(limit, longest(self._counter.count(piece.text)))

@@ -7,9 +7,11 @@ and what its turn leaves behind :mod:`proxy.engine.record`'s.
 from collections.abc import Sequence
 from contextlib import ExitStack, aclosing, nullcontext
 from dataclasses import dataclass, field
+from functools import cache, partial
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from proxy.core.budget import Stage
 from proxy.core.policy import Policy
 from proxy.engine.append import Appends
 from proxy.engine.collector import Collector
@@ -79,6 +81,8 @@ class Managed:
         self._relay = relay
         self._clock = engine.clock
         self._metrics = metrics
+        self._stages = {stage: metrics.stages.labels(stage.value) for stage in Stage}
+        self._requests = cache(partial(metrics.requests.labels, _ROUTE))
         self._admission = admission
         self._logs_content = logs_content
 
@@ -176,15 +180,15 @@ class Managed:
             await send_answer(sent, collector, begin, send, adds_usage=adds_usage)
 
     def _note(self, prepared: Prepared, passage: _Passage) -> None:
-        stage = prepared.verdict.stage.value
-        self._metrics.stages.labels(stage).inc()
+        stage = prepared.verdict.stage
+        self._stages[stage].inc()
         self._metrics.degraded.set("store" in prepared.degraded)
         self._metrics.overhead.observe(self._clock.monotonic() - prepared.arrived)
         real = prepared.budget.real
         passage.fields |= {
             "session": prepared.recognised.key.tag[:8],
             "model": prepared.case.model[:_NAME],
-            "stage": stage,
+            "stage": stage.value,
             "epoch": prepared.verdict.number,
             "sent": real(prepared.sent_tokens),
             "full": real(prepared.case.counted),
@@ -193,7 +197,7 @@ class Managed:
 
     def _tell(self, passage: _Passage, request_id: str) -> None:
         seconds = round(self._clock.monotonic() - passage.began, 4)
-        self._metrics.requests.labels(_ROUTE, passage.status).inc()
+        self._requests(passage.status).inc()
         log_request(route=_ROUTE, status=passage.status, seconds=seconds, id=request_id, **passage.fields)
 
 

@@ -13,6 +13,8 @@ from proxy.ports.session_store import (
     SessionStore,
     Standing,
     Stored,
+    Whole,
+    Written,
 )
 
 __all__ = [
@@ -29,4 +31,6 @@ __all__ = [
     "TokenCounter",
     "Upstream",
     "UpstreamResponse",
+    "Whole",
+    "Written",
 ]

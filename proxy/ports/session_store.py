@@ -34,6 +34,8 @@ class Lookup:
     """(sid, how many of its answers with hidden calls this process already knows)."""
     injected: bytes = b""
     """Digest of what was handed in for the session, as far as this process knows."""
+    whole: bool = False
+    """Ask for the counts of all messages, where the session is not very long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,18 @@ class Found:
     """Digest of what was handed in for the session; empty where nothing was."""
     injection: bytes | None = None
     """What was handed in; None where it is what the question named by its digest."""
+    whole: "Whole | None" = None
+    """There where ``counts`` are those of all messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """What is to be known of a session beside all of its counts."""
+
+    lives: float
+    """Seconds until it ends if it is left alone; infinite where there is none."""
+    written: int
+    """How many turns were written to it, repeated ones too."""
 
 
 class Recorded(StrEnum):
@@ -66,6 +80,17 @@ class Recorded(StrEnum):
     """Not written: messages before it are not there, as after a session has expired or was deleted."""
     MOVED = "moved"
     """Not written: appended to a session that has gone on from elsewhere in the meantime."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What became of a turn, and of its session."""
+
+    recorded: Recorded
+    session: Session | None = None
+    """As it is with the turn; None where that was not written."""
+    written: int = 0
+    """How many turns were written to it by then, repeated ones too."""
 
 
 class Standing(StrEnum):

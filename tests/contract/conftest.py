@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
 from proxy.adapters.redis.sealing import Keyring
+from proxy.adapters.remembering import RememberingStore, TellingStore
 from proxy.adapters.stores import open_store
 from proxy.ports import SessionStore
 from tests.cluster import Nodes, three_nodes
@@ -83,21 +84,40 @@ def server_url(request: pytest.FixtureRequest) -> Generator[str]:
     assert keys_without_ttl(url) == []
 
 
-@pytest.fixture(params=["memory", "valkey", "redis", "cluster", "sealed"])
-async def store(request: pytest.FixtureRequest, clock: HandClock) -> AsyncGenerator[SessionStore]:
-    """Each of the stores, empty; `sealed` is a Valkey whose records are encrypted."""
-    if request.param == "memory":
+PLAIN = ["memory", "valkey", "redis", "cluster", "sealed"]
+
+
+@contextmanager
+def emptied(request: pytest.FixtureRequest, kind: str, clock: HandClock) -> Generator[TellingStore]:
+    """A store without sessions; `sealed` is a Valkey whose records are encrypted."""
+    if kind == "memory":
         url, servers = "memory://", []
-    elif request.param == "cluster":
+    elif kind == "cluster":
         nodes: Nodes = request.getfixturevalue("cluster")
         url, servers = nodes.url, [node.server.url for node in nodes.nodes]
     else:
-        url = request.getfixturevalue(f"{request.param.replace('sealed', 'valkey')}_url")
+        url = request.getfixturevalue(f"{kind.replace('sealed', 'valkey')}_url")
         servers = [url]
     for server in servers:
         run(server, "FLUSHALL")
-    keyring = Keyring(["a secret"], lambda: request.param == "sealed")
-    opened = open_store(url, clock, 2.0, 1.0, keyring)
-    yield opened
-    await opened.aclose()
+    keyring = Keyring(["a secret"], lambda: kind == "sealed")
+    yield open_store(url, clock, 2.0, 1.0, keyring)
     assert [name for server in servers for name in keys_without_ttl(server)] == []
+
+
+@pytest.fixture(params=PLAIN)
+async def plain(request: pytest.FixtureRequest, clock: HandClock) -> AsyncGenerator[TellingStore]:
+    """Each of the stores that are themselves the place where sessions are kept."""
+    with emptied(request, request.param, clock) as opened:
+        yield opened
+        await opened.aclose()
+
+
+@pytest.fixture(params=[*PLAIN, "remembering memory", "remembering valkey"])
+async def store(request: pytest.FixtureRequest, clock: HandClock) -> AsyncGenerator[SessionStore]:
+    """Each of the stores."""
+    kind: str = request.param.removeprefix("remembering ")
+    with emptied(request, kind, clock) as opened:
+        store = opened if kind == request.param else RememberingStore(opened, clock)
+        yield store
+        await store.aclose()

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from proxy.ports import Found, SessionStore
-from tests.stores import DAY, KEY, OTHER, STRANGER, chain, epoch, found, turn
+import math
+from dataclasses import replace
+
+import pytest
+
+from proxy.adapters.remembering import TellingStore
+from proxy.ports import Found, Recorded, SessionStore, Whole, Written
+from tests.stores import DAY, KEY, OTHER, STRANGER, chain, epoch, found, lookup, turn
 
 
 class TestFinding:
@@ -107,3 +113,45 @@ class TestIsolation:
         await store.record(KEY, turn("u1", "a1"), DAY)
         await store.record(OTHER, turn("u1", "a2"), DAY)
         assert (await found(store, "u1", "a2", sid=KEY.sid)).known == chain("u1")[0]
+
+
+class TestDeletion:
+    async def test_one_that_was_here_is_told_of_although_something_was_begun_since(
+        self, store: SessionStore
+    ) -> None:
+        await store.record(KEY, turn("u1", "a1"), DAY)
+        await store.delete(KEY)
+        assert await found(store, "u1") == Found(was_here=True)
+        await store.pin(KEY, chain("u1"), DAY)
+        assert await found(store, "u1") == Found(was_here=True)
+        await store.begin_epoch(KEY, epoch("e1"), 0, DAY)
+        assert (await found(store, "u1")).was_here
+        await store.record(KEY, turn("u1", "a1"), DAY)
+        assert not (await found(store, "u1")).was_here
+
+
+class TestWhole:
+    async def test_all_counts_are_told_where_they_are_asked_for(self, plain: TellingStore) -> None:
+        await plain.record(KEY, turn("u1", "a1", "u2", "a2"), DAY)
+        await plain.record(KEY, turn("u1", "a1", "other", known=2), DAY)
+        asked = replace(lookup("u1"), uncounted=(), whole=True)
+        answer = await plain.find(asked)
+        assert answer.whole is not None
+        assert answer.whole.lives == pytest.approx(DAY, abs=60)
+        assert answer.whole.written == 2
+        assert sorted(answer.counts.values()) == [10, 11, 12, 12, 13]
+        assert await plain.find(replace(asked, sid=OTHER.sid)) == Found(whole=Whole(math.inf, written=0))
+
+    async def test_a_turn_tells_the_session_that_it_has_made(self, plain: TellingStore) -> None:
+        first, second = turn("u1", "a1", model="m"), turn("u1", "a1", "u2", "a2", known=2, model="n")
+        for number, told in enumerate((first, second, second), 1):
+            written = await plain.write(KEY, told, DAY)
+            assert written == Written(Recorded.KEPT, (await found(plain)).session, number)
+        await plain.pin(KEY, chain("u1"), DAY)
+        again = await plain.write(KEY, turn("u1", "a1", model="late"), DAY)
+        assert again.session == (await found(plain)).session
+        assert again.session is not None
+        assert (again.session.pins, again.session.model) == (tuple(chain("u1")), "n")
+
+    async def test_a_turn_that_is_not_written_tells_of_none(self, plain: TellingStore) -> None:
+        assert await plain.write(KEY, turn("u1", "a1", "u2", known=2), DAY) == Written(Recorded.TORN)

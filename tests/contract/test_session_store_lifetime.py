@@ -55,6 +55,13 @@ class TestLifetime:
         assert len(await store.nodes(KEY)) == 4
         assert await store.summaries(KEY, ["one"]) == {"one": "text"}
 
+    async def test_the_last_write_says_how_long(self, store: SessionStore, clock: HandClock) -> None:
+        await store.record(KEY, turn("u1", "a1", headerless=True), DAY)
+        await store.record(KEY, turn("u1", "a1", "u2", "a2", known=2, headerless=True), ttl=0.05)
+        await pass_time(clock, 0.1)
+        assert await found(store, "u1", "a1", "u2") == Found()
+        assert await found(store, "u1", "a1", "u2", sid=None) == Found()
+
     async def test_an_answer_of_a_session_that_ended_finds_the_new_one(
         self, store: SessionStore, clock: HandClock
     ) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -57,7 +58,7 @@ async def small(model: Model, tmp_path: Path) -> AsyncIterator[Small]:
             wait: str = "2s",
             summaries: bool = True,
             extra: str = "",
-            **settings: object,
+            **settings: Any,
         ) -> str:
             text = SMALL.format(tokens=tokens, wait=wait, enabled=str(summaries).lower()) + extra
             path = write_policy(tmp_path, NAME, text)

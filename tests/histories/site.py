@@ -166,13 +166,21 @@ def _message(raw: bytes) -> Message:
 
 
 @asynccontextmanager
-async def open_site(*, disturbed: bool = False, plant: Plant | None = None) -> AsyncGenerator[Site]:
-    """Two proxies in this process. What may be disturbed keeps what it was told when it is killed."""
+async def open_site(
+    *, disturbed: bool = False, plant: Plant | None = None, alone: bool = False
+) -> AsyncGenerator[Site]:
+    """Two proxies in this process, or one that the store serves `alone`.
+
+    What may be disturbed keeps what it was told when it is killed.
+    """
     async with _ground(disturbed=disturbed) as (site, settings):
         stores = [relay.url for relay in site.relays] if disturbed else [site.server.url] * WORKERS
         async with AsyncExitStack() as stack:
             with planted(plant):
-                proxies = [proxying(site.model.url, store=store, **settings) for store in stores]
+                proxies = [
+                    proxying(site.model.url, store=store, owns_store=alone, **settings)
+                    for store in (stores[:1] if alone else stores)
+                ]
                 site.urls = [await stack.enter_async_context(each) for each in proxies]
             yield site
 

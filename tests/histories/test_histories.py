@@ -35,6 +35,13 @@ async def test_no_turn_is_lost_doubled_or_torn_while_the_store_fails(first: int)
     assert not failures, told(failures)
 
 
+@pytest.mark.parametrize("faults", [(), STORE_FAULTS], ids=["calm", "disturbed"])
+async def test_nor_where_a_proxy_alone_remembers_what_it_has_written(faults: tuple[str, ...]) -> None:
+    async with open_site(alone=True, disturbed=bool(faults)) as site:
+        failures = await run(site, [script(seed, faults=faults) for seed in range(300, 330)])
+    assert not failures, told(failures)
+
+
 PLANTED = {
     "a write that is applied twice": (bugs.WritesTwice, FULL, Kind.TWICE),
     "a write that is applied twice, appended": (bugs.WritesTwice, APPEND, Kind.TWICE),

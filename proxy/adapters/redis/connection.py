@@ -7,7 +7,7 @@ caller's, and every write can be repeated. RESP2 without CLIENT SETINFO needs no
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from redis.exceptions import RedisClusterException, RedisError, ResponseError
 
 from proxy.adapters.redis.breaker import Breaker
 from proxy.adapters.redis.cluster import Cluster
+from proxy.adapters.redis.trips import Trips
 from proxy.errors import SettingsError, StoreUnavailable
 
 CONNECTIONS: Final = 32
@@ -44,8 +45,19 @@ class Connection:
 
     def __init__(self, url: str, timeout: float, breaker: Breaker) -> None:
         self.client: Redis = _client(url, timeout)
+        self._trips = None if isinstance(self.client, Cluster) else Trips(self.client, timeout)
         self._timeout = timeout
         self._breaker = breaker
+
+    @property
+    def is_left_alone(self) -> bool:
+        """Whether the server is left alone for a while, after a fault."""
+        return self._breaker.is_open
+
+    @property
+    def ask(self) -> Callable[..., Awaitable[Any]]:
+        """Answers a command, within a :meth:`call`; on a server alone those of all calls travel together."""
+        return self._trips.ask if self._trips else self.client.execute_command  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
     @asynccontextmanager
     async def call(self, *, trips: int = 1) -> AsyncGenerator[Redis]:
@@ -77,6 +89,8 @@ class Connection:
         """Close all connections."""
         try:
             async with asyncio.timeout(self._timeout):
+                if self._trips:
+                    await self._trips.aclose()
                 await self.client.aclose()
         except (ConnectionFailed, OSError):
             return  # the server was gone before us, and the sockets are closed either way

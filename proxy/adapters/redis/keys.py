@@ -31,8 +31,9 @@ have gone when it is read. `u1:secrets` lives :data:`REMEMBERED` after the last 
 
 `record`, a Node, an Epoch, a HiddenCalls and a summary have been through
 :mod:`proxy.adapters.redis.codec` (encrypted, where a policy wants it) and mean nothing to the server.
-`created` (seconds), `turns`, `tip` and `unsaved` (chain hashes), `paused` (there or not) and `pins` (chain
-hashes, one after the other) are plain, because the scripts merge them; they override what the record says.
+`created` (seconds), `turns`, `written` (how many turns were written, repeated ones too), `tip` and `unsaved`
+(chain hashes), `paused` (there or not) and `pins` (chain hashes, one after the other) are plain, because the
+scripts merge them; they override what the record says.
 Beside these, where something was handed in, stand `injection` (through the codec as well) and `injected` (its
 digest, plain): only who does not hold it yet reads it.
 
@@ -59,7 +60,7 @@ LISTED: Final = 100_000
 REMEMBERED: Final = 30 * 86_400.0
 """Seconds past a session's end for which it is known that there was one."""
 
-FIELDS: Final = ("record", "created", "turns", "tip", "paused", "unsaved", "pins")
+FIELDS: Final = ("record", "created", "turns", "tip", "paused", "unsaved", "pins", "written")
 
 HASH: Final = 32
 """Bytes of a chain hash."""

@@ -7,21 +7,40 @@ turns, and a quiet one a trip for each.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
 
 from proxy.adapters.redis import keys
 from proxy.adapters.redis.connection import Connection
+from proxy.adapters.redis.scripts import Scripts
 from proxy.errors import StoreUnavailable
 from proxy.ports import SessionKey
+
+_MOST: Final = 1_000
+"""Sessions of one trip: a script's stack holds about 8,000 words."""
+
+
+@dataclass
+class _Group:
+    """Sessions that are listed together."""
+
+    used: dict[str, float] = field(default_factory=dict[str, float])
+    """Seconds since 1970, by the name in the listing."""
+    ttl: int = 0
+    """Milliseconds; more than none once there was anything to write."""
+    is_written: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Listing:
     """Enters sessions into the listing, behind whoever used them."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, scripts: Scripts) -> None:
         self._connection = connection
-        self._used: dict[str, float] = {}
-        """Seconds since 1970, by the name in the listing."""
-        self._ttl = 0
+        self._scripts = scripts
+        self._next = _Group()
+        """Collects what is used while the one before it is on its way."""
+        self._leaving: _Group | None = None
         self._writing: asyncio.Task[None] | None = None
 
     def add(self, key: SessionKey, used: float, ttl: int) -> None:
@@ -29,33 +48,34 @@ class Listing:
 
         What cannot be written is left: a session's next turn lists it.
         """
-        self._used[keys.listed(key)] = used
-        self._ttl = max(self._ttl, ttl)
+        self._next.used[keys.listed(key)] = used
+        self._next.ttl = max(self._next.ttl, ttl)
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._write(), name="listing")
 
     def drop(self, key: SessionKey) -> None:
         """A session is gone."""
-        self._used.pop(keys.listed(key), None)
+        self._next.used.pop(keys.listed(key), None)
 
     async def written(self) -> None:
         """Return once everything that was used so far is listed, or cannot be."""
-        if self._writing is not None:
-            await asyncio.wait([self._writing])
+        last = self._next if self._next.ttl else self._leaving
+        if last is not None:
+            await last.is_written.wait()
 
     async def _write(self) -> None:
-        while self._used:
-            used, ttl = self._used, self._ttl
-            self._used, self._ttl = {}, 0
+        while self._next.ttl:
+            group = self._leaving = self._next
+            self._next = _Group()
             try:
-                await self._write_all(used, ttl)
-            except StoreUnavailable:
-                self._used.clear()
+                await self._write_all(group)
+            finally:
+                self._leaving = None
+                group.is_written.set()
 
-    async def _write_all(self, used: dict[str, float], ttl: int) -> None:
-        async with self._connection.call() as client, client.pipeline(transaction=False) as pipe:
-            pipe.zadd(keys.SESSIONS, used, gt=True)
-            pipe.zremrangebyrank(keys.SESSIONS, 0, -keys.LISTED - 1)
-            pipe.pexpire(keys.SESSIONS, ttl, nx=True)
-            pipe.pexpire(keys.SESSIONS, ttl, gt=True)
-            await pipe.execute()
+    async def _write_all(self, group: _Group) -> None:
+        used = list(group.used.items())
+        with suppress(StoreUnavailable):
+            for start in range(0, len(used), _MOST):
+                async with self._connection.call():
+                    await self._scripts.list_used(dict(used[start : start + _MOST]), ttl=group.ttl)

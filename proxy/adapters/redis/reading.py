@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -13,8 +14,8 @@ from proxy.adapters.redis.codec import Codec, UnreadableRecord, hashes, integer,
 from proxy.adapters.redis.scripts import Fields, FoundFields
 from proxy.adapters.redis.sealing import UnknownSecret
 from proxy.core.plan import Epoch
-from proxy.core.records import HiddenCalls, Node, Session
-from proxy.ports import Found, Lookup, SessionKey
+from proxy.core.records import HiddenCalls, Node, Session, Turn
+from proxy.ports import Found, Lookup, Recorded, SessionKey, Whole, Written
 
 UNREADABLE: Final[Fields] = [b"" for _ in keys.FIELDS]
 """The fields of a session that cannot be read."""
@@ -24,19 +25,36 @@ def found(codec: Codec, fields: FoundFields, lookup: Lookup) -> Found:
     """What a look-up has found."""
     record = session(codec, fields.session)
     if record is None and not (fields.epochs or fields.hidden or fields.injected):
-        return Found(was_here=bool(fields.was_here))
-    counts = zip(lookup.uncounted, fields.counts, strict=True)
+        return Found(was_here=bool(fields.was_here), whole=None if fields.counts else _whole(fields))
+    told = iter(fields.counts)
+    hashes = lookup.uncounted if fields.lives is None else told
+    counts = zip(hashes, told, strict=fields.lives is None)
     return Found(
         sid=fields.sid.decode(errors="replace"),
         session=record,
         known=fields.known,
-        counts={chain_hash: integer(count) for chain_hash, count in counts if count is not None},
+        counts={
+            chain_hash: integer(count) for chain_hash, count in counts if chain_hash and count is not None
+        },
         epochs=epochs(codec, fields.epochs, lookup.lane),
         hidden=hidden(codec, fields.hidden),
         was_here=record is None and bool(fields.was_here),
         injected=fields.injected or b"",
         injection=injection(codec, fields.injection),
+        whole=_whole(fields),
     )
+
+
+def _whole(fields: FoundFields) -> Whole | None:
+    """What is to be known where all counts are told."""
+    if fields.lives is None:
+        return None
+    return Whole(fields.lives / 1000 if fields.lives >= 0 else math.inf, turns_written(fields.session))
+
+
+def turns_written(fields: Fields) -> int:
+    """How many turns were written to a session. Raises UnreadableRecord."""
+    return integer(fields[-1] or b"0")
 
 
 def injection(codec: Codec, stored: bytes | None) -> bytes | None:
@@ -52,12 +70,17 @@ def ask_session(pipe: Pipeline, key: SessionKey) -> None:
 
 def session(codec: Codec, fields: Fields, first_in_line: bytes | None = None) -> Session | None:
     """The record of a session, and why its appended turns wait; None where there is none."""
-    record, created, turns, tip, paused, unsaved, pins = fields
-    if record is None:
+    if fields[0] is None:
         return None
+    return merged(codec.decode(fields[0], Session, keys.RECORD_PLACE), fields, first_in_line)
+
+
+def merged(record: Session, fields: Fields, first_in_line: bytes | None = None) -> Session:
+    """A session's record with what the server keeps beside it."""
+    _, created, turns, tip, paused, unsaved, pins, _ = fields
     compacting = "compacting" if (first_in_line or b"").startswith(b"compact") else ""
     return msgspec.structs.replace(
-        codec.decode(record, Session, keys.RECORD_PLACE),
+        record,
         created=seconds(created or b""),
         turns=integer(turns or b""),
         tip=tip or b"",
@@ -67,9 +90,20 @@ def session(codec: Codec, fields: Fields, first_in_line: bytes | None = None) ->
     )
 
 
+def written(codec: Codec, turn: Turn, fields: Fields) -> Written:
+    """What a turn has made of its session; without the session where that cannot be read."""
+    try:
+        return Written(
+            Recorded.KEPT, session(codec, fields) or merged(turn.session, fields), turns_written(fields)
+        )
+    except (UnreadableRecord, UnknownSecret):
+        return Written(Recorded.KEPT)
+
+
 def is_readable(codec: Codec, fields: Fields) -> bool:
     """Whether the fields of a session are whole, as :meth:`Codec.is_readable` has it."""
     try:
+        turns_written(fields)
         session(codec, fields)
     except UnknownSecret:
         return True

@@ -3,18 +3,18 @@
 Their sources stand in `lua/`, each beginning with what it does. A script is handed the session's key (or its
 bucket's) and derives the names of the parts by the suffixes of :mod:`proxy.adapters.redis.keys`: which
 session it is may come out of the script itself, and all of them share a hash tag, so a cluster runs them too.
-Records are opaque here. A server that has forgotten a script (restarted, `SCRIPT FLUSH`) is told it again by
-redis-py.
+Records are opaque here. A server that has forgotten a script (restarted, `SCRIPT FLUSH`) is told it again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
-from redis.asyncio import Redis
+from redis.exceptions import NoScriptError
 
 from proxy.adapters.redis import keys
 from proxy.ports import Lookup, SessionKey
@@ -24,6 +24,9 @@ Argument = str | bytes | int | float
 MESSAGE: Final = "message"
 ANSWER: Final = "answer"
 PARTIAL: Final = "partial"
+
+WHOLE: Final = 5_000
+"""Messages of a session that is read whole where it is asked for: no answer takes the server long."""
 
 _PARTS: Final = f"""
 local NODES, COUNTS, PARTIAL = '{keys.NODES}', '{keys.COUNTS}', '{keys.PARTIAL}'
@@ -41,17 +44,19 @@ Fields = list[bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class FoundFields:
-    """What `find` answers, still encoded; counts in the order asked for."""
+    """What `find` answers, still encoded; counts in the order asked for, all of them each after its hash."""
 
     sid: bytes
     session: Fields
     known: bytes | None
-    counts: list[bytes | None]
+    counts: Sequence[bytes | None]
     epochs: list[bytes]
     was_here: int
     hidden: list[bytes]
     injected: bytes | None
     injection: bytes | None
+    lives: int | None
+    """Milliseconds, or less than none where there is no such session; None where not all counts are told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,20 +86,31 @@ class TurnFields:
     nodes: Sequence[NodeFields]
 
 
-class _Script(Protocol):
-    """redis-py's registered script."""
+class _Script:
+    """A script, which the server keeps by its digest."""
 
-    async def __call__(self, keys: Sequence[str], args: Sequence[Argument]) -> Any: ...
+    def __init__(self, ask: Callable[..., Awaitable[Any]], source: str) -> None:
+        self._ask = ask
+        self._source = source
+        self._digest = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
+
+    async def __call__(self, keys: Sequence[str], args: Sequence[Argument]) -> Any:
+        words = ("EVALSHA", self._digest, len(keys), *keys, *args)
+        try:
+            return await self._ask(*words)
+        except NoScriptError:
+            await self._ask("SCRIPT LOAD", self._source)
+            return await self._ask(*words)
 
 
 class Scripts:
-    """The scripts, as one client runs them. `ttl` is in milliseconds throughout."""
+    """The scripts, run by who can `ask` the server. `ttl` is in milliseconds throughout."""
 
-    def __init__(self, client: Redis) -> None:
+    def __init__(self, ask: Callable[..., Awaitable[Any]]) -> None:
         begin = _PARTS + _source("shared")
 
         def script(name: str) -> _Script:
-            return cast("_Script", client.register_script(begin + _source(name)))
+            return _Script(ask, begin + _source(name))
 
         self._find = script("find")
         self._begin_epoch = script("begin_epoch")
@@ -111,12 +127,13 @@ class Scripts:
         self._leave = script("leave")
         self._pause = script("pause")
         self._delete = script("delete")
+        self._list = script("list")
 
     async def find(self, lookup: Lookup) -> FoundFields | None:
         """None where the chain belongs to no session."""
         known = (*lookup.seen, *lookup.hidden_seen, lookup.injected)
-        asked = (len(lookup.newest), *lookup.newest, *lookup.uncounted)
-        args = (lookup.sid or "", lookup.lane, *known, *asked)
+        asked = (b"".join(lookup.newest), b"".join(lookup.uncounted))
+        args = (lookup.sid or "", lookup.lane, *known, *asked, WHOLE if lookup.whole else -1)
         answer = await self._find([keys.tips(lookup.tag), keys.bucket(lookup.tag)], args)
         return None if answer is None else FoundFields(*answer)
 
@@ -126,18 +143,20 @@ class Scripts:
         """Append to the lane, or answer what others appended."""
         return cast("list[bytes]", await self._begin_epoch(_session(key), (lane, seen, epoch, ttl)))
 
-    async def record(self, key: SessionKey, turn: TurnFields, *, ttl: int, remembered: int) -> str:
+    async def record(self, key: SessionKey, turn: TurnFields, *, ttl: int, remembered: int) -> str | Fields:
         """Write a turn; where all of it was there before, nothing moves.
 
-        Answers `kept`, or why nothing was written: `torn` (its past is not there), `moved` (the session of an
-        appended turn has gone on from elsewhere). `turns` counts completed answers that were new.
-        `remembered` is for how long it is known that there was such a session (milliseconds).
+        Answers the session after it, its record only where that is not the turn's; or why nothing was
+        written: `torn` (its past is not there), `moved` (the session of an appended turn has gone on from
+        elsewhere). `turns` counts completed answers that were new. `remembered` is for how long it is known
+        that there was such a session (milliseconds).
         """
         outer = (len(turn.outer_parents), *turn.outer_parents)
         nodes = (field for node in turn.nodes for field in (node.hash, node.node, node.tokens, node.kind))
         line = (int(turn.headerless), int(turn.appended), turn.begun_at, remembered)
         args = (key.sid, ttl, turn.record, turn.created, turn.tip, *line, *outer, *nodes)
-        return bytes(await self._record(_bucket(key), args)).decode()
+        answer: bytes | Fields = await self._record(_bucket(key), args)
+        return answer.decode() if isinstance(answer, bytes) else answer
 
     async def pin(self, key: SessionKey, hashes: Sequence[bytes], *, ttl: int) -> None:
         """Pin messages, and keep the session with them."""
@@ -190,6 +209,11 @@ class Scripts:
     async def delete(self, key: SessionKey, *, remembered: int) -> bool:
         """Forget a session; whether there was one."""
         return bool(await self._delete(_bucket(key), (key.sid, remembered)))
+
+    async def list_used(self, used: Mapping[str, float], *, ttl: int) -> None:
+        """Enter sessions into the listing by their last use (seconds since 1970)."""
+        entries = (word for member, score in used.items() for word in (score, member))
+        await self._list([keys.SESSIONS], (ttl, keys.LISTED, *entries))
 
 
 def _bucket(key: SessionKey) -> list[str]:

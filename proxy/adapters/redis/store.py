@@ -19,7 +19,7 @@ from proxy.adapters.redis.scripts import Fields, Scripts
 from proxy.adapters.redis.sealing import Keyring, UnknownSecret
 from proxy.core.plan import Epoch
 from proxy.core.records import HiddenCalls, Node, Session, Turn
-from proxy.ports import Clock, Found, Lookup, Recorded, SessionKey, Standing, Stored
+from proxy.ports import Clock, Found, Lookup, Recorded, SessionKey, Standing, Stored, Written
 from proxy.telemetry import log_warning
 
 _HistoryFields = tuple[Fields, bytes | None, dict[bytes, bytes], int]
@@ -40,8 +40,8 @@ class RedisStore:
     ) -> None:
         self._keyring = keyring
         self._connection = Connection(url, timeout, Breaker(clock, rest))
-        self._scripts = Scripts(self._connection.client)
-        self._listing = Listing(self._connection)
+        self._scripts = Scripts(self._connection.ask)
+        self._listing = Listing(self._connection, self._scripts)
 
     async def find(self, lookup: Lookup) -> Found:
         """The session, its epochs and counts: one script."""
@@ -98,17 +98,22 @@ class RedisStore:
             )
         return reading.epochs(codec, stored, epoch.lane)
 
+    @property
+    def is_left_alone(self) -> bool:
+        """Whether the server is left alone for a while, after a fault."""
+        return self._connection.is_left_alone
+
     async def record(self, key: SessionKey, turn: Turn, ttl: float) -> Recorded:
-        """Write a turn: messages first where they are many, the session and our answer last."""
-        *leading, final = turns.pieces(turn.nodes)
-        for nodes in leading:
-            recorded = await self._write(key, turn, nodes, ttl, session=False)
-            if recorded is not Recorded.KEPT:
-                return recorded
-        recorded = await self._write(key, turn, final, ttl, session=True)
-        if recorded is Recorded.KEPT:
-            self._listing.add(key, turn.session.updated, _milliseconds(ttl))
-        return recorded
+        """Write a turn."""
+        written = await self._record(key, turn, ttl)
+        return Recorded(written) if isinstance(written, str) else Recorded.KEPT
+
+    async def write(self, key: SessionKey, turn: Turn, ttl: float) -> Written:
+        """Write a turn, and tell what it has made of the session."""
+        written = await self._record(key, turn, ttl)
+        if isinstance(written, str):
+            return Written(Recorded(written))
+        return reading.written(self._codec(key), turn, written)
 
     async def pin(self, key: SessionKey, hashes: Sequence[bytes], ttl: float) -> None:
         """Pin messages by their chain hashes."""
@@ -298,15 +303,25 @@ class RedisStore:
         await self._listing.written()
         await self._connection.aclose()
 
+    async def _record(self, key: SessionKey, turn: Turn, ttl: float) -> str | Fields:
+        """Write a turn: messages first where they are many, the session and our answer last."""
+        *leading, final = turns.pieces(turn.nodes)
+        for nodes in leading:
+            written = await self._write(key, turn, nodes, ttl, session=False)
+            if isinstance(written, str):
+                return written
+        written = await self._write(key, turn, final, ttl, session=True)
+        if not isinstance(written, str):
+            self._listing.add(key, turn.session.updated, _milliseconds(ttl))
+        return written
+
     async def _write(
         self, key: SessionKey, turn: Turn, nodes: Sequence[Node], ttl: float, *, session: bool
-    ) -> Recorded:
+    ) -> str | Fields:
         fields = turns.fields(self._codec(key), turn, nodes, with_session=session)
         remembered = _milliseconds(ttl + keys.REMEMBERED)
         async with self._connection.call():
-            return Recorded(
-                await self._scripts.record(key, fields, ttl=_milliseconds(ttl), remembered=remembered)
-            )
+            return await self._scripts.record(key, fields, ttl=_milliseconds(ttl), remembered=remembered)
 
     async def _listed(self, start: int, limit: int) -> list[tuple[SessionKey, Fields, bytes | None]]:
         async with self._connection.call() as client:

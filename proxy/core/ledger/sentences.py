@@ -57,19 +57,23 @@ def binding(text: str) -> list[Sentence]:
 
 def lays_down(text: str) -> bool:
     """Whether a text is nothing but sentences that say outright what must be: a rule, and no request."""
-    found = [strength_of(each) for each in sentences_of(text)]
-    return bool(found) and min(found) == _OUTRIGHT
+    found = list(sentences_of(text))
+    return bool(found) and all(map(_is_outright, found))
 
 
 def strength_of(sentence: str) -> int:
     """How firmly a sentence binds; 0 where it does not."""
+    if _is_outright(sentence):
+        return _OUTRIGHT
     if _QUESTION.search(sentence):
         return 0
-    if FIRM.search(sentence) or _TITLE.match(sentence):
-        return _OUTRIGHT
     if PLAIN.search(sentence) or _LABEL.match(sentence):
         return 2
     return 1 if STATED.search(sentence) else 0
+
+
+def _is_outright(sentence: str) -> bool:
+    return not _QUESTION.search(sentence) and bool(FIRM.search(sentence) or _TITLE.match(sentence))
 
 
 def title_of(sentence: str) -> str:

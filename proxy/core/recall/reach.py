@@ -18,7 +18,6 @@ from proxy.core.recall.passages import Piece, pieces_of, windows_of
 from proxy.core.recall.wording import Original, original_of
 from proxy.core.retention import Classes
 from proxy.core.situation import Chain
-from proxy.core.units import units_of
 
 
 class Memory(Protocol):
@@ -49,7 +48,7 @@ class Reach:
     def _may_be_told(self) -> Callable[[int], bool]:
         if not self.policy.retention:
             return lambda _: True
-        units = units_of(self.chain.messages)
+        units = self.chain.units
         content = self._content
         return Classes(self.policy.retention, self.chain.messages, units, content).may_be_quoted
 

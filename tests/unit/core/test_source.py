@@ -1,12 +1,27 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from proxy.core.budget import Budget
 from proxy.core.plan import EMPTY, Anchor, Gap, Plan
 from proxy.core.policy import Policy
-from proxy.core.rebuilding import MOST_PIECES, drifted, pays
+from proxy.core.rebuilding import MOST_PIECES, drifted, worthwhile_originals
 from proxy.core.situation import Situation
-from proxy.core.source import PIECE_TOKENS, originals_of, source_of
-from tests.property.conversations import Sent, assistant, calling, chain_from, count, prose, result, user
+from proxy.core.source import PIECE_TOKENS, least_of_originals, originals_of, source_of
+from tests.property.conversations import (
+    WORDS,
+    Sent,
+    assistant,
+    calling,
+    chain_from,
+    count,
+    prose,
+    result,
+    user,
+)
+from tests.upstreams import COUNTER
 
 
 def situation(messages: list[Sent], plan: Plan = EMPTY, tokens: int = 8_000) -> Situation:
@@ -80,13 +95,31 @@ def test_a_summary_of_a_summary_of_a_summary_has_drifted() -> None:
 def test_a_rebuild_pays_where_much_was_sent_for_what_is_read_again() -> None:
     anchor = Anchor(0, 400, "They spoke.", generation=3)
     chatty = situation([*talk(200, words=2), user("and?")], tokens=4_000)
-    assert pays(chatty, anchor, originals_of(chatty, (0, 400), 8_000))
+    assert worthwhile_originals(chatty, anchor, 8_000) == originals_of(chatty, (0, 400), 8_000)
     wordy = situation([*talk(200, words=300), user("and?")], tokens=4_000)
-    assert not pays(wordy, anchor, originals_of(wordy, (0, 400), 8_000))
+    assert worthwhile_originals(wordy, anchor, 8_000) is None
 
 
 def test_a_rebuild_is_bounded_in_calls() -> None:
     endless = situation(talk(3_000, words=40), tokens=10_000_000)
-    originals = originals_of(endless, (0, 6_000), 2_000)
-    assert len(originals.pieces) > MOST_PIECES
-    assert not pays(endless, Anchor(0, 6_000, "They spoke.", generation=3), originals)
+    assert len(originals_of(endless, (0, 6_000), 2_000).pieces) > MOST_PIECES
+    assert worthwhile_originals(endless, Anchor(0, 6_000, "They spoke.", generation=3), 2_000) is None
+
+
+def test_what_is_far_from_paying_is_not_even_counted() -> None:
+    def uncounted(text: str) -> int:
+        raise AssertionError(text)
+
+    endless = replace(situation(talk(3_000)), count=uncounted)
+    assert worthwhile_originals(endless, Anchor(0, 6_000, "They spoke.", generation=3), 8_000) is None
+
+
+@pytest.mark.parametrize("language", WORDS)
+def test_originals_are_no_less_than_they_are_reckoned_at_before_they_are_counted(language: str) -> None:
+    text = prose(language, 60)
+    messages = [each for n in range(80) for each in (user(f"{n} {text}"), assistant(text))]
+    talked = replace(situation(messages), count=COUNTER.count)
+    pieces, tokens = least_of_originals(talked, (0, 160), 2_000)
+    originals = originals_of(talked, (0, 160), 2_000)
+    assert 0 < pieces <= len(originals.pieces)
+    assert 0 < tokens <= originals.tokens

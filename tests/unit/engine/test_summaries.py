@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 from proxy.adapters.httptools import HttptoolsUpstream
@@ -32,6 +33,10 @@ WAITED_FOR = Job(
 NEVER = 3_600.0
 
 
+def start(summaries: Summaries, job: Job) -> None:
+    summaries.start(job.address, lambda: job)
+
+
 async def test_what_a_request_waits_for_is_written_however_much_waits_for_a_pause() -> None:
     async with running(Model()) as model:
         upstream, clock = HttptoolsUpstream(model.url), HandClock()
@@ -39,8 +44,8 @@ async def test_what_a_request_waits_for_is_written_however_much_waits_for_a_paus
             upstream, MemoryStore(clock), COUNTER, Foreground(), clock, Metrics(), quiet=NEVER
         )
         for number in range(200):
-            summaries.start(replace(WAITED_FOR, address=str(number)))
-        summaries.start(WAITED_FOR)
+            start(summaries, replace(WAITED_FOR, address=str(number)))
+        start(summaries, WAITED_FOR)
         await summaries.wait([WAITED_FOR.address], PATIENCE)
         assert summaries.ready(WAITED_FOR.address)
         assert len(model.summaries) == 1
@@ -54,12 +59,32 @@ async def test_what_requests_wait_for_gives_way_to_nothing() -> None:
         summaries = Summaries(upstream, MemoryStore(clock), COUNTER, foreground, clock, Metrics())
         with foreground.request():  # so that nothing is written yet
             for number in range(64):
-                summaries.start(replace(WAITED_FOR, address=str(number)))
+                start(summaries, replace(WAITED_FOR, address=str(number)))
                 await summaries.wait([str(number)], 0)
-            summaries.start(WAITED_FOR)
+            start(summaries, WAITED_FOR)
             await summaries.wait([WAITED_FOR.address], 0)
         await summaries.wait(map(str, range(64)), PATIENCE)
         assert all(summaries.ready(str(number)) for number in range(64))
         assert summaries.ready(WAITED_FOR.address) is None
+        await summaries.aclose()
+        await upstream.aclose()
+
+
+async def test_what_is_being_written_is_not_read_again_and_never_on_the_event_loop() -> None:
+    async with running(Model()) as model:
+        upstream, clock, foreground = HttptoolsUpstream(model.url), HandClock(), Foreground()
+        summaries = Summaries(upstream, MemoryStore(clock), COUNTER, foreground, clock, Metrics())
+        readers: list[int] = []
+
+        def read() -> Job:
+            readers.append(threading.get_ident())
+            return WAITED_FOR
+
+        for _ in range(3):
+            summaries.start(WAITED_FOR.address, read)
+        await summaries.wait([WAITED_FOR.address], PATIENCE)
+        summaries.start(WAITED_FOR.address, read)
+        assert len(readers) == 1
+        assert threading.get_ident() not in readers
         await summaries.aclose()
         await upstream.aclose()

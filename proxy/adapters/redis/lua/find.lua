@@ -4,20 +4,23 @@
 local tips, bucket = KEYS[1], KEYS[2]
 local sid, lane, seen_sid, seen = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local hidden_sid, hidden_seen, held = ARGV[5], ARGV[6], ARGV[7]
-local first = 9                       -- of the newest chain hashes; the uncounted follow them
-local last = first + ARGV[8] - 1
+local newest, uncounted = ARGV[8], ARGV[9]  -- chain hashes, one after the other
+local most = tonumber(ARGV[10])       -- messages of a session of which all counts are wanted
 
-local function values(key, from, to)  -- in portions: Lua's stack holds about 8,000
-  local all = {}
-  for start = from, to, 1000 do
-    local portion = redis.call('HMGET', key, unpack(ARGV, start, math.min(start + 999, to)))
-    for i = 1, #portion do all[#all + 1] = portion[i] end
+local function values(key, hashes)
+  local all, portion = {}, {}
+  for i = 1, #hashes, HASH do
+    portion[#portion + 1] = string.sub(hashes, i, i + HASH - 1)
+    if #portion == 1000 or i + HASH > #hashes then  -- Lua's stack holds about 8,000
+      for _, value in ipairs(redis.call('HMGET', key, unpack(portion))) do all[#all + 1] = value end
+      portion = {}
+    end
   end
   return all
 end
 
 if sid == '' then
-  for _, holders in ipairs(values(tips, first, last)) do
+  for _, holders in ipairs(values(tips, newest)) do
     local living = alive(bucket, holders)
     if #living == 1 then sid = living[1] end
     if #living > 0 then break end
@@ -27,22 +30,29 @@ end
 
 local session = bucket .. sid
 local known = false
-for i, count in ipairs(values(session .. COUNTS, first, last)) do
-  if count then known = ARGV[first + i - 1] break end
+local few = 8 * HASH                  -- the newest known is nearly always among them
+for _, hashes in ipairs({string.sub(newest, 1, few), string.sub(newest, few + 1)}) do
+  for i, count in ipairs(values(session .. COUNTS, hashes)) do
+    if count and not known then known = string.sub(hashes, (i - 1) * HASH + 1, i * HASH) end
+  end
+  if known then break end
 end
 local start, hidden_start = 0, 0
 if seen_sid == sid then start = seen end
 if hidden_sid == sid then hidden_start = hidden_seen end
-local injected = redis.call('HGET', session, 'injected')
+local fields = redis.call('HMGET', session, 'injected', unpack(FIELDS))
+local injected = table.remove(fields, 1)
 local is_news = injected and injected ~= held
+local whole = most >= 0 and redis.call('HLEN', session .. COUNTS) <= most
 return {
   sid,
-  redis.call('HMGET', session, unpack(FIELDS)),
+  fields,
   known,
-  values(session .. COUNTS, last + 1, #ARGV),
+  whole and redis.call('HGETALL', session .. COUNTS) or values(session .. COUNTS, uncounted),
   redis.call('LRANGE', session .. EPOCHS .. lane, start, -1),
-  redis.call('EXISTS', session .. WAS),
+  fields[1] and 0 or redis.call('EXISTS', session .. WAS),
   redis.call('LRANGE', session .. HIDDEN, hidden_start, -1),
   injected,
   is_news and redis.call('HGET', session, 'injection'),
+  whole and redis.call('PTTL', session),
 }

@@ -1,7 +1,8 @@
 -- Write a turn: nodes that are new, then the session's own fields, then the tips.
 -- The first bytes of a node stay, but a completed answer takes the place of one that was cut off. The tip of
 -- a main line moves where the new one is news and goes on from what is known, or where there was none; that
--- of an appended turn moves from where the turn was begun, and from nowhere else.
+-- of an appended turn moves from where the turn was begun, and from nowhere else. Answers the session's
+-- fields then, its record only where that is not the turn's; or why nothing was written.
 local session, tips, bucket = KEYS[1], KEYS[2], KEYS[3]
 local sid, ttl, record, created, tip = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local headerless, appended, begun_at, remembered = ARGV[6] == '1', ARGV[7] == '1', ARGV[8], ARGV[9]
@@ -51,12 +52,15 @@ for i = first, #ARGV, 4 do
   end
 end
 
+local is_changed = false
 if appended and tip == '' then redis.call('HDEL', session, 'unsaved') end
 if record ~= '' then
   redis.call('HSETNX', session, 'created', created)
   redis.call('HINCRBY', session, 'turns', completed)
+  redis.call('HINCRBY', session, 'written', 1)
   if appended or next(fresh) or redis.call('HEXISTS', session, 'record') == 0 then
     redis.call('HSET', session, 'record', record)
+    is_changed = true
   end
   local moves = tip ~= '' and (appended or had == '' or (joined and fresh[tip]))
   if moves then redis.call('HSET', session, 'tip', tip) end
@@ -69,10 +73,12 @@ if record ~= '' then
   end
 end
 renew(session, ttl)
+local fields = redis.call('HMGET', session, unpack(FIELDS))
+if is_changed then fields[1] = false end
 
 if not headerless then
   redis.call('SET', session .. WAS, 1, 'PX', remembered)
-  return 'kept'
+  return fields
 end
 for i = first, #ARGV, 4 do
   if ARGV[i + 3] ~= 'message' then
@@ -90,4 +96,4 @@ for i = 1, #sample, 2 do
   if #alive(bucket, sample[i + 1]) == 0 then redis.call('HDEL', tips, sample[i]) end
 end
 if redis.call('PTTL', tips) < tonumber(ttl) then redis.call('PEXPIRE', tips, ttl) end
-return 'kept'
+return fields

@@ -1,0 +1,308 @@
+"""A store in front of another that this process alone writes to: what it knows for sure, it answers itself.
+
+There what was read of a session, and what was written to it since, is the session, and its next turn needs no
+trip. Whatever is not known for sure is asked of the store. Sessions are known whole, by the counts of all
+their messages; of epochs and hidden calls it is known how many there are, and who has them is told of none.
+So no plan can be missed: nobody else has begun one (law 3).
+
+Every write goes to the store. A turn's reply tells the session as it is then, and the number of turns that
+were written to it: where that is not the next one, nothing of the session is known any more. After a write
+that ended badly nobody knows what it did, and after a fault another store may come back than went: then
+nothing at all is known.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
+from weakref import WeakValueDictionary
+
+from proxy.adapters.through import Through
+from proxy.core.plan import Epoch
+from proxy.core.records import HiddenCalls, Session, Turn
+from proxy.errors import StoreUnavailable
+from proxy.ports import Clock, Found, Lookup, Recorded, SessionKey, SessionStore, Stored, Written
+
+MOST: Final = 64 * 2**20
+"""Bytes of all that is remembered."""
+
+_SESSION: Final = 1_024
+_MESSAGE: Final = 256
+"""About what a session takes in bytes, and each message of it."""
+
+_EARLIER: Final = 1.0
+"""Seconds before a session's end from which on it is asked for: the store's clock counts."""
+
+
+class TellingStore(SessionStore, Protocol):
+    """A store that tells what a write has made of a session."""
+
+    @property
+    def is_left_alone(self) -> bool:
+        """Whether it is left alone for a while, after a fault."""
+        ...
+
+    async def write(self, key: SessionKey, turn: Turn, ttl: float) -> Written:
+        """Record a turn."""
+        ...
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of a session."""
+
+    session: Session | None = None
+    counts: dict[bytes, int] = field(default_factory=dict[bytes, int])
+    """Counted tokens of every message by chain hash."""
+    epochs: dict[str, int] = field(default_factory=dict[str, int])
+    """By lane: there are none from this number on."""
+    hidden: int = 0
+    """There are no answers with hidden calls from this number on."""
+    injected: bytes = b""
+    """Digest of what was handed in; empty where nothing was."""
+    ends: float = math.inf
+    """Seconds since 1970."""
+    written: int = 0
+    """How many turns were written to it."""
+    size: int = 0
+
+    def answer(self, lookup: Lookup) -> Found | None:
+        """What the store would say; None where that is not known."""
+        epochs_from, hidden_from = _asked_from(lookup)
+        knows_epochs = lookup.lane in self.epochs and epochs_from >= self.epochs[lookup.lane]
+        knows_hidden = hidden_from >= self.hidden
+        knows_injection = self.injected in (b"", lookup.injected)
+        if self.session is None or not (knows_epochs and knows_hidden and knows_injection):
+            return None
+        return Found(
+            sid=lookup.sid,
+            session=self.session,
+            known=next((chain_hash for chain_hash in lookup.newest if chain_hash in self.counts), None),
+            counts={each: self.counts[each] for each in lookup.uncounted if each in self.counts},
+            injected=self.injected,
+        )
+
+    def learn(self, lookup: Lookup, found: Found) -> None:
+        """What an answer says beside the session itself."""
+        epochs_from, hidden_from = _asked_from(lookup)
+        self.epochs[lookup.lane] = epochs_from + len(found.epochs)
+        self.hidden = hidden_from + len(found.hidden)
+        self.injected = found.injected
+
+    def take(self, turn: Turn, written: Written) -> bool:
+        """Add what a turn has written; False where that is not the session then, or nothing was written."""
+        for node in turn.nodes:
+            before = self.counts.setdefault(node.hash, node.tokens)
+            if before != node.tokens and node.answer:
+                return False  # it may have taken the place of one that was cut off
+        self.session, self.written = written.session, self.written + 1
+        return self.session is not None and self.written == written.written
+
+    def weigh(self) -> int:
+        """About the bytes that it takes."""
+        head = sum(map(len, self.session.head)) if self.session else 0
+        return _SESSION + head + _MESSAGE * len(self.counts)
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class _Traffic:
+    """What is on its way to the store, for one session."""
+
+    writes: int = 0
+    """How many are under way."""
+    moves: int = 0
+    """How many have begun and ended."""
+    changes: int = 0
+    """How many of these were no turns."""
+
+    def is_alone(self, moves: int) -> bool:
+        """Whether a write that has begun with the last of these is the only one since."""
+        return self.writes == 1 and self.moves == moves
+
+
+class RememberingStore(Through):
+    """In front of ``store``, to which nobody else writes. Remembers about ``most`` bytes, those used last."""
+
+    def __init__(self, store: TellingStore, clock: Clock, most: int = MOST) -> None:
+        super().__init__(store)
+        self._telling = store
+        self._clock = clock
+        self._most = most
+        self._size = 0
+        self._known: OrderedDict[SessionKey, _Known] = OrderedDict()
+        self._traffic: WeakValueDictionary[SessionKey, _Traffic] = WeakValueDictionary()
+
+    async def find(self, lookup: Lookup) -> Found:
+        """The session, its epochs and counts: no trip where they are known."""
+        if lookup.sid is None:
+            return await self._store.find(lookup)
+        if self._telling.is_left_alone:
+            self._forget_all()
+        key = SessionKey(lookup.tag, lookup.sid)
+        known = self._alive(key)
+        return (known.answer(lookup) if known else None) or await self._ask(key, lookup)
+
+    async def begin_epoch(self, key: SessionKey, epoch: Epoch, seen: int, ttl: float) -> tuple[Epoch, ...]:
+        """Append to the lane, or answer what others appended."""
+        with self._writing(key) as traffic:
+            traffic.changes += 1
+            moves, ends = traffic.moves, self._clock.now() + ttl
+            epochs = await self._store.begin_epoch(key, epoch, seen, ttl)
+            traffic.changes += 1
+            known = self._alive(key)
+            if known is not None:
+                known.epochs[epoch.lane] = max(known.epochs.get(epoch.lane, 0), seen + len(epochs))
+                known.ends = ends if traffic.is_alone(moves) else min(known.ends, ends)
+        return epochs
+
+    async def record(self, key: SessionKey, turn: Turn, ttl: float) -> Recorded:
+        """Write a turn."""
+        with self._writing(key) as traffic:
+            moves, ends = traffic.moves, self._clock.now() + ttl
+            written = await self._telling.write(key, turn, ttl)
+            known = self._alive(key)
+            if known is not None and known.take(turn, written):
+                known.ends = ends if traffic.is_alone(moves) else min(known.ends, ends)
+                self._keep(key, known)
+            else:
+                self._keep(key, None)
+        return written.recorded
+
+    async def pin(self, key: SessionKey, hashes: Sequence[bytes], ttl: float) -> None:
+        with self._changing(key):
+            await self._store.pin(key, hashes, ttl)
+
+    async def keep_hidden(
+        self, key: SessionKey, hidden: HiddenCalls, ttl: float, *, begins: bool = False
+    ) -> bool:
+        with self._changing(key):
+            return await self._store.keep_hidden(key, hidden, ttl, begins=begins)
+
+    async def inject(self, key: SessionKey, digest: bytes, injection: bytes, ttl: float) -> bytes:
+        with self._changing(key):
+            return await self._store.inject(key, digest, injection, ttl)
+
+    async def history(self, key: SessionKey) -> Stored:
+        with self._doubting():  # one that cannot be read is mended, which is a write
+            return await self._store.history(key)
+
+    async def delete(self, key: SessionKey) -> bool:
+        with self._changing(key):
+            return await self._store.delete(key)
+
+    async def move(self, former: str, tag: str, tenant: str) -> bool:
+        with self._doubting():
+            is_moved = await self._store.move(former, tag, tenant)
+        if is_moved:
+            self._forget_all()
+        return is_moved
+
+    async def pause(self, key: SessionKey, *, paused: bool) -> bool:
+        with self._changing(key):
+            return await self._store.pause(key, paused=paused)
+
+    async def mark_unsaved(self, key: SessionKey, answer: bytes) -> None:
+        with self._changing(key):
+            await self._store.mark_unsaved(key, answer)
+
+    async def keep_summary(
+        self, key: SessionKey, address: str, text: str, ttl: float, token: str = ""
+    ) -> bool:
+        with self._changing(key):
+            return await self._store.keep_summary(key, address, text, ttl, token)
+
+    async def _ask(self, key: SessionKey, lookup: Lookup) -> Found:
+        """Ask the store, and remember its answer as far as nothing was written meanwhile."""
+        traffic, known = self._on_its_way(key), self._alive(key)
+        # What a write may overtake is not asked for whole: it could not be kept.
+        is_calm, moves, changes = not traffic.writes, traffic.moves, traffic.changes
+        asked = self._clock.now()
+        with self._doubting():
+            found = await self._store.find(replace(lookup, whole=known is None and is_calm))
+        if known is not None and known is self._known.get(key) and traffic.changes == changes:
+            known.learn(lookup, found)
+        if found.whole is None:
+            return found
+        if is_calm and traffic.moves == moves:
+            ends, written = asked + found.whole.lives, found.whole.written
+            known = _Known(found.session, found.counts, ends=ends, written=written)
+            known.learn(lookup, found)
+            self._keep(key, known)
+        counts = {each: found.counts[each] for each in lookup.uncounted if each in found.counts}
+        return replace(found, counts=counts, whole=None)
+
+    # --- writes, and what is known after them ---
+
+    @contextmanager
+    def _writing(self, key: SessionKey) -> Generator[_Traffic]:
+        """A write to a session; if it ends badly, nothing is known of it."""
+        traffic = self._on_its_way(key)
+        traffic.writes += 1
+        traffic.moves += 1
+        try:
+            with self._doubting():
+                yield traffic
+        except BaseException:
+            self._keep(key, None)
+            raise
+        finally:
+            traffic.writes -= 1
+            traffic.moves += 1
+
+    @contextmanager
+    def _changing(self, key: SessionKey) -> Generator[None]:
+        """A write that is no turn: after it the store is asked."""
+        with self._writing(key) as traffic:
+            traffic.changes += 1
+            yield
+            traffic.changes += 1
+            self._keep(key, None)
+
+    @contextmanager
+    def _doubting(self) -> Generator[None]:
+        """Where the store cannot be used, nothing that was known of it is certain."""
+        try:
+            yield
+        except StoreUnavailable:
+            self._forget_all()
+            raise
+
+    def _on_its_way(self, key: SessionKey) -> _Traffic:
+        traffic = self._traffic.get(key)
+        if traffic is None:
+            traffic = self._traffic[key] = _Traffic()
+        return traffic
+
+    def _alive(self, key: SessionKey) -> _Known | None:
+        """What is known of a session that has not ended."""
+        known = self._known.get(key)
+        if known is None or known.ends - _EARLIER <= self._clock.now():
+            return None
+        self._known.move_to_end(key)
+        return known
+
+    def _keep(self, key: SessionKey, known: _Known | None) -> None:
+        """From now on this is what is known of a session."""
+        before = self._known.pop(key, None)
+        self._size -= before.size if before else 0
+        if known is not None:
+            known.size = known.weigh()
+            self._known[key] = known
+            self._size += known.size
+        while self._size > self._most:
+            _, forgotten = self._known.popitem(last=False)
+            self._size -= forgotten.size
+
+    def _forget_all(self) -> None:
+        self._known.clear()
+        self._size = 0
+
+
+def _asked_from(lookup: Lookup) -> tuple[int, int]:
+    """From which number on a look-up asks for epochs, and for hidden calls."""
+    (epochs_of, epochs), (hidden_of, hidden) = lookup.seen, lookup.hidden_seen
+    return epochs if epochs_of == lookup.sid else 0, hidden if hidden_of == lookup.sid else 0

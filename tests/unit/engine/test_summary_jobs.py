@@ -1,0 +1,74 @@
+"""Law 7: a long gap is read and counted where no other request waits for it."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Sequence
+
+from proxy.adapters.httptools import HttptoolsUpstream
+from proxy.adapters.memory import MemoryStore
+from proxy.core.budget import Budget
+from proxy.core.policy import Policy
+from proxy.engine.case import Case
+from proxy.engine.epochs import Epochs
+from proxy.engine.foreground import Foreground
+from proxy.engine.naming import Naming
+from proxy.engine.summaries import Summaries
+from proxy.engine.summary_jobs import SummaryJobs
+from proxy.telemetry import Metrics
+from tests.property.conversations import assistant, chain_from, user
+from tests.servers import PATIENCE
+from tests.stores import KEY, HandClock
+from tests.upstreams import COUNTER, Model, running
+
+TEXT = "We built the bridge of stone, and a boat went under it. "
+CHAIN = chain_from([said(f"{n} {TEXT}") for n in range(1_000) for said in (user, assistant)] + [user("And?")])
+POLICY = Policy.model_validate({"summary": {"wait": PATIENCE}})
+CASE = Case(
+    tenant="t",
+    key=KEY,
+    lane="lane",
+    model="gpt-test",
+    chain=CHAIN,
+    head_count=0,
+    policy=POLICY,
+    budget=Budget(int(CHAIN.total / 0.95), 1.0, 0),
+    epochs=(),
+    saved=0,
+    credentials=(),
+    deadline=PATIENCE,
+)
+
+
+class NotingCounter:
+    """Counts, and notes how many characters in which thread."""
+
+    def __init__(self) -> None:
+        self.characters: Counter[int] = Counter()
+
+    def count(self, text: str) -> int:
+        self.characters[threading.get_ident()] += len(text)
+        return COUNTER.count(text)
+
+    async def count_all(self, texts: Sequence[str]) -> list[int]:
+        return await COUNTER.count_all(texts)
+
+    async def ready(self) -> None:
+        await COUNTER.ready()
+
+
+async def test_a_long_gap_is_counted_in_no_thread_in_which_requests_wait() -> None:
+    async with running(Model()) as model:
+        upstream, clock, counter = HttptoolsUpstream(model.url), HandClock(), NotingCounter()
+        store, metrics = MemoryStore(clock), Metrics()
+        summaries = Summaries(upstream, store, counter, Foreground(), clock, metrics)
+        epochs = Epochs(store, SummaryJobs(summaries, Naming("secret")), counter, clock, metrics)
+        verdict = await epochs.decide(CASE)
+        assert verdict.summary == "waited"
+        assert len(model.summaries) > 1
+        here = counter.characters.pop(threading.get_ident(), 0)
+        assert counter.characters.total() > 500 * len(TEXT)
+        assert here < 10 * len(TEXT)
+        await summaries.aclose()
+        await upstream.aclose()
