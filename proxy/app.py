@@ -29,6 +29,7 @@ from proxy.engine.background import Background
 from proxy.engine.backlog import Backlog
 from proxy.engine.bodies import Bodies
 from proxy.engine.curation import Curation
+from proxy.engine.deciding import Decisions
 from proxy.engine.embeddings import Embeddings
 from proxy.engine.epochs import Epochs
 from proxy.engine.extras import Extras
@@ -108,10 +109,13 @@ class Inside:
     summary_jobs: SummaryJobs
 
 
-def create_app(settings: Settings, *, owns_store: bool = False) -> ASGIApp:
+def create_app(
+    settings: Settings, on_ready: Callable[[], object] = lambda: None, *, owns_store: bool = False
+) -> ASGIApp:
     """Build the proxy. The store must be named; the embedded one is started by whoever serves.
 
-    Who ``owns_store`` vouches that nobody but this process writes to it: no other worker, no other server.
+    ``on_ready`` is called before the first request. Who ``owns_store`` vouches that nobody but this process
+    writes to it: no other worker, no other server.
     Raises SettingsError, PluginError and PolicyError.
     """
     set_up_logging(logging.DEBUG if settings.log_content else logging.INFO)
@@ -129,7 +133,7 @@ def create_app(settings: Settings, *, owns_store: bool = False) -> ASGIApp:
     )
     own = Starlette(
         routes=[*probes, *_admin_api(settings, outside, inside).routes()],
-        lifespan=_lifespan(outside, inside, drain),
+        lifespan=_lifespan(outside, inside, drain, on_ready),
         exception_handlers=refusals(),
     )
     admission = Admission(lambda: policies.named("").limits.streams, BodyMemory(settings.body_memory))
@@ -168,13 +172,21 @@ def _inside(settings: Settings, outside: Outside) -> Inside:
     summaries = Summaries(upstream, store, counter, foreground, clock, metrics)
     summary_jobs = SummaryJobs(summaries, naming)
     models, injections = Models(upstream, prices.context_window, clock), Injections(store)
+    reader, recognition = Reader(counter), Recognition(store, naming, injections.digest)
+    decisions = Decisions(
+        reader=reader,
+        models=models,
+        recognition=recognition,
+        epochs=Epochs(store, summary_jobs, counter, clock, metrics),
+        recall=Recall(outside.search, counter, Embeddings(upstream), metrics),
+    )
     engine = Engine(
         upstream=upstream,
         bodies=Bodies(),
-        reader=Reader(counter),
+        reader=reader,
         models=models,
-        recognition=Recognition(store, naming, injections.digest),
-        epochs=Epochs(store, summary_jobs, counter, clock, metrics),
+        recognition=recognition,
+        decisions=decisions,
         pins=Pins(store),
         injections=injections,
         naming=naming,
@@ -182,7 +194,6 @@ def _inside(settings: Settings, outside: Outside) -> Inside:
         background=background,
         extras=Extras(models, naming),
         warmth=Warmth(prices.prices_of, clock),
-        recall=Recall(outside.search, counter, Embeddings(upstream), metrics),
         tools=Tools(metrics),
         policies=outside.policies.named,
         clock=clock,
@@ -207,7 +218,7 @@ def _inside(settings: Settings, outside: Outside) -> Inside:
 
 
 def _lifespan(
-    outside: Outside, inside: Inside, drain: Drain
+    outside: Outside, inside: Inside, drain: Drain, on_ready: Callable[[], object]
 ) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
     """Load what is slow before the first request; end in order after the last."""
 
@@ -216,6 +227,7 @@ def _lifespan(
         loading = (outside.counter.ready(), asyncio.to_thread(prices.load))
         await asyncio.gather(*loading, _check_secret(outside.store))
         watching = asyncio.create_task(outside.policies.watch())
+        on_ready()
         with drain.serving():
             yield
         watching.cancel()
@@ -250,7 +262,7 @@ def _admin_api(settings: Settings, outside: Outside, inside: Inside) -> AdminAPI
         store=store,
         inspection=inspection,
         recognition=engine.recognition,
-        epochs=engine.epochs,
+        epochs=engine.decisions.epochs,
         pins=engine.pins,
         tools=engine.tools,
         injections=engine.injections,

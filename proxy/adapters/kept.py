@@ -83,7 +83,8 @@ class Kept:
 
 def admits(before: Kept | None, turn: Turn) -> Recorded:
     """Whether a turn can join what is kept of its session; it is written nowhere yet."""
-    if not _parents_outside(turn).issubset(before.nodes if before else ()):
+    nodes = before.nodes if before else {}
+    if any(parent not in nodes for parent in _parents_outside(turn)):
         return Recorded.TORN
     tip = before.session.tip if before and before.session else b""
     has_moved = turn.begun_at is not None and tip not in (turn.begun_at, turn.session.tip)

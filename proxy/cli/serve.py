@@ -7,6 +7,7 @@ supervisor keeps them, and each gets the settings, the store's socket included, 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import multiprocessing
 import os
@@ -162,7 +163,7 @@ def _token_hint(settings: Settings) -> str:
 
 def _serve(settings: Settings, listener: socket.socket, *, is_embedded: bool) -> int:
     if settings.workers == 1:
-        server = uvicorn.Server(_config(settings, create_app(settings, owns_store=is_embedded)))
+        server = uvicorn.Server(_config(settings, create_app(settings, settle, owns_store=is_embedded)))
         server.run(sockets=[listener])
         return 0 if server.started else 1
     _export(settings, os.environ)
@@ -193,7 +194,13 @@ def _export(settings: Settings, environment: MutableMapping[str, str]) -> None:
 def app_from_environment() -> ASGIApp:
     """The app of one worker. The worker ends with its supervisor, however that ends."""
     Thread(target=_end_with_supervisor, name="supervisor", daemon=True).start()
-    return create_app(Settings.load())
+    return create_app(Settings.load(), settle)
+
+
+def settle() -> None:
+    """Keep what was built at the start, and stays, out of every later look for garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 def _end_with_supervisor() -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import msgspec
 
 from proxy.core.body import BOM, Body, Spans, decode_elements, decode_members, member_spans
+from proxy.core.growing import Grown
 
 _OBJECT = ord("{")
 
@@ -22,7 +23,7 @@ class Beginning:
     """Its bytes up to the first message."""
     end: int
     """How many bytes there are up to the end of the last one."""
-    messages: list[bytes]
+    messages: Grown[bytes]
 
 
 def beginning_of(body: Body) -> Beginning | None:
@@ -53,9 +54,10 @@ def continued(before: Beginning, raw: bytes, max_messages: int) -> Body | None:
     is_same = spans is not None and spans["messages"][0] + 1 == len(before.opening)
     if spans is None or not is_same or bool(new) != has_more:
         return None
-    messages = [*before.messages, *map(bytes, new)]
-    if len(messages) > max_messages or any(memoryview(each)[0] != _OBJECT for each in new):
+    is_too_long = len(before.messages) + len(new) > max_messages
+    if is_too_long or any(memoryview(each)[0] != _OBJECT for each in new):
         return None
+    messages = before.messages.followed_by([bytes(each) for each in new])
     spans = _moved(spans, len(before.opening) - 1, len(raw) - len(short))
     start, end = spans["messages"]
     return Body(raw, {**members, "messages": memoryview(raw)[start:end]}, messages, spans)

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from proxy.core.growing import grown
 from proxy.core.jsonvalue import dumps, loads
 from proxy.core.messages import as_mapping
 from proxy.errors import (
@@ -45,11 +46,11 @@ class Body:
     __slots__ = ("_spans", "members", "messages", "raw")
 
     def __init__(
-        self, raw: bytes, members: Members, messages: list[bytes], spans: Spans | None = None
+        self, raw: bytes, members: Members, messages: Iterable[bytes], spans: Spans | None = None
     ) -> None:
         self.raw = raw
         self.members = members
-        self.messages = messages
+        self.messages = grown(messages)
         """Each message's bytes, in order."""
         self._spans = spans
 

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from proxy.core.budget import Budget
+from proxy.core.growing import Sizes
 from proxy.core.plan import Epoch
 from proxy.core.policy_sections import Stages
 
@@ -41,12 +42,14 @@ NO_PAST = Past()
 
 def past_of(epochs: Sequence[Epoch], current: Epoch | None, hashes: Sequence[bytes]) -> Past:
     """The past of the epoch in force, for a chain with these hashes."""
-    by_id = {epoch.id: epoch for epoch in epochs}
     line: list[Epoch] = []
-    while current is not None:
-        if not current.asked and not current.is_late:
-            line.append(current)
-        current = by_id.get(current.parent)
+    wanted = current.id if current is not None else ""
+    for epoch in reversed(epochs if wanted else ()):  # a parent was written before its children
+        if epoch.id != wanted:
+            continue
+        wanted = epoch.parent
+        if not epoch.asked and not epoch.is_late:
+            line.append(epoch)
     return Past(len(line), line[0].length_at_start(hashes)) if line else NO_PAST
 
 
@@ -56,9 +59,9 @@ def distance(budget: Budget, stages: Stages) -> int:
     return max(trigger - budget.share(stages.target), int(LEAST_FREED * budget.room), 1)
 
 
-def allows(past: Past, tokens: Sequence[int], budget: Budget, stages: Stages) -> bool:
+def allows(past: Past, tokens: Sizes, budget: Budget, stages: Stages) -> bool:
     """Whether a conversation of messages of these sizes has earned one more epoch."""
     if not past.epochs:
         return True
     earned = distance(budget, stages)
-    return 2 * sum(tokens[past.length :]) >= earned and sum(tokens) >= past.epochs * earned
+    return 2 * tokens[past.length :].total >= earned and tokens.total >= past.epochs * earned

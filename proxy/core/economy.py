@@ -88,7 +88,10 @@ def is_cold(situation: Situation) -> bool:
 
 def _kept(situation: Situation) -> int:
     """Counted tokens of the view that were in the lane's last request."""
-    return situation.view - sum(situation.tokens[_newest_from(situation) :])
+    newest, tokens = _newest_from(situation), situation.chain.tokens
+    edits = (edit for edit in situation.plan.replacements if edit.position >= newest)
+    brought = tokens[newest:].total + sum(edit.tokens - tokens[edit.position] for edit in edits)
+    return situation.view - brought
 
 
 def _newest_from(situation: Situation) -> int:
@@ -120,10 +123,10 @@ class _Sums:
         if first is None:
             return 0
         tokens = self.situation.chain.tokens
-        tail = self.unwritten + (sum(tokens[first:new]) if first < new else 0)
+        tail = self.unwritten + tokens[first:new].total
         for gap in self.plan.gaps:
             if gap.start >= first:
-                tail += gap.tokens - sum(tokens[gap.start : min(gap.end, new)])
+                tail += gap.tokens - tokens[gap.start : min(gap.end, new)].total
         clipped = (each for each in self.plan.replacements if first <= each.position < new)
         return max(tail + sum(each.tokens - tokens[each.position] for each in clipped), 0)
 
@@ -134,7 +137,7 @@ class _Sums:
             return float(expected)
         chain, began = self.situation.chain, self.situation.past.length
         requests = 1 + sum(message.role == "assistant" for message in chain.messages[began:])
-        pace = sum(chain.tokens[began:]) / requests
+        pace = chain.tokens[began:].total / requests
         return max(self.freed, 0) / (2 * pace) if pace else 0.0
 
 

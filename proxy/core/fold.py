@@ -81,7 +81,7 @@ class _Folding:
 
     def reach(self, length: int, *, is_marked: bool) -> None:
         """Replay the next request."""
-        self._view += sum(self.chain.tokens[self._length : length])
+        self._view += self.chain.tokens[self._length : length].total
         self._length = length
         is_last = length == len(self.chain)
         if not (is_marked or is_last or self._stage in _PRESSING):
@@ -101,7 +101,7 @@ class _Folding:
         prefix = self.chain.prefix(self._length)
         if not prefix.is_spared_by(self._plan):
             self._plan, self._past, self._begun, self._ledger = EMPTY, NO_PAST, None, 0
-            self._view = sum(prefix.tokens)
+            self._view = prefix.tokens.total
         return Situation(
             chain=prefix,
             plan=self._plan,

@@ -6,6 +6,7 @@ knows nothing yet; the next epoch writes that note again.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import islice
 
 from msgspec.structs import replace
 
@@ -18,6 +19,9 @@ from proxy.core.plan import Anchor, Gap, Span
 from proxy.core.situation import Situation
 from proxy.core.strategies import Strategy
 from proxy.core.units import last_user
+
+_SAMPLE = 8
+"""Messages of users by which the language of a gap is told."""
 
 Summaries = Mapping[Span, str | None]
 """Summaries by gap; None where one was asked for and failed. A gap that is absent was not asked about."""
@@ -139,6 +143,7 @@ def _request_above(situation: Situation, start: int) -> int | None:
 
 def _language(situation: Situation, start: int, end: int) -> str:
     """The language of what users said in and right before a gap."""
-    roles = situation.chain.messages
-    said = [place for place in range(max(start - 1, 0), end) if roles[place].role == "user"]
-    return language_of(" ".join(situation.content(place).text for place in said[-8:]))
+    messages = situation.chain.messages
+    places = range(end - 1, max(start - 1, 0) - 1, -1)
+    said = islice((place for place in places if messages[place].role == "user"), _SAMPLE)
+    return language_of(" ".join(situation.content(place).text for place in reversed([*said])))

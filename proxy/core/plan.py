@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from proxy.core.growing import Sizes
+
 Span = tuple[int, int]
 """Where a gap starts, and where it ends."""
 
@@ -206,7 +208,7 @@ class Epoch(msgspec.Struct, frozen=True, kw_only=True):
     def length_at_start(self, hashes: Sequence[bytes]) -> int:
         """Messages that a chain had when the epoch began, so far as it still is that chain."""
         try:
-            return hashes.index(self.begun_at) + 1
+            return hashes.index(self.begun_at, max(self.depth - 1, 0)) + 1
         except ValueError:
             return self.depth
 
@@ -240,30 +242,48 @@ def _kept(messages: Sequence[bytes], start: int, end: int, replaced: dict[int, b
     return [replaced.get(position, messages[position]) for position in range(start, end)]
 
 
-def view_tokens(plan: Plan, tokens: Sequence[int]) -> int:
+def view_tokens(plan: Plan, tokens: Sizes) -> int:
     """Counted tokens of ``apply(plan, …)`` for messages of these sizes."""
-    total = sum(tokens)
+    total = tokens.total
     for gap in plan.gaps:
-        total += gap.tokens - sum(tokens[gap.start : gap.end])
+        total += gap.tokens - tokens[gap.start : gap.end].total
     for replacement in plan.replacements:
         total += replacement.tokens - tokens[replacement.position]
     return total
 
 
 def in_force(
-    epochs: Sequence[Epoch], chain: Sequence[bytes], counted: int, spares: Callable[[Plan], bool]
+    epochs: Sequence[Epoch],
+    chain: Sequence[bytes],
+    counted: int,
+    spares: Callable[[Plan], bool],
+    settled: int = 0,
 ) -> Epoch | None:
     """The deepest epoch that holds for this chain, of a lane's ``epochs`` in the order they were written.
 
     Of two children of one epoch that both hold, the one written first wins on every worker. ``spares`` says
     whether a plan leaves alone what this chain needs whole: a chain that was rolled back to a message that an
     epoch has cut falls back to the epoch before. A chain of fewer than ``calm_below`` counted tokens is
-    forwarded whole.
+    forwarded whole. ``settled`` are its oldest messages that every plan may edit, as far as that is known.
     """
+    current = epochs[-1] if epochs and _goes_on(epochs, chain[:settled]) else _deepest(epochs, chain, spares)
+    return None if current is not None and counted < current.calm_below else current
+
+
+def _goes_on(epochs: Sequence[Epoch], settled: Sequence[bytes]) -> bool:
+    """Whether the newest epoch began at one of these messages, with all the others in force: so it is."""
+    newest = epochs[-1]
+    if newest.asked or newest.number != len(epochs):
+        return False
+    length = newest.length_at_start(settled)
+    return length <= len(settled) and settled[length - 1] == newest.begun_at
+
+
+def _deepest(epochs: Sequence[Epoch], chain: Sequence[bytes], spares: Callable[[Plan], bool]) -> Epoch | None:
     current: Epoch | None = None
     parent = ""
     for epoch in epochs:
         reaches = epoch.depth <= len(chain) and chain[epoch.depth - 1] == epoch.reach
         if epoch.parent == parent and reaches and spares(epoch.plan):
             current, parent = epoch, epoch.id
-    return None if current is not None and counted < current.calm_below else current
+    return current

@@ -202,7 +202,7 @@ def _ledger_set_aside(situation: Situation) -> int:
     """Counted tokens kept free for the ledger, beside those of the one that it takes the place of."""
     standing = sum(situation.count(gap.ledger) for gap in situation.plan.gaps if gap.ledger)
     standing += situation.unwritten
-    return max(room_for(situation, sum(situation.chain.tokens)) - standing, 0)
+    return max(room_for(situation, situation.chain.tokens.total) - standing, 0)
 
 
 def finish(decided: Draft, summaries: Summaries) -> Plan:

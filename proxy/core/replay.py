@@ -90,7 +90,7 @@ def replay(
         yield ReplayedTurn(
             number=number,
             messages=length,
-            full_tokens=budget.real(budget.head + sum(prefix.tokens)),
+            full_tokens=budget.real(budget.head + prefix.tokens.total),
             stage=stage,
             sent_tokens=budget.real(budget.head + view),
             cut=plan.cut,

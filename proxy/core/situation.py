@@ -18,6 +18,7 @@ from typing import Self
 from proxy.core.breaker import NO_PAST, Past
 from proxy.core.budget import Budget
 from proxy.core.conditions import UNKNOWN, Conditions
+from proxy.core.growing import Sizes
 from proxy.core.importance import Score, score
 from proxy.core.ledger.reading import READINGS, Reading, things_of
 from proxy.core.ledger.rules import Rule, in_force
@@ -28,7 +29,7 @@ from proxy.core.retention import Classes
 from proxy.core.tools.cache import ToolCache
 from proxy.core.tools.folding import begun, folded
 from proxy.core.tools.rules import Rules
-from proxy.core.units import Unit, is_spared, last_user, open_from, units_of
+from proxy.core.units import Asked, Unit, last_user, open_from
 
 Count = Callable[[str], int]
 _start: Callable[[Unit], int] = attrgetter("start")
@@ -47,7 +48,7 @@ class Chain:
 
     messages: Sequence[Message]
     raws: Sequence[bytes]
-    tokens: Sequence[int]
+    tokens: Sizes
     """Counted tokens of each message."""
     hashes: Sequence[bytes]
     """The chain hash after each message."""
@@ -60,22 +61,28 @@ class Chain:
         """Final answers."""
         return sum(message.is_final for message in self.messages)
 
-    @cached_property
-    def total(self) -> int:
-        """Counted tokens of all messages."""
-        return sum(self.tokens)
-
-    @cached_property
+    @property
     def units(self) -> list[Unit]:
         """All units, cut or not."""
-        return units_of(self.messages)
+        return self._asked.units
 
     def is_spared_by(self, plan: Plan) -> bool:
         """Whether a plan leaves whole what this chain asks of the model."""
+        if plan.depth <= self.settled:
+            return True
         clipped = [edit.position for edit in plan.replacements if not edit.why]
         gone = [(gap.start, gap.end) for gap in plan.gaps]
         gone += [(edit.position, edit.position + 1) for edit in plan.replacements if edit.why]
-        return is_spared(self.messages, sorted(gone), clipped)
+        return self._asked.is_spared(sorted(gone), clipped)
+
+    @property
+    def settled(self) -> int:
+        """Messages, the oldest, that every plan may edit."""
+        return self._asked.settled
+
+    @cached_property
+    def _asked(self) -> Asked:
+        return Asked(self.messages)
 
     def prefix(self, length: int) -> Self:
         """The chain as it was when it had ``length`` messages."""
@@ -92,7 +99,7 @@ class Chain:
         left = [place for place in range(len(self)) if place not in edited]
         tokens, size = sum(self.tokens[place] for place in left), sum(len(self.raws[place]) for place in left)
         share = tokens / max(size, 1)
-        return replace(self, tokens=[ceil(len(raw) * share) for raw in self.raws])
+        return replace(self, tokens=Sizes.of(ceil(len(raw) * share) for raw in self.raws))
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ so that it goes out as odd as it came in, or not at all.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from proxy.core.messages import TOOL_ROLES, Message
 
@@ -27,12 +28,13 @@ class Unit:
 def units_of(messages: Sequence[Message]) -> list[Unit]:
     """The chain's units, in order and without gaps."""
     bound = list(range(1, len(messages) + 1))
-    for start, end in _bound_spans(messages):
+    for start, end in _bound_spans([*messages]):
         bound[start] = max(bound[start], end)
     units: list[Unit] = []
     position = 0
     while position < len(messages):
-        units.append(Unit(position, _reach(bound, position)))
+        is_alone = bound[position] == position + 1
+        units.append(Unit(position, position + 1 if is_alone else _reach(bound, position)))
         position = units[-1].end
     return units
 
@@ -93,17 +95,51 @@ def last_user(messages: Sequence[Message]) -> int | None:
     return None
 
 
-def is_spared(messages: Sequence[Message], gaps: Sequence[tuple[int, int]], clipped: Sequence[int]) -> bool:
-    """Whether edits leave whole what is still to be answered: the last user message, the open unit."""
-    asked = last_user(messages)
-    if asked is not None and (asked in clipped or any(start <= asked < end for start, end in gaps)):
-        return False
-    cut_until = gaps[-1][1] if gaps else 0
-    after = messages[(asked or 0) + 1 :]
-    if asked is not None and cut_until <= asked and all(each.role not in TOOL_ROLES for each in after):
+@dataclass(frozen=True)
+class Asked:
+    """What a chain asks of the model, of which nothing may be cut or clipped."""
+
+    messages: Sequence[Message]
+
+    @cached_property
+    def last_user(self) -> int | None:
+        """Position of the last user message."""
+        return last_user(self.messages)
+
+    @cached_property
+    def settled(self) -> int:
+        """Messages, the oldest, of which any may be edited; found without a look at what was before."""
+        asked = self.last_user
+        return asked if asked is not None and self._is_apart(asked) else 0
+
+    def _is_apart(self, asked: int) -> bool:
+        """Whether every result after the last user message answers a call after it."""
+        calls = set[str]()
+        for message in self.messages[asked + 1 :]:
+            calls.update(message.calls)
+            if message.role in TOOL_ROLES and message.answers not in calls:
+                return False
         return True
-    units = units_of(messages)
-    return not units or cut_until <= units[open_from(messages, units)].start
+
+    @cached_property
+    def units(self) -> list[Unit]:
+        """All units of the chain."""
+        return units_of(self.messages)
+
+    @property
+    def open_from(self) -> int:
+        """Where the open unit begins."""
+        return self.units[open_from(self.messages, self.units)].start if self.units else 0
+
+    def is_spared(self, gaps: Sequence[tuple[int, int]], clipped: Sequence[int]) -> bool:
+        """Whether edits leave it whole."""
+        cut_until = gaps[-1][1] if gaps else 0
+        if cut_until <= self.settled and (not clipped or max(clipped) < self.settled):
+            return True
+        asked = self.last_user
+        if asked is not None and (asked in clipped or any(start <= asked < end for start, end in gaps)):
+            return False
+        return cut_until <= self.open_from
 
 
 def request_points(messages: Sequence[Message]) -> list[int]:

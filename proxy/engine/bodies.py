@@ -5,19 +5,14 @@ alone. Clients that put what changes before their messages are read whole each t
 """
 
 import secrets
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 import xxhash
 
 from proxy.core.beginning import Beginning, beginning_of, continued
 from proxy.core.body import Body, read_body
-from proxy.core.situation import Chain
+from proxy.engine.known import Placed
 from proxy.engine.lru import Lru
-
-if TYPE_CHECKING:
-    from proxy.engine.history import Known
 
 _LEAST = 4 * 1024
 """Bytes of a body below which reading it whole costs nothing."""
@@ -27,21 +22,6 @@ _REMEMBERED = 64 * 2**20
 """Bytes of messages that are remembered in all."""
 _MESSAGE_BYTES = 256
 """What a message is reckoned at beside its bytes."""
-
-
-class Placed(msgspec.Struct, frozen=True):
-    """A body's messages on their chain, as they were counted."""
-
-    root: bytes
-    head: tuple[bytes, ...]
-    known_head: Sequence["Known"]
-    known: Sequence["Known"]
-    """The messages of the chain."""
-    exchanges: int
-    """Final answers among them."""
-    chain: Chain
-    model: str
-    """For which they were counted."""
 
 
 class Line(msgspec.Struct, frozen=True):

@@ -44,4 +44,4 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def counted(self) -> int:
         """Counted tokens of the whole request."""
-        return self.budget.head + self.chain.total
+        return self.budget.head + self.chain.tokens.total

@@ -87,7 +87,8 @@ class Epochs:
 
     async def _decide(self, case: Case, races: int) -> Verdict:
         epochs = case.epochs or ()
-        epoch = in_force(epochs, case.chain.hashes, case.counted, case.chain.is_spared_by)
+        chain = case.chain
+        epoch = in_force(epochs, chain.hashes, case.counted, chain.is_spared_by, chain.settled)
         situation = self._situation(case, epochs, epoch)
         standing = self._standing(case, situation, epoch)
         if epoch is not None and _was_decided(epoch, case, standing.stage):
@@ -153,7 +154,7 @@ class Epochs:
 
     def untouched(self, case: Case) -> Verdict:
         """The request as the client wrote it: the last resort where planning itself is at fault."""
-        view = sum(case.chain.tokens)
+        view = case.chain.tokens.total
         stage = stage_of(case.budget.usage(view), case.policy.stages)
         return Verdict(EMPTY, stage, view, case.epochs, case.saved, degraded=("not-planned",))
 

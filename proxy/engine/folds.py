@@ -69,7 +69,7 @@ async def off_loop(case: Case, work: Callable[[], T]) -> T:
 
 def _address(case: Case, conditions: Conditions) -> bytes:
     chain = case.chain
-    given = (chain.raws, chain.tokens, chain.hashes, case.budget, conditions, sorted(case.pins))
+    given = ([*chain.raws], [*chain.tokens], [*chain.hashes], case.budget, conditions, sorted(case.pins))
     return hashlib.sha256(msgspec.msgpack.encode((case.tenant, given))).digest()
 
 

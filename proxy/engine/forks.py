@@ -112,7 +112,7 @@ class Forks:
             tip=nodes[-1].hash,
             stage=self.inspection.stage(situation),
             tokens=budget.real(budget.head + situation.view),
-            full_tokens=budget.real(budget.head + sum(situation.chain.tokens)),
+            full_tokens=budget.real(budget.head + situation.chain.tokens.total),
             exchanges=situation.chain.exchanges,
             newest_from=b"",
             newest_to=b"",

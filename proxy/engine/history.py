@@ -6,6 +6,7 @@ them, so a turn decodes, identifies and counts only what it brings.
 
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import replace as replaced
 from typing import Self
 
 import msgspec
@@ -14,14 +15,15 @@ from msgspec.structs import replace
 
 from proxy.core.body import Body
 from proxy.core.budget import MESSAGE_TOKENS, REQUEST_TOKENS
+from proxy.core.growing import Grown, Sizes, grown
 from proxy.core.hidden.placing import placed
 from proxy.core.identity import chain_of, read_message, root
 from proxy.core.images import image_tokens, other_part_tokens
 from proxy.core.injection import Injection
-from proxy.core.messages import Content, Message, as_mapping, head_length, text_or_empty
+from proxy.core.messages import HEAD_ROLES, Content, Message, as_mapping, text_or_empty
 from proxy.core.records import HiddenCalls
 from proxy.core.situation import Chain
-from proxy.engine.bodies import Placed
+from proxy.engine.known import NOTHING, Known, Placed
 from proxy.engine.lru import Lru
 from proxy.ports import TokenCounter
 
@@ -29,23 +31,6 @@ _REMEMBERED = 200_000
 _MODELS = 8
 """Models for which the tokens of one message's images are remembered."""
 _HEAD_MEMBERS = ("tools", "functions", "response_format")
-_NOTHING = Chain((), (), (), ())
-
-
-# Many are kept, and can be in no cycle: the collector need not visit them (gc=False).
-class Known(msgspec.Struct, gc=False):
-    """What this process knows of one message's bytes."""
-
-    message: Message
-    other: dict[str, int] | None
-    """Tokens of its other parts (images, files, audio) by model; None where it has none."""
-    text: int | None = None
-    """Counted tokens of its text; None until it was counted."""
-
-    def tokens(self, model: str) -> int:
-        """Counted tokens of the message, framing included; it must have been counted."""
-        other = self.other[model] if self.other else 0
-        return MESSAGE_TOKENS + (self.text or 0) + other
 
 
 class History(msgspec.Struct, frozen=True):
@@ -55,15 +40,15 @@ class History(msgspec.Struct, frozen=True):
     model: str
     head: tuple[bytes, ...]
     """The leading system and developer messages."""
-    raws: Sequence[bytes]
-    known: Sequence[Known]
+    raws: Grown[bytes]
+    known: Grown[Known]
     root: bytes
     """h₀ of the chain."""
-    hashes: Sequence[bytes]
+    hashes: Grown[bytes]
     exchanges: int = 0
     """Final answers among its messages."""
-    known_head: Sequence[Known] = ()
-    counted: Chain = _NOTHING
+    known_head: tuple[Known, ...] = ()
+    counted: Chain = NOTHING
     """What its chain begins with, as it was counted for this model before."""
     hidden: Mapping[int, HiddenCalls] = {}
     """What goes out in the place of our answers in which we have answered calls, by position."""
@@ -107,9 +92,9 @@ class History(msgspec.Struct, frozen=True):
         """The chain, which must have been counted, as the client tells it."""
         before, new = self.counted, self.known[len(self.counted) :]
         return Chain(
-            messages=[*before.messages, *(entry.message for entry in new)],
+            messages=grown(before.messages).followed_by([entry.message for entry in new]),
             raws=self.raws,
-            tokens=[*before.tokens, *(entry.tokens(self.model) for entry in new)],
+            tokens=before.tokens.followed_by([entry.tokens(self.model) for entry in new]),
             hashes=self.hashes,
         )
 
@@ -120,7 +105,7 @@ class History(msgspec.Struct, frozen=True):
         tokens = list(chain.tokens)
         for place, hidden in self.hidden.items():
             tokens[place] = hidden.tokens
-        return Chain(chain.messages, chain.raws, tokens, chain.hashes)
+        return replaced(chain, tokens=Sizes.of(tokens))
 
     def placed(self, chain: Chain) -> Placed:
         """What is known of a body that begins with these messages, of which ``chain`` was counted."""
@@ -129,9 +114,10 @@ class History(msgspec.Struct, frozen=True):
             head=self.head,
             known_head=self.known_head,
             known=self.known,
+            hashes=self.hashes,
             exchanges=self.exchanges,
-            chain=chain,
             model=self.model,
+            counted=chain,
         )
 
 
@@ -156,26 +142,32 @@ class Reader:
         """
         model = text_or_empty(body.get("model"))
         if before is None or before.root != start or not before.known:
-            new = [self._know(raw) for raw in body.messages]
-            head = head_length([entry.message.role for entry in new])
-            before = Placed(start, tuple(body.messages[:head]), new[:head], (), 0, _NOTHING, model)
-            new = new[head:]
-        else:
-            new = [self._know(raw) for raw in body.messages[len(before.head) + len(before.known) :]]
-        hashes = before.chain.hashes
-        new_hashes = chain_of((entry.message.identity for entry in new), hashes[-1] if hashes else start)
+            before = self._head(body, start, model)
+        new = [self._know(raw) for raw in body.messages[before.length :]]
+        tip = before.hashes[-1] if before.hashes else start
         return History(
             body=body,
             model=model,
             head=before.head,
             raws=body.messages[len(before.head) :],
-            known=[*before.known, *new],
+            known=before.known.followed_by(new),
             root=start,
-            hashes=[*hashes, *new_hashes],
+            hashes=before.hashes.followed_by(chain_of((entry.message.identity for entry in new), tip)),
             exchanges=before.exchanges + sum(entry.message.is_final for entry in new),
             known_head=before.known_head,
-            counted=before.chain if before.model == model else _NOTHING,
+            counted=before.counted if before.model == model else NOTHING,
         )
+
+    def _head(self, body: Body, start: bytes, model: str) -> Placed:
+        """A request's head, with nothing after it."""
+        known = list[Known]()
+        for raw in body.messages:
+            entry = self._know(raw)
+            if entry.message.role not in HEAD_ROLES:
+                break
+            known.append(entry)
+        head = tuple(body.messages[: len(known)])
+        return Placed(start, head, tuple(known), Grown([]), Grown([]), 0, model)
 
     def _know(self, raw: bytes) -> Known:
         digest = self._digest(raw)

@@ -10,6 +10,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from proxy.core.budget import Budget, stage_of
+from proxy.core.growing import Sizes
 from proxy.core.hidden.placing import parted, placed
 from proxy.core.identity import read_message
 from proxy.core.injection import Injection
@@ -157,7 +158,7 @@ class Inspection:
         session = found.session
         chain = _chain(branch, found.hidden)
         budget = Budget(max(session.budget, 1), session.ratio, session.head_tokens)
-        counted = budget.head + sum(chain.tokens)
+        counted = budget.head + chain.tokens.total
         epoch = in_force(found.epochs, chain.hashes, counted, chain.is_spared_by)
         policy = self.policy_of(session)
         plan, pins = epoch.plan if epoch else EMPTY, frozenset(session.pins)
@@ -250,6 +251,6 @@ def _chain(branch: Sequence[Node], hidden: Mapping[bytes, HiddenCalls]) -> Chain
     return Chain(
         messages=[read_message(Content.of(node.raw)) for node in branch],
         raws=[node.raw for node in branch],
-        tokens=[hidden[node.hash].tokens if node.hash in hidden else node.tokens for node in branch],
+        tokens=Sizes.of(hidden[node.hash].tokens if node.hash in hidden else node.tokens for node in branch),
         hashes=[node.hash for node in branch],
     )

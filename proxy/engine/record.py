@@ -7,6 +7,7 @@ after the client has its answer and is not stopped by its leaving; one that fail
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -200,7 +201,7 @@ class Recorder:
     def _new_nodes(self, prepared: Prepared, known: bytes | None) -> list[Node]:
         """The messages after the deepest one that the store knows."""
         chain = prepared.case.chain
-        first = chain.hashes.index(known) + 1 if known is not None else 0
+        first = _last_place(chain.hashes, known) + 1 if known is not None else 0
         now = self.clock.now()
         return [
             Node(
@@ -253,6 +254,11 @@ class Recorder:
             exchanges=prepared.history.exchanges + (placed is not None and placed.is_final),
             **_newest(prepared),
         )
+
+
+def _last_place(hashes: Sequence[bytes], wanted: bytes) -> int:
+    """Where a chain hash stands, looked for from the end: what the store knows is seldom far from it."""
+    return next(place for place in range(len(hashes) - 1, -1, -1) if hashes[place] == wanted)
 
 
 def _placed(prepared: Prepared, answer: Answer) -> _Placed | None:

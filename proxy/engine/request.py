@@ -12,23 +12,20 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from proxy.core.budget import Budget, budget_tokens
+from proxy.core.budget import Budget
 from proxy.core.extension import take_extension
 from proxy.core.overflow import is_overflow_error
-from proxy.core.plan import EMPTY, view_tokens
 from proxy.core.policy import Policy
 from proxy.core.recall.tool import offered_tool
 from proxy.core.situation import Chain
 from proxy.core.tools.cache import ToolCache
-from proxy.engine.answerers import Answerer
 from proxy.engine.asked import Asked, boundary_in, budget_in, credentials_in, lane_of, policy_name
 from proxy.engine.background import Background
 from proxy.engine.beginning import begin
 from proxy.engine.bodies import Bodies
 from proxy.engine.case import Case
-from proxy.engine.ceiling import within_bytes
-from proxy.engine.epochs import Epochs, Verdict
-from proxy.engine.exchange import Appended, Incoming, Prepared, Sent, forwarded_body
+from proxy.engine.deciding import Decisions, reserve_of
+from proxy.engine.exchange import Appended, Incoming, Prepared, Sent
 from proxy.engine.extras import Extras
 from proxy.engine.foreground import Foreground
 from proxy.engine.history import History, Reader, root_of
@@ -36,11 +33,9 @@ from proxy.engine.injections import Injections
 from proxy.engine.models import Models
 from proxy.engine.naming import NAMED, Headers, Naming
 from proxy.engine.pins import Pins
-from proxy.engine.recall import Recall
 from proxy.engine.recognition import Recognised, Recognition
 from proxy.engine.tools import Tools
 from proxy.engine.warmth import Warmth
-from proxy.errors import ContextLengthExceeded, PolicyForbidden
 from proxy.ports import Clock, Upstream
 from proxy.telemetry import log_fault
 
@@ -63,7 +58,7 @@ class Engine:
     reader: Reader
     models: Models
     recognition: Recognition
-    epochs: Epochs
+    decisions: Decisions
     pins: Pins
     injections: Injections
     naming: Naming
@@ -71,7 +66,6 @@ class Engine:
     background: Background
     extras: Extras
     warmth: Warmth
-    recall: Recall
     tools: Tools
     policies: Callable[[str], Policy]
     """The policies in force by name, without a name the default; raises InvalidPolicy."""
@@ -96,11 +90,11 @@ class Engine:
         history = asked.history.completed(recognised.hidden, injection)
         takes_tools = self.models.takes_tools(recognised.tenant, history.model)
         tool = offered_tool(policy, history.body) if takes_tools else b""
-        budget = await self._budget(recognised.tenant, history, policy, asked.budget, tool)
+        budget = await self.decisions.budget(recognised.tenant, history, policy, asked.budget, tool)
         case = self._case(asked, recognised, history.outgoing_chain(chain), pins, budget, tool)
         if self.models.needs_listing(case.model, case.credentials):
             self.background.run(self.models.read_listing(case.credentials), is_needed=False)
-        verdict = await self._decide(case, history)
+        verdict = await self.decisions.decide(case, history)
         prepared = Prepared(
             policy=policy,
             history=history,
@@ -108,13 +102,13 @@ class Engine:
             budget=budget,
             case=case,
             verdict=verdict,
-            plain=self._body(case, history, verdict),
+            plain=self.decisions.body(case, history, verdict),
             tools=await self._fresh(case, history),
             arrived=asked.arrived,
             degraded=[*recognised.degraded, *unsaved, *unkept],
             appended=appended,
         )
-        prepared.answerers = self._answerers(case, history, verdict)
+        prepared.answerers = self.decisions.answerers(case, history, verdict)
         self.extras.add(prepared)
         return prepared
 
@@ -178,64 +172,13 @@ class Engine:
             saved=recognised.saved,
             credentials=asked.credentials,
             deadline=asked.arrived + _DEADLINE,
-            alternates=self._alternates(recognised.tenant, history.model, policy),
+            alternates=self.decisions.alternates(recognised.tenant, history.model, policy),
             conditions=self.warmth.conditions(
                 recognised, history, asked.lane, budget.head, boundary=asked.is_boundary
             ),
             tool=tool,
             pins=pins,
         )
-
-    def _alternates(self, tenant: str, model: str, policy: Policy) -> bool:
-        rule = policy.summary.alternate
-        return self.models.alternates(tenant, model) if rule == "auto" else rule
-
-    async def _budget(
-        self, tenant: str, history: History, policy: Policy, explicit: int | None, tool: bytes
-    ) -> Budget:
-        """The request's budget. Raises PolicyForbidden where a client asks for more than the policy gives."""
-        window = self.models.window(tenant, history.model, policy)
-        reserve = _reserve(history, policy)
-        limit = policy.budget.tokens if isinstance(policy.budget.tokens, int) else None
-        if explicit is not None:
-            allowed = budget_tokens(limit, window, reserve)
-            if explicit > allowed:
-                raise PolicyForbidden(f"The budget can be lowered, not raised (it is {allowed} tokens).")
-            limit = explicit
-        head = await self.reader.head_tokens(history, tool)
-        ratio = self.models.ratio(tenant, history.model)
-        return Budget(budget_tokens(limit, window, reserve), ratio, head)
-
-    async def _decide(self, case: Case, history: History) -> Verdict:
-        async def again(chain: Chain, budget: Budget, before: Verdict) -> Verdict:
-            weighed = replace(case, chain=chain, budget=budget, epochs=before.epochs, saved=before.saved)
-            verdict = await self.epochs.decide(weighed)
-            return replace(verdict, view=view_tokens(verdict.plan, case.chain.tokens))
-
-        def size_of(verdict: Verdict) -> int:
-            return len(self._body(case, history, verdict))
-
-        try:
-            verdict = await within_bytes(case, await self.epochs.decide(case), size_of, again)
-        except Exception as error:  # noqa: BLE001 - law 7: a fault of ours costs the pruning, not the answer
-            log_fault("planning failed", error)
-            verdict = self.epochs.untouched(case)
-        is_as_found = verdict.epochs is case.epochs and verdict.saved == case.saved
-        if verdict.epochs is not None and not is_as_found:
-            self.recognition.hold(case.key, case.lane, verdict.epochs, verdict.saved)
-        needed = case.budget.head + verdict.view
-        if case.policy.budget.overflow == "error" and needed > case.budget.limit:
-            raise ContextLengthExceeded(
-                needed=case.budget.real(case.counted),
-                kept=case.budget.real(needed),
-                limit=case.budget.tokens,
-            )
-        return verdict
-
-    def _answerers(self, case: Case, history: History, verdict: Verdict) -> list[Answerer]:
-        """Who answers the calls of what this request, or its history, has beside the client's tools."""
-        is_known = verdict.plan != EMPTY or bool(history.hidden)
-        return [self.recall.of(case, verdict.plan)] if case.tool and is_known else []
 
     async def _fresh(self, case: Case, history: History) -> ToolCache:
         given = history.injection.tools if history.injection else ()
@@ -258,7 +201,10 @@ class Engine:
                 self._answered(prepared)
             is_changed = (
                 self._let_alternate(prepared, sent)
-                or (self.learn_refusal(prepared, sent) and await self._prune_harder(prepared, incoming))
+                or (
+                    self.learn_refusal(prepared, sent)
+                    and await self.decisions.prune_harder(prepared, incoming)
+                )
                 or self._withdraw_tool(prepared, sent)
                 or self.extras.take_out_refused(prepared, sent)
             )
@@ -281,20 +227,13 @@ class Engine:
         if self.recognition.was_lost(key):
             prepared.degraded.append("previous-turn")
 
-    def _body(self, case: Case, history: History, verdict: Verdict) -> bytes:
-        """What goes out. How the notes of an epoch go out stands in it; a refusal overrules that."""
-        rule, epoch = case.policy.summary.alternate, verdict.epoch
-        refused = rule == "auto" and self.models.alternates(case.tenant, case.model)
-        alternates = (epoch.alternates if epoch else case.alternates) or refused
-        return forwarded_body(history, verdict.plan, alternates=alternates, tool=case.tool)
-
     def _let_alternate(self, prepared: Prepared, sent: Sent) -> bool:
         """Whether notes were refused for the order of roles, and go out within their neighbours now."""
         if sent.response.status != _BAD_REQUEST or not _WANTS_ALTERNATION.search(sent.told):
             return False
         case = prepared.case
         self.models.learn_alternation(case.tenant, case.model)
-        body = self._body(case, prepared.history, prepared.verdict)
+        body = self.decisions.body(case, prepared.history, prepared.verdict)
         is_changed = body != prepared.body
         prepared.rewrite(body)
         return is_changed
@@ -304,7 +243,7 @@ class Engine:
         if not self.extras.refuses_tool(prepared, sent):
             return False
         prepared.case = replace(prepared.case, tool=b"")
-        prepared.rewrite(self._body(prepared.case, prepared.history, prepared.verdict))
+        prepared.rewrite(self.decisions.body(prepared.case, prepared.history, prepared.verdict))
         return True
 
     def learn_refusal(self, prepared: Prepared, sent: Sent, more: int = 0) -> bool:
@@ -315,7 +254,7 @@ class Engine:
         refusal = is_overflow_error(sent.response.status, sent.told, prepared.body)
         if refusal is None:
             return False
-        case, reserve = prepared.case, _reserve(prepared.history, prepared.policy) or 0
+        case, reserve = prepared.case, reserve_of(prepared.history, prepared.policy) or 0
         tokens = prepared.sent_tokens + more
         return self.models.learn_refusal(case.tenant, case.model, tokens, reserve, refusal)
 
@@ -330,31 +269,3 @@ class Engine:
         except BaseException:
             await response.aclose()
             raise
-
-    async def _prune_harder(self, prepared: Prepared, incoming: Incoming) -> bool:
-        """Decide again under what was just learned; whether there is anything else to send."""
-        before, history, policy = prepared.case, prepared.history, prepared.policy
-        try:
-            allowed = budget_in(incoming.headers)
-            budget = await self._budget(before.tenant, history, policy, allowed, before.tool)
-        except PolicyForbidden:
-            budget = await self._budget(before.tenant, history, policy, None, before.tool)
-        verdict = prepared.verdict
-        case = replace(before, budget=budget, epochs=verdict.epochs, saved=verdict.saved)
-        verdict = await self._decide(case, history)
-        body = self._body(case, history, verdict)
-        if body == prepared.body:
-            return False
-        prepared.budget, prepared.case, prepared.verdict = budget, case, verdict
-        prepared.answerers = self._answerers(case, history, verdict)
-        prepared.rewrite(body)
-        return True
-
-
-def _reserve(history: History, policy: Policy) -> int | None:
-    """Output tokens to keep free: what the request allows itself, else what the policy says."""
-    for name in ("max_completion_tokens", "max_tokens"):
-        value = history.body.get(name)
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-            return value
-    return policy.budget.reserve if isinstance(policy.budget.reserve, int) else None

@@ -25,6 +25,7 @@ from proxy.adapters.httpx import HttpxUpstream
 from proxy.adapters.sqlite_search import SqliteSearch
 from proxy.adapters.tiktoken import TiktokenCounter
 from proxy.core.budget import Budget
+from proxy.core.growing import Sizes
 from proxy.core.identity import chain_of, read_message, root
 from proxy.core.jsonvalue import dumps
 from proxy.core.messages import Content, head_length
@@ -80,7 +81,7 @@ def recaller(recall: Recall, session: dict[str, Any], embeddings: str) -> tuple[
     chain = Chain(
         messages=read[head:],
         raws=raws[head:],
-        tokens=[0] * (len(raws) - head),
+        tokens=Sizes.of([0] * (len(raws) - head)),
         hashes=chain_of((message.identity for message in read[head:]), root()),
     )
     case = Case(

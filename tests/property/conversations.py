@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from proxy.core.breaker import NO_PAST, Past
 from proxy.core.budget import MESSAGE_TOKENS, Budget, Stage, stage_of
+from proxy.core.growing import Sizes
 from proxy.core.identity import chain_of, read_message, root
 from proxy.core.messages import Content, head_length
 from proxy.core.plan import EMPTY, Plan, apply, view_tokens
@@ -87,7 +88,7 @@ def chain_from(messages: Sequence[Sent | bytes]) -> Chain:
     head = head_length([message.role for message in read])
     read, raws = read[head:], raws[head:]
     hashes = chain_of((message.identity for message in read), root())
-    return Chain(read, raws, [counted(raw) for raw in raws], hashes)
+    return Chain(read, raws, Sizes.of(counted(raw) for raw in raws), hashes)
 
 
 def oddities(view: Sequence[bytes]) -> Counter[tuple[str, bytes]]:

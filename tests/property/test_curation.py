@@ -13,7 +13,7 @@ from proxy.core.planner import finish
 from proxy.core.policy import Policy
 from proxy.core.policy_sections import Keep, Summary
 from proxy.core.situation import CRITICAL, Chain, Situation
-from proxy.core.units import is_spared
+from proxy.core.units import Asked
 from tests.property.conversations import (
     Sent,
     budgets,
@@ -115,7 +115,7 @@ def test_what_is_compacted_goes_in_whole_units_and_leaves_what_is_to_be_answered
     for summary in (None, SUMMARY):
         plan, chain = finish(decided, dict.fromkeys(decided.wanted, summary)), situation.chain
         assert is_whole(chain, plan, situation)
-        assert is_spared(chain.messages, [(gap.start, gap.end) for gap in plan.gaps], [])
+        assert Asked(chain.messages).is_spared([(gap.start, gap.end) for gap in plan.gaps], [])
         # A placeholder of an odd result is as odd as that, and has other bytes.
         odd = oddities(chain.raws) | oddities(apply(situation.plan, chain.raws))
         assert oddities(apply(plan, chain.raws)) <= odd

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.core.growing import Sizes
 from proxy.core.hidden.placing import parted, placed
 from proxy.core.merging import alternating
 from proxy.core.messages import Content
@@ -55,7 +56,7 @@ def cases(draw: st.DrawFn) -> Case:
             several = _hidden(draw, raw)
             said[chain.hashes[place]] = several
             tokens[place] = sum(map(counted, several))
-    chain = replace(chain, tokens=tokens)
+    chain = replace(chain, tokens=Sizes.of(tokens))
     budget = draw(budgets(chain))
     return Case(chain, said, [(len(done.chain), done.plan) for done in session(chain, CUTS, budget)])
 

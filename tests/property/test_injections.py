@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from proxy.core.body import read_body
 from proxy.core.extension import take_extension
+from proxy.core.growing import grown
 from proxy.core.injection import Injection
 from proxy.core.messages import Content
 from proxy.core.plan import EMPTY, Plan
@@ -67,9 +68,9 @@ def sent(raws: list[bytes], plan: Plan, injection: Injection | None, *, alternat
     """The messages that go out of a request with a head of one message."""
     head = encode(system("Be brief."))
     body = read_body(b'{"model":"m","messages":[%b]}' % b",".join([head, *raws]), 100_000)
-    history = History(body, "m", (head,), tuple(raws), (), b"", (), injection=injection)
+    history = History(body, "m", (head,), grown(raws), grown(()), b"", grown(()), injection=injection)
     whole = forwarded_body(history, plan, alternates=alternates)
-    return read_body(whole, 200_000).messages
+    return [*read_body(whole, 200_000).messages]
 
 
 @given(handed, valid_conversations(), st.data())

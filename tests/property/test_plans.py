@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from proxy.core.breaker import LEAST_FREED
 from proxy.core.budget import Budget, Stage
 from proxy.core.fold import fold
+from proxy.core.growing import Sizes
 from proxy.core.messages import TOOL_ROLES, Content
 from proxy.core.plan import EMPTY, Epoch, Plan, apply, in_force, view_tokens
 from proxy.core.planner import draft, finish
 from proxy.core.policy import Policy
 from proxy.core.policy_sections import Importance, Keep, Stages, Strategy, Summary, Tool
 from proxy.core.situation import CRITICAL, FIXED, FREE, Chain, Situation
-from proxy.core.units import is_spared, last_user, open_from, request_points, units_of
+from proxy.core.units import Asked, last_user, open_from, request_points, units_of
 from tests.property.conversations import (
     Sent,
     Turn,
@@ -308,7 +309,7 @@ def test_the_same_situation_gives_the_same_plan(drawn: Session):
     chain, policy, budget = drawn.chain, drawn.policy, drawn.budget
     for done in drawn.turns:
         if done.begun is not None:
-            other = Chain(list(chain.messages), list(chain.raws), list(chain.tokens), list(chain.hashes))
+            other = Chain(list(chain.messages), list(chain.raws), Sizes.of(chain.tokens), list(chain.hashes))
             situation = Situation(other.prefix(len(done.chain)), done.before, policy, budget, count)
             again = draft(situation, done.stage)
             assert again is not None
@@ -357,9 +358,10 @@ def test_a_rolled_back_chain_keeps_what_it_asks(drawn: Session, data: st.DataObj
 
     def spares(plan: Plan) -> bool:
         spans = [(gap.start, gap.end) for gap in plan.gaps]
-        return is_spared(rolled.messages, spans, [edit.position for edit in plan.replacements])
+        return Asked(rolled.messages).is_spared(spans, [edit.position for edit in plan.replacements])
 
-    held = in_force(epochs, rolled.hashes, sum(rolled.tokens), spares)
+    held = in_force(epochs, rolled.hashes, rolled.tokens.total, spares)
+    assert held == in_force(epochs, rolled.hashes, rolled.tokens.total, spares, rolled.settled)
     if held is None or asked is None:
         return
     view = apply(held.plan, rolled.raws)
@@ -374,6 +376,7 @@ def epoch_of(done: Turn, number: int) -> Epoch:
         number=number,
         lane="lane",
         reach=done.chain.hashes[done.plan.depth - 1],
+        begun_at=done.chain.hashes[-1],
         depth=done.plan.depth,
         calm_below=0,
         at=0.0,

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.messages import TOOL_ROLES, Message
-from proxy.core.units import open_from, request_points, units_of
+from proxy.core.units import Asked, open_from, request_points, units_of
 
 _ids = st.sampled_from(["a", "b", "c"])
 
@@ -75,6 +75,13 @@ def test_the_open_unit_is_a_unit_and_nothing_stands_after_it_but_a_prefill(messa
     units = units_of(messages)
     if units:
         assert len(units) - open_from(messages, units) in (1, 2)
+
+
+@given(histories)
+def test_what_is_settled_ends_before_all_that_is_still_to_be_answered(messages: list[Message]):
+    asked = Asked(messages)
+    assert asked.settled <= asked.open_from
+    assert asked.settled in (0, asked.last_user)
 
 
 @given(histories)

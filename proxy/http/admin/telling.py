@@ -135,7 +135,7 @@ def explanation(
         stage=inspection.stage(situation),
         usage=round(budget.usage(situation.view), 4),
         tokens=budget.real(budget.head + situation.view),
-        full_tokens=budget.real(budget.head + sum(situation.chain.tokens)),
+        full_tokens=budget.real(budget.head + situation.chain.tokens.total),
         budget=budget.tokens,
         ratio=budget.ratio,
         head_tokens=budget.head,

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from proxy.core.breaker import NO_PAST, Past, allows, distance, past_of
 from proxy.core.budget import Budget
+from proxy.core.growing import Sizes
 from proxy.core.plan import LATE, Account, Epoch
 from proxy.core.policy_sections import Stages
 from tests.stores import epoch
@@ -20,18 +21,18 @@ def begun(name: str, parent: str, length: int) -> Epoch:
 
 
 def test_the_first_epoch_is_free():
-    assert allows(NO_PAST, [1], BUDGET, STAGES)
+    assert allows(NO_PAST, Sizes.of([1]), BUDGET, STAGES)
 
 
 def test_the_next_one_needs_half_of_what_lies_between_trigger_and_target():
     assert distance(BUDGET, STAGES) == 300
-    assert not allows(Past(1, 1), [800, 149], BUDGET, STAGES)
-    assert allows(Past(1, 1), [800, 150], BUDGET, STAGES)
+    assert not allows(Past(1, 1), Sizes.of([800, 149]), BUDGET, STAGES)
+    assert allows(Past(1, 1), Sizes.of([800, 150]), BUDGET, STAGES)
 
 
 def test_a_lane_has_no_more_epochs_than_its_tokens_hold_that_distance():
-    assert allows(Past(3, 1), [750, 150], BUDGET, STAGES)
-    assert not allows(Past(4, 1), [750, 150], BUDGET, STAGES)
+    assert allows(Past(3, 1), Sizes.of([750, 150]), BUDGET, STAGES)
+    assert not allows(Past(4, 1), Sizes.of([750, 150]), BUDGET, STAGES)
 
 
 def test_a_head_beyond_the_trigger_leaves_a_tenth_of_the_room_as_the_distance():

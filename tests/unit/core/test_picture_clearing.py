@@ -9,6 +9,7 @@ import struct
 import pytest
 
 from proxy.core.budget import Budget, Stage
+from proxy.core.growing import Sizes
 from proxy.core.picture_clearing import picture_clearings
 from proxy.core.plan import EMPTY, Plan
 from proxy.core.planner import draft, finish
@@ -36,7 +37,7 @@ def situation(messages: list[Sent], plan: Plan = EMPTY, keep: Keep | None = None
     chain = chain_from(messages)
     images = [json.dumps(message).count('image_url": {') for message in messages]
     tokens = [size + IMAGE_TOKENS * number for size, number in zip(chain.tokens, images, strict=True)]
-    priced = Chain(chain.messages, chain.raws, tokens, chain.hashes)
+    priced = Chain(chain.messages, chain.raws, Sizes.of(tokens), chain.hashes)
     policy = Policy(keep=keep or Keep(recent=0.0))
     return Situation(priced, plan, policy, Budget(int(sum(tokens) / 0.95), 1.0, 0), count)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from proxy.core.growing import Sizes
 from proxy.core.plan import EMPTY, Anchor, Epoch, Gap, Plan, Replacement, apply, in_force, view_tokens
 from tests.stores import epoch
 
@@ -34,7 +35,7 @@ def test_a_plan_applies_to_every_continuation_alike():
 
 def test_the_size_of_a_view_is_reckoned_from_the_edits():
     plan = Plan((Gap(1, 3, b"note", tokens=7),), (Replacement(3, b"short", 2),))
-    assert view_tokens(plan, [10, 20, 30, 40, 50]) == 10 + 7 + 2 + 50
+    assert view_tokens(plan, Sizes.of([10, 20, 30, 40, 50])) == 10 + 7 + 2 + 50
 
 
 def test_depth_and_cut_say_how_far_a_plan_reaches():

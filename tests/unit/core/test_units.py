@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proxy.core.messages import Message
-from proxy.core.units import Unit, is_spared, last_user, open_from, request_points, units_of
+from proxy.core.units import Asked, Unit, last_user, open_from, request_points, units_of
 
 U, A, S = (Message(role, b"") for role in ("user", "assistant", "system"))
 
@@ -101,25 +101,25 @@ def test_requests_were_made_before_each_assistant_message_and_now():
 
 
 def test_edits_spare_a_request_that_stands_after_them():
-    assert is_spared([U, A, U], [(0, 2)], [])
+    assert Asked([U, A, U]).is_spared([(0, 2)], [])
 
 
 def test_edits_do_not_spare_a_last_user_message_that_they_cut_or_clip():
-    assert not is_spared([U, A, U], [(0, 3)], [])
-    assert not is_spared([U, A, U], [], [2])
+    assert not Asked([U, A, U]).is_spared([(0, 3)], [])
+    assert not Asked([U, A, U]).is_spared([], [2])
 
 
 def test_edits_do_not_spare_a_last_user_message_that_they_cut_even_where_rounds_stand_after_it():
     rounds = [U, calls("a"), result("a"), calls("b"), result("b")]
-    assert not is_spared(rounds, [(0, 3)], [])
+    assert not Asked(rounds).is_spared([(0, 3)], [])
 
 
 def test_edits_spare_the_open_round_of_an_agent():
     rounds = [U, calls("a"), result("a"), calls("b"), result("b")]
-    assert is_spared(rounds, [(1, 3)], [])
-    assert not is_spared(rounds, [(1, 5)], [])
+    assert Asked(rounds).is_spared([(1, 3)], [])
+    assert not Asked(rounds).is_spared([(1, 5)], [])
 
 
 def test_no_edits_spare_everything():
-    assert is_spared([U], [], [])
-    assert is_spared([], [], [])
+    assert Asked([U]).is_spared([], [])
+    assert Asked([]).is_spared([], [])

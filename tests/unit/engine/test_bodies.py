@@ -8,7 +8,7 @@ import pytest
 
 from proxy.core.identity import root
 from proxy.engine.bodies import Bodies
-from proxy.engine.history import Reader
+from proxy.engine.history import History, Reader
 from proxy.errors import InvalidJSON
 from tests.upstreams import COUNTER
 
@@ -78,6 +78,24 @@ def test_where_the_chain_begins_elsewhere_its_hashes_do() -> None:
     process = Process()
     process.read(body("One?"))
     process.read(body("One?", "1", "Two?"), start=root("somebody"))
+
+
+def test_two_branches_of_one_conversation_never_see_each_others_messages() -> None:
+    process, beginning = Process(), ("One?", "1", "Two?")
+    process.read(body(*beginning))
+    begun = process.history
+    known = begun.placed(begun.chain())
+    branches: list[History] = []
+    for told in ("A secret.", "Another secret."):
+        read = process.bodies.read(body(*beginning, "2", told), b"me", 100)
+        branches.append(process.reader.read(read.body, ROOT, known))
+        alone = Reader(COUNTER).read(read.body, ROOT)
+        assert branches[-1].chain() == alone.chain()
+    assert len(begun.raws) == len(begun.known) == len(begun.hashes) == len(known.counted.messages) == 3
+    one, other = branches
+    assert one.hashes[:4] == other.hashes[:4]
+    assert one.hashes[4] != other.hashes[4]
+    assert b"Another" not in b"".join([*one.raws, *begun.raws])
 
 
 def test_a_head_that_grows_is_a_head() -> None:

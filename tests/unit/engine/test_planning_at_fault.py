@@ -9,6 +9,7 @@ from proxy.core.policy import Policy
 from proxy.core.prices import UNKNOWN_PRICES
 from proxy.engine.background import Background
 from proxy.engine.bodies import Bodies
+from proxy.engine.deciding import Decisions
 from proxy.engine.embeddings import Embeddings
 from proxy.engine.epochs import Epochs
 from proxy.engine.exchange import Incoming
@@ -75,13 +76,21 @@ def engine() -> Engine:
     counter, naming, foreground = BrokenCounter(), Naming("secret"), Foreground()
     summaries = Summaries(upstream, store, counter, foreground, clock, metrics)
     models = Models(upstream, lambda _: 128_000, clock)
+    reader, recognition = Reader(counter), Recognition(store, naming)
+    decisions = Decisions(
+        reader=reader,
+        models=models,
+        recognition=recognition,
+        epochs=Epochs(store, SummaryJobs(summaries, naming), counter, clock, metrics),
+        recall=Recall(SqliteSearch(), counter, Embeddings(upstream), metrics),
+    )
     return Engine(
         upstream=upstream,
         bodies=Bodies(),
-        reader=Reader(counter),
+        reader=reader,
         models=models,
-        recognition=Recognition(store, naming),
-        epochs=Epochs(store, SummaryJobs(summaries, naming), counter, clock, metrics),
+        recognition=recognition,
+        decisions=decisions,
         pins=Pins(store),
         injections=Injections(store),
         naming=naming,
@@ -89,7 +98,6 @@ def engine() -> Engine:
         background=Background(),
         extras=Extras(models, naming),
         warmth=Warmth(lambda _: UNKNOWN_PRICES, clock),
-        recall=Recall(SqliteSearch(), counter, Embeddings(upstream), metrics),
         tools=Tools(metrics),
         policies=lambda _: Policy(),
         clock=clock,

@@ -1,0 +1,130 @@
+"""Sequences that a longer one continues without copying: serves law 8 (a turn costs what it brings).
+
+A conversation only ever grows at its end. Whoever goes on from all that a list holds adds to that list;
+whoever goes on from an earlier place, a branch, gets a list of its own. Each sees its own part and nothing
+after it (law 6).
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, islice
+from operator import sub
+from typing import Any, Self, TypeVar, cast, overload
+
+T = TypeVar("T")
+
+
+class Grown(Sequence[T]):
+    """Items ``start`` up to and without ``end`` of a list that may have gone on; nobody else writes to it."""
+
+    __slots__ = ("_end", "_items", "_start")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, items: list[T], start: int = 0, end: int | None = None) -> None:
+        self._items = items
+        self._start = start
+        self._end = len(items) if end is None else end
+
+    def followed_by(self, new: Sequence[T]) -> "Grown[T]":
+        """These items and ``new`` ones."""
+        if not new:
+            return self
+        if not self or self._end < len(self._items):
+            return Grown([*self, *new])
+        self._items.extend(new)
+        return Grown(self._items, self._start)
+
+    def __len__(self) -> int:
+        return self._end - self._start
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._items[self._start : self._end])
+
+    @overload
+    def __getitem__(self, place: int) -> T: ...
+    @overload
+    def __getitem__(self, place: slice) -> "Grown[T]": ...
+    def __getitem__(self, place: int | slice) -> "T | Grown[T]":
+        if isinstance(place, slice):
+            start, end, step = place.indices(len(self))
+            if step != 1:
+                return Grown([*self][place])
+            return Grown(self._items, self._start + start, self._start + max(start, end))
+        index = place + (self._start if place >= 0 else self._end)
+        if not self._start <= index < self._end:
+            raise IndexError(place)
+        return self._items[index]
+
+    def __contains__(self, value: object) -> bool:
+        return value in self._items[self._start : self._end]
+
+    def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
+        """Where a value stands first. Raises ValueError."""
+        start, stop, _ = slice(start, stop).indices(len(self))
+        return self._items.index(value, self._start + start, self._start + stop) - self._start
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, (Grown, list)):
+            return NotImplemented
+        return [*self] == [*cast("Sequence[object]", other)]
+
+    def __repr__(self) -> str:
+        return f"Grown({[*self]!r})"
+
+
+def grown(items: Iterable[T]) -> Grown[T]:
+    """The items as a sequence that can be gone on from; themselves where they are one."""
+    return items if isinstance(items, Grown) else Grown([*items])
+
+
+class Sizes(Sequence[int]):
+    """Integers of which any run is added up at once: kept as the sums of all before each place."""
+
+    __slots__ = ("_sums",)
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, sums: Grown[int]) -> None:
+        self._sums = sums
+
+    @classmethod
+    def of(cls, sizes: Iterable[int]) -> Self:
+        """The sizes, added up."""
+        return cls(Grown([*accumulate(sizes, initial=0)]))
+
+    def followed_by(self, new: Sequence[int]) -> "Sizes":
+        """These sizes and ``new`` ones."""
+        if not self:
+            return Sizes.of(new)
+        return Sizes(self._sums.followed_by([*islice(accumulate(new, initial=self._sums[-1]), 1, None)]))
+
+    @property
+    def total(self) -> int:
+        """All of them together."""
+        return self._sums[-1] - self._sums[0]
+
+    def __len__(self) -> int:
+        return len(self._sums) - 1
+
+    def __iter__(self) -> Iterator[int]:
+        sums = [*self._sums]
+        return map(sub, sums[1:], sums)
+
+    @overload
+    def __getitem__(self, place: int) -> int: ...
+    @overload
+    def __getitem__(self, place: slice) -> "Sizes": ...
+    def __getitem__(self, place: int | slice) -> "int | Sizes":
+        if isinstance(place, slice):
+            start, end, step = place.indices(len(self))
+            return Sizes.of([*self][place]) if step != 1 else Sizes(self._sums[start : max(start, end) + 1])
+        index = place if place >= 0 else place + len(self)
+        if not 0 <= index < len(self):
+            raise IndexError(place)
+        return self._sums[index + 1] - self._sums[index]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, (Sizes, list)):
+            return NotImplemented
+        return [*self] == [*cast("Sequence[object]", other)]
+
+    def __repr__(self) -> str:
+        return f"Sizes({[*self]!r})"

@@ -1,0 +1,126 @@
+"""What a request may cost, what is cut of it, and the bytes that go out.
+
+The budget comes from the policy and what is known of the model, the verdict from :mod:`proxy.engine.epochs`;
+a refusal for length has both asked for once more.
+"""
+
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from proxy.core.budget import Budget, budget_tokens
+from proxy.core.plan import EMPTY, view_tokens
+from proxy.core.policy import Policy
+from proxy.core.situation import Chain
+from proxy.engine.answerers import Answerer
+from proxy.engine.asked import budget_in
+from proxy.engine.case import Case
+from proxy.engine.ceiling import within_bytes
+from proxy.engine.epochs import Epochs, Verdict
+from proxy.engine.exchange import Incoming, Prepared, forwarded_body
+from proxy.engine.history import History, Reader
+from proxy.engine.models import Models
+from proxy.engine.recall import Recall
+from proxy.engine.recognition import Recognition
+from proxy.errors import ContextLengthExceeded, PolicyForbidden
+from proxy.telemetry import log_fault
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """Decides what is forwarded."""
+
+    reader: Reader
+    models: Models
+    recognition: Recognition
+    epochs: Epochs
+    recall: Recall
+
+    async def budget(
+        self, tenant: str, history: History, policy: Policy, explicit: int | None, tool: bytes
+    ) -> Budget:
+        """The request's budget. Raises PolicyForbidden where a client asks for more than the policy gives."""
+        window = self.models.window(tenant, history.model, policy)
+        reserve = reserve_of(history, policy)
+        limit = policy.budget.tokens if isinstance(policy.budget.tokens, int) else None
+        if explicit is not None:
+            allowed = budget_tokens(limit, window, reserve)
+            if explicit > allowed:
+                raise PolicyForbidden(f"The budget can be lowered, not raised (it is {allowed} tokens).")
+            limit = explicit
+        head = await self.reader.head_tokens(history, tool)
+        ratio = self.models.ratio(tenant, history.model)
+        return Budget(budget_tokens(limit, window, reserve), ratio, head)
+
+    async def decide(self, case: Case, history: History) -> Verdict:
+        """What is cut. Raises ContextLengthExceeded where the policy would rather refuse."""
+
+        async def again(chain: Chain, budget: Budget, before: Verdict) -> Verdict:
+            weighed = replace(case, chain=chain, budget=budget, epochs=before.epochs, saved=before.saved)
+            verdict = await self.epochs.decide(weighed)
+            return replace(verdict, view=view_tokens(verdict.plan, case.chain.tokens))
+
+        def size_of(verdict: Verdict) -> int:
+            return len(self.body(case, history, verdict))
+
+        try:
+            verdict = await within_bytes(case, await self.epochs.decide(case), size_of, again)
+        except Exception as error:  # noqa: BLE001 - law 7: a fault of ours costs the pruning, not the answer
+            log_fault("planning failed", error)
+            verdict = self.epochs.untouched(case)
+        is_as_found = verdict.epochs is case.epochs and verdict.saved == case.saved
+        if verdict.epochs is not None and not is_as_found:
+            self.recognition.hold(case.key, case.lane, verdict.epochs, verdict.saved)
+        needed = case.budget.head + verdict.view
+        if case.policy.budget.overflow == "error" and needed > case.budget.limit:
+            raise ContextLengthExceeded(
+                needed=case.budget.real(case.counted),
+                kept=case.budget.real(needed),
+                limit=case.budget.tokens,
+            )
+        return verdict
+
+    def body(self, case: Case, history: History, verdict: Verdict) -> bytes:
+        """What goes out. How the notes of an epoch go out stands in it; a refusal overrules that."""
+        rule, epoch = case.policy.summary.alternate, verdict.epoch
+        refused = rule == "auto" and self.models.alternates(case.tenant, case.model)
+        alternates = (epoch.alternates if epoch else case.alternates) or refused
+        return forwarded_body(history, verdict.plan, alternates=alternates, tool=case.tool)
+
+    def answerers(self, case: Case, history: History, verdict: Verdict) -> list[Answerer]:
+        """Who answers the calls of what this request, or its history, has beside the client's tools."""
+        is_known = verdict.plan != EMPTY or bool(history.hidden)
+        return [self.recall.of(case, verdict.plan)] if case.tool and is_known else []
+
+    def alternates(self, tenant: str, model: str, policy: Policy) -> bool:
+        """Whether the model is known to want alternating roles."""
+        rule = policy.summary.alternate
+        return self.models.alternates(tenant, model) if rule == "auto" else rule
+
+    async def prune_harder(self, prepared: Prepared, incoming: Incoming) -> bool:
+        """Decide again under what was just learned; whether there is anything else to send."""
+        before, history, policy = prepared.case, prepared.history, prepared.policy
+        try:
+            allowed = budget_in(incoming.headers)
+            budget = await self.budget(before.tenant, history, policy, allowed, before.tool)
+        except PolicyForbidden:
+            budget = await self.budget(before.tenant, history, policy, None, before.tool)
+        verdict = prepared.verdict
+        case = replace(before, budget=budget, epochs=verdict.epochs, saved=verdict.saved)
+        verdict = await self.decide(case, history)
+        body = self.body(case, history, verdict)
+        if body == prepared.body:
+            return False
+        prepared.budget, prepared.case, prepared.verdict = budget, case, verdict
+        prepared.answerers = self.answerers(case, history, verdict)
+        prepared.rewrite(body)
+        return True
+
+
+def reserve_of(history: History, policy: Policy) -> int | None:
+    """Output tokens to keep free: what the request allows itself, else what the policy says."""
+    for name in ("max_completion_tokens", "max_tokens"):
+        value = history.body.get(name)
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+    return policy.budget.reserve if isinstance(policy.budget.reserve, int) else None

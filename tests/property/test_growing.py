@@ -1,0 +1,60 @@
+"""What a conversation's branches share they read, and nothing else; sums are those of the parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.core.growing import Grown, Sizes, grown
+
+runs = st.lists(st.integers(0, 99), max_size=4)
+places = st.integers(-12, 12)
+bounds = st.tuples(st.none() | places, st.none() | places, st.sampled_from((None, 1, 2, -1)))
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), bounds, runs), max_size=12))
+def test_branches_of_one_beginning_never_see_each_other(
+    steps: list[tuple[int, tuple[int | None, ...], list[int]]],
+):
+    """Each step goes on from a part of any branch that there is; all of them stay what they were."""
+    told: list[list[int]] = [[]]
+    kept: list[tuple[Grown[int], Sizes]] = [(grown(()), Sizes.of(()))]
+    for which, (start, end, _), new in steps:
+        part, (items, sizes) = slice(start, end), kept[which % len(kept)]
+        told.append([*told[which % len(told)][part], *new])
+        kept.append((items[part].followed_by(new), sizes[part].followed_by(new)))
+        for expected, (all_items, all_sizes) in zip(told, kept, strict=True):
+            assert (all_items, all_sizes) == (expected, expected)
+            assert all_sizes.total == sum(expected)
+
+
+@given(runs, runs, bounds, places)
+def test_they_read_like_a_list(first: list[int], later: list[int], part: tuple[int | None, ...], place: int):
+    expected = [*first, *later]
+    before = grown(first), Sizes.of(first)
+    both: tuple[Sequence[int], ...] = tuple(each.followed_by(later) for each in before)
+    for found in both:
+        assert len(found) == len(expected)
+        assert [*found[slice(*part)]] == expected[slice(*part)]
+        assert [*reversed(found)] == expected[::-1]
+        assert (place in found) == (place in expected)
+        assert _at(found, place) == _at(expected, place)
+        assert _index(found, place, part) == _index(expected, place, part)
+    assert before == (first, first), "and who had the first part still has that alone"
+
+
+def _at(found: Sequence[int], place: int) -> int | None:
+    try:
+        return found[place]
+    except IndexError:
+        return None
+
+
+def _index(found: Sequence[int], value: int, part: tuple[int | None, ...]) -> int | None:
+    start, end, _ = part
+    try:
+        return found.index(value, start or 0, 10**6 if end is None else end)
+    except ValueError:
+        return None
