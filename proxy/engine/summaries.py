@@ -15,7 +15,7 @@ from proxy.engine.lru import Lru
 from proxy.engine.writing import Interrupted, Writer
 from proxy.errors import StoreUnavailable, UnabridgedError
 from proxy.ports import Clock, SessionKey, SessionStore, TokenCounter, Upstream
-from proxy.telemetry import Metrics
+from proxy.telemetry import Metrics, log_fault
 
 _REMEMBERED = 4_096
 _WRITING = 64
@@ -99,6 +99,9 @@ class Summaries:
     def _done(self, address: str, task: asyncio.Task[None]) -> None:
         if self._writing.get(address) is task:
             del self._writing[address], self._hurry[address]
+        fault = None if task.cancelled() else task.exception()
+        if fault is not None:
+            log_fault("writing a summary failed", fault)
 
     async def wait(self, addresses: Iterable[str], seconds: float) -> None:
         """Wait until these are written, or have failed, or the time is over; writing goes on after that."""

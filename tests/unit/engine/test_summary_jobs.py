@@ -37,7 +37,7 @@ CASE = Case(
     epochs=(),
     saved=0,
     credentials=(),
-    deadline=PATIENCE,
+    deadline=HandClock().monotonic() + PATIENCE,
 )
 
 
