@@ -47,7 +47,7 @@ class Kept:
     def take(self, turn: Turn) -> None:
         """Write a turn that may join (:func:`admits`)."""
         self.written += 1
-        outer = _parents_outside(turn)
+        outer = turn.outer_parents
         if turn.begun_at is not None and not turn.advances_tip:
             self.unsaved = b""
         said = {node.hash for node in turn.nodes if not node.answer}
@@ -84,17 +84,11 @@ class Kept:
 def admits(before: Kept | None, turn: Turn) -> Recorded:
     """Whether a turn can join what is kept of its session; it is written nowhere yet."""
     nodes = before.nodes if before else {}
-    if any(parent not in nodes for parent in _parents_outside(turn)):
+    if any(parent not in nodes for parent in turn.outer_parents):
         return Recorded.TORN
     tip = before.session.tip if before and before.session else b""
     has_moved = turn.begun_at is not None and tip not in (turn.begun_at, turn.session.tip)
     return Recorded.MOVED if has_moved else Recorded.KEPT
-
-
-def _parents_outside(turn: Turn) -> set[bytes]:
-    """Messages that the turn is said upon, and does not bring."""
-    within = {node.hash for node in turn.nodes}
-    return {node.parent for node in turn.nodes if node.sequence} - within
 
 
 def _is_news(node: Node, stored: Node | None) -> bool:

@@ -94,3 +94,9 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """Recognised by its chain: its answers are entered in the index that finds it again."""
     begun_at: bytes | None = None
     """Of an appended turn, the session's tip when it began; None for a client that sends its history."""
+
+    @property
+    def outer_parents(self) -> set[bytes]:
+        """Messages that it is said upon, and does not bring; the first of a chain is said upon none."""
+        within = {node.hash for node in self.nodes}
+        return {node.parent for node in self.nodes if node.sequence} - within

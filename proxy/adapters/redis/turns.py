@@ -24,7 +24,7 @@ def fields(codec: Codec, turn: Turn, nodes: Sequence[Node], *, with_session: boo
         headerless=turn.headerless,
         appended=turn.begun_at is not None,
         begun_at=turn.begun_at or b"",
-        outer_parents=_outer_parents(turn.nodes),
+        outer_parents=sorted(turn.outer_parents),
         nodes=[_node_fields(codec, node) for node in nodes],
     )
 
@@ -33,12 +33,6 @@ def _node_fields(codec: Codec, node: Node) -> NodeFields:
     answer = ANSWER if node.complete else PARTIAL
     stored = codec.encode(node, keys.node_place(node.hash))
     return NodeFields(node.hash, stored, node.tokens, answer if node.answer else MESSAGE)
-
-
-def _outer_parents(nodes: Sequence[Node]) -> list[bytes]:
-    """What must be there already; the first message of a chain has no such parent."""
-    within = {node.hash for node in nodes}
-    return sorted({node.parent for node in nodes if node.sequence} - within)
 
 
 def pieces(nodes: Sequence[Node]) -> Iterator[list[Node]]:
