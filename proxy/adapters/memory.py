@@ -48,10 +48,8 @@ class MemoryStore:
             return Found(was_here=was_here, whole=Whole(math.inf, 0) if lookup.whole else None)
         lives = kept.expires - self._clock.monotonic()
         whole = Whole(lives, kept.written) if lookup.whole else None
-        seen_sid, seen = lookup.seen
-        epochs = kept.epochs.get(lookup.lane, [])[seen if seen_sid == sid else 0 :]
-        hidden_sid, hidden_seen = lookup.hidden_seen
-        hidden = tuple(kept.hidden.values())[hidden_seen if hidden_sid == sid else 0 :]
+        epochs = kept.epochs.get(lookup.lane, [])[lookup.epochs_from(sid) :]
+        hidden = tuple(kept.hidden.values())[lookup.hidden_from(sid) :]
         if kept.session is None and not epochs and not hidden and not kept.injected:
             return Found(was_here=was_here, whole=whole)
         counted = kept.nodes if lookup.whole else lookup.uncounted

@@ -72,14 +72,14 @@ class _Known:
 
     def answer(self, lookup: Lookup) -> Found | None:
         """What the store would say; None where that is not known."""
-        epochs_from, hidden_from = _asked_from(lookup)
-        knows_epochs = lookup.lane in self.epochs and epochs_from >= self.epochs[lookup.lane]
-        knows_hidden = hidden_from >= self.hidden
+        sid = lookup.sid
+        knows_epochs = lookup.epochs_from(sid) >= self.epochs.get(lookup.lane, math.inf)
+        knows_hidden = lookup.hidden_from(sid) >= self.hidden
         knows_injection = self.injected in (b"", lookup.injected)
         if self.session is None or not (knows_epochs and knows_hidden and knows_injection):
             return None
         return Found(
-            sid=lookup.sid,
+            sid=sid,
             session=self.session,
             known=next((chain_hash for chain_hash in lookup.newest if chain_hash in self.counts), None),
             counts={each: self.counts[each] for each in lookup.uncounted if each in self.counts},
@@ -88,9 +88,8 @@ class _Known:
 
     def learn(self, lookup: Lookup, found: Found) -> None:
         """What an answer says beside the session itself."""
-        epochs_from, hidden_from = _asked_from(lookup)
-        self.epochs[lookup.lane] = epochs_from + len(found.epochs)
-        self.hidden = hidden_from + len(found.hidden)
+        self.epochs[lookup.lane] = lookup.epochs_from(lookup.sid) + len(found.epochs)
+        self.hidden = lookup.hidden_from(lookup.sid) + len(found.hidden)
         self.injected = found.injected
 
     def take(self, turn: Turn, written: Written) -> bool:
@@ -300,9 +299,3 @@ class RememberingStore(Through):
     def _forget_all(self) -> None:
         self._known.clear()
         self._size = 0
-
-
-def _asked_from(lookup: Lookup) -> tuple[int, int]:
-    """From which number on a look-up asks for epochs, and for hidden calls."""
-    (epochs_of, epochs), (hidden_of, hidden) = lookup.seen, lookup.hidden_seen
-    return epochs if epochs_of == lookup.sid else 0, hidden if hidden_of == lookup.sid else 0

@@ -37,6 +37,18 @@ class Lookup:
     whole: bool = False
     """Ask for the counts of all messages, where the session is not very long."""
 
+    def epochs_from(self, sid: str | None) -> int:
+        """From which number on the lane's epochs are asked for, if the session is this one."""
+        return _after(self.seen, sid)
+
+    def hidden_from(self, sid: str | None) -> int:
+        """From which number on answers with hidden calls are asked for, if the session is this one."""
+        return _after(self.hidden_seen, sid)
+
+
+def _after(seen: tuple[str, int], sid: str | None) -> int:
+    return seen[1] if seen[0] == sid else 0
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
