@@ -53,16 +53,6 @@ class Codec:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise UnreadableRecord from error
 
-    def is_readable(self, stored: bytes, kind: type[object], place: bytes) -> bool:
-        """Whether a record is whole: one that another secret has sealed is, as far as anybody can tell."""
-        try:
-            self.decode(stored, kind, place)
-        except UnknownSecret:
-            return True
-        except UnreadableRecord:
-            return False
-        return True
-
     def _opened(self, sealed: bytes, place: bytes) -> bytes:
         if self._keyring is None:
             raise UnknownSecret

@@ -7,18 +7,23 @@ turns, and a quiet one a trip for each.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final, cast
 
-from proxy.adapters.redis import keys
+from proxy.adapters.redis import keys, reading
 from proxy.adapters.redis.connection import Connection
-from proxy.adapters.redis.scripts import Scripts
+from proxy.adapters.redis.scripts import Fields, Scripts
 from proxy.errors import StoreUnavailable
 from proxy.ports import SessionKey
 
 _MOST: Final = 1_000
 """Sessions of one trip: a script's stack holds about 8,000 words."""
+
+
+Listed = tuple[SessionKey, Fields, bytes | None]
+"""A session, its fields, and whose turn it is in its line."""
 
 
 @dataclass
@@ -33,7 +38,7 @@ class _Group:
 
 
 class Listing:
-    """Enters sessions into the listing, behind whoever used them."""
+    """The listing; sessions enter it behind whoever used them."""
 
     def __init__(self, connection: Connection, scripts: Scripts) -> None:
         self._connection = connection
@@ -53,15 +58,39 @@ class Listing:
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._write(), name="listing")
 
-    def drop(self, key: SessionKey) -> None:
-        """A session is gone."""
+    async def drop(self, key: SessionKey) -> None:
+        """A session was deleted: it is listed no more, and will not be."""
         self._next.used.pop(keys.listed(key), None)
+        await self.written()
+        await self.remove([key])
 
     async def written(self) -> None:
         """Return once everything that was used so far is listed, or cannot be."""
         last = self._next if self._next.ttl else self._leaving
         if last is not None:
             await last.is_written.wait()
+
+    async def page(self, start: int, limit: int) -> list[Listed]:
+        """The sessions from this place on, those used last first."""
+        async with self._connection.call() as client:
+            stop = start + limit - 1
+            newest = await client.zrange(keys.SESSIONS, start, stop, desc=True)  # pyright: ignore[reportUnknownMemberType]
+            members = cast("list[bytes]", newest)
+            listed = [keys.unlisted(member.decode(errors="replace")) for member in members]
+            async with client.pipeline(transaction=False) as pipe:
+                for key in listed:
+                    reading.ask_session(pipe, key)
+                told: list[Any] = await pipe.execute(raise_on_error=False)
+        # A key of another type under a session's name is an unreadable session, and no other's fault.
+        read: list[Any] = [reading.UNREADABLE if isinstance(answer, Exception) else answer for answer in told]
+        return list(zip(listed, read[::2], read[1::2], strict=True))
+
+    async def remove(self, gone: Sequence[SessionKey]) -> int:
+        """Take out sessions that have expired; how many were taken out."""
+        if not gone:
+            return 0
+        async with self._connection.call() as client:
+            return await client.zrem(keys.SESSIONS, *map(keys.listed, gone))
 
     async def _write(self) -> None:
         while self._next.ttl:

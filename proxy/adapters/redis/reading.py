@@ -108,18 +108,6 @@ def news(codec: Codec, fields: NewsFields, since: Mark) -> Stored:
     return Stored(session(codec, record, first_in_line), new, mark=mark, is_news=True)
 
 
-def is_readable(codec: Codec, fields: Fields) -> bool:
-    """Whether the fields of a session are whole, as :meth:`Codec.is_readable` has it."""
-    try:
-        turns_written(fields)
-        session(codec, fields)
-    except UnknownSecret:
-        return True
-    except UnreadableRecord:
-        return False
-    return True
-
-
 def hidden(codec: Codec, stored: Sequence[bytes]) -> tuple[HiddenCalls, ...]:
     """A session's answers with hidden calls, in the order written."""
     return tuple(codec.decode(each, HiddenCalls, keys.HIDDEN_PLACE) for each in stored)

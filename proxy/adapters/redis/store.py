@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from proxy.adapters.redis import keys, moving, reading, turns
 from proxy.adapters.redis.breaker import Breaker
 from proxy.adapters.redis.codec import Codec, UnreadableRecord
 from proxy.adapters.redis.connection import Connection
 from proxy.adapters.redis.listing import Listing
+from proxy.adapters.redis.mending import discard_unreadable
 from proxy.adapters.redis.scripts import Fields, Scripts
 from proxy.adapters.redis.sealing import Keyring, UnknownSecret
 from proxy.core.plan import Epoch
 from proxy.core.records import HiddenCalls, Node, Session, Turn
 from proxy.ports import Clock, Found, Lookup, Mark, Recorded, SessionKey, Standing, Stored, Written
-from proxy.telemetry import log_warning
 
 _HistoryFields = tuple[Fields, bytes | None, bytes | None, dict[bytes, bytes], int]
 
@@ -60,33 +60,8 @@ class RedisStore:
         return Codec(key, self._keyring)
 
     async def _discard_unreadable(self, key: SessionKey, lane: str) -> None:
-        """Take out of a session what cannot be read, so that its next turn writes it anew.
-
-        Messages that can be read stay; a client that sends its whole history brings the others again.
-        """
-        name, codec = keys.session(key), self._codec(key)
         async with self._connection.call() as client:
-            fields = cast("Fields", await client.hmget(name, keys.FIELDS))
-            stored = cast("dict[bytes, bytes]", await client.hgetall(name + keys.NODES))
-            hidden = cast("list[bytes]", await client.lrange(name + keys.HIDDEN, 0, -1))
-            injection = cast("bytes | None", await client.hget(name, "injection"))
-            damaged = [
-                chain_hash
-                for chain_hash, node in stored.items()
-                if not codec.is_readable(node, Node, keys.node_place(chain_hash))
-            ]
-            async with client.pipeline(transaction=False) as pipe:
-                pipe.delete(name + keys.COUNTS, keys.epochs(key, lane))
-                if not reading.is_readable(codec, fields):
-                    pipe.delete(name)
-                if not all(codec.is_readable(each, HiddenCalls, keys.HIDDEN_PLACE) for each in hidden):
-                    pipe.delete(name + keys.HIDDEN, name + keys.HIDES)
-                if injection is not None and not codec.is_readable(injection, bytes, keys.INJECTION_PLACE):
-                    pipe.hdel(name, "injection", "injected")
-                if damaged:
-                    pipe.hdel(name + keys.NODES, *damaged)
-                await pipe.execute()
-        log_warning("unreadable records of a session were discarded", messages=len(damaged))
+            await discard_unreadable(client, self._codec(key), key, lane)
 
     async def begin_epoch(self, key: SessionKey, epoch: Epoch, seen: int, ttl: float) -> tuple[Epoch, ...]:
         """Append to the lane, or answer what others appended."""
@@ -181,9 +156,7 @@ class RedisStore:
         """Forget a session, all but that there was one; the listing too."""
         async with self._connection.call():
             was_there = await self._scripts.delete(key, remembered=_milliseconds(keys.REMEMBERED))
-        self._listing.drop(key)
-        await self._listing.written()
-        await self._unlist([key])
+        await self._listing.drop(key)
         return was_there
 
     async def move(self, former: str, tag: str, tenant: str) -> bool:
@@ -262,8 +235,9 @@ class RedisStore:
         await self._listing.written()
         found: dict[SessionKey, Session] = {}  # one that is used between two pages stands in both
         start = 0
-        while len(found) < limit and (page := await self._listed(start, limit)):
-            start += len(page) - await self._unlist([key for key, fields, _ in page if fields[0] is None])
+        while len(found) < limit and (page := await self._listing.page(start, limit)):
+            gone = [key for key, fields, _ in page if fields[0] is None]
+            start += len(page) - await self._listing.remove(gone)
             for key, fields, first in page:
                 with suppress(UnreadableRecord, UnknownSecret):
                     if session := reading.session(self._codec(key), fields, first):
@@ -332,27 +306,6 @@ class RedisStore:
         remembered = _milliseconds(ttl + keys.REMEMBERED)
         async with self._connection.call():
             return await self._scripts.record(key, fields, ttl=_milliseconds(ttl), remembered=remembered)
-
-    async def _listed(self, start: int, limit: int) -> list[tuple[SessionKey, Fields, bytes | None]]:
-        async with self._connection.call() as client:
-            stop = start + limit - 1
-            newest = await client.zrange(keys.SESSIONS, start, stop, desc=True)  # pyright: ignore[reportUnknownMemberType]
-            members = cast("list[bytes]", newest)
-            listed = [keys.unlisted(member.decode(errors="replace")) for member in members]
-            async with client.pipeline(transaction=False) as pipe:
-                for key in listed:
-                    reading.ask_session(pipe, key)
-                told: list[Any] = await pipe.execute(raise_on_error=False)
-        # A key of another type under a session's name is an unreadable session, and no other's fault.
-        read: list[Any] = [reading.UNREADABLE if isinstance(answer, Exception) else answer for answer in told]
-        return list(zip(listed, read[::2], read[1::2], strict=True))
-
-    async def _unlist(self, gone: Sequence[SessionKey]) -> int:
-        """Drop sessions that have expired from the listing; how many were dropped."""
-        if not gone:
-            return 0
-        async with self._connection.call() as client:
-            return await client.zrem(keys.SESSIONS, *map(keys.listed, gone))
 
 
 def _milliseconds(ttl: float) -> int:
