@@ -165,56 +165,59 @@ def _outside(settings: Settings, *, owns_store: bool) -> Outside:
 
 
 def _inside(settings: Settings, outside: Outside) -> Inside:
-    store, upstream, counter, clock = outside.store, outside.upstream, outside.counter, outside.clock
+    store, clock = outside.store, outside.clock
     secret, former = (*_secrets(settings), None)[:2]
-    metrics, naming = outside.metrics, Naming(secret or "", settings.tenant_header, former=former)
-    foreground, background = Foreground(), Background()
-    summaries = Summaries(upstream, store, counter, foreground, clock, metrics)
+    naming, foreground = Naming(secret or "", settings.tenant_header, former=former), Foreground()
+    summaries = Summaries(outside.upstream, store, outside.counter, foreground, clock, outside.metrics)
     summary_jobs = SummaryJobs(summaries, naming)
+    engine = _engine(outside, naming, foreground, summary_jobs)
+    backlog = Backlog(store, pause=settings.store_breaker)
+    recorder = Recorder(
+        recognition=engine.recognition,
+        background=engine.background,
+        store=store,
+        counter=outside.counter,
+        models=engine.models,
+        clock=clock,
+        metrics=outside.metrics,
+        backlog=backlog,
+        patience=settings.save_timeout,
+    )
+    line = Line(store, engine.background, clock, settings.line_lease)
+    is_shared = settings.workers == 1 or settings.shares_store
+    appends = Appends(store, naming, engine.reader, recorder, line, is_shared=is_shared)
+    hidden = Hidden(engine, recorder)
+    return Inside(engine, hidden, recorder, appends, line, backlog, summaries, summary_jobs)
+
+
+def _engine(outside: Outside, naming: Naming, foreground: Foreground, summary_jobs: SummaryJobs) -> Engine:
+    store, upstream, counter, clock = outside.store, outside.upstream, outside.counter, outside.clock
     models, injections = Models(upstream, prices.context_window, clock), Injections(store)
     reader, recognition = Reader(counter), Recognition(store, naming, injections.digest)
-    decisions = Decisions(
-        reader=reader,
-        models=models,
-        recognition=recognition,
-        epochs=Epochs(store, summary_jobs, counter, clock, metrics),
-        recall=Recall(outside.search, counter, Embeddings(upstream), metrics),
-    )
-    engine = Engine(
+    return Engine(
         upstream=upstream,
         bodies=Bodies(),
         reader=reader,
         models=models,
         recognition=recognition,
-        decisions=decisions,
+        decisions=Decisions(
+            reader=reader,
+            models=models,
+            recognition=recognition,
+            epochs=Epochs(store, summary_jobs, counter, clock, outside.metrics),
+            recall=Recall(outside.search, counter, Embeddings(upstream), outside.metrics),
+        ),
         pins=Pins(store),
         injections=injections,
         naming=naming,
         foreground=foreground,
-        background=background,
+        background=Background(),
         extras=Extras(models, naming),
         warmth=Warmth(prices.prices_of, clock),
-        tools=Tools(metrics),
+        tools=Tools(outside.metrics),
         policies=outside.policies.named,
         clock=clock,
     )
-    backlog = Backlog(store, pause=settings.store_breaker)
-    recorder = Recorder(
-        recognition=engine.recognition,
-        background=background,
-        store=store,
-        counter=counter,
-        models=engine.models,
-        clock=clock,
-        metrics=metrics,
-        backlog=backlog,
-        patience=settings.save_timeout,
-    )
-    line = Line(store, background, clock, settings.line_lease)
-    is_shared = settings.workers == 1 or settings.shares_store
-    appends = Appends(store, naming, engine.reader, recorder, line, is_shared=is_shared)
-    hidden = Hidden(engine, recorder)
-    return Inside(engine, hidden, recorder, appends, line, backlog, summaries, summary_jobs)
 
 
 def _lifespan(
