@@ -7,6 +7,7 @@ import pytest
 from proxy.adapters.redis import RedisStore
 from tests.faults.calls import HASTE
 from tests.servers import PATIENCE
+from tests.shim import Shim, relaying
 from tests.stores import HandClock, Server, serving, valkey_command
 from tests.upstreams import Model, running
 
@@ -28,6 +29,13 @@ def durable() -> Generator[Server]:
     """A Valkey that keeps what it was told when it is killed."""
     with serving(valkey_command(), "--appendonly", "yes", "--appendfsync", "always") as server:
         yield server
+
+
+@pytest.fixture
+async def shim(valkey: Server) -> AsyncIterator[Shim]:
+    """The way to that Valkey, to be disturbed."""
+    async with relaying(valkey.socket) as between:
+        yield between
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from proxy.errors import StoreUnavailable
 from proxy.ports import SessionKey
 from tests.faults.calls import HASTE, Call, every_call, turns
 from tests.servers import PATIENCE
-from tests.shim import Shim, relaying
-from tests.stores import DAY, KEY, HandClock, Server, epoch, turn
+from tests.shim import Shim
+from tests.stores import DAY, KEY, HandClock, epoch, turn
 
 BOUND = HASTE + 0.5
 
@@ -28,12 +28,6 @@ FAULTS: dict[str, dict[str, Any]] = {
     "a reply that comes too late": {"lag": 2 * HASTE},
 }
 every_fault = pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
-
-
-@pytest.fixture
-async def shim(valkey: Server) -> AsyncIterator[Shim]:
-    async with relaying(valkey.socket) as between:
-        yield between
 
 
 @pytest.fixture

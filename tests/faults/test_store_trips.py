@@ -12,16 +12,10 @@ from proxy.adapters.redis.trips import LARGE
 from proxy.errors import StoreUnavailable
 from proxy.ports import Found, SessionKey
 from tests.servers import PATIENCE
-from tests.shim import Shim, relaying
+from tests.shim import Shim
 from tests.stores import DAY, KEY, HandClock, Server, found, turn
 
 SIDS = [f"{number:02}" for number in range(8)]
-
-
-@pytest.fixture
-async def shim(valkey: Server) -> AsyncIterator[Shim]:
-    async with relaying(valkey.socket) as between:
-        yield between
 
 
 @pytest.fixture

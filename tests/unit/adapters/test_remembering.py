@@ -42,6 +42,16 @@ async def known(store: RememberingStore, *names: str, **members: Any) -> None:
     await found(store, "u1", "a1")
 
 
+async def hearing_late(clock: HandClock) -> RememberingStore:
+    """A store with a session that is known; it hears the next answer from behind it late."""
+    pauses = itertools.chain([0] * 4, [0, 9], itertools.repeat(0))
+    behind = WatchedStore(MemoryStore(clock), pauses=lambda: next(pauses))
+    store = RememberingStore(behind, clock)
+    await behind.record(KEY, turn("u1", "a1"), DAY)
+    await found(store, "u1", "a1")
+    return store
+
+
 class TestNextTurn:
     async def test_of_a_session_that_was_begun_here_needs_no_look_up(
         self, store: RememberingStore, behind: WatchedStore
@@ -294,11 +304,7 @@ class TestCrowd:
     async def test_an_epoch_that_begins_while_its_lane_is_being_read_is_not_missed(
         self, clock: HandClock
     ) -> None:
-        pauses = itertools.chain([0] * 4, [0, 9], itertools.repeat(0))
-        behind = WatchedStore(MemoryStore(clock), pauses=lambda: next(pauses))
-        store = RememberingStore(behind, clock)
-        await behind.record(KEY, turn("u1", "a1"), DAY)
-        await found(store, "u1", "a1")
+        store = await hearing_late(clock)
         asking = asyncio.create_task(found(store, "u1", "a1", lane="other"))
         await asyncio.sleep(0)  # it is answered, and has not heard
         await store.begin_epoch(KEY, epoch("e1", lane="other"), 0, DAY)
@@ -311,11 +317,7 @@ class TestCrowd:
     async def test_of_two_epochs_whose_replies_come_in_another_order_neither_is_missed(
         self, clock: HandClock
     ) -> None:
-        pauses = itertools.chain([0] * 4, [0, 9], itertools.repeat(0))
-        behind = WatchedStore(MemoryStore(clock), pauses=lambda: next(pauses))
-        store = RememberingStore(behind, clock)
-        await behind.record(KEY, turn("u1", "a1"), DAY)
-        await found(store, "u1", "a1")
+        store = await hearing_late(clock)
         first = asyncio.create_task(store.begin_epoch(KEY, epoch("e1"), 0, DAY))
         await asyncio.sleep(0)
         await store.begin_epoch(KEY, epoch("e2"), 1, DAY)
@@ -325,11 +327,7 @@ class TestCrowd:
             assert (await found(store, "u1", "a1", seen=(KEY.sid, 1))).epochs == (epoch("e2"),)
 
     async def test_of_two_writes_at_once_the_shorter_life_is_believed(self, clock: HandClock) -> None:
-        pauses = itertools.chain([0] * 4, [0, 9], itertools.repeat(0))
-        behind = WatchedStore(MemoryStore(clock), pauses=lambda: next(pauses))
-        store = RememberingStore(behind, clock)
-        await behind.record(KEY, turn("u1", "a1"), DAY)
-        await found(store, "u1", "a1")
+        store = await hearing_late(clock)
         first = asyncio.create_task(store.record(KEY, turn("u1", "a1"), DAY))
         await asyncio.sleep(0)
         await store.begin_epoch(KEY, epoch("e1"), 0, 20.0)
