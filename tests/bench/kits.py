@@ -18,7 +18,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import urllib.error
 import urllib.request
@@ -26,11 +25,11 @@ from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
 from typing import Any
 
 from proxy.adapters.tiktoken.vocabulary import o200k_base
+from tests.bench.answering import answering
 
 SHARE = 0.3
 """Of a session's tokens: the budget."""
@@ -174,8 +173,9 @@ class Upstream:
     told: int = 0
     """How many of the last views hold one."""
 
-    def answer(self, body: dict[str, Any]) -> str:
+    def answer(self, raw: bytes) -> str:
         """The content of an answer."""
+        body: dict[str, Any] = json.loads(raw)
         last = body["messages"][-1]["content"]
         if isinstance(last, str) and last.startswith("<transcript "):
             self.summaries += 1
@@ -189,46 +189,6 @@ def _texts(messages: Iterable[dict[str, Any]]) -> Iterator[str]:
     for message in messages:
         content = message["content"]
         yield content if isinstance(content, str) else "\n".join(part["text"] for part in content)
-
-
-class _Server(ThreadingHTTPServer):
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Summary calls are cancelled on purpose, when a user's request arrives."""
-
-
-@contextmanager
-def _serving(upstream: Upstream) -> Generator[str]:
-    class Chat(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            message = {"role": "assistant", "content": upstream.answer(body)}
-            choice = {"index": 0, "message": message, "finish_reason": "stop"}
-            self._say(
-                {"id": "1", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice]}
-            )
-
-        def do_GET(self) -> None:
-            self._say({"object": "list", "data": []})
-
-        def _say(self, value: object) -> None:
-            raw = json.dumps(value).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(raw)))
-            self.end_headers()
-            self.wfile.write(raw)
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
-            """Say nothing of each request."""
-
-    server = _Server(("127.0.0.1", 0), Chat)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
-    finally:
-        server.shutdown()
 
 
 @contextmanager
@@ -335,7 +295,7 @@ def _measure(
 ) -> tuple[dict[tuple[str, str], Figures], Upstream, int]:
     upstream = Upstream(SUMMARISERS[summariser])
     figures: dict[tuple[str, str], Figures] = defaultdict(Figures)
-    with _serving(upstream) as model, _proxy(model) as url:
+    with answering(upstream.answer) as model, _proxy(model) as url:
         # One after the other: no summary is asked for while a user waits for the same upstream.
         rounds = [_play(url, session) for session in sessions]
     upstream.told = sum("Summary of " in upstream.views[session.name] for session in sessions)

@@ -18,15 +18,15 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+
+from tests.bench.answering import answering
 
 AIM = 1.5
 """CPU a turn in the last window over that in the first, the bytes' own cost apart."""
@@ -86,52 +86,6 @@ class Upstream:
             return json.dumps({"summary": text}) if b'"response_format"' in body else text
         self.received = len(body)
         return self.answer
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Summary calls are cancelled on purpose, when a user's request arrives."""
-
-
-@contextmanager
-def answering(upstream: Upstream) -> Generator[str]:
-    """The upstream on a port of its own; its URL."""
-
-    class Chat(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True
-        wbufsize = -1
-
-        def do_POST(self) -> None:
-            message = {
-                "role": "assistant",
-                "content": upstream.reply(self.rfile.read(int(self.headers["Content-Length"]))),
-            }
-            choice = {"index": 0, "message": message, "finish_reason": "stop"}
-            self._say({"id": "1", "object": "chat.completion", "created": 0, "choices": [choice]})
-
-        def do_GET(self) -> None:
-            self._say({"object": "list", "data": []})
-
-        def _say(self, value: object) -> None:
-            raw = json.dumps(value).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(raw)))
-            self.end_headers()
-            self.wfile.write(raw)
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
-            """Say nothing of each request."""
-
-    server = _Server(("127.0.0.1", 0), Chat)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
-    finally:
-        server.shutdown()
 
 
 # --- the server
@@ -341,7 +295,7 @@ class Session:
 def measure(way: Way, size: int, windows: Sequence[int]) -> list[Measured]:
     """Hold a session, and read its windows."""
     upstream = Upstream()
-    with answering(upstream) as url, serving(url, way.policy) as served:
+    with answering(upstream.reply) as url, serving(url, way.policy) as served:
         session = Session(way, size, upstream, served)
         return [session.window(middle) for middle in windows]
 
