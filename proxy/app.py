@@ -73,13 +73,10 @@ _HTTP_CLIENTS = {"httptools": HttptoolsUpstream, "httpx": HttpxUpstream}
 class SystemClock:
     """The machine's clocks."""
 
-    def now(self) -> float:
-        """Seconds since 1970, UTC."""
-        return time.time()
-
-    def monotonic(self) -> float:
-        """Seconds of a clock that never jumps."""
-        return time.monotonic()
+    now = staticmethod(time.time)
+    """Seconds since 1970, UTC."""
+    monotonic = staticmethod(time.monotonic)
+    """Seconds of a clock that never jumps."""
 
 
 @dataclass(frozen=True)
@@ -185,7 +182,7 @@ def _inside(settings: Settings, outside: Outside) -> Inside:
     )
     line = Line(store, engine.background, clock, settings.line_lease)
     is_shared = settings.workers == 1 or settings.shares_store
-    appends = Appends(store, naming, engine.reader, recorder, line, is_shared=is_shared)
+    appends = Appends(store, engine.reader, recorder, line, is_shared=is_shared)
     hidden = Hidden(engine, recorder)
     return Inside(engine, hidden, recorder, appends, line, backlog, summaries, summary_jobs)
 

@@ -7,9 +7,11 @@ import asyncio
 import json
 import logging
 import sys
+import time
 import traceback
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import TextIO
 
 import msgspec
 from prometheus_client import (
@@ -43,7 +45,8 @@ class Metrics:
             "From forwarding to the head of the answer, for a stream to its first event.",
             _PATIENT,
         )
-        self.streams = gauge("unabridged_streams_active", "Answers on their way.")
+        self.streams_active = 0
+        gauge("unabridged_streams_active", "Answers on their way.").set_function(lambda: self.streams_active)
         gauge("unabridged_tasks", "Tasks that are alive.").set_function(_tasks)
         self.stages = counter("unabridged_stage", "Managed requests by stage.", "stage")
         tokens = counter("unabridged_tokens", "Prompt tokens received and sent.", "kind")
@@ -63,7 +66,10 @@ class Metrics:
             "unabridged_tool_cache", "Tool results that came in, and what became of them.", "result"
         )
         self.store = histogram("unabridged_store_seconds", "Time of store calls.", _QUICK, "op")
-        self.degraded = gauge("unabridged_degraded", "1 while the store cannot be used.")
+        self.is_degraded = False
+        gauge("unabridged_degraded", "1 while the store cannot be used.").set_function(
+            lambda: self.is_degraded
+        )
         self.lost_turns = counter(
             "unabridged_lost_turns", "Turns whose writing failed (the next body heals them)."
         )
@@ -128,21 +134,68 @@ class JSONLines(logging.Formatter):
             return json.dumps(line, default=str)
 
 
+class _Lines(logging.StreamHandler[TextIO]):
+    """Writes the lines of one pass of the event loop at once; what may not wait, immediately."""
+
+    def __init__(self) -> None:
+        super().__init__(sys.stderr)
+        self.setFormatter(JSONLines())
+        self._unwritten: list[str] = []
+        self._flushed_by: asyncio.AbstractEventLoop | None = None
+        """The loop that is about to write them; one that has ended never does."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._unwritten.append(self.format(record))
+        except Exception:  # noqa: BLE001 - whatever is wrong with a line, logging says so by itself
+            self.handleError(record)
+            return
+        loop = _running_loop() if record.levelno < logging.WARNING else None
+        if loop is None:
+            self.flush()
+        elif loop is not self._flushed_by:
+            self._flushed_by = loop
+            loop.call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Write what is held; logging asks for it at the end of the process, too."""
+        self.acquire()
+        try:
+            lines, self._unwritten, self._flushed_by = self._unwritten, [], None
+            if lines:
+                self.stream.write("\n".join([*lines, ""]))
+                self.stream.flush()
+        except (OSError, ValueError):
+            pass  # nobody reads standard error any more, or it is closed: there is nowhere to say so
+        finally:
+            self.release()
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
 def set_up_logging(level: int = logging.INFO) -> None:
     """Send our log lines and the server's to standard error, one JSON object each."""
-    out = logging.StreamHandler(sys.stderr)
-    out.setFormatter(JSONLines())
+    out = _Lines()
     for log in (_log, _server_log):
         log.handlers = [out]
         log.propagate = False
     _log.setLevel(level)
 
 
+_REQUEST = logging.LogRecord(_log.name, logging.INFO, "", 0, "request", None, None)
+"""What the records of all requests have in common: where in our code they are made is no news."""
+
+
 def log_request(**fields: object) -> None:
-    """The one line of a request: ids, numbers and outcomes. Where in our code it is written is no news."""
+    """The one line of a request: ids, numbers and outcomes."""
     if _log.isEnabledFor(logging.INFO):
-        record = logging.LogRecord(_log.name, logging.INFO, "", 0, "request", None, None)
-        record.fields = fields
+        record = logging.LogRecord.__new__(logging.LogRecord)
+        record.__dict__.update(_REQUEST.__dict__, created=time.time(), fields=fields)
         _log.handle(record)
 
 

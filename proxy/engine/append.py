@@ -22,7 +22,7 @@ from proxy.engine.collector import Collector
 from proxy.engine.exchange import Appended, Incoming, Prepared
 from proxy.engine.history import Reader
 from proxy.engine.line import TURN, Line
-from proxy.engine.naming import NAMED, Headers, Naming
+from proxy.engine.naming import NAMED, Headers
 from proxy.engine.record import Recorder
 from proxy.engine.stored import StoredHistories, StoredHistory
 from proxy.errors import (
@@ -49,7 +49,6 @@ class Appends:
     def __init__(
         self,
         store: SessionStore,
-        naming: Naming,
         reader: Reader,
         recorder: Recorder,
         line: Line,
@@ -58,7 +57,6 @@ class Appends:
     ) -> None:
         self._store = store
         self._histories = StoredHistories(store)
-        self._naming = naming
         self._reader = reader
         self._recorder = recorder
         self._line = line
@@ -74,7 +72,7 @@ class Appends:
         HistoryUnavailable.
         """
         body, extension = take_extension(read_body(incoming.body, policy.limits.messages))
-        caller = self._naming.caller(incoming.headers)
+        caller = incoming.envelope.caller
         if caller.key is None:
             raise SessionRequired
         if not self._is_shared:
@@ -115,7 +113,7 @@ class Appends:
     ) -> tuple[Incoming, Appended]:
         """The request with its history before it."""
         session = stored.session
-        retry_key = _retry_key(incoming.headers)
+        retry_key = _retry_key(incoming.envelope.headers)
         messages = self._reader.messages(body.messages)
         head = head_length([message.role for message in messages])
         pins, inject = extension.pins_from_end(head), extension.inject
@@ -123,7 +121,7 @@ class Appends:
             if stored.was_here or key.sid != NAMED:
                 raise SessionExpired
             return replace(incoming, body=body.raw), Appended(root(), b"", root(), retry_key, pins, inject)
-        if _is_retry(session, stored.nodes, messages[head:], incoming.headers):
+        if _is_retry(session, stored.nodes, messages[head:], incoming.envelope.headers):
             after = session.newest_from
         else:
             after = _tip(session, stored.nodes, messages[head:])

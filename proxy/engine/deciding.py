@@ -13,7 +13,6 @@ from proxy.core.plan import EMPTY, view_tokens
 from proxy.core.policy import Policy
 from proxy.core.situation import Chain
 from proxy.engine.answerers import Answerer
-from proxy.engine.asked import budget_in
 from proxy.engine.case import Case
 from proxy.engine.ceiling import within_bytes
 from proxy.engine.epochs import Epochs, Verdict
@@ -101,7 +100,7 @@ class Decisions:
         """Decide again under what was just learned; whether there is anything else to send."""
         before, history, policy = prepared.case, prepared.history, prepared.policy
         try:
-            allowed = budget_in(incoming.headers)
+            allowed = incoming.envelope.budget
             budget = await self.budget(before.tenant, history, policy, allowed, before.tool)
         except PolicyForbidden:
             budget = await self.budget(before.tenant, history, policy, None, before.tool)

@@ -1,7 +1,7 @@
 """A managed request on its way: as it came in, where it belongs, what is forwarded, what came back."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 import msgspec
@@ -16,9 +16,9 @@ from proxy.core.policy import Policy
 from proxy.core.tools.cache import ToolCache
 from proxy.engine.answerers import Answerer
 from proxy.engine.case import Case
+from proxy.engine.envelope import Envelope
 from proxy.engine.epochs import Verdict
 from proxy.engine.history import History
-from proxy.engine.naming import Headers
 from proxy.engine.recognition import Recognised
 from proxy.engine.rounds import Rounds
 from proxy.ports import UpstreamResponse
@@ -45,13 +45,8 @@ class Appended:
 class Incoming(msgspec.Struct, frozen=True):
     """A request as it came in, its body decoded."""
 
-    target: str
-    """Path and query after ``/v1``."""
-
-    headers: Headers
+    envelope: Envelope
     body: bytes
-    forwarded: Sequence[tuple[bytes, bytes]]
-    """The headers that go to the upstream."""
 
 
 class Prepared(msgspec.Struct, kw_only=True):

@@ -6,8 +6,8 @@ user. So a background call starts when no foreground request is in flight and is
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Generator
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, Self, TypeVar
 
 T = TypeVar("T")
 
@@ -25,20 +25,21 @@ class Foreground:
         self._idle.set()
         self._background: set[asyncio.Task[Any]] = set()
 
-    @contextlib.contextmanager
-    def request(self) -> Generator[None]:
-        """A foreground request is in flight; whatever runs in the background is cancelled."""
+    def request(self) -> Self:
+        """While it lasts a foreground request is in flight; whatever runs in the background is cancelled."""
+        return self
+
+    def __enter__(self) -> None:
         self._in_flight += 1
         self._arrivals += 1
         self._idle.clear()
         for task in self._background:
             task.cancel()
-        try:
-            yield
-        finally:
-            self._in_flight -= 1
-            if not self._in_flight:
-                self._idle.set()
+
+    def __exit__(self, *_: object) -> None:
+        self._in_flight -= 1
+        if not self._in_flight:
+            self._idle.set()
 
     async def given_way(self) -> None:
         """Return once the calls that were cancelled for a user have ended, and their connections with them.

@@ -7,7 +7,6 @@ Whoever moves the bytes calls :meth:`Engine.prepare` and :meth:`Engine.send`; wh
 
 import re
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -19,7 +18,7 @@ from proxy.core.policy import Policy
 from proxy.core.recall.tool import offered_tool
 from proxy.core.situation import Chain
 from proxy.core.tools.cache import ToolCache
-from proxy.engine.asked import Asked, boundary_in, budget_in, credentials_in, lane_of, policy_name
+from proxy.engine.asked import Asked, lane_of
 from proxy.engine.background import Background
 from proxy.engine.beginning import begin
 from proxy.engine.bodies import Bodies
@@ -31,7 +30,7 @@ from proxy.engine.foreground import Foreground
 from proxy.engine.history import History, Reader, root_of
 from proxy.engine.injections import Injections
 from proxy.engine.models import Models
-from proxy.engine.naming import NAMED, Headers, Naming
+from proxy.engine.naming import NAMED, Naming
 from proxy.engine.pins import Pins
 from proxy.engine.recognition import Recognised, Recognition
 from proxy.engine.tools import Tools
@@ -70,10 +69,6 @@ class Engine:
     policies: Callable[[str], Policy]
     """The policies in force by name, without a name the default; raises InvalidPolicy."""
     clock: Clock
-
-    def policy_of(self, headers: Headers) -> Policy:
-        """The policy that a request asks for. Raises InvalidPolicy."""
-        return self.policies(policy_name(headers))
 
     async def prepare(self, incoming: Incoming, policy: Policy, appended: Appended | None = None) -> Prepared:
         """Decide what is forwarded. Raises the errors of a request that cannot be read.
@@ -114,11 +109,10 @@ class Engine:
 
     def _read(self, incoming: Incoming, policy: Policy, appended: Appended | None) -> Asked:
         arrived = self.clock.monotonic()
-        caller = self.naming.caller(incoming.headers)
+        envelope, caller = incoming.envelope, incoming.envelope.caller
         scope = f"{caller.tenant}\0{caller.name}".encode(errors="surrogatepass")
         read = self.bodies.read(incoming.body, scope, policy.limits.messages)
         body, extension = take_extension(read.body)
-        budget, is_boundary = budget_in(incoming.headers), boundary_in(incoming.headers)
         is_named = caller.key is not None and caller.key.sid == NAMED
         root = appended.root if appended else root_of(body, by_header=is_named)
         history = self.reader.read(body, root, read.before)
@@ -127,13 +121,13 @@ class Engine:
             policy=policy,
             read=read,
             history=history,
-            lane=lane_of(history.model, policy, budget),
+            lane=lane_of(history.model, policy, envelope.budget),
             caller=caller,
-            budget=budget,
-            is_boundary=is_boundary,
+            budget=envelope.budget,
+            is_boundary=envelope.is_boundary,
             pins=appended.pins if appended else extension.pins_from_end(len(history.head)),
             inject=appended.inject if appended else extension.inject,
-            credentials=credentials_in(incoming.forwarded),
+            credentials=envelope.credentials,
             appended=appended,
         )
 
@@ -188,12 +182,11 @@ class Engine:
             log_fault("reading tool results failed", error)
             return ToolCache()
 
-    async def send(self, prepared: Prepared, incoming: Incoming, in_flight: ExitStack) -> Sent:
+    async def send(self, prepared: Prepared, incoming: Incoming) -> Sent:
         """Forward; a refusal for length teaches the window, and the request is pruned and sent once more.
 
         Raises UpstreamUnreachable, UpstreamTimeout, UpstreamInvalidResponse.
         """
-        in_flight.enter_context(self.foreground.request())
         await self.foreground.given_way()
         sent = await self.forward(incoming, prepared.body)
         try:
@@ -263,7 +256,8 @@ class Engine:
 
         Raises UpstreamUnreachable, UpstreamTimeout.
         """
-        response = await self.upstream.send("POST", incoming.target, incoming.forwarded, body)
+        envelope = incoming.envelope
+        response = await self.upstream.send("POST", envelope.target, envelope.forwarded, body)
         try:
             return await begin(response)
         except BaseException:

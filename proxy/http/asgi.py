@@ -115,6 +115,19 @@ class WhilePresent:
         self._task.cancel()
 
 
+def whole_body(client: Client, limit: int, share: Share) -> bytes | None:
+    """The body of at most `limit` bytes, which `share` takes, if it came with the head.
+
+    Raises RequestTooLarge and Overloaded.
+    """
+    body = client.whole_body()
+    if body is not None:
+        if len(body) > limit:
+            raise RequestTooLarge
+        share.take(len(body))
+    return body
+
+
 async def read_body(receive: Receive, limit: int, share: Share, content_length: int | None = None) -> bytes:
     """A whole body of at most `limit` bytes, which `share` takes as they come.
 

@@ -4,21 +4,18 @@ This module moves bytes and answers errors; what a request becomes is :mod:`prox
 and what its turn leaves behind :mod:`proxy.engine.record`'s.
 """
 
-from collections.abc import Sequence
-from contextlib import ExitStack, aclosing, nullcontext
-from dataclasses import dataclass, field
 from functools import cache, partial
 
+import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from proxy.core.budget import Stage
 from proxy.core.policy import Policy
 from proxy.engine.append import Appends
 from proxy.engine.collector import Collector
-from proxy.engine.exchange import Incoming, Prepared, Sent
+from proxy.engine.exchange import Appended, Incoming, Prepared, Sent
 from proxy.engine.hidden import Hidden
-from proxy.engine.naming import Headers
-from proxy.errors import InvalidHeader, UnabridgedError
+from proxy.errors import UnabridgedError
 from proxy.http.admission import Admission
 from proxy.http.answer import send_answer, send_appended
 from proxy.http.asgi import (
@@ -27,27 +24,27 @@ from proxy.http.asgi import (
     WhilePresent,
     decode_body,
     read_body,
-    require_json,
     send_error,
+    whole_body,
 )
 from proxy.http.body_memory import Share
 from proxy.http.front import request_id as id_of
-from proxy.http.headers import Header, check_credentials, content_length, to_client, to_upstream, value
-from proxy.http.paths import upstream_target
+from proxy.http.headers import content_length, to_client
+from proxy.http.heads import Head, Heads
 from proxy.telemetry import Metrics, log_content, log_fault, log_request
 
-MODE_HEADER = b"x-unabridged-mode"
 _ROUTE = "chat"
-_MODES = frozenset({"full", "append", "off"})
 _ANSWERED = 200
 _NAME = 80
 """Characters of a model's name in the log: clients choose them."""
 
 
-@dataclass
-class _Passage:
-    """What is told of a request once it is over."""
+class _Passage(msgspec.Struct, kw_only=True):
+    """One request on its way, and what is told of it once it is over."""
 
+    scope: Scope
+    receive: Receive
+    send: Send
     began: float
     share: Share
     """Of the memory for bodies."""
@@ -58,7 +55,7 @@ class _Passage:
     """Whether the client has the head of its answer."""
     forwarded: float = 0.0
     """When the request went to the upstream; monotonic seconds, as `began`."""
-    fields: dict[str, object] = field(default_factory=dict[str, object])
+    fields: dict[str, object] = {}
 
 
 class Managed:
@@ -75,11 +72,12 @@ class Managed:
         logs_content: bool = False,
     ) -> None:
         self._engine = engine = hidden.engine
+        self._heads = Heads(engine.naming)
         self._hidden = hidden
         self._recorder = hidden.recorder
         self._appends = appends
         self._relay = relay
-        self._clock = engine.clock
+        self._now = engine.clock.monotonic
         self._metrics = metrics
         self._stages = {stage: metrics.stages.labels(stage.value) for stage in Stage}
         self._requests = cache(partial(metrics.requests.labels, _ROUTE))
@@ -87,103 +85,97 @@ class Managed:
         self._logs_content = logs_content
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        passage = _Passage(self._clock.monotonic(), self._admission.bodies.share())
-        request_id = id_of(scope)
+        share = self._admission.bodies.share()
+        passage = _Passage(scope=scope, receive=receive, send=send, began=self._now(), share=share)
         try:
-            headers = _by_name(scope["headers"])
-            policy, mode = self._engine.policy_of(headers), _mode(headers)
+            head = self._heads.of(scope)
+            policy = self._engine.policies(head.policy_name)
             # A policy that cuts nothing still needs an appended history.
-            if mode == "off" or (mode == "full" and policy.strategy.name == "off"):
+            if head.mode == "off" or (head.mode == "full" and policy.strategy.name == "off"):
                 await self._relay(scope, receive, send)
                 return
-            admitted = self._admission.admitted(policy.limits.streams)
-            with admitted, self._metrics.streams.track_inprogress(), passage.share:
-                incoming = await _read(scope, receive, headers, policy, passage)
-                with WhilePresent(scope[CLIENT]):
-                    await self._answer(scope, send, incoming, policy, passage, appends=mode == "append")
+            with self._admission.admitted(policy.limits.streams), share:
+                await self._manage(head, policy, passage)
         except ClientDisconnected:
             passage.status = passage.status or 499
         except UnabridgedError as error:
             passage.fields["code"] = error.code
-            unread = None if passage.is_read else receive
-            await self._refuse(error, passage, send, request_id, unread)
+            await self._refuse(error, passage, unread=None if passage.is_read else receive)
         except Exception as error:  # noqa: BLE001 - the edge: whatever is wrong inside, the client hears of it
             log_fault("a managed request failed", error)
-            await self._refuse(UnabridgedError(), passage, send, request_id)
-        self._tell(passage, request_id)
+            await self._refuse(UnabridgedError(), passage)
+        self._tell(passage)
 
-    async def _refuse(
-        self,
-        error: UnabridgedError,
-        passage: _Passage,
-        send: Send,
-        request_id: str,
-        unread: Receive | None = None,
-    ) -> None:
+    async def _refuse(self, error: UnabridgedError, passage: _Passage, unread: Receive | None = None) -> None:
         """Answer with an error; an answer that has begun stays incomplete, which cuts the connection."""
         if not passage.has_begun:
             passage.status = error.status
-            await send_error(send, error, request_id, unread=unread)
+            await send_error(passage.send, error, id_of(passage.scope), unread=unread)
+
+    async def _manage(self, head: Head, policy: Policy, passage: _Passage) -> None:
+        self._metrics.streams_active += 1
+        try:
+            incoming = await _read(head, policy, passage)
+            with WhilePresent(passage.scope[CLIENT]):
+                if head.mode == "append":
+                    async with self._appends.turn(incoming, policy) as (whole, appended):
+                        passage.share.take(len(whole.body) - len(incoming.body))
+                        await self._answer(whole, policy, passage, appended)
+                else:
+                    await self._answer(incoming, policy, passage)
+        finally:
+            self._metrics.streams_active -= 1
 
     async def _answer(
-        self,
-        scope: Scope,
-        send: Send,
-        incoming: Incoming,
-        policy: Policy,
-        passage: _Passage,
-        *,
-        appends: bool,
+        self, incoming: Incoming, policy: Policy, passage: _Passage, appended: Appended | None = None
     ) -> None:
-        turn = self._appends.turn(incoming, policy) if appends else nullcontext((incoming, None))
-        async with turn as (whole, appended):
-            passage.share.take(len(whole.body) - len(incoming.body))
-            prepared = await self._engine.prepare(whole, policy, appended)
-            self._note(prepared, passage)
-            if appended is not None:
-                await self._recorder.announce(prepared)
-            with ExitStack() as in_flight:
-                passage.forwarded = self._clock.monotonic()
-                sent = await self._engine.send(prepared, whole, in_flight)
-                sent = await self._hidden.told(prepared, whole, sent)
-                async with aclosing(sent.response):
-                    passage.status = sent.response.status
-                    collector = Collector(sent.response)
-                    if sent.response.status == _ANSWERED and not collector.is_readable:
-                        prepared.degraded.append("answer-unread")
-                    try:
-                        await self._send(prepared, sent, collector, send, passage)
-                    finally:
-                        if sent.response.status == _ANSWERED:
-                            self._recorder.begin(prepared, collector)
-                        if self._logs_content:
-                            log_content(id_of(scope), prepared.body, collector.answer().message)
+        prepared = await self._engine.prepare(incoming, policy, appended)
+        self._note(prepared, passage)
+        if appended is not None:
+            await self._recorder.announce(prepared)
+        with self._engine.foreground.request():
+            passage.forwarded = self._now()
+            sent = await self._engine.send(prepared, incoming)
+            sent = await self._hidden.told(prepared, incoming, sent)
+            try:
+                await self._pass_on(prepared, sent, passage)
+            finally:
+                await sent.response.aclose()
 
-    async def _send(
-        self, prepared: Prepared, sent: Sent, collector: Collector, send: Send, passage: _Passage
-    ) -> None:
-        async def begin() -> None:
-            headers = to_client(sent.response.headers, same_body=not collector.is_stream)
-            headers += prepared.response_headers()
-            passage.has_begun = True
-            await send({"type": "http.response.start", "status": passage.status, "headers": headers})
-            self._metrics.first_chunk.observe(self._clock.monotonic() - passage.forwarded)
-
+    async def _pass_on(self, prepared: Prepared, sent: Sent, passage: _Passage) -> None:
+        """Relay an answer, and have its turn recorded however far it comes."""
+        passage.status = sent.response.status
+        is_answered = passage.status == _ANSWERED
+        collector = Collector(sent.response)
+        if is_answered and not collector.is_readable:
+            prepared.degraded.append("answer-unread")
+        begin = partial(self._begin, prepared, sent, collector, passage)
         adds_usage = prepared.adds_usage
-        if prepared.appended is not None and sent.response.status == _ANSWERED:
+        try:
+            if prepared.appended is not None and is_answered:
+                acknowledged = partial(self._appends.acknowledged, prepared, collector)
+                await send_appended(sent, collector, begin, passage.send, acknowledged, adds_usage=adds_usage)
+            else:
+                await send_answer(sent, collector, begin, passage.send, adds_usage=adds_usage)
+        finally:
+            if is_answered:
+                self._recorder.begin(prepared, collector)
+            if self._logs_content:
+                log_content(id_of(passage.scope), prepared.body, collector.answer().message)
 
-            async def acknowledged() -> bool:
-                return await self._appends.acknowledged(prepared, collector)
-
-            await send_appended(sent, collector, begin, send, acknowledged, adds_usage=adds_usage)
-        else:
-            await send_answer(sent, collector, begin, send, adds_usage=adds_usage)
+    async def _begin(self, prepared: Prepared, sent: Sent, collector: Collector, passage: _Passage) -> None:
+        """Send the head of an answer."""
+        headers = to_client(sent.response.headers, same_body=not collector.is_stream)
+        headers += prepared.response_headers()
+        passage.has_begun = True
+        await passage.send({"type": "http.response.start", "status": passage.status, "headers": headers})
+        self._metrics.first_chunk.observe(self._now() - passage.forwarded)
 
     def _note(self, prepared: Prepared, passage: _Passage) -> None:
         stage = prepared.verdict.stage
         self._stages[stage].inc()
-        self._metrics.degraded.set("store" in prepared.degraded)
-        self._metrics.overhead.observe(self._clock.monotonic() - prepared.arrived)
+        self._metrics.is_degraded = "store" in prepared.degraded
+        self._metrics.overhead.observe(self._now() - prepared.arrived)
         real = prepared.budget.real
         passage.fields |= {
             "session": prepared.recognised.key.tag[:8],
@@ -195,46 +187,26 @@ class Managed:
             "budget": prepared.budget.tokens,
         }
 
-    def _tell(self, passage: _Passage, request_id: str) -> None:
-        seconds = round(self._clock.monotonic() - passage.began, 4)
+    def _tell(self, passage: _Passage) -> None:
+        seconds = round(self._now() - passage.began, 4)
         self._requests(passage.status).inc()
-        log_request(route=_ROUTE, status=passage.status, seconds=seconds, id=request_id, **passage.fields)
+        log_request(
+            route=_ROUTE, status=passage.status, seconds=seconds, id=id_of(passage.scope), **passage.fields
+        )
 
 
-async def _read(
-    scope: Scope, receive: Receive, named: Headers, policy: Policy, passage: _Passage
-) -> Incoming:
+async def _read(head: Head, policy: Policy, passage: _Passage) -> Incoming:
     """The request, whole and decoded."""
-    headers: Sequence[Header] = scope["headers"]
-    check_credentials(headers)
-    require_json(value(headers, b"content-type"))
-    body = await read_body(receive, policy.limits.body, passage.share, content_length(headers))
-    passage.is_read = True
-    encoding = value(headers, b"content-encoding")
-    decoded = await decode_body(body, encoding, policy.limits.body)
-    if decoded is not body:
-        passage.share.take(len(decoded))
-    forwarded = to_upstream(
-        headers,
-        accept_encoding=b"identity",
-        without=(b"content-length", b"content-encoding", b"expect"),
-    )
-    target = upstream_target(scope["raw_path"], scope["query_string"])
-    return Incoming(target, named, decoded, forwarded)
-
-
-def _by_name(headers: Sequence[Header]) -> dict[bytes, bytes]:
-    """Headers by lower-case name; of a repeated one the values are joined by a comma."""
-    named: dict[bytes, bytes] = {}
-    for name, content in headers:
-        lower = name.lower()
-        named[lower] = named[lower] + b"," + content if lower in named else content
-    return named
-
-
-def _mode(headers: Headers) -> str:
-    """`full`, `append` or `off`. Raises InvalidHeader."""
-    mode = headers.get(MODE_HEADER, b"").strip().lower().decode("latin-1") or "full"
-    if mode not in _MODES:
-        raise InvalidHeader("X-Unabridged-Mode is full, append or off.")
-    return mode
+    limit, share = policy.limits.body, passage.share
+    body = whole_body(passage.scope[CLIENT], limit, share)
+    passage.is_read = body is not None
+    envelope = head.envelope
+    if body is None:
+        announced = content_length(passage.scope["headers"])
+        body = await read_body(passage.receive, limit, share, announced)
+        passage.is_read = True
+    if head.encoding:
+        decoded = await decode_body(body, head.encoding, limit)
+        share.take(len(decoded) if decoded is not body else 0)
+        body = decoded
+    return Incoming(envelope, body)

@@ -36,9 +36,9 @@ def probe_routes(
         try:
             await store.ping()
         except StoreUnavailable:
-            metrics.degraded.set(1)
+            metrics.is_degraded = True
             return JSONResponse({"status": "degraded", **told}, 200 if opens_on_fault() else 503)
-        metrics.degraded.set(0)
+        metrics.is_degraded = False
         return JSONResponse({"status": "ready", **told})
 
     async def exposition(_: Request) -> Response:

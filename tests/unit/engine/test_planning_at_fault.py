@@ -11,6 +11,7 @@ from proxy.engine.background import Background
 from proxy.engine.bodies import Bodies
 from proxy.engine.deciding import Decisions
 from proxy.engine.embeddings import Embeddings
+from proxy.engine.envelope import read_envelope
 from proxy.engine.epochs import Epochs
 from proxy.engine.exchange import Incoming
 from proxy.engine.extras import Extras
@@ -106,7 +107,8 @@ def engine() -> Engine:
 
 async def test_a_request_is_forwarded_untouched_when_planning_fails():
     headers = {b"x-unabridged-budget": b"400"}
-    prepared = await engine().prepare(Incoming("/chat/completions", headers, BODY, []), Policy())
+    envelope = read_envelope(Naming("secret"), "/chat/completions", headers, [])
+    prepared = await engine().prepare(Incoming(envelope, BODY), Policy())
     assert prepared.body == BODY
     told = dict(prepared.response_headers())
     assert told[b"x-unabridged-degraded"] == b"not-planned"

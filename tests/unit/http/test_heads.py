@@ -1,0 +1,94 @@
+"""What a head says is read once, whoever sends it again; what is wrong with it is said each time."""
+
+from __future__ import annotations
+
+import pytest
+from starlette.types import Scope
+
+from proxy.engine.naming import Naming
+from proxy.errors import InvalidHeader, InvalidPolicy, UnabridgedError, UnsupportedMediaType
+from proxy.http.heads import Heads
+
+KEY = (b"authorization", b"Bearer k")
+
+
+def scope(*headers: tuple[bytes, bytes], query: bytes = b"") -> Scope:
+    return {"raw_path": b"/v1/chat/completions", "query_string": query, "headers": [*headers]}
+
+
+@pytest.fixture
+def heads() -> Heads:
+    return Heads(Naming("secret"))
+
+
+def test_a_head_is_the_same_however_long_its_body_is(heads: Heads) -> None:
+    first = heads.of(scope(KEY, (b"content-length", b"10")))
+    assert heads.of(scope(KEY, (b"content-length", b"11"))) is first
+    assert heads.of(scope(KEY)).envelope is first.envelope
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        scope((b"authorization", b"Bearer l")),
+        scope(KEY, query=b"x=1"),
+        scope(KEY, (b"x-unabridged-session", b"s")),
+        scope(KEY, KEY),
+        scope(),
+    ],
+)
+def test_another_head_is_another(heads: Heads, other: Scope) -> None:
+    head = heads.of(scope(KEY))
+    assert heads.of(other) is not head
+    assert heads.of(scope(KEY)) is head
+
+
+def test_a_head_tells_what_is_asked(heads: Heads) -> None:
+    asked = {
+        b"x-unabridged-policy": b"agent",
+        b"x-unabridged-mode": b"Append",
+        b"x-unabridged-budget": b"900",
+        b"x-unabridged-boundary": b"new",
+        b"x-unabridged-session": b"mine",
+        b"content-encoding": b"gzip",
+        b"accept-encoding": b"br",
+        b"x-vendor": b"1",
+    }
+    head = heads.of(scope(KEY, *asked.items(), query=b"x=1"))
+    envelope = head.envelope
+    assert (head.policy_name, head.mode, head.encoding) == ("agent", "append", b"gzip")
+    assert (envelope.target, envelope.budget, envelope.is_boundary) == ("/chat/completions?x=1", 900, True)
+    assert envelope.caller == Naming("secret").caller({KEY[0]: KEY[1], b"x-unabridged-session": b"mine"})
+    assert envelope.forwarded == [KEY, (b"x-vendor", b"1"), (b"accept-encoding", b"identity")]
+    assert envelope.credentials == [KEY]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ((b"x-unabridged-budget", b"many"), InvalidPolicy),
+        ((b"x-unabridged-boundary", b"old"), InvalidHeader),
+        ((b"content-type", b"text/plain"), UnsupportedMediaType),
+        (KEY, InvalidHeader),
+    ],
+)
+def test_what_is_wrong_is_said_each_time_and_only_where_the_request_is_managed(
+    heads: Heads, wrong: tuple[bytes, bytes], error: type[UnabridgedError]
+) -> None:
+    for _ in range(2):
+        head = heads.of(scope(KEY, wrong))
+        with pytest.raises(error):
+            _ = head.envelope
+
+
+def test_a_mode_that_there_is_not_is_refused_each_time(heads: Heads) -> None:
+    for _ in range(2):
+        with pytest.raises(InvalidHeader):
+            heads.of(scope((b"x-unabridged-mode", b"half")))
+
+
+def test_heads_that_nobody_sends_any_more_are_forgotten(heads: Heads) -> None:
+    first = heads.of(scope(KEY))
+    for number in range(100):
+        heads.of(scope((b"x-padding", b"%d" % number * 30_000)))
+    assert heads.of(scope(KEY)) is not first
