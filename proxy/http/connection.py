@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
@@ -24,6 +25,17 @@ if TYPE_CHECKING:
     from uvicorn.server import ServerState
 
     from proxy.http.headers import Header
+
+
+_ASGI = {"version": "3.0", "spec_version": "2.3"}
+
+
+@lru_cache(maxsize=64)
+def _parts(url: bytes) -> tuple[str, bytes, bytes]:
+    """The path of a request's target, decoded and as it is, and its query."""
+    target = httptools.parse_url(url)
+    path = target.path.decode("ascii")
+    return unquote(path) if "%" in path else path, target.path, target.query or b""
 
 
 class Connection(asyncio.Protocol):
@@ -76,6 +88,9 @@ class Connection(asyncio.Protocol):
             self._idle_timer.cancel()
         if self.running is not None:
             self.running.leave()
+            self.running = None
+            self.pipeline.clear()
+            del self.cycle  # which knows this connection: nothing is left for the garbage collector to find
         self.flow.resume_writing()
 
     def pause_writing(self) -> None:
@@ -127,16 +142,15 @@ class Connection(asyncio.Protocol):
         return self.running is not None and not self.running.is_complete
 
     def _scope(self, parser: httptools.HttpRequestParser, url: bytes, headers: list[Header]) -> Scope:
-        target = httptools.parse_url(url)
-        path = target.path.decode("ascii")
+        path, raw_path, query = _parts(url)
         return {
             "type": "http",
-            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "asgi": _ASGI,
             "http_version": parser.get_http_version(),
             "method": parser.get_method().decode("ascii"),
-            "path": unquote(path) if "%" in path else path,
-            "raw_path": target.path,
-            "query_string": target.query or b"",
+            "path": path,
+            "raw_path": raw_path,
+            "query_string": query,
             "root_path": self._root_path,
             "headers": headers,
             "state": self._app_state.copy(),

@@ -48,8 +48,10 @@ class Cycle:
         self._completed = completed
         self._version = version
         self._is_head = method == "HEAD"
-        self._news = asyncio.Event()
-        """There is something to be received."""
+        self._has_news = False
+        """Whether there is something to be received."""
+        self._waiting_for: asyncio.Future[None] | None = None
+        """Whoever receives while there is nothing."""
         self._left: Callable[[], None] | None = None
         self._parts: list[bytes] = []
         """Of the request's body; those that have not been received."""
@@ -86,24 +88,30 @@ class Cycle:
         self._waiting += len(part)
         if self._waiting > HIGH_WATER_LIMIT:
             self._flow.pause_reading()
-        self._news.set()
+        self._tell()
 
     def feed_end(self) -> None:
         """The body has come whole."""
         self._more_body = False
-        self._news.set()
+        self._tell()
 
     async def receive(self) -> Message:
         """ASGI's `receive`."""
         if self.expects_continue and not self._transport.is_closing():
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             self.expects_continue = False
-        if not (self.is_abandoned or self.is_complete):
-            await self._news.wait()
-            self._news.clear()
+        if not (self._has_news or self.is_abandoned or self.is_complete):
+            self._waiting_for = asyncio.get_running_loop().create_future()
+            await self._waiting_for
+        self._has_news = False
         if self.is_abandoned or self.is_complete:
             return {"type": "http.disconnect"}
         return {"type": "http.request", "body": self._take(), "more_body": self._more_body}
+
+    def _tell(self) -> None:
+        self._has_news = True
+        if self._waiting_for is not None and not self._waiting_for.done():
+            self._waiting_for.set_result(None)
 
     def whole_body(self) -> bytes | None:
         """The body, if it came with the head: there is nothing to be received then."""
@@ -135,7 +143,7 @@ class Cycle:
             self._unwritten.clear()
             if self._left is not None:
                 self._left()
-        self._news.set()
+        self._tell()
 
     # --- the answer ---
 
@@ -156,17 +164,17 @@ class Cycle:
     def _begin(self, status: int, headers: Iterable[Header]) -> None:
         self.has_begun = True
         self.expects_continue = False
-        lines = [STATUS_LINE[status]]
+        lines = [STATUS_LINE[status][:-2]]
         for given, value in headers:
             name = given.lower()
-            if name in _FRAMING and not self._frames(name, value):
-                continue
-            lines.append(b"%b: %b\r\n" % (name, value))
+            if name not in _FRAMING or self._frames(name, value):
+                lines.append(name + b": " + value)
         lines += self._framing(status)
-        head = b"".join(lines)
-        if head.count(b"\n") != len(lines) or head.count(b"\r") != len(lines) or b"\0" in head:
+        head = b"\r\n".join(lines) + b"\r\n\r\n"
+        ends = len(lines) + 1
+        if head.count(b"\n") != ends or head.count(b"\r") != ends or b"\0" in head:
             raise RuntimeError("A header of the answer holds a line end.")
-        self._write(head, b"\r\n")
+        self._write(head)
 
     def _frames(self, name: bytes, value: bytes) -> bool:
         """Take note of how an answer is framed; whether the header stands. The rest is ours to say."""
@@ -186,9 +194,9 @@ class Cycle:
             self.keep_alive = False
         elif self._room is None:
             self._is_chunked = True
-            lines.append(b"transfer-encoding: chunked\r\n")
+            lines.append(b"transfer-encoding: chunked")
         if not self.keep_alive:
-            lines.append(b"connection: close\r\n")
+            lines.append(b"connection: close")
         return lines
 
     def _go_on(self, body: bytes, *, is_last: bool) -> None:
@@ -210,7 +218,7 @@ class Cycle:
     def _complete(self) -> None:
         self.is_complete = True
         self.flush()
-        self._news.set()
+        self._tell()
         if not self.keep_alive:
             self._transport.close()
         self._completed()
