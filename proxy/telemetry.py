@@ -9,8 +9,8 @@ import logging
 import sys
 import time
 import traceback
-from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TextIO
 
 import msgspec
@@ -119,19 +119,25 @@ class JSONLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {
-            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "at": f"{_second(int(record.created))}.{int(record.created % 1 * 1000):03}+00:00",
             "level": record.levelname.lower(),
             "message": record.getMessage(),
         }
-        fields: object = getattr(record, "fields", None)
-        if isinstance(fields, Mapping):
-            line.update(fields)  # pyright: ignore[reportUnknownArgumentType]
+        fields: dict[str, object] | None = getattr(record, "fields", None)
+        if fields is not None:
+            line |= fields
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         try:
             return self._encode(line).decode()
         except (UnicodeEncodeError, OverflowError):  # half of a surrogate pair, a number without end
             return json.dumps(line, default=str)
+
+
+@lru_cache(maxsize=1)
+def _second(at: int) -> str:
+    """A second since 1970 as ISO 8601 has it; many lines are of the same."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 class _Lines(logging.StreamHandler[TextIO]):
