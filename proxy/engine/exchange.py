@@ -107,21 +107,21 @@ class Prepared(msgspec.Struct, kw_only=True):
 
     def response_headers(self) -> list[tuple[bytes, bytes]]:
         """The contract's headers: what was known before the first byte (DESIGN 7)."""
-        real, verdict = self.budget.real, self.verdict
-        tokens = f"sent={real(self.sent_tokens)};full={real(self.case.counted)};budget={self.budget.tokens}"
-        pairs = [
-            (b"x-unabridged-session", self.recognised.name),
-            (b"x-unabridged-stage", verdict.stage.value),
-            (b"x-unabridged-epoch", str(verdict.number)),
-            (b"x-unabridged-tokens", tokens),
-            (b"x-unabridged-cut", str(verdict.plan.cut)),
-            (b"x-unabridged-summary", verdict.summary),
-            (b"x-unabridged-tool-cache", f"hits={self.rounds.hits if self.rounds else 0}"),
+        verdict, budget = self.verdict, self.budget
+        sent, full = budget.real(self.sent_tokens), budget.real(self.case.counted)
+        headers = [
+            (b"x-unabridged-session", self.recognised.name.encode("latin-1", "replace")),
+            (b"x-unabridged-stage", verdict.stage.encode()),
+            (b"x-unabridged-epoch", b"%d" % verdict.number),
+            (b"x-unabridged-tokens", b"sent=%d;full=%d;budget=%d" % (sent, full, budget.tokens)),
+            (b"x-unabridged-cut", b"%d" % verdict.plan.cut),
+            (b"x-unabridged-summary", verdict.summary.encode()),
+            (b"x-unabridged-tool-cache", b"hits=%d" % (self.rounds.hits if self.rounds else 0)),
         ]
         reasons = [*self.degraded, *verdict.degraded]
         if reasons:
-            pairs.append((b"x-unabridged-degraded", ", ".join(reasons)))
-        return [(name, value.encode("latin-1", errors="replace")) for name, value in pairs]
+            headers.append((b"x-unabridged-degraded", ", ".join(reasons).encode()))
+        return headers
 
 
 class Sent(msgspec.Struct, frozen=True):

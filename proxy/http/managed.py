@@ -180,7 +180,7 @@ class Managed:
         passage.fields |= {
             "session": prepared.recognised.key.tag[:8],
             "model": prepared.case.model[:_NAME],
-            "stage": stage.value,
+            "stage": stage,
             "epoch": prepared.verdict.number,
             "sent": real(prepared.sent_tokens),
             "full": real(prepared.case.counted),
