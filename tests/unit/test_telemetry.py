@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import json
 import logging
+import sys
+import time
+from datetime import datetime
 
 import pytest
 
-from proxy.telemetry import JSONLines, Metrics, log_fault, set_up_logging
+from proxy.telemetry import JSONLines, Metrics, log_event, log_fault, log_request, log_warning, set_up_logging
 
 CANARY = "canary9f3c"
 
@@ -31,17 +36,99 @@ def test_a_fault_is_told_by_its_class_and_its_place_and_never_by_its_text(
     assert "in fail" in line
 
 
-def test_what_the_server_itself_says_is_json_too(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server = logging.getLogger("uvicorn.error")
-    for log in (server, logging.getLogger("proxy")):
+class Writes(io.StringIO):
+    """Keeps apart what is written apart."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[str] = []
+
+    def write(self, s: str) -> int:
+        if self.closed:
+            raise ValueError
+        self.written.append(s)
+        return len(s)
+
+    def told(self) -> list[list[str]]:
+        """The messages of each write so far."""
+        written, self.written = self.written, []
+        return [[json.loads(line)["message"] for line in text.splitlines()] for text in written]
+
+
+@pytest.fixture
+def errors(monkeypatch: pytest.MonkeyPatch) -> Writes:
+    for log in (logging.getLogger("uvicorn.error"), logging.getLogger("proxy")):
         monkeypatch.setattr(log, "handlers", [])  # given back in the end
         monkeypatch.setattr(log, "propagate", False)
+    monkeypatch.setattr(sys, "stderr", Writes())
     set_up_logging()
-    server.warning("Invalid %s", "request")
-    (line,) = capsys.readouterr().err.splitlines()
-    assert json.loads(line)["message"] == "Invalid request"
+    assert isinstance(sys.stderr, Writes)
+    return sys.stderr
+
+
+def test_what_the_server_itself_says_is_json_too(errors: Writes) -> None:
+    logging.getLogger("uvicorn.error").warning("Invalid %s", "request")
+    assert errors.told() == [["Invalid request"]]
+
+
+async def test_the_lines_of_one_pass_of_the_loop_are_one_write(errors: Writes) -> None:
+    log_request(status=200)
+    log_event("draining")
+    assert errors.told() == []
+    await asyncio.sleep(0)
+    assert errors.told() == [["request", "draining"]]
+    log_request(status=200)
+    await asyncio.sleep(0)
+    assert errors.told() == [["request"]]
+
+
+async def test_a_warning_is_written_at_once_after_what_was_logged_before_it(errors: Writes) -> None:
+    log_request(status=200)
+    log_warning("look")
+    assert errors.told() == [["request", "look"]]
+    await asyncio.sleep(0)
+    assert errors.told() == []
+
+
+def test_what_no_loop_runs_for_is_written_at_once(errors: Writes) -> None:
+    log_request(status=200)
+    assert errors.told() == [["request"]]
+
+
+def test_a_loop_that_ends_before_it_has_written_holds_no_later_line_up(errors: Writes) -> None:
+    async def log() -> None:
+        log_request(status=200)
+
+    ended = asyncio.new_event_loop()
+    ended.run_until_complete(log())
+    ended.close()
+    asyncio.run(log())
+    log_request(status=200)
+    assert [message for write in errors.told() for message in write] == ["request"] * 3
+
+
+def test_the_end_of_the_process_leaves_no_line_unwritten(errors: Writes) -> None:
+    async def log() -> None:
+        log_request(status=200)
+        for handler in logging.getLogger("proxy").handlers:
+            handler.flush()  # as logging does then
+
+    asyncio.run(log())
+    assert errors.told() == [["request"]]
+
+
+def test_a_request_tells_when_it_was_answered(errors: Writes) -> None:
+    log_request(status=200, id="req-1")
+    (line,) = map(json.loads, errors.written)
+    at = line.pop("at")
+    assert line == {"level": "info", "message": "request", "status": 200, "id": "req-1"}
+    assert abs(datetime.fromisoformat(at).timestamp() - time.time()) < 60
+
+
+def test_nobody_is_in_the_way_of_a_request_where_standard_error_is_closed(errors: Writes) -> None:
+    errors.close()
+    log_request(status=200)
+    log_warning("look")
 
 
 def test_what_utf_8_cannot_hold_is_told_all_the_same() -> None:
