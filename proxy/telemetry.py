@@ -10,7 +10,7 @@ import sys
 import time
 import traceback
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from typing import TextIO
 
 import msgspec
@@ -35,6 +35,7 @@ class Metrics:
         ProcessCollector(registry=self.registry)  # memory, descriptors and CPU, under their usual names
         counter, gauge, histogram = self._counter, self._gauge, self._histogram
         self.requests = counter("unabridged_requests", "Requests answered.", "route", "status")
+        self._relayed = cache(partial(self.requests.labels, "relay"))
         self.overhead = histogram(
             "unabridged_overhead_seconds",
             "From a request's last byte to its forwarding: what the proxy itself takes.",
@@ -93,7 +94,7 @@ class Metrics:
 
     def relayed(self, status: int) -> None:
         """Count a request that was relayed without being managed."""
-        self.requests.labels("relay", status).inc()
+        self._relayed(status).inc()
 
     def exposition(self) -> bytes:
         """The metrics in Prometheus' text format."""

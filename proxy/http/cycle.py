@@ -164,17 +164,17 @@ class Cycle:
     def _begin(self, status: int, headers: Iterable[Header]) -> None:
         self.has_begun = True
         self.expects_continue = False
-        lines = [STATUS_LINE[status][:-2]]
+        lines = [STATUS_LINE[status]]
         for given, value in headers:
             name = given.lower()
-            if name not in _FRAMING or self._frames(name, value):
-                lines.append(name + b": " + value)
+            if name in _FRAMING and not self._frames(name, value):
+                continue
+            lines.append(b"%b: %b\r\n" % (name, value))
         lines += self._framing(status)
-        head = b"\r\n".join(lines) + b"\r\n\r\n"
-        ends = len(lines) + 1
-        if head.count(b"\n") != ends or head.count(b"\r") != ends or b"\0" in head:
+        head = b"".join(lines)
+        if head.count(b"\n") != len(lines) or head.count(b"\r") != len(lines) or b"\0" in head:
             raise RuntimeError("A header of the answer holds a line end.")
-        self._write(head)
+        self._write(head, b"\r\n")
 
     def _frames(self, name: bytes, value: bytes) -> bool:
         """Take note of how an answer is framed; whether the header stands. The rest is ours to say."""
@@ -194,9 +194,9 @@ class Cycle:
             self.keep_alive = False
         elif self._room is None:
             self._is_chunked = True
-            lines.append(b"transfer-encoding: chunked")
+            lines.append(b"transfer-encoding: chunked\r\n")
         if not self.keep_alive:
-            lines.append(b"connection: close")
+            lines.append(b"connection: close\r\n")
         return lines
 
     def _go_on(self, body: bytes, *, is_last: bool) -> None:
