@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 from starlette.types import Receive, Scope, Send
@@ -149,3 +151,20 @@ async def test_what_follows_a_websockets_head_is_not_taken_for_http(connect: Con
         assert len(connection.asked) == 1
         assert b"upgrade" in connection.asked[0].names
         assert (connection.statuses, connection.wire.is_ended) == ([200], True)
+
+
+@pytest.mark.parametrize("said", [(), (GET,), (GET + GET,), (GET, POST + b"Content-Length: 2\r\n\r\na")])
+async def test_a_connection_that_has_ended_leaves_nothing_to_the_garbage_collector(
+    connect: Connect, said: tuple[bytes, ...]
+) -> None:
+    connection = connect()
+    await connection.say(*said)
+    await connection.leave()
+    connection.asked.clear()
+    guard = weakref.ref(connection.guard)
+    gc.disable()
+    try:
+        del connection.guard
+        assert guard() is None
+    finally:
+        gc.enable()
