@@ -141,6 +141,10 @@ def _second(at: int) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
+_PIPED = 4096
+"""Bytes that a pipe takes in one piece (Linux): no other worker's lines come between."""
+
+
 class _Lines(logging.StreamHandler[TextIO]):
     """Writes the lines of one pass of the event loop at once; what may not wait, immediately."""
 
@@ -148,15 +152,21 @@ class _Lines(logging.StreamHandler[TextIO]):
         super().__init__(sys.stderr)
         self.setFormatter(JSONLines())
         self._unwritten: list[str] = []
+        self._held = 0
+        """Characters in them."""
         self._flushed_by: asyncio.AbstractEventLoop | None = None
         """The loop that is about to write them; one that has ended never does."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            self._unwritten.append(self.format(record))
+            line = self.format(record) + "\n"
         except Exception:  # noqa: BLE001 - whatever is wrong with a line, logging says so by itself
             self.handleError(record)
             return
+        if self._held + len(line) > _PIPED:
+            self.flush()
+        self._unwritten.append(line)
+        self._held += len(line)
         loop = _running_loop() if record.levelno < logging.WARNING else None
         if loop is None:
             self.flush()
@@ -168,9 +178,9 @@ class _Lines(logging.StreamHandler[TextIO]):
         """Write what is held; logging asks for it at the end of the process, too."""
         self.acquire()
         try:
-            lines, self._unwritten, self._flushed_by = self._unwritten, [], None
+            lines, self._unwritten, self._held, self._flushed_by = self._unwritten, [], 0, None
             if lines:
-                self.stream.write("\n".join([*lines, ""]))
+                self.stream.write("".join(lines))
                 self.stream.flush()
         except (OSError, ValueError):
             pass  # nobody reads standard error any more, or it is closed: there is nowhere to say so

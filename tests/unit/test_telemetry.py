@@ -82,6 +82,15 @@ async def test_the_lines_of_one_pass_of_the_loop_are_one_write(errors: Writes) -
     assert errors.told() == [["request"]]
 
 
+async def test_no_write_is_longer_than_a_pipe_takes_in_one_piece(errors: Writes) -> None:
+    for _ in range(100):
+        log_request(status=200, model="gpt-test", session="045ed7dd")
+    await asyncio.sleep(0)
+    assert max(map(len, errors.written)) <= 4096
+    assert len(errors.written) < 10
+    assert sum(map(len, errors.told())) == 100
+
+
 async def test_a_warning_is_written_at_once_after_what_was_logged_before_it(errors: Writes) -> None:
     log_request(status=200)
     log_warning("look")
