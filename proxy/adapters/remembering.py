@@ -17,9 +17,11 @@ import math
 from collections import OrderedDict
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 from weakref import WeakValueDictionary
+
+from msgspec.structs import replace
 
 from proxy.adapters.through import Through
 from proxy.core.plan import Epoch

@@ -13,7 +13,8 @@ change, and no epoch begins. Strategies that act by count are not asked.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from proxy.core.budget import Budget
 from proxy.core.growing import Sizes
@@ -24,8 +25,7 @@ LEAST_FREED = 0.1
 """Share of the room that an epoch must free to be begun below 100 %."""
 
 
-@dataclass(frozen=True, slots=True)
-class Past:
+class Past(msgspec.Struct, frozen=True):
     """The epochs that led to the plan in force, but for those that a person asked for."""
 
     epochs: int = 0

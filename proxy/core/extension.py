@@ -5,8 +5,9 @@ touched. Its members are ours alone, so one that we do not know is a mistake of 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import cast
+
+import msgspec
 
 from proxy.core.body import Body
 from proxy.core.injection import Injection, read_injection
@@ -19,8 +20,7 @@ _NAME = 40
 """Characters of an unknown member's name that are told."""
 
 
-@dataclass(frozen=True)
-class Extension:
+class Extension(msgspec.Struct, frozen=True):
     """What the member says."""
 
     sent: int

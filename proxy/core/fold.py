@@ -5,7 +5,9 @@ So a worker without a store cuts today what it would have cut yesterday (law 7).
 
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from proxy.core.breaker import NO_PAST, Past
 from proxy.core.budget import Budget, Stage, stage_of

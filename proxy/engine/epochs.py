@@ -5,8 +5,6 @@ the store, summaries from the upstream, and a new epoch is written (:mod:`proxy.
 is forwarded, so that two workers which reach it together send the same bytes (law 3).
 """
 
-from dataclasses import replace as replaced
-
 import msgspec
 from msgspec.structs import replace
 
@@ -168,7 +166,7 @@ class Epochs:
     def _situation(self, case: Case, epochs: tuple[Epoch, ...], epoch: Epoch | None) -> Situation:
         conditions = case.conditions
         if case.policy.stages.max_units:
-            conditions = replaced(conditions, since=since(epoch, case.chain.hashes))
+            conditions = replace(conditions, since=since(epoch, case.chain.hashes))
         return Situation(
             chain=case.chain,
             plan=epoch.plan if epoch else EMPTY,

@@ -6,7 +6,6 @@ them, so a turn decodes, identifies and counts only what it brings.
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import replace as replaced
 from typing import Self
 
 import msgspec
@@ -105,7 +104,7 @@ class History(msgspec.Struct, frozen=True):
         tokens = list(chain.tokens)
         for place, hidden in self.hidden.items():
             tokens[place] = hidden.tokens
-        return replaced(chain, tokens=Sizes.of(tokens))
+        return replace(chain, tokens=Sizes.of(tokens))
 
     def placed(self, chain: Chain) -> Placed:
         """What is known of a body that begins with these messages, of which ``chain`` was counted."""

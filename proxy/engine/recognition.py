@@ -7,9 +7,9 @@ a store that is away for a moment takes no plan with it.
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import msgspec
+from msgspec.structs import replace
 
 from proxy.core.plan import Epoch
 from proxy.core.records import HiddenCalls
@@ -26,8 +26,7 @@ _REMEMBERED = 20_000
 _STORE_AWAY = "store"
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(msgspec.Struct, frozen=True):
     """A lane's epochs as this process knows them; the store holds the first ``saved``."""
 
     epochs: tuple[Epoch, ...]

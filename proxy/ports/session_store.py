@@ -1,9 +1,10 @@
 """Where sessions are kept: what is asked of a store, and what it answers."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, Protocol
+
+import msgspec
 
 from proxy.core.plan import Epoch
 from proxy.core.records import HiddenCalls, Node, Session, Turn
@@ -16,8 +17,7 @@ class SessionKey(NamedTuple):
     sid: str
 
 
-@dataclass(frozen=True, slots=True)
-class Lookup:
+class Lookup(msgspec.Struct, frozen=True):
     """The one question that a request asks of the store before it is forwarded."""
 
     tag: str
@@ -50,15 +50,14 @@ def _after(seen: tuple[str, int], sid: str | None) -> int:
     return seen[1] if seen[0] == sid else 0
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """The answer to a :class:`Lookup`; everything empty where nothing is known."""
 
     sid: str | None = None
     session: Session | None = None
     known: bytes | None = None
     """The newest of the asked chain hashes that the session holds."""
-    counts: dict[bytes, int] = field(default_factory=dict[bytes, int])
+    counts: dict[bytes, int] = {}
     """Counted tokens by chain hash, of those asked for and known."""
     epochs: tuple[Epoch, ...] = ()
     """The lane's epochs in the order written, those after ``seen`` (all, if ``seen`` names another sid)."""
@@ -74,8 +73,7 @@ class Found:
     """There where ``counts`` are those of all messages."""
 
 
-@dataclass(frozen=True, slots=True)
-class Whole:
+class Whole(msgspec.Struct, frozen=True):
     """What is to be known of a session beside all of its counts."""
 
     lives: float
@@ -94,8 +92,7 @@ class Recorded(StrEnum):
     """Not written: appended to a session that has gone on from elsewhere in the meantime."""
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(msgspec.Struct, frozen=True):
     """What became of a turn, and of its session."""
 
     recorded: Recorded
@@ -123,12 +120,11 @@ class Mark(NamedTuple):
     """How many there were."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(msgspec.Struct, frozen=True):
     """What is stored of a session's messages, for clients that send only what is new."""
 
     session: Session | None = None
-    nodes: dict[bytes, Node] = field(default_factory=dict[bytes, Node])
+    nodes: dict[bytes, Node] = {}
     was_here: bool = False
     """Whether there was such a session that has expired, or was deleted."""
     mark: Mark | None = None

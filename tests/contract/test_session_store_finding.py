@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from proxy.adapters.remembering import TellingStore
 from proxy.ports import Found, Recorded, SessionStore, Whole, Written
