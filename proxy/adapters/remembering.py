@@ -83,10 +83,17 @@ class _Known:
         return Found(
             sid=sid,
             session=self.session,
-            known=next((chain_hash for chain_hash in lookup.newest if chain_hash in self.counts), None),
+            known=self._newest(lookup.newest),
             counts={each: self.counts[each] for each in lookup.uncounted if each in self.counts},
             injected=self.injected,
         )
+
+    def _newest(self, hashes: Sequence[bytes]) -> bytes | None:
+        """The first of these chain hashes that the session holds."""
+        for chain_hash in hashes:
+            if chain_hash in self.counts:
+                return chain_hash
+        return None
 
     def learn(self, lookup: Lookup, found: Found) -> None:
         """What an answer says beside the session itself."""
@@ -137,15 +144,18 @@ class RememberingStore(Through):
         self._known: OrderedDict[SessionKey, _Known] = OrderedDict()
         self._traffic: WeakValueDictionary[SessionKey, _Traffic] = WeakValueDictionary()
 
+    def known(self, lookup: Lookup) -> Found | None:
+        """The session, its epochs and counts, where they are known for sure."""
+        if self._telling.is_left_alone:
+            self._forget_all()
+        known = self._alive(SessionKey(lookup.tag, lookup.sid)) if lookup.sid is not None else None
+        return known.answer(lookup) if known is not None else None
+
     async def find(self, lookup: Lookup) -> Found:
         """The session, its epochs and counts: no trip where they are known."""
         if lookup.sid is None:
             return await self._store.find(lookup)
-        if self._telling.is_left_alone:
-            self._forget_all()
-        key = SessionKey(lookup.tag, lookup.sid)
-        known = self._alive(key)
-        return (known.answer(lookup) if known else None) or await self._ask(key, lookup)
+        return self.known(lookup) or await self._ask(SessionKey(lookup.tag, lookup.sid), lookup)
 
     async def begin_epoch(self, key: SessionKey, epoch: Epoch, seen: int, ttl: float) -> tuple[Epoch, ...]:
         """Append to the lane, or answer what others appended."""

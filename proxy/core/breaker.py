@@ -42,9 +42,11 @@ NO_PAST = Past()
 
 def past_of(epochs: Sequence[Epoch], current: Epoch | None, hashes: Sequence[bytes]) -> Past:
     """The past of the epoch in force, for a chain with these hashes."""
+    if current is None:
+        return NO_PAST
     line: list[Epoch] = []
-    wanted = current.id if current is not None else ""
-    for epoch in reversed(epochs if wanted else ()):  # a parent was written before its children
+    wanted = current.id
+    for epoch in reversed(epochs):  # a parent was written before its children
         if epoch.id != wanted:
             continue
         wanted = epoch.parent

@@ -28,7 +28,7 @@ class Grown(Sequence[T]):
         """These items and ``new`` ones."""
         if not new:
             return self
-        if not self or self._end < len(self._items):
+        if self._start == self._end or self._end < len(self._items):
             return Grown([*self, *new])
         self._items.extend(new)
         return Grown(self._items, self._start)
@@ -45,7 +45,7 @@ class Grown(Sequence[T]):
     def __getitem__(self, place: slice) -> "Grown[T]": ...
     def __getitem__(self, place: int | slice) -> "T | Grown[T]":
         if isinstance(place, slice):
-            start, end, step = place.indices(len(self))
+            start, end, step = place.indices(self._end - self._start)
             if step != 1:
                 return Grown([*self][place])
             return Grown(self._items, self._start + start, self._start + max(start, end))
@@ -53,6 +53,10 @@ class Grown(Sequence[T]):
         if not self._start <= index < self._end:
             raise IndexError(place)
         return self._items[index]
+
+    def newest(self, most: int) -> tuple[T, ...]:
+        """The last items, at most so many, newest first."""
+        return tuple(self._items[max(self._end - most, self._start) : self._end][::-1])
 
     def __contains__(self, value: object) -> bool:
         return value in self._items[self._start : self._end]
@@ -79,11 +83,13 @@ def grown(items: Iterable[T]) -> Grown[T]:
 class Sizes(Sequence[int]):
     """Integers of which any run is added up at once: kept as the sums of all before each place."""
 
-    __slots__ = ("_sums",)
+    __slots__ = ("_sums", "total")
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, sums: Grown[int]) -> None:
         self._sums = sums
+        self.total = sums[-1] - sums[0]
+        """All of them together."""
 
     @classmethod
     def of(cls, sizes: Iterable[int]) -> Self:
@@ -95,11 +101,6 @@ class Sizes(Sequence[int]):
         if not self:
             return Sizes.of(new)
         return Sizes(self._sums.followed_by([*islice(accumulate(new, initial=self._sums[-1]), 1, None)]))
-
-    @property
-    def total(self) -> int:
-        """All of them together."""
-        return self._sums[-1] - self._sums[0]
 
     def __len__(self) -> int:
         return len(self._sums) - 1

@@ -84,10 +84,8 @@ class Epochs:
         return await self._decide(case, races)
 
     async def _decide(self, case: Case, races: int) -> Verdict:
-        epochs = case.epochs or ()
-        chain = case.chain
-        epoch = in_force(epochs, chain.hashes, case.counted, chain.is_spared_by, chain.settled)
-        situation = self._situation(case, epochs, epoch)
+        epoch = _in_force(case)
+        situation = self._situation(case, epoch)
         standing = self._standing(case, situation, epoch)
         if epoch is not None and _was_decided(epoch, case, standing.stage):
             return standing
@@ -163,7 +161,7 @@ class Epochs:
         stage = stage_of(case.budget.usage(view), case.policy.stages)
         return Verdict(plan, stage, view, None, number=number)
 
-    def _situation(self, case: Case, epochs: tuple[Epoch, ...], epoch: Epoch | None) -> Situation:
+    def _situation(self, case: Case, epoch: Epoch | None) -> Situation:
         conditions = case.conditions
         if case.policy.stages.max_units:
             conditions = replace(conditions, since=since(epoch, case.chain.hashes))
@@ -175,7 +173,7 @@ class Epochs:
             count=self._counter.count,
             conditions=conditions,
             pins=case.pins,
-            past=past_of(epochs, epoch, case.chain.hashes),
+            past=past_of(case.epochs or (), epoch, case.chain.hashes),
         )
 
     async def _intend(self, case: Case, situation: Situation, stage: Stage, parent: str) -> Draft | None:
@@ -269,6 +267,14 @@ class Epochs:
     def _count(self, stage: Stage, before: Plan, after: Plan) -> None:
         self._metrics.epochs.labels(stage=stage.value).inc()
         self._metrics.cut_messages.labels(reason=stage.value).inc(max(after.cut - before.cut, 0))
+
+
+def _in_force(case: Case) -> Epoch | None:
+    """The epoch that holds for a request; what its chain asks is looked at where there is one to choose."""
+    if not case.epochs:
+        return None
+    chain = case.chain
+    return in_force(case.epochs, chain.hashes, case.counted, chain.is_spared_by, chain.settled)
 
 
 def _was_decided(epoch: Epoch, case: Case, stage: Stage) -> bool:

@@ -71,6 +71,8 @@ class Tools:
         self, case: Case, hidden: Hidden = NO_HIDDEN, injected: Sequence[InjectedResult] = ()
     ) -> ToolCache:
         """What is fresh at the end of a request's chain."""
+        if not (case.policy.tools or injected):
+            return _NOTHING
         rules, chain = Rules(case.policy.tools), case.chain
         if not rules.is_caching and not any(each.cache_exchanges for each in injected):
             return _NOTHING

@@ -140,6 +140,10 @@ class SessionStore(Protocol):
     refuses, or answers with something that cannot be read.
     """
 
+    def known(self, lookup: Lookup) -> Found | None:
+        """What :meth:`find` would answer, where that is certain here and now; None where it must be asked."""
+        ...
+
     async def find(self, lookup: Lookup) -> Found:
         """The session, its epochs and counts: one round trip."""
         ...

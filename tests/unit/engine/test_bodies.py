@@ -52,6 +52,24 @@ def test_a_conversation_that_goes_on_is_known_up_to_where_it_goes_on() -> None:
     assert process.read(body("One?", "1", "Two?", "2", "Three?")), "and asked again"
 
 
+def test_a_small_conversation_is_known_by_its_messages() -> None:
+    process, first = Process(), "Be brief."
+    assert not process.read(body("One?", first=first))
+    assert process.read(body("One?", "1", "Two?", first=first, seed=1))
+    assert process.read(body("One?", "1", "Two?", first=first))
+    assert not process.read(body("One?", "1", "Another two?", first=first))
+    assert not process.read(body("One?", first=first)), (
+        "what is shorter begins with nothing that is remembered"
+    )
+
+
+def test_what_has_changed_before_the_messages_makes_no_other_conversation_of_them() -> None:
+    process = Process()
+    asked = [{"role": "user", "content": LONG}, {"role": "assistant", "content": "1"}]
+    told = [json.dumps({"model": "m", "seed": seed, "messages": asked}).encode() for seed in (1, 22)]
+    assert [process.read(raw) for raw in told] == [False, True]
+
+
 def test_what_was_counted_is_gone_on_from_for_the_same_model_alone() -> None:
     process = Process()
     asked = [{"role": "user", "content": LONG}, {"role": "assistant", "content": "1"}]
