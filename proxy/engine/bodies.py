@@ -1,8 +1,8 @@
 """Bodies as they come in, each read after what this process has read of its conversation before.
 
 A fast, seeded hash tells whether a body begins with the bytes of the one before; it serves this process
-alone. Where they are small, or a client puts what changes before its messages, they are split whole each time,
-and the messages themselves tell.
+alone. Small bodies, and those of clients that put what changes before their messages, are split whole each
+time; there the messages themselves tell.
 """
 
 import secrets
