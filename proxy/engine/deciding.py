@@ -19,7 +19,7 @@ from proxy.engine.ceiling import within_bytes
 from proxy.engine.epochs import Epochs, Verdict
 from proxy.engine.exchange import Incoming, Prepared, forwarded_body
 from proxy.engine.history import History, Reader
-from proxy.engine.models import Models
+from proxy.engine.models import Model, Models
 from proxy.engine.recall import Recall
 from proxy.engine.recognition import Recognition
 from proxy.errors import ContextLengthExceeded, PolicyForbidden
@@ -37,10 +37,10 @@ class Decisions:
     recall: Recall
 
     async def budget(
-        self, tenant: str, history: History, policy: Policy, explicit: int | None, tool: bytes
+        self, model: Model, history: History, policy: Policy, explicit: int | None, tool: bytes
     ) -> Budget:
         """The request's budget. Raises PolicyForbidden where a client asks for more than the policy gives."""
-        window = self.models.window(tenant, history.model, policy)
+        window = self.models.window(model, history.model, policy)
         reserve = reserve_of(history, policy)
         limit = policy.budget.tokens if isinstance(policy.budget.tokens, int) else None
         if explicit is not None:
@@ -49,8 +49,7 @@ class Decisions:
                 raise PolicyForbidden(f"The budget can be lowered, not raised (it is {allowed} tokens).")
             limit = explicit
         head = await self.reader.head_tokens(history, tool)
-        ratio = self.models.ratio(tenant, history.model)
-        return Budget(budget_tokens(limit, window, reserve), ratio, head)
+        return Budget(budget_tokens(limit, window, reserve), model.ratio.value, head)
 
     async def decide(self, case: Case, history: History) -> Verdict:
         """What is cut. Raises ContextLengthExceeded where the policy would rather refuse."""
@@ -83,7 +82,7 @@ class Decisions:
     def body(self, case: Case, history: History, verdict: Verdict) -> bytes:
         """What goes out. How the notes of an epoch go out stands in it; a refusal overrules that."""
         rule, epoch = case.policy.summary.alternate, verdict.epoch
-        refused = rule == "auto" and self.models.alternates(case.tenant, case.model)
+        refused = rule == "auto" and self.models.of(case.tenant, case.model).alternates
         alternates = (epoch.alternates if epoch else case.alternates) or refused
         return forwarded_body(history, verdict.plan, alternates=alternates, tool=case.tool)
 
@@ -92,19 +91,15 @@ class Decisions:
         is_known = verdict.plan != EMPTY or bool(history.hidden)
         return [self.recall.of(case, verdict.plan)] if case.tool and is_known else []
 
-    def alternates(self, tenant: str, model: str, policy: Policy) -> bool:
-        """Whether the model is known to want alternating roles."""
-        rule = policy.summary.alternate
-        return self.models.alternates(tenant, model) if rule == "auto" else rule
-
     async def prune_harder(self, prepared: Prepared, incoming: Incoming) -> bool:
         """Decide again under what was just learned; whether there is anything else to send."""
         before, history, policy = prepared.case, prepared.history, prepared.policy
+        model = self.models.of(before.tenant, before.model)
         try:
             allowed = budget_in(incoming.headers)
-            budget = await self.budget(before.tenant, history, policy, allowed, before.tool)
+            budget = await self.budget(model, history, policy, allowed, before.tool)
         except PolicyForbidden:
-            budget = await self.budget(before.tenant, history, policy, None, before.tool)
+            budget = await self.budget(model, history, policy, None, before.tool)
         verdict = prepared.verdict
         case = replace(before, budget=budget, epochs=verdict.epochs, saved=verdict.saved)
         verdict = await self.decide(case, history)
