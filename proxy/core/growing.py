@@ -28,7 +28,7 @@ class Grown(Sequence[T]):
         """These items and ``new`` ones."""
         if not new:
             return self
-        if self._start == self._end or self._end < len(self._items):
+        if not self or self._end < len(self._items):
             return Grown([*self, *new])
         self._items.extend(new)
         return Grown(self._items, self._start)
@@ -45,7 +45,7 @@ class Grown(Sequence[T]):
     def __getitem__(self, place: slice) -> "Grown[T]": ...
     def __getitem__(self, place: int | slice) -> "T | Grown[T]":
         if isinstance(place, slice):
-            start, end, step = place.indices(self._end - self._start)
+            start, end, step = place.indices(len(self))
             if step != 1:
                 return Grown([*self][place])
             return Grown(self._items, self._start + start, self._start + max(start, end))

@@ -17,7 +17,7 @@ from proxy.engine.asked import budget_in
 from proxy.engine.case import Case
 from proxy.engine.ceiling import within_bytes
 from proxy.engine.epochs import Epochs, Verdict
-from proxy.engine.exchange import Incoming, Prepared, forwarded_body
+from proxy.engine.exchange import Incoming, Prepared, edited_body, is_edited
 from proxy.engine.history import History, Reader
 from proxy.engine.models import Model, Models
 from proxy.engine.recall import Recall
@@ -80,11 +80,16 @@ class Decisions:
         return verdict
 
     def body(self, case: Case, history: History, verdict: Verdict) -> bytes:
-        """What goes out. How the notes of an epoch go out stands in it; a refusal overrules that."""
+        """What goes out: the client's own bytes, unless a plan is in force or we have put something in.
+
+        How the notes of an epoch go out stands in it; a refusal overrules that.
+        """
+        if not is_edited(history, verdict.plan):
+            return history.body.raw
         rule, epoch = case.policy.summary.alternate, verdict.epoch
         refused = rule == "auto" and self.models.of(case.tenant, case.model).alternates
         alternates = (epoch.alternates if epoch else case.alternates) or refused
-        return forwarded_body(history, verdict.plan, alternates=alternates, tool=case.tool)
+        return edited_body(history, verdict.plan, alternates=alternates, tool=case.tool)
 
     def answerers(self, case: Case, history: History, verdict: Verdict) -> list[Answerer]:
         """Who answers the calls of what this request, or its history, has beside the client's tools."""

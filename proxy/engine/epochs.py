@@ -89,9 +89,11 @@ class Epochs:
         standing = self._standing(case, situation, epoch)
         if epoch is not None and _was_decided(epoch, case, standing.stage):
             return standing
-        decision = await self._decision(case, situation, standing)
+        is_open = _may_begin(situation, standing)
+        decision = await self._decision(case, situation, standing) if is_open else None
         if decision is None:
-            return await self._bring_late(case, situation, standing, races)
+            may_renew = bool(situation.plan.gaps) and is_cold(situation)
+            return await self._bring_late(case, situation, standing, races) if may_renew else standing
         verdict, may_wait = decision
         if verdict.plan == situation.plan:
             return standing
@@ -117,7 +119,7 @@ class Epochs:
         self, case: Case, situation: Situation, standing: Verdict
     ) -> tuple[Verdict, bool] | None:
         """What an epoch that begins now would forward, and whether it may wait; None where none begins."""
-        if standing.epoch is None and standing.stage is Stage.EMERGENCY:
+        if _is_replayed(standing):
             plan, _ = await self._folds.of(case, case.conditions)
             is_at_cost = await off_loop(case, lambda: cuts_protected(situation, plan))
             degraded = _PROTECTED_CUT if is_at_cost else ()
@@ -131,9 +133,7 @@ class Epochs:
         return replace(standing, plan=plan, summary=summary, degraded=degraded), decided.may_wait
 
     async def _bring_late(self, case: Case, situation: Situation, standing: Verdict, races: int) -> Verdict:
-        """Put summaries that came too late in the place of their notices, while that costs nothing."""
-        if not situation.plan.gaps or not is_cold(situation):
-            return standing
+        """Put summaries that came too late in the place of their notices: it costs nothing now."""
         texts = self._summary_jobs.late(case, situation.plan)
         if not texts:
             return standing
@@ -177,9 +177,7 @@ class Epochs:
         )
 
     async def _intend(self, case: Case, situation: Situation, stage: Stage, parent: str) -> Draft | None:
-        """The draft to begin an epoch with now; None where none begins (one may be prepared meanwhile)."""
-        if not is_due(situation, stage):
-            return None
+        """The draft of the epoch that is due; None where it waits (and one may be prepared meanwhile)."""
         situation = situation.under(await self._summary_jobs.anchored(case, situation))
         kept = await self._drafts.still_good(case, situation, stage, parent)
         if stage in (Stage.COMPACT, Stage.EMERGENCY) or acts_now(situation):
@@ -267,6 +265,16 @@ class Epochs:
     def _count(self, stage: Stage, before: Plan, after: Plan) -> None:
         self._metrics.epochs.labels(stage=stage.value).inc()
         self._metrics.cut_messages.labels(reason=stage.value).inc(max(after.cut - before.cut, 0))
+
+
+def _is_replayed(standing: Verdict) -> bool:
+    """Whether a first request is over its budget: its own past is replayed."""
+    return standing.epoch is None and standing.stage is Stage.EMERGENCY
+
+
+def _may_begin(situation: Situation, standing: Verdict) -> bool:
+    """Whether an epoch may begin: asked at every request, and quick."""
+    return _is_replayed(standing) or is_due(situation, standing.stage)
 
 
 def _in_force(case: Case) -> Epoch | None:

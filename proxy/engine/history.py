@@ -90,8 +90,9 @@ class History(msgspec.Struct, frozen=True):
     @property
     def uncounted(self) -> list[int]:
         """Positions of messages whose text this process has not counted."""
-        new = enumerate(self.known[len(self.counted) :], len(self.counted))
-        return [place for place, entry in new if entry.text is None]
+        start = len(self.counted)
+        new = () if self.is_counted else self.known[start:]
+        return [place for place, entry in enumerate(new, start) if entry.text is None]
 
     @property
     def is_counted(self) -> bool:
@@ -200,8 +201,6 @@ class Reader:
 
     async def count(self, history: History) -> None:
         """Count what is not counted yet, off the loop where it is much."""
-        if history.is_counted:
-            return
         start = len(history.counted)
         known, raws = history.known[start:], history.raws[start:]
         await self._count_texts(known, raws)
@@ -222,8 +221,8 @@ class Reader:
         """Counted tokens of the head as it is now, of what was handed in, and of a ``tool`` that is added."""
         await self._count_texts(history.known_head, history.head)
         tokens = REQUEST_TOKENS + sum([MESSAGE_TOKENS + (entry.text or 0) for entry in history.known_head])
-        present = history.body.members
-        members = [history.body.slice(name) for name in _HEAD_MEMBERS if name in present]
+        body = history.body
+        members = [body.slice(name) for name in _HEAD_MEMBERS if name in body.members]
         for member in (*members, tool):
             tokens += await self._count_member(member) if member else 0
         if history.injection is not None:

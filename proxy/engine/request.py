@@ -34,7 +34,7 @@ from proxy.engine.models import Model, Models
 from proxy.engine.naming import NAMED, Headers, Naming
 from proxy.engine.pins import Pins
 from proxy.engine.recognition import Recognised, Recognition
-from proxy.engine.tools import Tools
+from proxy.engine.tools import NOTHING_FRESH, Tools
 from proxy.engine.warmth import Warmth
 from proxy.ports import Clock, Upstream
 from proxy.telemetry import log_fault
@@ -139,12 +139,13 @@ class Engine:
 
     async def _count(self, asked: Asked, recognised: Recognised, model: Model) -> Chain:
         """Count what is new; the rest, and how the model counts, the store may know."""
-        history = asked.history
-        self.reader.take_counts(history, recognised.found.counts)
-        await self.reader.count(history)
-        last = recognised.found.session
+        history, last = asked.history, recognised.found.session
         if last is not None and last.model == history.model:
             model.remember_ratio(last.ratio)
+        if history.is_counted:
+            return history.counted
+        self.reader.take_counts(history, recognised.found.counts)
+        await self.reader.count(history)
         chain = history.chain()
         self.bodies.keep(asked.read, history.placed(chain))
         return chain
@@ -184,11 +185,13 @@ class Engine:
 
     async def _fresh(self, case: Case, history: History) -> ToolCache:
         given = history.injection.tools if history.injection else ()
+        if not (case.policy.tools or given):
+            return NOTHING_FRESH
         try:
             return await self.tools.of(case, history.said_in_place, given)
         except Exception as error:  # noqa: BLE001 - law 7: a fault of ours costs what is kept, not the answer
             log_fault("reading tool results failed", error)
-            return ToolCache()
+            return NOTHING_FRESH
 
     async def send(self, prepared: Prepared, incoming: Incoming, in_flight: ExitStack) -> Sent:
         """Forward; a refusal for length teaches the window, and the request is pruned and sent once more.
