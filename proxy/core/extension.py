@@ -38,14 +38,18 @@ class Extension(msgspec.Struct, frozen=True):
         return tuple(self.sent - index for index in self.pins if index >= head)
 
 
+ABSENT = Extension(0)
+"""What nobody has sent."""
+
+
 def take_extension(body: Body) -> tuple[Body, Extension]:
     """The body as it is forwarded, and what was in the member.
 
     Raises InvalidType, InvalidValue, MissingParameter or UnknownParameter, each naming the parameter.
     """
-    sent = len(body.messages)
     if MEMBER not in body.members:
-        return body, Extension(sent)
+        return body, ABSENT
+    sent = len(body.messages)
     value = body.get(MEMBER)
     if not isinstance(value, Mapping):
         raise _wrong_type("", "an object")

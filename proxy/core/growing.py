@@ -54,6 +54,11 @@ class Grown(Sequence[T]):
             raise IndexError(place)
         return self._items[index]
 
+    def begins_with(self, others: Sequence[T]) -> bool:
+        """Whether the first items are these others."""
+        end = self._start + len(others)
+        return end <= self._end and self._items[self._start : end] == [*others]
+
     def newest(self, most: int) -> tuple[T, ...]:
         """The last items, at most so many, newest first."""
         return tuple(self._items[max(self._end - most, self._start) : self._end][::-1])

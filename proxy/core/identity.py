@@ -81,7 +81,14 @@ def _canonical(value: object, depth: int = 0, *, keeps_empty: bool = False) -> o
 
 def root(person: str = "") -> bytes:
     """h₀ of a chain; ``person`` (``user`` or ``safety_identifier``) where no header names the session."""
+    return _root(person) if person else _NOBODYS
+
+
+def _root(person: str) -> bytes:
     return hashlib.sha256(b"unabridged chain 1\0" + person.encode(errors="surrogatepass")).digest()
+
+
+_NOBODYS = _root("")
 
 
 def extend(previous: bytes, identity: bytes) -> bytes:

@@ -83,8 +83,7 @@ class Bodies:
             body, hashed = found
             return ReadBody(body, scope, line.placed, hashed)
         body = read_body(raw, max_messages)
-        goes_on = body.messages[: len(line.messages)] == line.messages
-        return ReadBody(body, scope, line.placed if goes_on else None)
+        return ReadBody(body, scope, line.placed if body.messages.begins_with(line.messages) else None)
 
     def _continued(
         self, beginning: Beginning, digest: bytes, raw: bytes, max_messages: int

@@ -53,17 +53,10 @@ class Decisions:
 
     async def decide(self, case: Case, history: History) -> Verdict:
         """What is cut. Raises ContextLengthExceeded where the policy would rather refuse."""
-
-        async def again(chain: Chain, budget: Budget, before: Verdict) -> Verdict:
-            weighed = replace(case, chain=chain, budget=budget, epochs=before.epochs, saved=before.saved)
-            verdict = await self.epochs.decide(weighed)
-            return replace(verdict, view=view_tokens(verdict.plan, case.chain.tokens))
-
-        def size_of(verdict: Verdict) -> int:
-            return len(self.body(case, history, verdict))
-
         try:
-            verdict = await within_bytes(case, await self.epochs.decide(case), size_of, again)
+            verdict = await self.epochs.decide(case)
+            if case.policy.budget.bytes:
+                verdict = await self._within_bytes(case, history, verdict)
         except Exception as error:  # noqa: BLE001 - law 7: a fault of ours costs the pruning, not the answer
             log_fault("planning failed", error)
             verdict = self.epochs.untouched(case)
@@ -78,6 +71,19 @@ class Decisions:
                 limit=case.budget.tokens,
             )
         return verdict
+
+    async def _within_bytes(self, case: Case, history: History, verdict: Verdict) -> Verdict:
+        """A verdict whose body keeps within the ceiling of the policy, decided again where it does not."""
+
+        async def again(chain: Chain, budget: Budget, before: Verdict) -> Verdict:
+            weighed = replace(case, chain=chain, budget=budget, epochs=before.epochs, saved=before.saved)
+            verdict = await self.epochs.decide(weighed)
+            return replace(verdict, view=view_tokens(verdict.plan, case.chain.tokens))
+
+        def size_of(verdict: Verdict) -> int:
+            return len(self.body(case, history, verdict))
+
+        return await within_bytes(case, verdict, size_of, again)
 
     def body(self, case: Case, history: History, verdict: Verdict) -> bytes:
         """What goes out: the client's own bytes, unless a plan is in force or we have put something in.

@@ -90,9 +90,10 @@ class History(msgspec.Struct, frozen=True):
     @property
     def uncounted(self) -> list[int]:
         """Positions of messages whose text this process has not counted."""
+        if self.is_counted:
+            return []
         start = len(self.counted)
-        new = () if self.is_counted else self.known[start:]
-        return [place for place, entry in enumerate(new, start) if entry.text is None]
+        return [place for place, entry in enumerate(self.known[start:], start) if entry.text is None]
 
     @property
     def is_counted(self) -> bool:
@@ -161,6 +162,9 @@ class Reader:
             before = self._head(body, start, model)
         new = [self._know(raw) for raw in body.messages[before.length :]]
         said = [entry.message for entry in new]
+        hashes = before.hashes
+        if said:
+            hashes = hashes.followed_by(chain_of([each.identity for each in said], before.tip))
         return History(
             body=body,
             model=model,
@@ -168,7 +172,7 @@ class Reader:
             raws=body.messages[len(before.head) :],
             known=before.known.followed_by(new),
             root=start,
-            hashes=before.hashes.followed_by(chain_of([each.identity for each in said], before.tip)),
+            hashes=hashes,
             exchanges=before.exchanges + sum([each.is_final for each in said]),
             known_head=before.known_head,
             counted=before.counted if before.model == model else NOTHING,
