@@ -21,21 +21,21 @@ _UNSTABLE_PART_MEMBERS = frozenset({"cache_control", "annotations"})
 
 
 def read_message(content: Content) -> Message:
-    """Everything that placing a message needs, content left behind."""
-    return Message(
-        role=content.role,
-        identity=identity_of(content),
-        calls=tuple(call_id for call_id, _, _ in content.tool_calls()),
-        answers=content.answers,
-    )
+    """Everything that placing a message needs, content left behind.
 
-
-def identity_of(content: Content) -> bytes:
-    """SHA-256 of what a message says: role, name, parts, calls and what it answers."""
-    calls = [(call_id, name, canonical_arguments(text)) for call_id, name, text in content.tool_calls()]
+    Its identity is of what it says: role, name, parts, calls and what it answers.
+    """
+    calls = [*content.tool_calls()]
+    role, answers = content.role, content.answers
     parts: list[object] = [part for part in map(_canonical_part, content.parts()) if part]
-    said = [content.role, content.name, parts, calls, content.answers or None]
-    return hashlib.sha256(dumps(said)).digest()
+    asked = [(call_id, name, canonical_arguments(text)) for call_id, name, text in calls]
+    said = dumps([role, content.name, parts, asked, answers or None])
+    return Message(
+        role=role,
+        identity=hashlib.sha256(said).digest(),
+        calls=tuple([call_id for call_id, _, _ in calls]),
+        answers=answers,
+    )
 
 
 def _canonical_part(part: Mapping[str, Any]) -> object:

@@ -49,6 +49,8 @@ class History(msgspec.Struct, frozen=True):
     known_head: tuple[Known, ...] = ()
     counted: Chain = NOTHING
     """What its chain begins with, as it was counted for this model before."""
+    new: Sequence[Known] = ()
+    """The messages after these."""
     hidden: Mapping[int, HiddenCalls] = {}
     """What goes out in the place of our answers in which we have answered calls, by position."""
     injection: Injection | None = None
@@ -90,21 +92,15 @@ class History(msgspec.Struct, frozen=True):
     @property
     def uncounted(self) -> list[int]:
         """Positions of messages whose text this process has not counted."""
-        if self.is_counted:
+        if not self.new:
             return []
-        start = len(self.counted)
-        return [place for place, entry in enumerate(self.known[start:], start) if entry.text is None]
-
-    @property
-    def is_counted(self) -> bool:
-        """Whether all of it was counted before: it says nothing new."""
-        return len(self.counted) == len(self.known)
+        return [place for place, entry in enumerate(self.new, len(self.counted)) if entry.text is None]
 
     def chain(self) -> Chain:
         """The chain, which must have been counted, as the client tells it."""
-        if self.is_counted:
-            return self.counted
-        before, new = self.counted, self.known[len(self.counted) :]
+        before, new = self.counted, self.new
+        if not new:
+            return before
         return Chain(
             messages=grown(before.messages).followed_by([entry.message for entry in new]),
             raws=self.raws,
@@ -165,17 +161,20 @@ class Reader:
         hashes = before.hashes
         if said:
             hashes = hashes.followed_by(chain_of([each.identity for each in said], before.tip))
+        is_counted = before.model == model
+        known = before.known.followed_by(new)
         return History(
             body=body,
             model=model,
             head=before.head,
             raws=body.messages[len(before.head) :],
-            known=before.known.followed_by(new),
+            known=known,
             root=start,
             hashes=hashes,
             exchanges=before.exchanges + sum([each.is_final for each in said]),
             known_head=before.known_head,
-            counted=before.counted if before.model == model else NOTHING,
+            counted=before.counted if is_counted else NOTHING,
+            new=new if is_counted else known,
             before=before,
         )
 
@@ -205,10 +204,9 @@ class Reader:
 
     async def count(self, history: History) -> None:
         """Count what is not counted yet, off the loop where it is much."""
-        start = len(history.counted)
-        known, raws = history.known[start:], history.raws[start:]
-        await self._count_texts(known, raws)
-        for entry, raw in zip(known, raws, strict=True):
+        raws = history.raws[len(history.counted) :]
+        await self._count_texts(history.new, raws)
+        for entry, raw in zip(history.new, raws, strict=True):
             if entry.other is not None and history.model not in entry.other:
                 if len(entry.other) >= _MODELS:
                     entry.other.clear()

@@ -142,7 +142,7 @@ class Engine:
         history, last = asked.history, recognised.found.session
         if last is not None and last.model == history.model:
             model.remember_ratio(last.ratio)
-        if history.is_counted:
+        if not history.new:
             return history.counted
         self.reader.take_counts(history, recognised.found.counts)
         await self.reader.count(history)
