@@ -25,6 +25,8 @@ from proxy.engine.recognition import Recognition
 from proxy.errors import ContextLengthExceeded, PolicyForbidden
 from proxy.telemetry import log_fault
 
+_OUTPUT_LIMITS = ("max_completion_tokens", "max_tokens")
+
 
 @dataclass(frozen=True)
 class Decisions:
@@ -125,8 +127,8 @@ class Decisions:
 
 def reserve_of(history: History, policy: Policy) -> int | None:
     """Output tokens to keep free: what the request allows itself, else what the policy says."""
-    for name in ("max_completion_tokens", "max_tokens"):
-        value = history.body.get(name)
+    body = history.body
+    for value in [body.get(name) for name in _OUTPUT_LIMITS if name in body.members]:
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             return value
     return policy.budget.reserve if isinstance(policy.budget.reserve, int) else None

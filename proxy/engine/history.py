@@ -157,12 +157,13 @@ class Reader:
         if before is None or before.root != start or not before.known:
             before = self._head(body, start, model)
         new = [self._know(raw) for raw in body.messages[before.length :]]
-        said = [entry.message for entry in new]
-        hashes = before.hashes
-        if said:
+        known, hashes, exchanges = before.known, before.hashes, before.exchanges
+        if new:
+            said = [entry.message for entry in new]
+            known = known.followed_by(new)
             hashes = hashes.followed_by(chain_of([each.identity for each in said], before.tip))
+            exchanges += sum([each.is_final for each in said])
         is_counted = before.model == model
-        known = before.known.followed_by(new)
         return History(
             body=body,
             model=model,
@@ -171,7 +172,7 @@ class Reader:
             known=known,
             root=start,
             hashes=hashes,
-            exchanges=before.exchanges + sum([each.is_final for each in said]),
+            exchanges=exchanges,
             known_head=before.known_head,
             counted=before.counted if is_counted else NOTHING,
             new=new if is_counted else known,

@@ -39,15 +39,11 @@ class Lookup(msgspec.Struct, frozen=True):
 
     def epochs_from(self, sid: str | None) -> int:
         """From which number on the lane's epochs are asked for, if the session is this one."""
-        return _after(self.seen, sid)
+        return self.seen[1] if self.seen[0] == sid else 0
 
     def hidden_from(self, sid: str | None) -> int:
         """From which number on answers with hidden calls are asked for, if the session is this one."""
-        return _after(self.hidden_seen, sid)
-
-
-def _after(seen: tuple[str, int], sid: str | None) -> int:
-    return seen[1] if seen[0] == sid else 0
+        return self.hidden_seen[1] if self.hidden_seen[0] == sid else 0
 
 
 class Found(msgspec.Struct, frozen=True):
