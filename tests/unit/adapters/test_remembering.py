@@ -53,6 +53,18 @@ async def hearing_late(clock: HandClock) -> RememberingStore:
 
 
 class TestNextTurn:
+    async def test_is_told_at_once_where_the_session_is_known(
+        self, store: RememberingStore, behind: WatchedStore
+    ) -> None:
+        await behind.record(KEY, turn("u1", "a1"), DAY)
+        asked = lookup("u1", "a1", "u2")
+        assert store.known(asked) is None, "nobody has asked yet"
+        answer = await store.find(asked)
+        assert store.known(asked) == answer
+        assert store.known(replace(asked, lane="another")) is None
+        assert store.known(replace(asked, sid=None)) is None, "others may have given the answer too"
+        assert behind.finds == 1
+
     async def test_of_a_session_that_was_begun_here_needs_no_look_up(
         self, store: RememberingStore, behind: WatchedStore
     ) -> None:
