@@ -154,7 +154,10 @@ class RememberingStore(Through):
     async def find(self, lookup: Lookup) -> Found:
         """The session, its epochs and counts: no trip where they are known."""
         if lookup.sid is None:
-            return await self._store.find(lookup)
+            found = await self._store.find(lookup)
+            if found.sid is None and lookup.fresh:  # a name that nobody else knows: nothing stands under it
+                self._keep(SessionKey(lookup.tag, lookup.fresh), _Known(epochs={lookup.lane: 0}))
+            return found
         return self.known(lookup) or await self._ask(SessionKey(lookup.tag, lookup.sid), lookup)
 
     async def begin_epoch(self, key: SessionKey, epoch: Epoch, seen: int, ttl: float) -> tuple[Epoch, ...]:

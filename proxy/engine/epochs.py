@@ -104,15 +104,17 @@ class Epochs:
 
     def _standing(self, case: Case, situation: Situation, epoch: Epoch | None) -> Verdict:
         """What the request is forwarded with where no epoch begins at it."""
+        plan = situation.plan
+        view = view_tokens(plan, case.chain.tokens)
         return Verdict(
-            plan=situation.plan,
-            stage=stage_of(case.budget.usage(situation.view), case.policy.stages),
-            view=situation.view,
+            plan=plan,
+            stage=stage_of(case.budget.usage(view), case.policy.stages),
+            view=view,
             epochs=case.epochs or (),
             saved=case.saved,
             epoch=epoch,
             number=epoch.number if epoch else 0,
-            summary="ready" if situation.plan.anchors else "none",
+            summary="ready" if plan.gaps and plan.anchors else "none",
         )
 
     async def _decision(

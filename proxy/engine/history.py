@@ -222,9 +222,9 @@ class Reader:
 
     async def head_tokens(self, history: History, tool: bytes = b"") -> int:
         """Counted tokens of the head as it is now, of what was handed in, and of a ``tool`` that is added."""
-        await self._count_texts(history.known_head, history.head)
-        tokens = REQUEST_TOKENS + sum([MESSAGE_TOKENS + (entry.text or 0) for entry in history.known_head])
-        body = history.body
+        body, known = history.body, history.known_head
+        await self._count_texts(known, history.head)
+        tokens = REQUEST_TOKENS + sum([MESSAGE_TOKENS + (entry.text or 0) for entry in known])
         members = [body.slice(name) for name in _HEAD_MEMBERS if name in body.members]
         for member in (*members, tool):
             tokens += await self._count_member(member) if member else 0

@@ -85,7 +85,7 @@ class Recognition:
         found: Found | None = self._store.known(lookup)
         if found is None or (found.known is None and len(history.hashes) > _ASKED):
             found = await self._find(lookup, caller, history, needs_store=needs_store)
-        key = key or SessionKey(tag, (found and found.sid) or secrets.token_hex(8))
+        key = key or SessionKey(tag, (found and found.sid) or lookup.fresh)
         known = self._epochs(key, lane, found, held)
         hidden = self._hidden.known(key, found, is_whole=lookup.hidden_seen[0] != key.sid)
         return Recognised(
@@ -112,6 +112,7 @@ class Recognition:
             seen=(key.sid, held.saved if held else 0) if key else ("", 0),
             hidden_seen=(key.sid, self._hidden.seen(key)) if key else ("", 0),
             injected=self._injected(key) if key else b"",
+            fresh="" if key else secrets.token_hex(8),
         )
 
     async def _find(

@@ -34,6 +34,8 @@ class Lookup(msgspec.Struct, frozen=True):
     """(sid, how many of its answers with hidden calls this process already knows)."""
     injected: bytes = b""
     """Digest of what was handed in for the session, as far as this process knows."""
+    fresh: str = ""
+    """The sid, new and random, that the session is given where none is found by its chain."""
     whole: bool = False
     """Ask for the counts of all messages, where the session is not very long."""
 
