@@ -2,8 +2,8 @@
 
 There what was read of a session, and what was written to it since, is the session, and its next turn needs no
 trip. Whatever is not known for sure is asked of the store. Sessions are known whole, by the counts of all
-their messages; of epochs and hidden calls it is known how many there are, and who has them is told of none.
-So no plan can be missed: nobody else has begun one (law 3).
+their messages, from their first turn on where that one named them; of epochs and hidden calls it is known how
+many there are, and who has them is told of none. So no plan can be missed: nobody else has begun one (law 3).
 
 Every write goes to the store. A turn's reply tells the session as it is then, and the number of turns that
 were written to it: where that is not the next one, nothing of the session is known any more. After a write

@@ -66,4 +66,4 @@ def allows(past: Past, tokens: Sizes, budget: Budget, stages: Stages) -> bool:
     if not past.epochs:
         return True
     earned = distance(budget, stages)
-    return 2 * tokens[past.length :].total >= earned and tokens.total >= past.epochs * earned
+    return 2 * tokens.between(past.length) >= earned and tokens.total >= past.epochs * earned

@@ -83,7 +83,7 @@ class _Folding:
 
     def reach(self, length: int, *, is_marked: bool) -> None:
         """Replay the next request."""
-        self._view += self.chain.tokens[self._length : length].total
+        self._view += self.chain.tokens.between(self._length, length)
         self._length = length
         is_last = length == len(self.chain)
         if not (is_marked or is_last or self._stage in _PRESSING):

@@ -107,6 +107,12 @@ class Sizes(Sequence[int]):
             return Sizes.of(new)
         return Sizes(self._sums.followed_by([*islice(accumulate(new, initial=self._sums[-1]), 1, None)]))
 
+    def between(self, start: int, end: int | None = None) -> int:
+        """Those from ``start`` up to and without ``end`` (the last included without one), added up."""
+        last = len(self._sums) - 1
+        first = min(start, last)
+        return self._sums[last if end is None else max(min(end, last), first)] - self._sums[first]
+
     def __len__(self) -> int:
         return len(self._sums) - 1
 

@@ -92,8 +92,8 @@ class Epochs:
         is_open = _may_begin(situation, standing)
         decision = await self._decision(case, situation, standing) if is_open else None
         if decision is None:
-            may_renew = bool(situation.plan.gaps) and is_cold(situation)
-            return await self._bring_late(case, situation, standing, races) if may_renew else standing
+            is_free = self._summary_jobs.lacks(case, situation.plan) and is_cold(situation)
+            return await self._bring_late(case, situation, standing, races) if is_free else standing
         verdict, may_wait = decision
         if verdict.plan == situation.plan:
             return standing
