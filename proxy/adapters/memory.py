@@ -36,6 +36,10 @@ class MemoryStore:
         self._expiries: list[tuple[float, str, str]] = []
         """A heap of (due, tag, sid); an entry that its session does not know is stale."""
 
+    def known(self, lookup: Lookup) -> Found | None:
+        """Nothing without being asked."""
+        return None
+
     async def find(self, lookup: Lookup) -> Found:
         """The session, its epochs and counts."""
         sid = lookup.sid if lookup.sid is not None else self._recognise(lookup)

@@ -2,8 +2,8 @@
 
 There what was read of a session, and what was written to it since, is the session, and its next turn needs no
 trip. Whatever is not known for sure is asked of the store. Sessions are known whole, by the counts of all
-their messages; of epochs and hidden calls it is known how many there are, and who has them is told of none.
-So no plan can be missed: nobody else has begun one (law 3).
+their messages, from their first turn on where that one named them; of epochs and hidden calls it is known how
+many there are, and who has them is told of none. So no plan can be missed: nobody else has begun one (law 3).
 
 Every write goes to the store. A turn's reply tells the session as it is then, and the number of turns that
 were written to it: where that is not the next one, nothing of the session is known any more. After a write
@@ -17,9 +17,11 @@ import math
 from collections import OrderedDict
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 from weakref import WeakValueDictionary
+
+from msgspec.structs import replace
 
 from proxy.adapters.through import Through
 from proxy.core.plan import Epoch
@@ -81,10 +83,17 @@ class _Known:
         return Found(
             sid=sid,
             session=self.session,
-            known=next((chain_hash for chain_hash in lookup.newest if chain_hash in self.counts), None),
+            known=self._newest(lookup.newest),
             counts={each: self.counts[each] for each in lookup.uncounted if each in self.counts},
             injected=self.injected,
         )
+
+    def _newest(self, hashes: Sequence[bytes]) -> bytes | None:
+        """The first of these chain hashes that the session holds."""
+        for chain_hash in hashes:
+            if chain_hash in self.counts:
+                return chain_hash
+        return None
 
     def learn(self, lookup: Lookup, found: Found) -> None:
         """What an answer says beside the session itself."""
@@ -135,15 +144,21 @@ class RememberingStore(Through):
         self._known: OrderedDict[SessionKey, _Known] = OrderedDict()
         self._traffic: WeakValueDictionary[SessionKey, _Traffic] = WeakValueDictionary()
 
+    def known(self, lookup: Lookup) -> Found | None:
+        """The session, its epochs and counts, where they are known for sure."""
+        if self._telling.is_left_alone:
+            self._forget_all()
+        known = self._alive(SessionKey(lookup.tag, lookup.sid)) if lookup.sid is not None else None
+        return known.answer(lookup) if known is not None else None
+
     async def find(self, lookup: Lookup) -> Found:
         """The session, its epochs and counts: no trip where they are known."""
         if lookup.sid is None:
-            return await self._store.find(lookup)
-        if self._telling.is_left_alone:
-            self._forget_all()
-        key = SessionKey(lookup.tag, lookup.sid)
-        known = self._alive(key)
-        return (known.answer(lookup) if known else None) or await self._ask(key, lookup)
+            found = await self._store.find(lookup)
+            if found.sid is None and lookup.fresh:  # a name that nobody else knows: nothing stands under it
+                self._keep(SessionKey(lookup.tag, lookup.fresh), _Known(epochs={lookup.lane: 0}))
+            return found
+        return self.known(lookup) or await self._ask(SessionKey(lookup.tag, lookup.sid), lookup)
 
     async def begin_epoch(self, key: SessionKey, epoch: Epoch, seen: int, ttl: float) -> tuple[Epoch, ...]:
         """Append to the lane, or answer what others appended."""

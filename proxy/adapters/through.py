@@ -13,6 +13,9 @@ class Through:
     def __init__(self, store: SessionStore) -> None:
         self._store = store
 
+    def known(self, lookup: Lookup) -> Found | None:
+        return self._store.known(lookup)
+
     async def find(self, lookup: Lookup) -> Found:
         return await self._store.find(lookup)
 

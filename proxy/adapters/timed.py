@@ -1,4 +1,7 @@
-"""A store whose calls are timed: ``unabridged_store_seconds{op}``, whichever store it is."""
+"""A store whose calls are timed: ``unabridged_store_seconds{op}``, whichever store it is.
+
+What is known without asking it is no call.
+"""
 
 from collections.abc import Sequence
 from time import perf_counter
@@ -25,6 +28,9 @@ class TimedStore:
         self._inspect = metrics.store.labels(op="inspect")
         self._move = metrics.store.labels(op="move")
         self._ping = metrics.store.labels(op="ping")
+
+    def known(self, lookup: Lookup) -> Found | None:
+        return self._store.known(lookup)
 
     async def find(self, lookup: Lookup) -> Found:
         began = perf_counter()

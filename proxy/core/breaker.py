@@ -13,7 +13,8 @@ change, and no epoch begins. Strategies that act by count are not asked.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from proxy.core.budget import Budget
 from proxy.core.growing import Sizes
@@ -24,8 +25,7 @@ LEAST_FREED = 0.1
 """Share of the room that an epoch must free to be begun below 100 %."""
 
 
-@dataclass(frozen=True, slots=True)
-class Past:
+class Past(msgspec.Struct, frozen=True):
     """The epochs that led to the plan in force, but for those that a person asked for."""
 
     epochs: int = 0
@@ -42,9 +42,11 @@ NO_PAST = Past()
 
 def past_of(epochs: Sequence[Epoch], current: Epoch | None, hashes: Sequence[bytes]) -> Past:
     """The past of the epoch in force, for a chain with these hashes."""
+    if current is None:
+        return NO_PAST
     line: list[Epoch] = []
-    wanted = current.id if current is not None else ""
-    for epoch in reversed(epochs if wanted else ()):  # a parent was written before its children
+    wanted = current.id
+    for epoch in reversed(epochs):  # a parent was written before its children
         if epoch.id != wanted:
             continue
         wanted = epoch.parent
@@ -64,4 +66,4 @@ def allows(past: Past, tokens: Sizes, budget: Budget, stages: Stages) -> bool:
     if not past.epochs:
         return True
     earned = distance(budget, stages)
-    return 2 * tokens[past.length :].total >= earned and tokens.total >= past.epochs * earned
+    return 2 * tokens.between(past.length) >= earned and tokens.total >= past.epochs * earned

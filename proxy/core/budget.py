@@ -5,8 +5,10 @@ them: counted tokens times a learned ratio. Planning happens in counted tokens, 
 """
 
 import math
-from dataclasses import dataclass, replace
 from enum import StrEnum
+
+import msgspec
+from msgspec.structs import replace
 
 from proxy.core.policy_sections import Stages
 
@@ -28,8 +30,7 @@ class Stage(StrEnum):
     EMERGENCY = "emergency"
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(msgspec.Struct, frozen=True):
     """What a view may cost."""
 
     tokens: int

@@ -3,13 +3,12 @@
 Law 3: these may decide when an epoch begins and what it cuts, never how a request is rewritten by it.
 """
 
-from dataclasses import dataclass
+import msgspec
 
 from proxy.core.prices import Prices
 
 
-@dataclass(frozen=True, slots=True)
-class Conditions:
+class Conditions(msgspec.Struct, frozen=True):
     """The circumstances of one request."""
 
     idle: float | None = None

@@ -82,15 +82,16 @@ def is_cold(situation: Situation) -> bool:
         return False
     if conditions.idle is None:
         return not situation.past.epochs
-    sent = situation.budget.real(situation.budget.head + _kept(situation))
-    return conditions.is_new_head or conditions.idle >= prices.ttl or not prices.kept(sent)
+    if conditions.is_new_head or conditions.idle >= prices.ttl:
+        return True
+    return not prices.kept(situation.budget.real(situation.budget.head + _kept(situation)))
 
 
 def _kept(situation: Situation) -> int:
     """Counted tokens of the view that were in the lane's last request."""
     newest, tokens = _newest_from(situation), situation.chain.tokens
     edits = (edit for edit in situation.plan.replacements if edit.position >= newest)
-    brought = tokens[newest:].total + sum(edit.tokens - tokens[edit.position] for edit in edits)
+    brought = tokens.between(newest) + sum(edit.tokens - tokens[edit.position] for edit in edits)
     return situation.view - brought
 
 
@@ -123,10 +124,10 @@ class _Sums:
         if first is None:
             return 0
         tokens = self.situation.chain.tokens
-        tail = self.unwritten + tokens[first:new].total
+        tail = self.unwritten + tokens.between(first, new)
         for gap in self.plan.gaps:
             if gap.start >= first:
-                tail += gap.tokens - tokens[gap.start : min(gap.end, new)].total
+                tail += gap.tokens - tokens.between(gap.start, min(gap.end, new))
         clipped = (each for each in self.plan.replacements if first <= each.position < new)
         return max(tail + sum(each.tokens - tokens[each.position] for each in clipped), 0)
 
@@ -137,7 +138,7 @@ class _Sums:
             return float(expected)
         chain, began = self.situation.chain, self.situation.past.length
         requests = 1 + sum(message.role == "assistant" for message in chain.messages[began:])
-        pace = chain.tokens[began:].total / requests
+        pace = chain.tokens.between(began) / requests
         return max(self.freed, 0) / (2 * pace) if pace else 0.0
 
 

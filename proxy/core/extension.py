@@ -5,8 +5,9 @@ touched. Its members are ours alone, so one that we do not know is a mistake of 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import cast
+
+import msgspec
 
 from proxy.core.body import Body
 from proxy.core.injection import Injection, read_injection
@@ -19,8 +20,7 @@ _NAME = 40
 """Characters of an unknown member's name that are told."""
 
 
-@dataclass(frozen=True)
-class Extension:
+class Extension(msgspec.Struct, frozen=True):
     """What the member says."""
 
     sent: int
@@ -38,14 +38,18 @@ class Extension:
         return tuple(self.sent - index for index in self.pins if index >= head)
 
 
+ABSENT = Extension(0)
+"""What nobody has sent."""
+
+
 def take_extension(body: Body) -> tuple[Body, Extension]:
     """The body as it is forwarded, and what was in the member.
 
     Raises InvalidType, InvalidValue, MissingParameter or UnknownParameter, each naming the parameter.
     """
-    sent = len(body.messages)
     if MEMBER not in body.members:
-        return body, Extension(sent)
+        return body, ABSENT
+    sent = len(body.messages)
     value = body.get(MEMBER)
     if not isinstance(value, Mapping):
         raise _wrong_type("", "an object")

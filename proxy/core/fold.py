@@ -5,7 +5,9 @@ So a worker without a store cuts today what it would have cut yesterday (law 7).
 
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from proxy.core.breaker import NO_PAST, Past
 from proxy.core.budget import Budget, Stage, stage_of
@@ -81,7 +83,7 @@ class _Folding:
 
     def reach(self, length: int, *, is_marked: bool) -> None:
         """Replay the next request."""
-        self._view += self.chain.tokens[self._length : length].total
+        self._view += self.chain.tokens.between(self._length, length)
         self._length = length
         is_last = length == len(self.chain)
         if not (is_marked or is_last or self._stage in _PRESSING):

@@ -54,6 +54,15 @@ class Grown(Sequence[T]):
             raise IndexError(place)
         return self._items[index]
 
+    def begins_with(self, others: Sequence[T]) -> bool:
+        """Whether the first items are these others."""
+        end = self._start + len(others)
+        return end <= self._end and self._items[self._start : end] == [*others]
+
+    def newest(self, most: int) -> tuple[T, ...]:
+        """The last items, at most so many, newest first."""
+        return tuple(self._items[max(self._end - most, self._start) : self._end][::-1])
+
     def __contains__(self, value: object) -> bool:
         return value in self._items[self._start : self._end]
 
@@ -79,11 +88,13 @@ def grown(items: Iterable[T]) -> Grown[T]:
 class Sizes(Sequence[int]):
     """Integers of which any run is added up at once: kept as the sums of all before each place."""
 
-    __slots__ = ("_sums",)
+    __slots__ = ("_sums", "total")
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, sums: Grown[int]) -> None:
         self._sums = sums
+        self.total = sums[-1] - sums[0]
+        """All of them together."""
 
     @classmethod
     def of(cls, sizes: Iterable[int]) -> Self:
@@ -96,10 +107,11 @@ class Sizes(Sequence[int]):
             return Sizes.of(new)
         return Sizes(self._sums.followed_by([*islice(accumulate(new, initial=self._sums[-1]), 1, None)]))
 
-    @property
-    def total(self) -> int:
-        """All of them together."""
-        return self._sums[-1] - self._sums[0]
+    def between(self, start: int, end: int | None = None) -> int:
+        """Those from ``start`` up to and without ``end`` (the last included without one), added up."""
+        last = len(self._sums) - 1
+        first = min(start, last)
+        return self._sums[last if end is None else max(min(end, last), first)] - self._sums[first]
 
     def __len__(self) -> int:
         return len(self._sums) - 1

@@ -246,7 +246,7 @@ def view_tokens(plan: Plan, tokens: Sizes) -> int:
     """Counted tokens of ``apply(plan, …)`` for messages of these sizes."""
     total = tokens.total
     for gap in plan.gaps:
-        total += gap.tokens - tokens[gap.start : gap.end].total
+        total += gap.tokens - tokens.between(gap.start, gap.end)
     for replacement in plan.replacements:
         total += replacement.tokens - tokens[replacement.position]
     return total

@@ -59,7 +59,10 @@ class Budget(Section):
 
     def window(self, model: str) -> int | None:
         """Tokens of the window that this policy states for `model`, if it states one."""
-        return next((tokens for match, tokens in self.windows.items() if fnmatchcase(model, match)), None)
+        for match, tokens in self.windows.items():
+            if fnmatchcase(model, match):
+                return tokens
+        return None
 
 
 class Stages(Section):

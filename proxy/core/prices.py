@@ -4,16 +4,17 @@ Numbers that others look up (:mod:`proxy.adapters.prices`) or state (a policy's 
 from them is :mod:`proxy.core.economy`'s and :mod:`proxy.core.bill`'s business.
 """
 
-from dataclasses import dataclass, replace
 from typing import Self
+
+import msgspec
+from msgspec.structs import replace
 
 from proxy.core.policy_sections import Economy
 
 MILLION = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Prices:
+class Prices(msgspec.Struct, frozen=True):
     """Dollars for a million tokens, and the rules of the prompt cache.
 
     The defaults stand for a model of which nothing is known. A local server keeps prefixes too: what it has

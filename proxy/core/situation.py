@@ -8,12 +8,14 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from math import ceil
 from operator import attrgetter
 from typing import Self
+
+import msgspec
+from msgspec.structs import replace
 
 from proxy.core.breaker import NO_PAST, Past
 from proxy.core.budget import Budget
@@ -42,8 +44,7 @@ FIRST_USER_LEAST = 100
 """Counted tokens that the first user message keeps when it is clipped."""
 
 
-@dataclass(frozen=True)
-class Chain:
+class Chain(msgspec.Struct, frozen=True, dict=True):
     """A request without its head."""
 
     messages: Sequence[Message]
@@ -102,8 +103,7 @@ class Chain:
         return replace(self, tokens=Sizes.of(ceil(len(raw) * share) for raw in self.raws))
 
 
-@dataclass(frozen=True)
-class Situation:
+class Situation(msgspec.Struct, frozen=True, dict=True):
     """One chain under one plan, policy and budget."""
 
     chain: Chain

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
+
 from proxy.core.messages import TOOL_ROLES, Message
 
 
@@ -95,8 +97,7 @@ def last_user(messages: Sequence[Message]) -> int | None:
     return None
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(msgspec.Struct, frozen=True, dict=True):
     """What a chain asks of the model, of which nothing may be cut or clipped."""
 
     messages: Sequence[Message]

@@ -1,7 +1,8 @@
 """Bodies as they come in, each read after what this process has read of its conversation before.
 
 A fast, seeded hash tells whether a body begins with the bytes of the one before; it serves this process
-alone. Clients that put what changes before their messages are read whole each time.
+alone. Small bodies, and those of clients that put what changes before their messages, are split whole each
+time; there the messages themselves tell.
 """
 
 import secrets
@@ -11,25 +12,32 @@ import xxhash
 
 from proxy.core.beginning import Beginning, beginning_of, continued
 from proxy.core.body import Body, read_body
+from proxy.core.growing import Grown
 from proxy.engine.known import Placed
 from proxy.engine.lru import Lru
 
 _LEAST = 4 * 1024
-"""Bytes of a body below which reading it whole costs nothing."""
+"""Bytes of a body below which splitting it whole costs nothing."""
 _TOLD_APART_BY = 256
 """Bytes at its beginning by which the conversations of one caller are told apart, where no header does."""
 _REMEMBERED = 64 * 2**20
 """Bytes of messages that are remembered in all."""
+_LINE_BYTES = 2 * 1024
+"""What a conversation is reckoned at,"""
 _MESSAGE_BYTES = 256
-"""What a message is reckoned at beside its bytes."""
+"""and each message of it, beside its bytes."""
 
 
 class Line(msgspec.Struct, frozen=True):
     """What is remembered of a conversation's newest body."""
 
-    beginning: Beginning
-    digest: bytes
+    messages: Grown[bytes]
     placed: Placed
+    size: int
+    beginning: Beginning | None = None
+    """None where it must be split whole."""
+    digest: bytes = b""
+    """Of the bytes that it begins with."""
 
 
 class ReadBody(msgspec.Struct, frozen=True):
@@ -67,28 +75,38 @@ class Bodies:
     def read(self, raw: bytes, scope: bytes, max_messages: int) -> ReadBody:
         """Read a body of whoever ``scope`` names. Raises what :func:`proxy.core.body.read_body` raises."""
         scope += b"\0" + raw[:_TOLD_APART_BY]
-        line = self._lines.get(scope) if len(raw) >= _LEAST else None
-        found = self._continued(line, raw, max_messages) if line is not None else None
-        if line is None or found is None:
+        line = self._lines.get(scope)
+        if line is None:
             return ReadBody(read_body(raw, max_messages), scope)
-        body, hashed = found
-        return ReadBody(body, scope, line.placed, hashed)
+        found = self._continued(line.beginning, line.digest, raw, max_messages) if line.beginning else None
+        if found is not None:
+            body, hashed = found
+            return ReadBody(body, scope, line.placed, hashed)
+        body = read_body(raw, max_messages)
+        return ReadBody(body, scope, line.placed if body.messages.begins_with(line.messages) else None)
 
-    def _continued(self, line: Line, raw: bytes, max_messages: int) -> tuple[Body, Hashed] | None:
+    def _continued(
+        self, beginning: Beginning, digest: bytes, raw: bytes, max_messages: int
+    ) -> tuple[Body, Hashed] | None:
         hashed = Hashed(self._seed)
-        if hashed.up_to(raw, line.beginning.end) != line.digest:
+        if hashed.up_to(raw, beginning.end) != digest:
             return None
-        body = continued(line.beginning, raw, max_messages)
+        body = continued(beginning, raw, max_messages)
         return None if body is None else (body, hashed)
 
     def keep(self, read: ReadBody, placed: Placed) -> None:
         """Remember a body whose messages were placed."""
-        raw = read.body.raw
-        beginning = beginning_of(read.body) if len(raw) >= _LEAST else None
+        if placed is read.before:
+            return
+        body, raw = read.body, read.body.raw
+        size = len(raw) + _LINE_BYTES + _MESSAGE_BYTES * len(body.messages)
+        line = Line(body.messages, placed, size)
+        beginning = beginning_of(body) if len(raw) >= _LEAST else None
         if beginning is not None:
             hashed = read.hashed or Hashed(self._seed)
-            self._lines.put(read.scope, Line(beginning, hashed.up_to(raw, beginning.end), placed))
+            line = Line(body.messages, placed, size, beginning, hashed.up_to(raw, beginning.end))
+        self._lines.put(read.scope, line)
 
 
 def _weight(line: Line) -> int:
-    return line.beginning.end + _MESSAGE_BYTES * len(line.beginning.messages)
+    return line.size

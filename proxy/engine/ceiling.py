@@ -29,10 +29,8 @@ Decide = Callable[[Chain, Budget, Verdict], Awaitable[Verdict]]
 async def within_bytes(
     case: Case, verdict: Verdict, size_of: Callable[[Verdict], int], decide: Decide
 ) -> Verdict:
-    """A verdict whose body keeps within the policy's ceiling, wherever anything may be cut."""
+    """A verdict whose body keeps within the ceiling that the policy sets, wherever anything may be cut."""
     most = case.policy.budget.bytes
-    if not most:
-        return verdict
     fullness = (size_of(verdict) + _BESIDE) / most
     is_fuller = fullness > case.budget.usage(verdict.view)
     if not is_fuller or stage_of(fullness, case.policy.stages) is Stage.CALM:

@@ -16,13 +16,15 @@ from proxy.engine.answerers import Answerer
 from proxy.engine.case import Case
 from proxy.engine.ceiling import within_bytes
 from proxy.engine.epochs import Epochs, Verdict
-from proxy.engine.exchange import Incoming, Prepared, forwarded_body
+from proxy.engine.exchange import Incoming, Prepared, edited_body, is_edited
 from proxy.engine.history import History, Reader
-from proxy.engine.models import Models
+from proxy.engine.models import Model, Models
 from proxy.engine.recall import Recall
 from proxy.engine.recognition import Recognition
 from proxy.errors import ContextLengthExceeded, PolicyForbidden
 from proxy.telemetry import log_fault
+
+_OUTPUT_LIMITS = ("max_completion_tokens", "max_tokens")
 
 
 @dataclass(frozen=True)
@@ -36,10 +38,10 @@ class Decisions:
     recall: Recall
 
     async def budget(
-        self, tenant: str, history: History, policy: Policy, explicit: int | None, tool: bytes
+        self, model: Model, history: History, policy: Policy, explicit: int | None, tool: bytes
     ) -> Budget:
         """The request's budget. Raises PolicyForbidden where a client asks for more than the policy gives."""
-        window = self.models.window(tenant, history.model, policy)
+        window = self.models.window(model, history.model, policy)
         reserve = reserve_of(history, policy)
         limit = policy.budget.tokens if isinstance(policy.budget.tokens, int) else None
         if explicit is not None:
@@ -48,22 +50,14 @@ class Decisions:
                 raise PolicyForbidden(f"The budget can be lowered, not raised (it is {allowed} tokens).")
             limit = explicit
         head = await self.reader.head_tokens(history, tool)
-        ratio = self.models.ratio(tenant, history.model)
-        return Budget(budget_tokens(limit, window, reserve), ratio, head)
+        return Budget(budget_tokens(limit, window, reserve), model.ratio.value, head)
 
     async def decide(self, case: Case, history: History) -> Verdict:
         """What is cut. Raises ContextLengthExceeded where the policy would rather refuse."""
-
-        async def again(chain: Chain, budget: Budget, before: Verdict) -> Verdict:
-            weighed = replace(case, chain=chain, budget=budget, epochs=before.epochs, saved=before.saved)
-            verdict = await self.epochs.decide(weighed)
-            return replace(verdict, view=view_tokens(verdict.plan, case.chain.tokens))
-
-        def size_of(verdict: Verdict) -> int:
-            return len(self.body(case, history, verdict))
-
         try:
-            verdict = await within_bytes(case, await self.epochs.decide(case), size_of, again)
+            verdict = await self.epochs.decide(case)
+            if case.policy.budget.bytes:
+                verdict = await self._within_bytes(case, history, verdict)
         except Exception as error:  # noqa: BLE001 - law 7: a fault of ours costs the pruning, not the answer
             log_fault("planning failed", error)
             verdict = self.epochs.untouched(case)
@@ -79,31 +73,45 @@ class Decisions:
             )
         return verdict
 
+    async def _within_bytes(self, case: Case, history: History, verdict: Verdict) -> Verdict:
+        """A verdict whose body keeps within the ceiling of the policy, decided again where it does not."""
+
+        async def again(chain: Chain, budget: Budget, before: Verdict) -> Verdict:
+            weighed = replace(case, chain=chain, budget=budget, epochs=before.epochs, saved=before.saved)
+            verdict = await self.epochs.decide(weighed)
+            return replace(verdict, view=view_tokens(verdict.plan, case.chain.tokens))
+
+        def size_of(verdict: Verdict) -> int:
+            return len(self.body(case, history, verdict))
+
+        return await within_bytes(case, verdict, size_of, again)
+
     def body(self, case: Case, history: History, verdict: Verdict) -> bytes:
-        """What goes out. How the notes of an epoch go out stands in it; a refusal overrules that."""
+        """What goes out: the client's own bytes, unless a plan is in force or we have put something in.
+
+        How the notes of an epoch go out stands in it; a refusal overrules that.
+        """
+        if not is_edited(history, verdict.plan):
+            return history.body.raw
         rule, epoch = case.policy.summary.alternate, verdict.epoch
-        refused = rule == "auto" and self.models.alternates(case.tenant, case.model)
+        refused = rule == "auto" and self.models.of(case.tenant, case.model).alternates
         alternates = (epoch.alternates if epoch else case.alternates) or refused
-        return forwarded_body(history, verdict.plan, alternates=alternates, tool=case.tool)
+        return edited_body(history, verdict.plan, alternates=alternates, tool=case.tool)
 
     def answerers(self, case: Case, history: History, verdict: Verdict) -> list[Answerer]:
         """Who answers the calls of what this request, or its history, has beside the client's tools."""
         is_known = verdict.plan != EMPTY or bool(history.hidden)
         return [self.recall.of(case, verdict.plan)] if case.tool and is_known else []
 
-    def alternates(self, tenant: str, model: str, policy: Policy) -> bool:
-        """Whether the model is known to want alternating roles."""
-        rule = policy.summary.alternate
-        return self.models.alternates(tenant, model) if rule == "auto" else rule
-
     async def prune_harder(self, prepared: Prepared, incoming: Incoming) -> bool:
         """Decide again under what was just learned; whether there is anything else to send."""
         before, history, policy = prepared.case, prepared.history, prepared.policy
+        model = self.models.of(before.tenant, before.model)
         try:
             allowed = incoming.envelope.budget
-            budget = await self.budget(before.tenant, history, policy, allowed, before.tool)
+            budget = await self.budget(model, history, policy, allowed, before.tool)
         except PolicyForbidden:
-            budget = await self.budget(before.tenant, history, policy, None, before.tool)
+            budget = await self.budget(model, history, policy, None, before.tool)
         verdict = prepared.verdict
         case = replace(before, budget=budget, epochs=verdict.epochs, saved=verdict.saved)
         verdict = await self.decide(case, history)
@@ -118,8 +126,8 @@ class Decisions:
 
 def reserve_of(history: History, policy: Policy) -> int | None:
     """Output tokens to keep free: what the request allows itself, else what the policy says."""
-    for name in ("max_completion_tokens", "max_tokens"):
-        value = history.body.get(name)
+    body = history.body
+    for value in [body.get(name) for name in _OUTPUT_LIMITS if name in body.members]:
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             return value
     return policy.budget.reserve if isinstance(policy.budget.reserve, int) else None

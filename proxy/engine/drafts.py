@@ -96,7 +96,7 @@ class Drafts:
         hashes = case.chain.hashes
         if not length or length > len(hashes) or hashes[length - 1] != seal:
             return True
-        return case.chain.tokens[length:].total >= case.budget.share(_STEP)
+        return case.chain.tokens.between(length) >= case.budget.share(_STEP)
 
     def drop(self, case: Case) -> None:
         """An epoch has begun."""

@@ -5,8 +5,6 @@ the store, summaries from the upstream, and a new epoch is written (:mod:`proxy.
 is forwarded, so that two workers which reach it together send the same bytes (law 3).
 """
 
-from dataclasses import replace as replaced
-
 import msgspec
 from msgspec.structs import replace
 
@@ -86,16 +84,16 @@ class Epochs:
         return await self._decide(case, races)
 
     async def _decide(self, case: Case, races: int) -> Verdict:
-        epochs = case.epochs or ()
-        chain = case.chain
-        epoch = in_force(epochs, chain.hashes, case.counted, chain.is_spared_by, chain.settled)
-        situation = self._situation(case, epochs, epoch)
+        epoch = _in_force(case)
+        situation = self._situation(case, epoch)
         standing = self._standing(case, situation, epoch)
         if epoch is not None and _was_decided(epoch, case, standing.stage):
             return standing
-        decision = await self._decision(case, situation, standing)
+        is_open = _may_begin(situation, standing)
+        decision = await self._decision(case, situation, standing) if is_open else None
         if decision is None:
-            return await self._bring_late(case, situation, standing, races)
+            is_free = self._summary_jobs.lacks(case, situation.plan) and is_cold(situation)
+            return await self._bring_late(case, situation, standing, races) if is_free else standing
         verdict, may_wait = decision
         if verdict.plan == situation.plan:
             return standing
@@ -106,22 +104,24 @@ class Epochs:
 
     def _standing(self, case: Case, situation: Situation, epoch: Epoch | None) -> Verdict:
         """What the request is forwarded with where no epoch begins at it."""
+        plan = situation.plan
+        view = view_tokens(plan, case.chain.tokens)
         return Verdict(
-            plan=situation.plan,
-            stage=stage_of(case.budget.usage(situation.view), case.policy.stages),
-            view=situation.view,
+            plan=plan,
+            stage=stage_of(case.budget.usage(view), case.policy.stages),
+            view=view,
             epochs=case.epochs or (),
             saved=case.saved,
             epoch=epoch,
             number=epoch.number if epoch else 0,
-            summary="ready" if situation.plan.anchors else "none",
+            summary="ready" if plan.gaps and plan.anchors else "none",
         )
 
     async def _decision(
         self, case: Case, situation: Situation, standing: Verdict
     ) -> tuple[Verdict, bool] | None:
         """What an epoch that begins now would forward, and whether it may wait; None where none begins."""
-        if standing.epoch is None and standing.stage is Stage.EMERGENCY:
+        if _is_replayed(standing):
             plan, _ = await self._folds.of(case, case.conditions)
             is_at_cost = await off_loop(case, lambda: cuts_protected(situation, plan))
             degraded = _PROTECTED_CUT if is_at_cost else ()
@@ -135,9 +135,7 @@ class Epochs:
         return replace(standing, plan=plan, summary=summary, degraded=degraded), decided.may_wait
 
     async def _bring_late(self, case: Case, situation: Situation, standing: Verdict, races: int) -> Verdict:
-        """Put summaries that came too late in the place of their notices, while that costs nothing."""
-        if not situation.plan.gaps or not is_cold(situation):
-            return standing
+        """Put summaries that came too late in the place of their notices: it costs nothing now."""
         texts = self._summary_jobs.late(case, situation.plan)
         if not texts:
             return standing
@@ -165,10 +163,10 @@ class Epochs:
         stage = stage_of(case.budget.usage(view), case.policy.stages)
         return Verdict(plan, stage, view, None, number=number)
 
-    def _situation(self, case: Case, epochs: tuple[Epoch, ...], epoch: Epoch | None) -> Situation:
+    def _situation(self, case: Case, epoch: Epoch | None) -> Situation:
         conditions = case.conditions
         if case.policy.stages.max_units:
-            conditions = replaced(conditions, since=since(epoch, case.chain.hashes))
+            conditions = replace(conditions, since=since(epoch, case.chain.hashes))
         return Situation(
             chain=case.chain,
             plan=epoch.plan if epoch else EMPTY,
@@ -177,13 +175,11 @@ class Epochs:
             count=self._counter.count,
             conditions=conditions,
             pins=case.pins,
-            past=past_of(epochs, epoch, case.chain.hashes),
+            past=past_of(case.epochs or (), epoch, case.chain.hashes),
         )
 
     async def _intend(self, case: Case, situation: Situation, stage: Stage, parent: str) -> Draft | None:
-        """The draft to begin an epoch with now; None where none begins (one may be prepared meanwhile)."""
-        if not is_due(situation, stage):
-            return None
+        """The draft of the epoch that is due; None where it waits (and one may be prepared meanwhile)."""
         situation = situation.under(await self._summary_jobs.anchored(case, situation))
         kept = await self._drafts.still_good(case, situation, stage, parent)
         if stage in (Stage.COMPACT, Stage.EMERGENCY) or acts_now(situation):
@@ -271,6 +267,24 @@ class Epochs:
     def _count(self, stage: Stage, before: Plan, after: Plan) -> None:
         self._metrics.epochs.labels(stage=stage.value).inc()
         self._metrics.cut_messages.labels(reason=stage.value).inc(max(after.cut - before.cut, 0))
+
+
+def _is_replayed(standing: Verdict) -> bool:
+    """Whether a first request is over its budget: its own past is replayed."""
+    return standing.epoch is None and standing.stage is Stage.EMERGENCY
+
+
+def _may_begin(situation: Situation, standing: Verdict) -> bool:
+    """Whether an epoch may begin: asked at every request, and quick."""
+    return _is_replayed(standing) or is_due(situation, standing.stage)
+
+
+def _in_force(case: Case) -> Epoch | None:
+    """The epoch that holds for a request; what its chain asks is looked at where there is one to choose."""
+    if not case.epochs:
+        return None
+    chain = case.chain
+    return in_force(case.epochs, chain.hashes, case.counted, chain.is_spared_by, chain.settled)
 
 
 def _was_decided(epoch: Epoch, case: Case, stage: Stage) -> bool:

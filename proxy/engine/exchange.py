@@ -157,16 +157,20 @@ def is_stream(response: UpstreamResponse) -> bool:
     return header_of(response, b"content-type").startswith(b"text/event-stream")
 
 
-def forwarded_body(history: History, plan: Plan, *, alternates: bool, tool: bytes = b"") -> bytes:
-    """The body that goes out: the client's own bytes, unless a plan is in force or we have put something in.
+def is_edited(history: History, plan: Plan) -> bool:
+    """Whether other bytes than the client's own go out: a plan is in force, or we have put something in."""
+    is_begun = history.injection is not None and bool(history.injection.messages)
+    return bool(plan.gaps or plan.replacements or history.hidden) or is_begun
+
+
+def edited_body(history: History, plan: Plan, *, alternates: bool, tool: bytes = b"") -> bytes:
+    """The body with what is put in, and without what a plan cuts; every other byte stays as it was.
 
     ``alternates`` says whether the model insists on alternating roles (law 1: else nothing is touched);
     ``tool`` is ours, for reading what the plan cuts.
     """
     prelude = history.injection.messages if history.injection else ()
     is_cut = bool(plan.gaps or plan.replacements)
-    if not (is_cut or prelude or history.hidden):
-        return history.body.raw
     view = apply(plan, history.outgoing)
     placed = alternating(plan, view, prelude) if alternates else [*prelude, *view]
     body = history.body.with_tool(tool) if is_cut and tool else history.body

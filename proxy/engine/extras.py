@@ -11,7 +11,7 @@ from proxy.core.body import asking_for_usage, with_cache_key
 from proxy.core.budget import Stage
 from proxy.core.messages import as_mapping
 from proxy.engine.exchange import Prepared, Sent
-from proxy.engine.models import Models
+from proxy.engine.models import Model, Models
 from proxy.engine.naming import Naming
 
 _CACHE_KEY = "prompt_cache_key"
@@ -60,7 +60,7 @@ class Extras:
         refuses_cache = prepared.adds_cache_key and (names_cache or _is_about_a_parameter(sent.told))
         refuses_usage = prepared.adds_usage and not (names_cache and prepared.adds_cache_key)
         if refuses_usage:
-            self.models.learn_usage_refusal(prepared.case.tenant, prepared.case.model)
+            self._model(prepared).refuses_usage = True
         if refuses_cache or refuses_usage:
             prepared.rewrite(prepared.plain)
             prepared.is_cache_key_refused = refuses_cache
@@ -80,17 +80,20 @@ class Extras:
     def taken(self, prepared: Prepared) -> None:
         """The upstream takes the request as it went out at last."""
         if prepared.is_tool_refused:
-            self.models.learn_tool_refusal(prepared.case.tenant, prepared.case.model)
+            self._model(prepared).refuses_tools = True
         if prepared.is_cache_key_refused:
-            self.models.learn_cache_key_refusal(prepared.case.tenant, prepared.case.model)
+            self._model(prepared).refuses_cache_key = True
+
+    def _model(self, prepared: Prepared) -> Model:
+        return self.models.of(prepared.case.tenant, prepared.case.model)
 
     def _ask_for_usage(self, prepared: Prepared) -> None:
         """From *warn* on, while a model's ratio is hardly known, a streamed answer is asked for its usage."""
-        body, case = prepared.history.body, prepared.case
+        body = prepared.history.body
         is_early = prepared.verdict.stage is Stage.CALM or body.get("stream") is not True
         if is_early or as_mapping(body.get("stream_options")).get("include_usage"):
             return
-        if self.models.wants_usage(case.tenant, case.model):
+        if self._model(prepared).wants_usage:
             prepared.body = asking_for_usage(prepared.body)
             prepared.adds_usage = True
 
@@ -104,7 +107,7 @@ class Extras:
         is_whole = not plan.gaps and not plan.replacements
         if is_whole or _CACHE_KEY in body.members or not case.policy.economy.enabled:
             return
-        if self.models.takes_cache_key(case.tenant, case.model):
+        if not self._model(prepared).refuses_cache_key:
             prepared.body = with_cache_key(prepared.body, self.naming.cache_key(case.key))
             prepared.adds_cache_key = True
 

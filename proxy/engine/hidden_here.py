@@ -45,6 +45,8 @@ class HiddenHere:
         known = self._known.get(key)
         if found is None:
             return {**known.given, **known.stored} if known else {}
+        if known is None and not found.hidden:
+            return {}
         if known is None or found.was_here:  # what ended there has ended here
             known = _Known()
         told = {each.hash: each for each in found.hidden}

@@ -6,7 +6,6 @@ them, so a turn decodes, identifies and counts only what it brings.
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import replace as replaced
 from typing import Self
 
 import msgspec
@@ -50,13 +49,19 @@ class History(msgspec.Struct, frozen=True):
     known_head: tuple[Known, ...] = ()
     counted: Chain = NOTHING
     """What its chain begins with, as it was counted for this model before."""
+    new: Sequence[Known] = ()
+    """The messages after these."""
     hidden: Mapping[int, HiddenCalls] = {}
     """What goes out in the place of our answers in which we have answered calls, by position."""
     injection: Injection | None = None
     """What was handed in for the session: it goes out between the head and the chain."""
+    before: Placed | None = None
+    """What was known of its first messages."""
 
     def completed(self, known: Mapping[bytes, HiddenCalls], injection: Injection | None) -> Self:
         """The same with what was handed in, and what of all that is ``known`` was hidden in its answers."""
+        if not known and injection is None:
+            return self
         hashes = self.hashes if known else ()
         places = {place: known[each] for place, each in enumerate(hashes) if each in known}
         return replace(self, hidden=places, injection=injection)
@@ -79,18 +84,23 @@ class History(msgspec.Struct, frozen=True):
     @property
     def first_user(self) -> bytes:
         """Identity of the first user message (of the first message, where there is none)."""
-        users = (entry.message.identity for entry in self.known if entry.message.role == "user")
-        return next(users, self.known[0].message.identity if self.known else b"")
+        for entry in self.known:
+            if entry.message.role == "user":
+                return entry.message.identity
+        return self.known[0].message.identity if self.known else b""
 
     @property
     def uncounted(self) -> list[int]:
         """Positions of messages whose text this process has not counted."""
-        new = range(len(self.counted), len(self.known))
-        return [place for place in new if self.known[place].text is None]
+        if not self.new:
+            return []
+        return [place for place, entry in enumerate(self.new, len(self.counted)) if entry.text is None]
 
     def chain(self) -> Chain:
         """The chain, which must have been counted, as the client tells it."""
-        before, new = self.counted, self.known[len(self.counted) :]
+        before, new = self.counted, self.new
+        if not new:
+            return before
         return Chain(
             messages=grown(before.messages).followed_by([entry.message for entry in new]),
             raws=self.raws,
@@ -105,10 +115,13 @@ class History(msgspec.Struct, frozen=True):
         tokens = list(chain.tokens)
         for place, hidden in self.hidden.items():
             tokens[place] = hidden.tokens
-        return replaced(chain, tokens=Sizes.of(tokens))
+        return replace(chain, tokens=Sizes.of(tokens))
 
     def placed(self, chain: Chain) -> Placed:
         """What is known of a body that begins with these messages, of which ``chain`` was counted."""
+        before = self.before
+        if before is not None and chain is before.counted and self.model == before.model:
+            return before
         return Placed(
             root=self.root,
             head=self.head,
@@ -144,18 +157,26 @@ class Reader:
         if before is None or before.root != start or not before.known:
             before = self._head(body, start, model)
         new = [self._know(raw) for raw in body.messages[before.length :]]
-        tip = before.hashes[-1] if before.hashes else start
+        known, hashes, exchanges = before.known, before.hashes, before.exchanges
+        if new:
+            said = [entry.message for entry in new]
+            known = known.followed_by(new)
+            hashes = hashes.followed_by(chain_of([each.identity for each in said], before.tip))
+            exchanges += sum([each.is_final for each in said])
+        is_counted = before.model == model
         return History(
             body=body,
             model=model,
             head=before.head,
             raws=body.messages[len(before.head) :],
-            known=before.known.followed_by(new),
+            known=known,
             root=start,
-            hashes=before.hashes.followed_by(chain_of((entry.message.identity for entry in new), tip)),
-            exchanges=before.exchanges + sum(entry.message.is_final for entry in new),
+            hashes=hashes,
+            exchanges=exchanges,
             known_head=before.known_head,
-            counted=before.counted if before.model == model else NOTHING,
+            counted=before.counted if is_counted else NOTHING,
+            new=new if is_counted else known,
+            before=before,
         )
 
     def _head(self, body: Body, start: bytes, model: str) -> Placed:
@@ -184,10 +205,9 @@ class Reader:
 
     async def count(self, history: History) -> None:
         """Count what is not counted yet, off the loop where it is much."""
-        start = len(history.counted)
-        known, raws = history.known[start:], history.raws[start:]
-        await self._count_texts(known, raws)
-        for entry, raw in zip(known, raws, strict=True):
+        raws = history.raws[len(history.counted) :]
+        await self._count_texts(history.new, raws)
+        for entry, raw in zip(history.new, raws, strict=True):
             if entry.other is not None and history.model not in entry.other:
                 if len(entry.other) >= _MODELS:
                     entry.other.clear()
@@ -202,14 +222,15 @@ class Reader:
 
     async def head_tokens(self, history: History, tool: bytes = b"") -> int:
         """Counted tokens of the head as it is now, of what was handed in, and of a ``tool`` that is added."""
-        await self._count_texts(history.known_head, history.head)
-        sizes = [MESSAGE_TOKENS + (entry.text or 0) for entry in history.known_head]
-        present = history.body.members
-        members = [history.body.slice(name) for name in _HEAD_MEMBERS if name in present]
-        sizes += [await self._count_member(member) for member in (*members, tool) if member]
+        body, known = history.body, history.known_head
+        await self._count_texts(known, history.head)
+        tokens = REQUEST_TOKENS + sum([MESSAGE_TOKENS + (entry.text or 0) for entry in known])
+        members = [body.slice(name) for name in _HEAD_MEMBERS if name in body.members]
+        for member in (*members, tool):
+            tokens += await self._count_member(member) if member else 0
         if history.injection is not None:
-            sizes.append(await self._injection_tokens(history.injection))
-        return REQUEST_TOKENS + sum(sizes)
+            tokens += await self._injection_tokens(history.injection)
+        return tokens
 
     async def _injection_tokens(self, injection: Injection) -> int:
         """Counted tokens of what was handed in: counted once, however often it goes out."""

@@ -51,3 +51,8 @@ class Placed(msgspec.Struct, frozen=True):
     def length(self) -> int:
         """How many of the body's messages they are."""
         return len(self.head) + len(self.known)
+
+    @property
+    def tip(self) -> bytes:
+        """The chain hash after the last of them."""
+        return self.hashes[-1] if self.hashes else self.root

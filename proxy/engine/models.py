@@ -8,6 +8,7 @@ and live in this process; a plan records what it was made with.
 import asyncio
 from collections.abc import Callable, Sequence
 
+import msgspec
 from msgspec import Raw
 
 from proxy.core.calibration import STEPS, Ratio
@@ -42,27 +43,43 @@ _NOTHING = Raw(b"null")
 _OK = 200
 
 
-class _Learned:
-    """What was learned of one model for one caller."""
+class Model(msgspec.Struct):
+    """What is known of one model for one caller."""
 
-    __slots__ = (
-        "alternates",
-        "believed_until",
-        "ratio",
-        "refuses_cache_key",
-        "refuses_tools",
-        "refuses_usage",
-        "window",
-    )
+    ratio: Ratio
+    """The model's tokens over counted tokens."""
+    priced: int | None
+    """Context window in tokens by the price list."""
+    window: int | None = None
+    """Context window in tokens by a refusal."""
+    believed_until: float = 0.0
+    """Monotonic seconds until which the refusal counts."""
+    alternates: bool = False
+    """Whether it has refused two user messages in a row."""
+    refuses_cache_key: bool = False
+    """Whether the upstream does not take ``prompt_cache_key``."""
+    refuses_tools: bool = False
+    """Whether the upstream does not take ``tools``."""
+    refuses_usage: bool = False
+    """Whether the upstream does not take ``include_usage``."""
 
-    def __init__(self, model: str) -> None:
-        self.window: int | None = None
-        self.believed_until = 0.0
-        self.alternates = False
-        self.refuses_cache_key = False
-        self.refuses_tools = False
-        self.refuses_usage = False
-        self.ratio = Ratio.of(model)
+    @property
+    def wants_usage(self) -> bool:
+        """Whether too few samples are known, and it is not known to refuse being asked."""
+        return self.ratio.samples < _SAMPLES and not self.refuses_usage
+
+    def remember_ratio(self, ratio: float) -> None:
+        """Start from what a session's last turn was calibrated with, where nothing was learned here yet."""
+        if not self.ratio.samples:
+            self.ratio.steps = round(ratio * STEPS)
+
+    def learn_usage(self, counted: int, usage: Usage | None) -> None:
+        """Compare what we counted with what the upstream did."""
+        if usage is None or not usage.prompt_tokens:
+            return
+        self.ratio.observe(counted, usage.prompt_tokens)
+        if self.window is not None and usage.prompt_tokens > self.window:
+            self.window = None
 
 
 class Models:
@@ -72,105 +89,47 @@ class Models:
         self._upstream = upstream
         self._price_list = price_list
         self._clock = clock
-        self._known: Lru[tuple[str, str], _Learned] = Lru(_REMEMBERED)
+        self._known: Lru[tuple[str, str], Model] = Lru(_REMEMBERED)
         self._listed: Lru[str, int] = Lru(_REMEMBERED)
         self._asked_at: Lru[int, float] = Lru(_CALLERS)
         """When the list was asked for, by the hash of the caller's credentials."""
 
-    def _learned(self, tenant: str, model: str) -> _Learned:
-        key = (tenant, model[:_NAME])
+    def of(self, tenant: str, name: str) -> Model:
+        """What is known of a model for a caller, to be kept for one request."""
+        key = (tenant, name[:_NAME])
         found = self._known.get(key)
         if found is None:
-            found = _Learned(model[:_NAME])
+            found = Model(Ratio.of(name[:_NAME]), self._price_list(name[:_NAME]))
             self._known.put(key, found)
         return found
 
-    def window(self, tenant: str, model: str, policy: Policy) -> int | None:
+    def window(self, model: Model, name: str, policy: Policy) -> int | None:
         """Context window in tokens, or None where nothing is known."""
-        learned = self._learned(tenant, model)
-        if self._clock.monotonic() > learned.believed_until:
-            learned.window = None
-        return (
-            learned.window
-            or policy.budget.window(model)
-            or self._price_list(model[:_NAME])
-            or self._listed.get(model)
-        )
+        if model.window is not None and self._clock.monotonic() > model.believed_until:
+            model.window = None
+        return model.window or policy.budget.window(name) or model.priced or self._listed.get(name)
 
-    def ratio(self, tenant: str, model: str) -> float:
-        """The model's tokens over counted tokens, as known now."""
-        return self._learned(tenant, model).ratio.value
-
-    def remember_ratio(self, tenant: str, model: str, ratio: float) -> None:
-        """Start from what a session's last turn was calibrated with, where nothing was learned here yet."""
-        known = self._learned(tenant, model).ratio
-        if not known.samples:
-            known.steps = round(ratio * STEPS)
-
-    def learn_usage(self, tenant: str, model: str, counted: int, usage: Usage | None) -> None:
-        """Compare what we counted with what the upstream did."""
-        if usage is None or not usage.prompt_tokens:
-            return
-        known = self._learned(tenant, model)
-        known.ratio.observe(counted, usage.prompt_tokens)
-        if known.window is not None and usage.prompt_tokens > known.window:
-            known.window = None
-
-    def learn_refusal(self, tenant: str, model: str, counted: int, reserve: int, refusal: Overflow) -> bool:
+    def learn_refusal(self, model: Model, counted: int, reserve: int, refusal: Overflow) -> bool:
         """Take over what an overflow refusal says, or guess from the fact that there was one.
 
         Nothing is learned, and False answered, where the refusal cannot be about length: upstreams quote
         what they do not understand, and a request may hold the words of such a refusal. ``counted`` are the
         tokens that were sent, ``reserve`` those that were asked for.
         """
-        known = self._learned(tenant, model)
-        sent = known.ratio.calibrated(counted)
+        sent = model.ratio.calibrated(counted)
         if refusal.window and refusal.window > _PLAUSIBLE * sent + reserve:
             return False
         seemed_to_fit = refusal.window is not None and sent + reserve <= refusal.window
         if refusal.prompt_tokens or seemed_to_fit:
-            known.ratio.refused(counted, refusal.prompt_tokens)
+            model.ratio.refused(counted, refusal.prompt_tokens)
         stated = refusal.window if refusal.window and refusal.window >= _LEAST_WINDOW else None
-        known.window = stated or max(int(min(sent, known.window or sent) * _SHRUNK), _LEAST_WINDOW)
-        known.believed_until = self._clock.monotonic() + _FADES
+        model.window = stated or max(int(min(sent, model.window or sent) * _SHRUNK), _LEAST_WINDOW)
+        model.believed_until = self._clock.monotonic() + _FADES
         return True
 
-    def wants_usage(self, tenant: str, model: str) -> bool:
-        """Whether too few samples of this model are known, and it is not known to refuse being asked."""
-        known = self._learned(tenant, model)
-        return known.ratio.samples < _SAMPLES and not known.refuses_usage
-
-    def learn_usage_refusal(self, tenant: str, model: str) -> None:
-        """The upstream does not take ``include_usage``."""
-        self._learned(tenant, model).refuses_usage = True
-
-    def takes_cache_key(self, tenant: str, model: str) -> bool:
-        """Whether the upstream is not known to refuse ``prompt_cache_key``."""
-        return not self._learned(tenant, model).refuses_cache_key
-
-    def learn_cache_key_refusal(self, tenant: str, model: str) -> None:
-        """The upstream does not take ``prompt_cache_key``."""
-        self._learned(tenant, model).refuses_cache_key = True
-
-    def takes_tools(self, tenant: str, model: str) -> bool:
-        """Whether the upstream is not known to refuse ``tools``."""
-        return not self._learned(tenant, model).refuses_tools
-
-    def learn_tool_refusal(self, tenant: str, model: str) -> None:
-        """The upstream does not take ``tools``."""
-        self._learned(tenant, model).refuses_tools = True
-
-    def alternates(self, tenant: str, model: str) -> bool:
-        """Whether the model has refused two user messages in a row."""
-        return self._learned(tenant, model).alternates
-
-    def learn_alternation(self, tenant: str, model: str) -> None:
-        """The model refused two user messages in a row."""
-        self._learned(tenant, model).alternates = True
-
-    def needs_listing(self, model: str, headers: Sequence[tuple[bytes, bytes]]) -> bool:
+    def needs_listing(self, model: Model, name: str, headers: Sequence[tuple[bytes, bytes]]) -> bool:
         """Whether the upstream's own list might tell this model's window, and this caller may ask for it."""
-        is_known = self._listed.get(model) is not None or self._price_list(model[:_NAME])
+        is_known = model.priced or self._listed.get(name) is not None
         return not is_known and self._may_ask(headers)
 
     def _may_ask(self, headers: Sequence[tuple[bytes, bytes]]) -> bool:

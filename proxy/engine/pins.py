@@ -34,13 +34,13 @@ class Pins:
         Nobody waits for anything where none are new. Raises InvalidValue where there are too many.
         """
         found, key = recognised.found, recognised.key
-        stored = frozenset(found.session.pins) if found.session else _NONE
+        stored = frozenset(found.session.pins) if found.session and found.session.pins else _NONE
         held = _NONE if found.was_here else self._held.get(key) or _NONE
         missing = (held | asked) - stored
-        pins = stored | missing
         if not missing:
             self._held.drop(key)
-            return pins, ()
+            return stored, ()
+        pins = stored | missing
         if len(pins) > MOST:
             raise InvalidValue(f"A session has at most {MOST} pins.", param=f"{MEMBER}.pin")
         self._held.put(key, missing)

@@ -7,9 +7,9 @@ a store that is away for a moment takes no plan with it.
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import msgspec
+from msgspec.structs import replace
 
 from proxy.core.plan import Epoch
 from proxy.core.records import HiddenCalls
@@ -26,8 +26,7 @@ _REMEMBERED = 20_000
 _STORE_AWAY = "store"
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(msgspec.Struct, frozen=True):
     """A lane's epochs as this process knows them; the store holds the first ``saved``."""
 
     epochs: tuple[Epoch, ...]
@@ -83,8 +82,10 @@ class Recognition:
         key = named or self._answered_here(tag, history)
         held = self._held.get((key, lane)) if key else None
         lookup = self._lookup(tag, key, history, lane, held)
-        found = await self._find(lookup, caller, history, needs_store=needs_store)
-        key = key or SessionKey(tag, (found and found.sid) or secrets.token_hex(8))
+        found: Found | None = self._store.known(lookup)
+        if found is None or (found.known is None and len(history.hashes) > _ASKED):
+            found = await self._find(lookup, caller, history, needs_store=needs_store)
+        key = key or SessionKey(tag, (found and found.sid) or lookup.fresh)
         known = self._epochs(key, lane, found, held)
         hidden = self._hidden.known(key, found, is_whole=lookup.hidden_seen[0] != key.sid)
         return Recognised(
@@ -105,12 +106,13 @@ class Recognition:
         return Lookup(
             tag=tag,
             sid=key.sid if key else None,
-            newest=tuple(reversed(history.hashes[-_ASKED:])),
-            uncounted=tuple(history.hashes[place] for place in history.uncounted),
+            newest=history.hashes.newest(_ASKED),
+            uncounted=tuple([history.hashes[place] for place in history.uncounted]),
             lane=lane,
             seen=(key.sid, held.saved if held else 0) if key else ("", 0),
             hidden_seen=(key.sid, self._hidden.seen(key)) if key else ("", 0),
             injected=self._injected(key) if key else b"",
+            fresh="" if key else secrets.token_hex(8),
         )
 
     async def _find(
@@ -126,7 +128,7 @@ class Recognition:
             if found.session is None and await self.moved(caller, lookup.tag, history.first_user):
                 found = await self._store.find(lookup)
             if found.known is None and len(history.hashes) > _ASKED:
-                older = tuple(reversed(history.hashes[:-_ASKED]))
+                older = history.hashes[:-_ASKED].newest(len(history.hashes))
                 found = await self._store.find(replace(lookup, newest=older))
         except StoreUnavailable:
             if needs_store:
@@ -144,6 +146,8 @@ class Recognition:
         """A lane's epochs by what the store told and what was ``held`` here when it was asked."""
         if found is None:
             return held or self._held.get((key, lane))
+        if held is not None and found.sid == key.sid and not (found.epochs or found.was_here):
+            return self._held.get((key, lane)) or held  # as it was, or gone on by another request
         if found.was_here:
             held = None  # what ended there has ended here
         if held is None or found.epochs:
@@ -159,10 +163,11 @@ class Recognition:
 
         A client may send an answer back before its turn is in the store, or while the store is away.
         """
-        newest = reversed(history.hashes[-_ASKED:])
-        found = (self._answered.get((tag, chain_hash)) for chain_hash in newest)
-        sid = next((sid for sid in found if sid is not None), None)
-        return None if sid is None else SessionKey(tag, sid or secrets.token_hex(8))
+        for chain_hash in history.hashes.newest(_ASKED):
+            sid = self._answered.get((tag, chain_hash))
+            if sid is not None:
+                return SessionKey(tag, sid or secrets.token_hex(8))
+        return None
 
     def answered(self, key: SessionKey, answer: bytes) -> None:
         """An answer with this chain hash was given in a session without a header.

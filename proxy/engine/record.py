@@ -130,7 +130,7 @@ class Recorder:
     async def _record(self, prepared: Prepared, answer: Answer, placed: _Placed | None) -> bool:
         if answer.complete and answer.choices == 1 and not _is_of_several(prepared):
             case = prepared.case
-            self.models.learn_usage(case.tenant, case.model, prepared.sent_tokens, answer.usage)
+            self.models.of(case.tenant, case.model).learn_usage(prepared.sent_tokens, answer.usage)
         self._count(prepared, answer)
         hashes, known = prepared.case.chain.hashes, prepared.recognised.found.known
         known = hashes[-1] if prepared.is_announced and hashes else known

@@ -29,11 +29,11 @@ from proxy.engine.extras import Extras
 from proxy.engine.foreground import Foreground
 from proxy.engine.history import History, Reader, root_of
 from proxy.engine.injections import Injections
-from proxy.engine.models import Models
+from proxy.engine.models import Model, Models
 from proxy.engine.naming import NAMED, Naming
 from proxy.engine.pins import Pins
 from proxy.engine.recognition import Recognised, Recognition
-from proxy.engine.tools import Tools
+from proxy.engine.tools import NOTHING_FRESH, Tools
 from proxy.engine.warmth import Warmth
 from proxy.ports import Clock, Upstream
 from proxy.telemetry import log_fault
@@ -81,13 +81,13 @@ class Engine:
         )
         pins, unsaved = await self.pins.settle(recognised, asked.pinned, policy.store.ttl)
         injection, unkept = await self.injections.settle(recognised, asked.inject, policy.store.ttl)
-        chain = await self._count(asked, recognised)
+        model = self.models.of(recognised.tenant, asked.history.model)
+        chain = await self._count(asked, recognised, model)
         history = asked.history.completed(recognised.hidden, injection)
-        takes_tools = self.models.takes_tools(recognised.tenant, history.model)
-        tool = offered_tool(policy, history.body) if takes_tools else b""
-        budget = await self.decisions.budget(recognised.tenant, history, policy, asked.budget, tool)
-        case = self._case(asked, recognised, history.outgoing_chain(chain), pins, budget, tool)
-        if self.models.needs_listing(case.model, case.credentials):
+        tool = b"" if model.refuses_tools else offered_tool(policy, history.body)
+        budget = await self.decisions.budget(model, history, policy, asked.budget, tool)
+        case = self._case(asked, recognised, history.outgoing_chain(chain), pins, budget, tool, model)
+        if self.models.needs_listing(model, case.model, case.credentials):
             self.background.run(self.models.read_listing(case.credentials), is_needed=False)
         verdict = await self.decisions.decide(case, history)
         prepared = Prepared(
@@ -131,14 +131,15 @@ class Engine:
             appended=appended,
         )
 
-    async def _count(self, asked: Asked, recognised: Recognised) -> Chain:
+    async def _count(self, asked: Asked, recognised: Recognised, model: Model) -> Chain:
         """Count what is new; the rest, and how the model counts, the store may know."""
-        history = asked.history
+        history, last = asked.history, recognised.found.session
+        if last is not None and last.model == history.model:
+            model.remember_ratio(last.ratio)
+        if not history.new:
+            return history.counted
         self.reader.take_counts(history, recognised.found.counts)
         await self.reader.count(history)
-        last = recognised.found.session
-        if last is not None and last.model == history.model:
-            self.models.remember_ratio(recognised.tenant, history.model, last.ratio)
         chain = history.chain()
         self.bodies.keep(asked.read, history.placed(chain))
         return chain
@@ -151,8 +152,10 @@ class Engine:
         pins: frozenset[bytes],
         budget: Budget,
         tool: bytes,
+        model: Model,
     ) -> Case:
         history, policy = asked.history, asked.policy
+        rule = policy.summary.alternate
         return Case(
             tenant=recognised.tenant,
             key=recognised.key,
@@ -166,7 +169,7 @@ class Engine:
             saved=recognised.saved,
             credentials=asked.credentials,
             deadline=asked.arrived + _DEADLINE,
-            alternates=self.decisions.alternates(recognised.tenant, history.model, policy),
+            alternates=model.alternates if rule == "auto" else rule,
             conditions=self.warmth.conditions(
                 recognised, history, asked.lane, budget.head, boundary=asked.is_boundary
             ),
@@ -176,11 +179,13 @@ class Engine:
 
     async def _fresh(self, case: Case, history: History) -> ToolCache:
         given = history.injection.tools if history.injection else ()
+        if not (case.policy.tools or given):
+            return NOTHING_FRESH
         try:
             return await self.tools.of(case, history.said_in_place, given)
         except Exception as error:  # noqa: BLE001 - law 7: a fault of ours costs what is kept, not the answer
             log_fault("reading tool results failed", error)
-            return ToolCache()
+            return NOTHING_FRESH
 
     async def send(self, prepared: Prepared, incoming: Incoming) -> Sent:
         """Forward; a refusal for length teaches the window, and the request is pruned and sent once more.
@@ -225,7 +230,7 @@ class Engine:
         if sent.response.status != _BAD_REQUEST or not _WANTS_ALTERNATION.search(sent.told):
             return False
         case = prepared.case
-        self.models.learn_alternation(case.tenant, case.model)
+        self.models.of(case.tenant, case.model).alternates = True
         body = self.decisions.body(case, prepared.history, prepared.verdict)
         is_changed = body != prepared.body
         prepared.rewrite(body)
@@ -249,7 +254,8 @@ class Engine:
             return False
         case, reserve = prepared.case, reserve_of(prepared.history, prepared.policy) or 0
         tokens = prepared.sent_tokens + more
-        return self.models.learn_refusal(case.tenant, case.model, tokens, reserve, refusal)
+        model = self.models.of(case.tenant, case.model)
+        return self.models.learn_refusal(model, tokens, reserve, refusal)
 
     async def forward(self, incoming: Incoming, body: bytes) -> Sent:
         """Send a body as the client's request, and wait for the beginning of its answer.

@@ -93,13 +93,17 @@ class SummaryJobs:
         gaps = tuple(self._anchored(case, gap) for gap in situation.plan.gaps)
         return Plan(gaps, situation.plan.replacements)
 
+    def lacks(self, case: Case, plan: Plan) -> bool:
+        """Whether a summary is still to come for any of the notes."""
+        return any(_lacks(case, gap) for gap in plan.gaps)
+
     def late(self, case: Case, plan: Plan) -> dict[Span, str]:
         """Summaries that came too late for their notes, as far as this process has them."""
         found = ((gap, self._late(case, gap)) for gap in plan.gaps)
         return {gap.span: text for gap, text in found if text is not None}
 
     def _late(self, case: Case, gap: Gap) -> str | None:
-        if gap.is_summarised or gap.count < case.policy.summary.min_gap:
+        if not _lacks(case, gap):
             return None
         return self._summaries.ready(self._address(case, seal_of(case.chain, gap.start, gap.end)))
 
@@ -175,6 +179,10 @@ class SummaryJobs:
         of_model = (rules.model or case.model, str(case.budget.tokens.bit_length()))
         terms = "\0".join([*of_model, rules.prompt, retention, *ways])
         return self._naming.address(case.tenant, seal, terms.encode(errors="surrogatepass"))
+
+
+def _lacks(case: Case, gap: Gap) -> bool:
+    return gap.count >= case.policy.summary.min_gap and not gap.is_summarised
 
 
 def _room(case: Case) -> int:

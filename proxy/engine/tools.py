@@ -34,7 +34,7 @@ _LONG_BYTES = 256 * 1024
 _LONG_MESSAGES = 200
 """What is folded on the event loop at most."""
 
-_NOTHING = ToolCache()
+NOTHING_FRESH = ToolCache()
 
 _Line = tuple[SessionKey, tuple[Tool, ...], tuple[InjectedResult, ...]]
 
@@ -73,7 +73,7 @@ class Tools:
         """What is fresh at the end of a request's chain."""
         rules, chain = Rules(case.policy.tools), case.chain
         if not rules.is_caching and not any(each.cache_exchanges for each in injected):
-            return _NOTHING
+            return NOTHING_FRESH
         positions = [place for place, each in enumerate(chain.hashes) if each in hidden] if hidden else []
         request = _Request((case.key, case.policy.tools, tuple(injected)), chain, hidden, positions)
         start, onto = self._ancestor(request, rules)

@@ -1,9 +1,10 @@
 """Where sessions are kept: what is asked of a store, and what it answers."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, Protocol
+
+import msgspec
 
 from proxy.core.plan import Epoch
 from proxy.core.records import HiddenCalls, Node, Session, Turn
@@ -16,8 +17,7 @@ class SessionKey(NamedTuple):
     sid: str
 
 
-@dataclass(frozen=True, slots=True)
-class Lookup:
+class Lookup(msgspec.Struct, frozen=True):
     """The one question that a request asks of the store before it is forwarded."""
 
     tag: str
@@ -34,31 +34,28 @@ class Lookup:
     """(sid, how many of its answers with hidden calls this process already knows)."""
     injected: bytes = b""
     """Digest of what was handed in for the session, as far as this process knows."""
+    fresh: str = ""
+    """The sid, new and random, that the session is given where none is found by its chain."""
     whole: bool = False
     """Ask for the counts of all messages, where the session is not very long."""
 
     def epochs_from(self, sid: str | None) -> int:
         """From which number on the lane's epochs are asked for, if the session is this one."""
-        return _after(self.seen, sid)
+        return self.seen[1] if self.seen[0] == sid else 0
 
     def hidden_from(self, sid: str | None) -> int:
         """From which number on answers with hidden calls are asked for, if the session is this one."""
-        return _after(self.hidden_seen, sid)
+        return self.hidden_seen[1] if self.hidden_seen[0] == sid else 0
 
 
-def _after(seen: tuple[str, int], sid: str | None) -> int:
-    return seen[1] if seen[0] == sid else 0
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """The answer to a :class:`Lookup`; everything empty where nothing is known."""
 
     sid: str | None = None
     session: Session | None = None
     known: bytes | None = None
     """The newest of the asked chain hashes that the session holds."""
-    counts: dict[bytes, int] = field(default_factory=dict[bytes, int])
+    counts: dict[bytes, int] = {}
     """Counted tokens by chain hash, of those asked for and known."""
     epochs: tuple[Epoch, ...] = ()
     """The lane's epochs in the order written, those after ``seen`` (all, if ``seen`` names another sid)."""
@@ -74,8 +71,7 @@ class Found:
     """There where ``counts`` are those of all messages."""
 
 
-@dataclass(frozen=True, slots=True)
-class Whole:
+class Whole(msgspec.Struct, frozen=True):
     """What is to be known of a session beside all of its counts."""
 
     lives: float
@@ -94,8 +90,7 @@ class Recorded(StrEnum):
     """Not written: appended to a session that has gone on from elsewhere in the meantime."""
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(msgspec.Struct, frozen=True):
     """What became of a turn, and of its session."""
 
     recorded: Recorded
@@ -123,12 +118,11 @@ class Mark(NamedTuple):
     """How many there were."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(msgspec.Struct, frozen=True):
     """What is stored of a session's messages, for clients that send only what is new."""
 
     session: Session | None = None
-    nodes: dict[bytes, Node] = field(default_factory=dict[bytes, Node])
+    nodes: dict[bytes, Node] = {}
     was_here: bool = False
     """Whether there was such a session that has expired, or was deleted."""
     mark: Mark | None = None
@@ -143,6 +137,10 @@ class SessionStore(Protocol):
     Every method raises :class:`proxy.errors.StoreUnavailable` when the store cannot be reached in time,
     refuses, or answers with something that cannot be read.
     """
+
+    def known(self, lookup: Lookup) -> Found | None:
+        """What :meth:`find` would answer, where that is certain here and now; None where it must be asked."""
+        ...
 
     async def find(self, lookup: Lookup) -> Found:
         """The session, its epochs and counts: one round trip."""

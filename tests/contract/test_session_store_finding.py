@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from proxy.adapters.remembering import TellingStore
 from proxy.ports import Found, Recorded, SessionStore, Whole, Written
@@ -27,6 +27,15 @@ class TestFinding:
         assert answer.session is not None
         assert (answer.session.model, answer.session.tokens, answer.session.turns) == ("m", 7, 1)
         assert answer.known == chain("u1", "a1")[-1]
+
+    async def test_what_is_told_without_a_trip_is_what_a_trip_would_tell(self, store: SessionStore) -> None:
+        await store.record(KEY, turn("u1", "a1"), DAY)
+        asked = lookup("u1", "a1", "u2")
+        answer = await store.find(asked)
+        assert store.known(asked) in (None, answer)
+        assert store.known(replace(asked, sid=OTHER.sid)) is None, (
+            "never of a session that nobody has asked about"
+        )
 
     async def test_counts_come_back_for_the_hashes_that_were_asked_for(self, store: SessionStore) -> None:
         await store.record(KEY, turn("u1", "a1"), DAY)

@@ -45,6 +45,26 @@ def test_they_read_like_a_list(first: list[int], later: list[int], part: tuple[i
     assert before == (first, first), "and who had the first part still has that alone"
 
 
+@given(runs, runs, st.integers(0, 12), st.none() | st.integers(0, 12))
+def test_the_sum_of_a_part_is_that_of_its_items(
+    first: list[int], later: list[int], start: int, end: int | None
+):
+    told = [*first, *later]
+    assert Sizes.of(first).followed_by(later).between(start, end) == sum(told[start:end])
+    assert Sizes.of(told)[2:].between(start, end) == sum(told[2:][start:end])
+
+
+@given(runs, runs, st.integers(0, 12))
+def test_the_newest_come_last_first_and_a_beginning_is_known_as_one(
+    first: list[int], later: list[int], most: int
+):
+    items = grown(first).followed_by(later)[1:]
+    told = [*first, *later][1:]
+    assert items.newest(most) == tuple(told[::-1][:most])
+    for other in (told[:most], [*told[:most], 100], first):
+        assert items.begins_with(grown(other)) == (told[: len(other)] == other)
+
+
 def _at(found: Sequence[int], place: int) -> int | None:
     try:
         return found[place]

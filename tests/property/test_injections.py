@@ -16,7 +16,7 @@ from proxy.core.injection import Injection
 from proxy.core.messages import Content
 from proxy.core.plan import EMPTY, Plan
 from proxy.core.policy import Policy
-from proxy.engine.exchange import forwarded_body
+from proxy.engine.exchange import edited_body
 from proxy.engine.history import History
 from tests.property.conversations import (
     Sent,
@@ -69,7 +69,7 @@ def sent(raws: list[bytes], plan: Plan, injection: Injection | None, *, alternat
     head = encode(system("Be brief."))
     body = read_body(b'{"model":"m","messages":[%b]}' % b",".join([head, *raws]), 100_000)
     history = History(body, "m", (head,), grown(raws), grown(()), b"", grown(()), injection=injection)
-    whole = forwarded_body(history, plan, alternates=alternates)
+    whole = edited_body(history, plan, alternates=alternates)
     return [*read_body(whole, 200_000).messages]
 
 

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from proxy.core.breaker import LEAST_FREED
 from proxy.core.budget import Budget, Stage
@@ -425,7 +426,7 @@ def test_without_summaries_no_gap_wants_one(drawn: Session):
     silent = policy.model_copy(update={"summary": Summary(enabled=False)})
     for done in drawn.turns:
         if done.begun is not None:
-            situation = replace(done.begun.situation, policy=silent)
+            situation = structs.replace(done.begun.situation, policy=silent)
             assert replace(done.begun, situation=situation).wanted == ()
     assert stage_at(drawn.turns[0].chain, EMPTY, silent, budget) == drawn.turns[0].stage
 

@@ -121,8 +121,12 @@ def probes(key: SessionKey) -> list[Lookup]:
     ]
 
 
-async def takes_every_step(plain: TellingStore, clock: HandClock, script: list[Any], *, ages: bool) -> None:
+async def takes_every_step(
+    plain: TellingStore, clock: HandClock, script: list[Any], *, ages: bool, begins: bool
+) -> None:
     remembering = RememberingStore(plain, clock)
+    if begins:  # what is done is done to a session that its first request has named
+        await remembering.find(Lookup(KEYS[0].tag, None, (), (), LANES[0], fresh=KEYS[0].sid))
     for step, is_asked in script:
         if isinstance(step, float):
             clock.time += step if ages else 0.0
@@ -137,10 +141,12 @@ async def takes_every_step(plain: TellingStore, clock: HandClock, script: list[A
 
 
 @settings(max_examples=200)
-@given(steps)
-def test_a_look_up_in_memory_is_answered_as_if_nothing_were_remembered(script: list[Any]) -> None:
+@given(steps, st.booleans())
+def test_a_look_up_in_memory_is_answered_as_if_nothing_were_remembered(
+    script: list[Any], begins: bool
+) -> None:
     clock = HandClock()
-    asyncio.run(takes_every_step(MemoryStore(clock), clock, script, ages=True))
+    asyncio.run(takes_every_step(MemoryStore(clock), clock, script, ages=True, begins=begins))
 
 
 @pytest.fixture(scope="module")
@@ -150,12 +156,14 @@ def url() -> Generator[str]:
 
 
 @settings(max_examples=40)
-@given(steps)
-def test_a_look_up_in_valkey_is_answered_as_if_nothing_were_remembered(url: str, script: list[Any]) -> None:
+@given(steps, st.booleans())
+def test_a_look_up_in_valkey_is_answered_as_if_nothing_were_remembered(
+    url: str, script: list[Any], begins: bool
+) -> None:
     async def take() -> None:
         plain = RedisStore(url, HandClock(), PATIENCE, 1.0)
         try:
-            await takes_every_step(plain, HandClock(), script, ages=False)
+            await takes_every_step(plain, HandClock(), script, ages=False, begins=begins)
         finally:
             await plain.aclose()
 

@@ -43,6 +43,10 @@ class RedisStore:
         self._scripts = Scripts(self._connection.ask)
         self._listing = Listing(self._connection, self._scripts)
 
+    def known(self, lookup: Lookup) -> Found | None:
+        """Nothing without a trip."""
+        return None
+
     async def find(self, lookup: Lookup) -> Found:
         """The session, its epochs and counts: one script."""
         async with self._connection.call():

@@ -147,5 +147,5 @@ def _plain(gap: Gap, count: Count) -> Gap:
 def cut_tokens(situation: Situation, plan: Plan) -> int:
     """Counted tokens of what a plan leaves out, or clips."""
     tokens = situation.chain.tokens
-    cut = sum(tokens[gap.start : gap.end].total for gap in plan.gaps)
+    cut = sum(tokens.between(gap.start, gap.end) for gap in plan.gaps)
     return cut + sum(tokens[edit.position] - edit.tokens for edit in plan.replacements)

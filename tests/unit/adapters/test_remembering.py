@@ -53,6 +53,18 @@ async def hearing_late(clock: HandClock) -> RememberingStore:
 
 
 class TestNextTurn:
+    async def test_is_told_at_once_where_the_session_is_known(
+        self, store: RememberingStore, behind: WatchedStore
+    ) -> None:
+        await behind.record(KEY, turn("u1", "a1"), DAY)
+        asked = lookup("u1", "a1", "u2")
+        assert store.known(asked) is None, "nobody has asked yet"
+        answer = await store.find(asked)
+        assert store.known(asked) == answer
+        assert store.known(replace(asked, lane="another")) is None
+        assert store.known(replace(asked, sid=None)) is None, "others may have given the answer too"
+        assert behind.finds == 1
+
     async def test_of_a_session_that_was_begun_here_needs_no_look_up(
         self, store: RememberingStore, behind: WatchedStore
     ) -> None:
@@ -64,6 +76,23 @@ class TestNextTurn:
             assert answer.known == chain(*names)[-3]
             await store.record(KEY, turn(*names, known=len(names) - 2), DAY)
         assert behind.finds == asked == 1
+
+    async def test_of_a_session_without_a_header_that_was_begun_here_needs_no_look_up(
+        self, store: RememberingStore, behind: WatchedStore
+    ) -> None:
+        assert await found(store, "u1", sid=None, fresh=KEY.sid) == Found()
+        await store.record(KEY, turn("u1", "a1", headerless=True), DAY)
+        answer = await found(store, "u1", "a1", "u2")
+        assert answer == await found(behind, "u1", "a1", "u2")
+        assert behind.finds == 2, "the first, and ours"
+
+    async def test_of_a_session_that_its_chain_has_found_is_asked_about(
+        self, store: RememberingStore, behind: WatchedStore
+    ) -> None:
+        await behind.record(KEY, turn("u1", "a1", headerless=True), DAY)
+        assert (await found(store, "u1", "a1", "u2", sid=None, fresh=OTHER.sid)).sid == KEY.sid
+        assert store.known(lookup("u1", "a1", "u2")) is None
+        assert store.known(lookup("u1", "a1", "u2", sid=OTHER.sid)) is None
 
     async def test_of_a_session_of_before_is_asked_about_once(
         self, store: RememberingStore, behind: WatchedStore

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from proxy.core.budget import Budget, Stage
 from proxy.core.change import COMPACT, RESTORE, Change

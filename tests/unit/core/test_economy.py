@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from proxy.core.breaker import NO_PAST, Past
 from proxy.core.budget import Budget, Stage

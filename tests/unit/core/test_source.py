@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from proxy.core.budget import Budget
 from proxy.core.plan import EMPTY, Anchor, Gap, Plan

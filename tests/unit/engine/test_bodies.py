@@ -52,6 +52,23 @@ def test_a_conversation_that_goes_on_is_known_up_to_where_it_goes_on() -> None:
     assert process.read(body("One?", "1", "Two?", "2", "Three?")), "and asked again"
 
 
+def test_a_small_conversation_is_known_by_its_messages() -> None:
+    process, first = Process(), "Be brief. " * 30
+    assert not process.read(body("One?", first=first))
+    assert process.read(body("One?", "1", "Two?", first=first, seed=1))
+    assert process.read(body("One?", "1", "Two?", first=first))
+    assert not process.read(body("One?", "1", "Another two?", first=first))
+    assert not process.read(body("One?", first=first)), "nor is what is shorter"
+
+
+def test_what_has_changed_before_the_messages_makes_no_other_conversation_of_them() -> None:
+    process = Process()
+    asked = [{"role": "user", "content": LONG}, {"role": "assistant", "content": "1"}]
+    tools = [[{"type": "function", "name": name * 300}] for name in ("a", "aa")]
+    told = [json.dumps({"model": "m", "tools": each, "messages": asked}).encode() for each in tools]
+    assert [process.read(raw) for raw in told] == [False, True]
+
+
 def test_what_was_counted_is_gone_on_from_for_the_same_model_alone() -> None:
     process = Process()
     asked = [{"role": "user", "content": LONG}, {"role": "assistant", "content": "1"}]
