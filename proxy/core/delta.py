@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _STRING, _ARRAY = ord('"'), ord("[")
 _ENDS = {_STRING: b'"', _ARRAY: b"]"}
 _SAID_ONCE = frozenset({"role", "id", "type"})
+_NAMING = _SAID_ONCE | {"name"}
 _NESTED = ("function", "custom")
 _LEADING = ("role", "content", "refusal")
 
@@ -47,7 +48,7 @@ class Members:
         elif kind == _ARRAY:
             inner = raw[1:-1].strip()
             value += b"," + inner if inner and len(value) > 1 else inner
-        elif not _is_repeated(name, value, raw):
+        elif name not in _NAMING or not _is_repeated(name, value, raw):
             value += raw[1:-1]
 
     def add_all(self, delta: Mapping[str, Raw]) -> None:
@@ -185,9 +186,7 @@ def _opened(raw: bytes) -> bytearray:
 
 
 def _is_repeated(name: str, value: bytearray, raw: bytes) -> bool:
-    if name in _SAID_ONCE:
-        return len(value) > 1
-    return name == "name" and bytes(value[1:]) == raw[1:-1]
+    return len(value) > 1 if name in _SAID_ONCE else bytes(value[1:]) == raw[1:-1]
 
 
 def _is_named(call: Mapping[str, Raw]) -> bool:

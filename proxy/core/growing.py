@@ -39,6 +39,9 @@ class Grown(Sequence[T]):
     def __iter__(self) -> Iterator[T]:
         return iter(self._items[self._start : self._end])
 
+    def __reversed__(self) -> Iterator[T]:
+        return map(self._items.__getitem__, range(self._end - 1, self._start - 1, -1))
+
     @overload
     def __getitem__(self, place: int) -> T: ...
     @overload

@@ -6,7 +6,7 @@ user. So a background call starts when no foreground request is in flight and is
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -25,20 +25,23 @@ class Foreground:
         self._idle.set()
         self._background: set[asyncio.Task[Any]] = set()
 
-    @contextlib.contextmanager
-    def request(self) -> Generator[None]:
+    def request(self) -> contextlib.AbstractContextManager[None]:
         """A foreground request is in flight; whatever runs in the background is cancelled."""
+        return _Request(self)
+
+    def arrive(self) -> None:
+        """A request begins."""
         self._in_flight += 1
         self._arrivals += 1
         self._idle.clear()
         for task in self._background:
             task.cancel()
-        try:
-            yield
-        finally:
-            self._in_flight -= 1
-            if not self._in_flight:
-                self._idle.set()
+
+    def leave(self) -> None:
+        """A request is over."""
+        self._in_flight -= 1
+        if not self._in_flight:
+            self._idle.set()
 
     async def given_way(self) -> None:
         """Return once the calls that were cancelled for a user have ended, and their connections with them.
@@ -80,3 +83,16 @@ class Foreground:
             finally:
                 self._background.discard(task)
         return None
+
+
+class _Request:
+    """A foreground request in flight."""
+
+    def __init__(self, foreground: Foreground) -> None:
+        self._foreground = foreground
+
+    def __enter__(self) -> None:
+        self._foreground.arrive()
+
+    def __exit__(self, *_: object) -> None:
+        self._foreground.leave()

@@ -42,18 +42,16 @@ class Answer:
         self.fault: UnabridgedError | None = None
         self._waiter: asyncio.Future[None] | None = None
 
-    async def news(self) -> None:
-        """Wait until something has come, or gone wrong."""
-        self._waiter = asyncio.get_running_loop().create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
+    def news(self) -> asyncio.Future[None]:
+        """What is done once something has come, or gone wrong."""
+        self._waiter = waiter = asyncio.get_running_loop().create_future()
+        return waiter
 
     def wake(self) -> None:
         """Whoever waits looks again."""
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
 
     def fail(self, fault: UnabridgedError) -> None:
         """Nothing more will come; an answer that is complete stays so."""
@@ -117,16 +115,13 @@ class Connection(asyncio.Protocol):
         except TimeoutError as error:
             raise UpstreamTimeout from error
 
-    async def news(self, answer: Answer) -> None:
-        """Wait until something of an answer has come, or gone wrong: UpstreamTimeout, when nothing comes."""
+    def news(self, answer: Answer) -> asyncio.Future[None]:
+        """Done once something of an answer has come, or gone wrong: UpstreamTimeout, when nothing comes."""
         loop = asyncio.get_running_loop()
         self._due = loop.time() + self._patience
         if self._timer is None:
             self._timer = loop.call_at(self._due, self._look)
-        try:
-            await answer.news()
-        finally:
-            self._due = inf
+        return answer.news()
 
     def _look(self) -> None:
         """Nothing has come for too long, or something has."""
@@ -184,6 +179,7 @@ class Connection(asyncio.Protocol):
             self.close()
         if answer.waiting > _BUFFERED and not self._transport.is_closing():
             self._transport.pause_reading()
+        self._due = inf
         answer.wake()
 
     def pause_writing(self) -> None:
