@@ -72,6 +72,10 @@ class Connection(asyncio.Protocol):
         """When the answer must have gone on; monotonic seconds, and far off while nobody waits."""
         self._timer: asyncio.TimerHandle | None = None
         """One that looks after it; it is not set anew for each wait."""
+        self._body: list[bytes] = []
+        """Of the answer's body, what has just come."""
+        self.on_body = self._body.append
+        """llhttp's event: a part of the body, unchunked."""
         self._parser = httptools.HttpResponseParser(self)
         self._answer: Answer | None = None
         self._is_head = False
@@ -177,10 +181,19 @@ class Connection(asyncio.Protocol):
             self._is_spoiled = True
             answer.fail(UpstreamInvalidResponse())
             self.close()
+        self._deliver(answer)
         if answer.waiting > _BUFFERED and not self._transport.is_closing():
             self._transport.pause_reading()
         self._due = inf
         answer.wake()
+
+    def _deliver(self, answer: Answer) -> None:
+        """Let an answer have what has come of its body: nothing that comes once it is complete."""
+        if self._body and not answer.is_complete:
+            chunk = b"".join(self._body)
+            answer.chunks.append(chunk)
+            answer.waiting += len(chunk)
+        self._body.clear()
 
     def pause_writing(self) -> None:
         """The upstream does not take what is written."""
@@ -231,16 +244,10 @@ class Connection(asyncio.Protocol):
         if self._is_head:  # llhttp cannot be told that no body follows
             answer.is_complete, self._is_spoiled = True, True
 
-    def on_body(self, body: bytes) -> None:
-        """A part of the body, unchunked."""
-        answer = self._answer
-        if answer is not None and not answer.is_complete:
-            answer.chunks.append(body)
-            answer.waiting += len(body)
-
     def on_message_complete(self) -> None:
         """The answer is over, if it was one."""
         answer = self._answer
         if answer is not None and answer.is_begun and not answer.is_complete:
+            self._deliver(answer)
             answer.is_complete = True
             self._is_spoiled = self._is_spoiled or not self._parser.should_keep_alive()
