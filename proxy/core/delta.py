@@ -45,11 +45,12 @@ class Members:
         value, kind = self._open.get(name), raw[0]
         if value is None or value[0] != kind or kind not in _ENDS:
             self._open[name] = _opened(raw)
-        elif kind == _ARRAY:
+        elif kind == _STRING:
+            if name not in _NAMING or not _is_repeated(name, value, raw):
+                value += raw[1:-1]
+        else:
             inner = raw[1:-1].strip()
             value += b"," + inner if inner and len(value) > 1 else inner
-        elif name not in _NAMING or not _is_repeated(name, value, raw):
-            value += raw[1:-1]
 
     def add_all(self, delta: Mapping[str, Raw]) -> None:
         """Merge all members of a delta."""
