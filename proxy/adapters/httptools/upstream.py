@@ -82,7 +82,7 @@ class HttptoolsUpstream:
             else:
                 connection.write(head, body or b"")
                 await response.begun()
-            response.check()
+            response.take_head()
         except BaseException:
             response.end(broken=True)
             raise
@@ -162,19 +162,14 @@ class HttptoolsResponse:
         self._answer = answer
         self._writing: asyncio.Task[None] | None = None
         self._is_closed = False
-
-    @property
-    def status(self) -> int:
-        """The final status."""
-        return self._answer.status
-
-    @property
-    def headers(self) -> Sequence[Header]:
+        self.status = 0
+        """The final status, once the head is here."""
+        self.headers: Sequence[Header] = ()
         """As they came."""
-        return self._answer.headers
 
-    def check(self) -> None:
-        """Raises UpstreamInvalidResponse for what no server can send on."""
+    def take_head(self) -> None:
+        """The head is here. Raises UpstreamInvalidResponse for one that no server can send on."""
+        self.status, self.headers = self._answer.status, self._answer.headers
         if not is_presentable(self.status, self.headers):
             raise UpstreamInvalidResponse
 
