@@ -5,8 +5,6 @@ that the first bytes are those of a body that was read (by a hash of them) need 
 law 8 (a turn costs what it brings).
 """
 
-from dataclasses import dataclass
-
 import msgspec
 
 from proxy.core.body import BOM, Body, Spans, decode_elements, decode_members, member_spans
@@ -15,8 +13,7 @@ from proxy.core.growing import Grown
 _OBJECT = ord("{")
 
 
-@dataclass(frozen=True, slots=True)
-class Beginning:
+class Beginning(msgspec.Struct, frozen=True):
     """What a body began with, up to its last message."""
 
     opening: bytes
