@@ -148,7 +148,7 @@ def is_overflow_error(status: int, body: bytes, request: bytes = b"") -> Overflo
 
 
 def _is_answer(event: bytes) -> bool:
-    """Whether a stream begins with what was said: it is read no further then."""
+    """Whether a stream begins with a part of an answer, as nearly each does."""
     return b'"choices"' in event and b'"error"' not in event
 
 
