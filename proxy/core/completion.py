@@ -65,14 +65,14 @@ class _Usage(msgspec.Struct):
     prompt_tokens_details: _CachedTokens | None = None
 
 
-class _Choice(msgspec.Struct):
+class _Choice(msgspec.Struct, gc=False):
     index: int | None = 0
     delta: dict[str, Raw] | None = None
     message: Raw = _ABSENT
     finish_reason: str | None = None
 
 
-class _Completion(msgspec.Struct):
+class _Completion(msgspec.Struct, gc=False):
     """A completion, or a chunk of one: what we read of it."""
 
     choices: list[_Choice] | None = None
@@ -126,10 +126,14 @@ class StreamCollector:
         if self._done or self._room < 0:
             return
         for event in self._decoder.feed(chunk):
-            if event.data.startswith(b"[DONE]"):
+            said = _read(event.data)
+            if said is not None:
+                self._take(said, event)
+            elif event.data.startswith(b"[DONE]"):
                 self._done, self._unread = True, False
                 return
-            self._take(event)
+            else:
+                self._pass_over(event)
 
     def answer(self) -> Answer:
         """What has been collected so far."""
@@ -148,29 +152,29 @@ class StreamCollector:
             model=self._model,
         )
 
-    def _take(self, event: Event) -> None:
-        chunk = _read(event.data)
-        if event.name == "error" or (chunk is not None and chunk.error is not _ABSENT):
-            self._error = self._error or _error_of(chunk, event.data)
-        if chunk is None:
-            self._unread = event.name == "message"
-            self._hole = self._hole or (self._unread and event.data.lstrip().startswith(b"{"))
-            return
+    def _take(self, said: _Completion, event: Event) -> None:
         self._unread = False
-        self._id = self._id or chunk.id
-        self._model = self._model or chunk.model
-        if chunk.usage is not None:
-            self._usage = _usage(chunk.usage)
-        if chunk.choices:
+        if said.error is not _ABSENT or event.name == "error":
+            self._error = self._error or _error_of(said, event.data)
+        if not (self._id and self._model):
+            self._id, self._model = self._id or said.id, self._model or said.model
+        if said.usage is not None:
+            self._usage = _usage(said.usage)
+        if said.choices:
             self._room -= len(event.data)
-            for choice in chunk.choices:
-                self._merge(choice)
+            for choice in said.choices:
+                index = choice.index or 0
+                if choice.finish_reason or index not in self._finish:
+                    self._finish[index] = choice.finish_reason or None
+                if index == 0 and choice.delta:
+                    self._message.add(choice.delta)
 
-    def _merge(self, choice: _Choice) -> None:
-        index = choice.index or 0
-        self._finish[index] = choice.finish_reason or self._finish.get(index)
-        if index == 0 and choice.delta:
-            self._message.add(choice.delta)
+    def _pass_over(self, event: Event) -> None:
+        """An event that is no JSON object."""
+        if event.name == "error":
+            self._error = self._error or _error_of(None, event.data)
+        self._unread = event.name == "message"
+        self._hole = self._hole or (self._unread and event.data.lstrip().startswith(b"{"))
 
 
 def read_completion(body: bytes) -> Answer:

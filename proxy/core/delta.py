@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _STRING, _ARRAY = ord('"'), ord("[")
 _ENDS = {_STRING: b'"', _ARRAY: b"]"}
 _SAID_ONCE = frozenset({"role", "id", "type"})
+_NAMING = _SAID_ONCE | {"name"}
 _NESTED = ("function", "custom")
 _LEADING = ("role", "content", "refusal")
 
@@ -44,11 +45,12 @@ class Members:
         value, kind = self._open.get(name), raw[0]
         if value is None or value[0] != kind or kind not in _ENDS:
             self._open[name] = _opened(raw)
-        elif kind == _ARRAY:
+        elif kind == _STRING:
+            if name not in _NAMING or not _is_repeated(name, value, raw):
+                value += raw[1:-1]
+        else:
             inner = raw[1:-1].strip()
             value += b"," + inner if inner and len(value) > 1 else inner
-        elif not _is_repeated(name, value, raw):
-            value += raw[1:-1]
 
     def add_all(self, delta: Mapping[str, Raw]) -> None:
         """Merge all members of a delta."""
@@ -185,9 +187,7 @@ def _opened(raw: bytes) -> bytearray:
 
 
 def _is_repeated(name: str, value: bytearray, raw: bytes) -> bool:
-    if name in _SAID_ONCE:
-        return len(value) > 1
-    return name == "name" and bytes(value[1:]) == raw[1:-1]
+    return len(value) > 1 if name in _SAID_ONCE else bytes(value[1:]) == raw[1:-1]
 
 
 def _is_named(call: Mapping[str, Raw]) -> bool:

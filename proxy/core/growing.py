@@ -28,7 +28,7 @@ class Grown(Sequence[T]):
         """These items and ``new`` ones."""
         if not new:
             return self
-        if not self or self._end < len(self._items):
+        if self._end == self._start or self._end < len(self._items):
             return Grown([*self, *new])
         self._items.extend(new)
         return Grown(self._items, self._start)
@@ -39,16 +39,20 @@ class Grown(Sequence[T]):
     def __iter__(self) -> Iterator[T]:
         return iter(self._items[self._start : self._end])
 
+    def __reversed__(self) -> Iterator[T]:
+        return map(self._items.__getitem__, range(self._end - 1, self._start - 1, -1))
+
     @overload
     def __getitem__(self, place: int) -> T: ...
     @overload
     def __getitem__(self, place: slice) -> "Grown[T]": ...
     def __getitem__(self, place: int | slice) -> "T | Grown[T]":
         if isinstance(place, slice):
-            start, end, step = place.indices(len(self))
+            first = self._start
+            start, end, step = place.indices(self._end - first)
             if step != 1:
                 return Grown([*self][place])
-            return Grown(self._items, self._start + start, self._start + max(start, end))
+            return Grown(self._items, first + start, first + max(start, end))
         index = place + (self._start if place >= 0 else self._end)
         if not self._start <= index < self._end:
             raise IndexError(place)
@@ -128,8 +132,9 @@ class Sizes(Sequence[int]):
         if isinstance(place, slice):
             start, end, step = place.indices(len(self))
             return Sizes.of([*self][place]) if step != 1 else Sizes(self._sums[start : max(start, end) + 1])
-        index = place if place >= 0 else place + len(self)
-        if not 0 <= index < len(self):
+        length = len(self._sums) - 1
+        index = place if place >= 0 else place + length
+        if not 0 <= index < length:
             raise IndexError(place)
         return self._sums[index + 1] - self._sums[index]
 

@@ -14,7 +14,8 @@ import msgspec
 
 from proxy.core.rawjson import elements, integer, members, string
 
-_STATUSES = frozenset({200, 400, 413, 422, 500, 502, 503})
+_OK = 200
+_STATUSES = frozenset({_OK, 400, 413, 422, 500, 502, 503})
 _CODES = frozenset({"context_length_exceeded", "exceed_context_size_error", "model_context_window_exceeded"})
 _READ_AT_MOST = 16 * 1024
 """Characters of a refusal that are searched; their sentence stands at the front."""
@@ -126,7 +127,7 @@ def is_overflow_error(status: int, body: bytes, request: bytes = b"") -> Overflo
     the body that was refused: upstreams quote what they do not understand, and words of its own refuse
     nothing.
     """
-    if status not in _STATUSES or not body:
+    if status not in _STATUSES or not body or (status == _OK and _is_answer(body)):
         return None
     refusal = _refusal(body, status)
     if refusal is None or not (refusal.text or refusal.codes):
@@ -146,11 +147,16 @@ def is_overflow_error(status: int, body: bytes, request: bytes = b"") -> Overflo
     )
 
 
+def _is_answer(event: bytes) -> bool:
+    """Whether a stream begins with a part of an answer, as nearly each does."""
+    return b'"choices"' in event and b'"error"' not in event
+
+
 def _refusal(body: bytes, status: int) -> _Refusal | None:
     """The error in a body: OpenAI's shape, a list of one (Gemini), a bare object, a string (Ollama), text."""
     top = members((elements(body) or [body])[0])
     if top is None:
-        return _Refusal(body[:_READ_AT_MOST].decode("utf-8", "replace"), set()) if status != 200 else None
+        return _Refusal(body[:_READ_AT_MOST].decode("utf-8", "replace"), set()) if status != _OK else None
     error = members(top["error"]) if "error" in top else top
     if error is None:
         error = {"message": top["error"]}

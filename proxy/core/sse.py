@@ -64,7 +64,9 @@ class Decoder:
             chunk = self._begun(chunk)
         if self._after_cr or b"\r" in chunk:
             chunk = self._with_lf(chunk)
-        return self._dispatched(self._finished(chunk))
+        is_short = len(self._pending) + len(chunk) <= self._limit
+        text = self._finished(chunk)
+        return read_events(text if is_short else self._within_limit(text))
 
     def _begun(self, chunk: bytes) -> bytes:
         """Strip one BOM from the stream's start, waiting while the bytes so far may still become one."""
@@ -85,44 +87,43 @@ class Decoder:
         self._after_cr = chunk.endswith(b"\r")
         return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
-    def _finished(self, chunk: bytes) -> list[bytes]:
+    def _finished(self, chunk: bytes) -> bytes:
         """The blocks of lines that a blank line has ended; what follows the last of them is kept pending."""
         pending = self._pending
         if not self._started:
-            return []
+            return b""
         if not pending:
             chunk = chunk.lstrip(b"\n")
         ends_across = chunk.startswith(b"\n") and pending.endswith(b"\n")
         if b"\n\n" not in chunk and not ends_across:
             pending += chunk
-            return []
-        text = bytes(pending) + chunk if pending else chunk
-        blocks = text.split(b"\n\n")
-        self._pending = bytearray(blocks.pop().lstrip(b"\n"))
-        return blocks
+            return b""
+        text, _, rest = (bytes(pending) + chunk if pending else chunk).rpartition(b"\n\n")
+        self._pending = bytearray(rest.lstrip(b"\n"))
+        return text
 
-    def _dispatched(self, blocks: list[bytes]) -> list[Event]:
-        events: list[Event] = []
-        for block in blocks:
-            if self._is_too_long(block):
-                return events
-            event = read_event(block)
-            if event is not None:
-                events.append(event)
-        self._is_too_long(self._pending)
-        return events
+    def _within_limit(self, text: bytes) -> bytes:
+        """The blocks before the first one that is too long, if any is."""
+        position = 0
+        for block in (*text.split(b"\n\n"), self._pending):
+            if len(block) > self._limit and len(block.strip(b"\n")) > self._limit:
+                self._overflowed = True
+                self._pending = bytearray()
+                return text[:position]
+            position += len(block) + 2
+        return text
 
-    def _is_too_long(self, block: bytes | bytearray) -> bool:
-        if len(block) > self._limit and len(block.strip(b"\n")) > self._limit:
-            self._overflowed = True
-            self._pending = bytearray()
-        return self._overflowed
+
+def read_events(text: bytes) -> list[Event]:
+    """Read events, each but the last one ended by a blank line, all lines by LF."""
+    data = text[6:].split(b"\n\ndata: ")
+    if text.startswith(b"data: ") and text.count(b"\n") == 2 * (len(data) - 1):  # nearly every stream's
+        return [Event("message", each) for each in data]
+    return [event for block in text.split(b"\n\n") if (event := read_event(block)) is not None]
 
 
 def read_event(block: bytes) -> Event | None:
     """Read one event's lines, ended by LF. No data line, no event; comments and other fields are skipped."""
-    if block.startswith(b"data: ") and b"\n" not in block:
-        return Event("message", block[6:])
     name = b""
     data: list[bytes] = []
     for line in block.split(b"\n"):

@@ -22,7 +22,7 @@ class Collector:
         self._is_plain = coding == b"identity"
         self._unpacker = Unpacker(coding, _UNPACKED_BYTES) if Unpacker.knows(coding) else None
         self.is_readable = self._is_plain or self._unpacker is not None
-        self._events = StreamCollector()
+        self._events: StreamCollector | None = None
         self._body = bytearray()
         """Of a stream, what was not read yet."""
 
@@ -43,6 +43,8 @@ class Collector:
 
     def _read(self) -> StreamCollector:
         """The stream, read up to here."""
+        if self._events is None:
+            self._events = StreamCollector()
         if self._body:
             self._events.feed(bytes(self._body))
             self._body.clear()

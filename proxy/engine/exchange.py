@@ -135,8 +135,11 @@ class Sent(msgspec.Struct, frozen=True):
     told: bytes = b""
     """What may be a refusal: the body of an error, the data of a stream's first event."""
 
-    async def chunks(self) -> AsyncIterator[bytes]:
+    def chunks(self) -> AsyncIterator[bytes]:
         """All of its body, what was read of it included."""
+        return self._chunks() if self.begun or self.is_over else self.response.chunks()
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
         if self.begun:
             yield self.begun
         if not self.is_over:

@@ -197,6 +197,8 @@ class Engine:
         try:
             if sent.response.status == _OK:
                 self._answered(prepared)
+                if not sent.told:
+                    return sent
             is_changed = (
                 self._let_alternate(prepared, sent)
                 or (

@@ -22,6 +22,8 @@ from proxy.telemetry import log_fault
 
 _FRAMING = frozenset({b"content-length", b"transfer-encoding", b"connection"})
 _BODILESS = frozenset({204, 304})
+_HELD = 512 * 1024
+"""Bytes of a request's body that wait for their reader before its sender has to: two readings."""
 
 
 class Cycle:
@@ -86,7 +88,7 @@ class Cycle:
             return
         self._parts.append(part)
         self._waiting += len(part)
-        if self._waiting > HIGH_WATER_LIMIT:
+        if self._waiting > _HELD:
             self._flow.pause_reading()
         self._tell()
 

@@ -38,6 +38,7 @@ def test_they_read_like_a_list(first: list[int], later: list[int], part: tuple[i
     for found in both:
         assert len(found) == len(expected)
         assert [*found[slice(*part)]] == expected[slice(*part)]
+        assert [*reversed(found[slice(*part)])] == expected[slice(*part)][::-1]
         assert [*reversed(found)] == expected[::-1]
         assert (place in found) == (place in expected)
         assert _at(found, place) == _at(expected, place)

@@ -42,18 +42,16 @@ class Answer:
         self.fault: UnabridgedError | None = None
         self._waiter: asyncio.Future[None] | None = None
 
-    async def news(self) -> None:
-        """Wait until something has come, or gone wrong."""
-        self._waiter = asyncio.get_running_loop().create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
+    def news(self) -> asyncio.Future[None]:
+        """What is done once something has come, or gone wrong."""
+        self._waiter = waiter = asyncio.get_running_loop().create_future()
+        return waiter
 
     def wake(self) -> None:
         """Whoever waits looks again."""
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
 
     def fail(self, fault: UnabridgedError) -> None:
         """Nothing more will come; an answer that is complete stays so."""
@@ -74,6 +72,10 @@ class Connection(asyncio.Protocol):
         """When the answer must have gone on; monotonic seconds, and far off while nobody waits."""
         self._timer: asyncio.TimerHandle | None = None
         """One that looks after it; it is not set anew for each wait."""
+        self._body: list[bytes] = []
+        """Of the answer's body, what has just come."""
+        self.on_body = self._body.append
+        """llhttp's event: a part of the body, unchunked."""
         self._parser = httptools.HttpResponseParser(self)
         self._answer: Answer | None = None
         self._is_head = False
@@ -117,16 +119,13 @@ class Connection(asyncio.Protocol):
         except TimeoutError as error:
             raise UpstreamTimeout from error
 
-    async def news(self, answer: Answer) -> None:
-        """Wait until something of an answer has come, or gone wrong: UpstreamTimeout, when nothing comes."""
+    def news(self, answer: Answer) -> asyncio.Future[None]:
+        """Done once something of an answer has come, or gone wrong: UpstreamTimeout, when nothing comes."""
         loop = asyncio.get_running_loop()
         self._due = loop.time() + self._patience
         if self._timer is None:
             self._timer = loop.call_at(self._due, self._look)
-        try:
-            await answer.news()
-        finally:
-            self._due = inf
+        return answer.news()
 
     def _look(self) -> None:
         """Nothing has come for too long, or something has."""
@@ -182,9 +181,19 @@ class Connection(asyncio.Protocol):
             self._is_spoiled = True
             answer.fail(UpstreamInvalidResponse())
             self.close()
+        self._deliver(answer)
         if answer.waiting > _BUFFERED and not self._transport.is_closing():
             self._transport.pause_reading()
+        self._due = inf
         answer.wake()
+
+    def _deliver(self, answer: Answer) -> None:
+        """Let an answer have what has come of its body: nothing that comes once it is complete."""
+        if self._body and not answer.is_complete:
+            chunk = b"".join(self._body)
+            answer.chunks.append(chunk)
+            answer.waiting += len(chunk)
+        self._body.clear()
 
     def pause_writing(self) -> None:
         """The upstream does not take what is written."""
@@ -235,16 +244,10 @@ class Connection(asyncio.Protocol):
         if self._is_head:  # llhttp cannot be told that no body follows
             answer.is_complete, self._is_spoiled = True, True
 
-    def on_body(self, body: bytes) -> None:
-        """A part of the body, unchunked."""
-        answer = self._answer
-        if answer is not None and not answer.is_complete:
-            answer.chunks.append(body)
-            answer.waiting += len(body)
-
     def on_message_complete(self) -> None:
         """The answer is over, if it was one."""
         answer = self._answer
         if answer is not None and answer.is_begun and not answer.is_complete:
+            self._deliver(answer)
             answer.is_complete = True
             self._is_spoiled = self._is_spoiled or not self._parser.should_keep_alive()

@@ -73,7 +73,7 @@ class HttptoolsUpstream:
         free), InvalidHeader (one that cannot be sent), and whatever `body` raises.
         """
         head, is_chunked = self._head(method, target, framed(headers, body))
-        connection = await self._connection()
+        connection = self._kept() or await self._connected()
         response = HttptoolsResponse(self, connection, connection.begin(method))
         try:
             if isinstance(body, AsyncIterator):
@@ -82,7 +82,7 @@ class HttptoolsUpstream:
             else:
                 connection.write(head, body or b"")
                 await response.begun()
-            response.check()
+            response.take_head()
         except BaseException:
             response.end(broken=True)
             raise
@@ -98,8 +98,8 @@ class HttptoolsUpstream:
             raise InvalidHeader("A header cannot be forwarded.")
         return head, (b"transfer-encoding", b"chunked") in headers
 
-    async def _connection(self) -> Connection:
-        """A kept connection on which nothing has happened since, else a new one."""
+    def _kept(self) -> Connection | None:
+        """A kept connection on which nothing has happened since."""
         now = asyncio.get_running_loop().time()
         while self._idle:
             connection = self._idle.pop()
@@ -107,6 +107,10 @@ class HttptoolsUpstream:
                 self._in_use.add(connection)
                 return connection
             connection.close()
+        return None
+
+    async def _connected(self) -> Connection:
+        """A new connection."""
         if len(self._in_use) >= CONNECTIONS:
             raise Overloaded
         connection = Connection(self._read_timeout)
@@ -158,19 +162,14 @@ class HttptoolsResponse:
         self._answer = answer
         self._writing: asyncio.Task[None] | None = None
         self._is_closed = False
-
-    @property
-    def status(self) -> int:
-        """The final status."""
-        return self._answer.status
-
-    @property
-    def headers(self) -> Sequence[Header]:
+        self.status = 0
+        """The final status, once the head is here."""
+        self.headers: Sequence[Header] = ()
         """As they came."""
-        return self._answer.headers
 
-    def check(self) -> None:
-        """Raises UpstreamInvalidResponse for what no server can send on."""
+    def take_head(self) -> None:
+        """The head is here. Raises UpstreamInvalidResponse for one that no server can send on."""
+        self.status, self.headers = self._answer.status, self._answer.headers
         if not is_presentable(self.status, self.headers):
             raise UpstreamInvalidResponse
 

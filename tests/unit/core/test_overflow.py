@@ -305,3 +305,9 @@ def test_an_answer_that_talks_about_context_windows_is_no_refusal() -> None:
     body = json.dumps({"choices": [{"index": 0, "delta": {"content": text}}]}).encode()
     assert is_overflow_error(200, body) is None
     assert is_overflow_error(200, text.encode()) is None
+
+
+def test_an_event_with_choices_is_a_refusal_where_it_names_an_error() -> None:
+    error = {"message": "prompt is too long: 90 tokens > 80 maximum"}
+    assert is_overflow_error(200, json.dumps({"choices": [], **error}).encode()) is None
+    assert is_overflow_error(200, json.dumps({"choices": [], "error": error}).encode()) == Overflow(80, 90)

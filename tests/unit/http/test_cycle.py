@@ -240,5 +240,7 @@ async def test_a_body_that_nobody_reads_holds_its_sender_back(answered: Answered
     async def ignoring(scope: Scope, receive: Receive, send: Send) -> None:
         await asyncio.Event().wait()
 
-    connection = await answered(ignoring, POST + b"Content-Length: 100000\r\n\r\n", b"a" * 66 * KIB)
+    connection = await answered(ignoring, POST + b"Content-Length: 1000000\r\n\r\n", b"a" * 500 * KIB)
+    assert not connection.wire.is_paused
+    connection.guard.data_received(b"a" * 20 * KIB)
     assert connection.wire.is_paused

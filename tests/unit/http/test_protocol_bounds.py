@@ -73,5 +73,5 @@ async def test_many_small_chunks_and_many_requests_are_no_abuse(connect: Connect
 async def test_a_body_that_is_not_read_is_not_taken_in(connect: Connect) -> None:
     connection = connect()
     connection.guard.app = asyncio.sleep  # type: ignore[assignment]
-    connection.guard.data_received(POST + b"Content-Length: 1000000\r\n\r\n" + b"a" * 100 * KIB)
+    connection.guard.data_received(POST + b"Content-Length: 1000000\r\n\r\n" + b"a" * 600 * KIB)
     assert connection.wire.is_paused
