@@ -23,10 +23,11 @@ a script may touch them together. Law 6 rests on the tag: it is derived from the
 | `u1:sessions` | sorted set | `tag/sid` by last use (seconds since 1970): the listing, in a slot of its own |
 | `u1:secrets` | set | ids of the secrets that servers began with, so that one with another can be told |
 
-Lifetimes: all keys of a session get its ttl anew with every write to any of them, so none outlives
-another; but `line`, `leases` and `claims` live as long as a lease, and `was` :data:`REMEMBERED` longer.
+Lifetimes: all keys of a session are renewed together, so none outlives another; but `line`, `leases` and
+`claims` live as long as a lease, and `was` :data:`REMEMBERED` longer. They are renewed for its ttl and a
+little more (:func:`life`), so that a turn renews them only where less than the ttl is left.
 `tips` and `u1:sessions` live as long as the longest ttl that was written. `tips` forgets sessions that have
-gone a few at a time, with each write; `u1:sessions` holds the newest :data:`LISTED`, and drops those that
+gone a few at a time, while it grows; `u1:sessions` holds the newest :data:`LISTED`, and drops those that
 have gone when it is read. `u1:secrets` lives :data:`REMEMBERED` after the last start.
 
 `record`, a Node, an Epoch, a HiddenCalls and a summary have been through
@@ -62,6 +63,10 @@ LISTED: Final = 100_000
 
 REMEMBERED: Final = 30 * 86_400.0
 """Seconds past a session's end for which it is known that there was one."""
+
+_SPARE: Final = 16
+_MOST_SPARE: Final = 3_600.0
+"""What a session lives longer than its ttl: a part of it, and seconds at most."""
 
 FIELDS: Final = ("record", "created", "turns", "tip", "paused", "unsaved", "pins", "written")
 
@@ -102,6 +107,11 @@ def summary_place(address: str) -> bytes:
 def epoch_place(lane: str) -> bytes:
     """Where the epochs of a lane stand."""
     return b"epoch " + lane.encode()
+
+
+def life(ttl: float) -> float:
+    """For how many seconds the keys of a session are renewed that is to live for its ttl at least."""
+    return ttl + min(ttl / _SPARE, _MOST_SPARE)
 
 
 def bucket(tag: str) -> str:

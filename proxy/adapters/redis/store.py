@@ -69,7 +69,7 @@ class RedisStore:
         encoded = codec.encode(epoch, keys.epoch_place(epoch.lane))
         async with self._connection.call():
             stored = await self._scripts.begin_epoch(
-                key, epoch.lane, seen=seen, epoch=encoded, ttl=_milliseconds(ttl)
+                key, epoch.lane, seen=seen, epoch=encoded, ttl=_life(ttl)
             )
         return reading.epochs(codec, stored, epoch.lane)
 
@@ -93,7 +93,7 @@ class RedisStore:
     async def pin(self, key: SessionKey, hashes: Sequence[bytes], ttl: float) -> None:
         """Pin messages by their chain hashes."""
         async with self._connection.call():
-            await self._scripts.pin(key, hashes, ttl=_milliseconds(ttl))
+            await self._scripts.pin(key, hashes, ttl=_life(ttl))
 
     async def keep_hidden(
         self, key: SessionKey, hidden: HiddenCalls, ttl: float, *, begins: bool = False
@@ -101,9 +101,7 @@ class RedisStore:
         """Keep what stands upstream for an answer; the first counts."""
         encoded = self._codec(key).encode(hidden, keys.HIDDEN_PLACE)
         async with self._connection.call():
-            return await self._scripts.keep_hidden(
-                key, hidden.hash, encoded, ttl=_milliseconds(ttl), begins=begins
-            )
+            return await self._scripts.keep_hidden(key, hidden.hash, encoded, ttl=_life(ttl), begins=begins)
 
     async def hidden(self, key: SessionKey) -> tuple[HiddenCalls, ...]:
         """All answers of the session with hidden calls."""
@@ -116,7 +114,7 @@ class RedisStore:
         codec = self._codec(key)
         encoded = codec.encode(injection, keys.INJECTION_PLACE)
         async with self._connection.call():
-            stored = await self._scripts.inject(key, digest, encoded, ttl=_milliseconds(ttl))
+            stored = await self._scripts.inject(key, digest, encoded, ttl=_life(ttl))
         return codec.decode(stored, bytes, keys.INJECTION_PLACE)
 
     async def injection(self, key: SessionKey) -> bytes | None:
@@ -219,9 +217,7 @@ class RedisStore:
         """Keep a summary, unless its session was deleted, or its writer has lost its lease to another."""
         summary = self._codec(key).encode(text, keys.summary_place(address))
         async with self._connection.call():
-            return await self._scripts.keep_summary(
-                key, address, summary, ttl=_milliseconds(ttl), token=token
-            )
+            return await self._scripts.keep_summary(key, address, summary, ttl=_life(ttl), token=token)
 
     async def session(self, key: SessionKey) -> Session | None:
         """One session's own record."""
@@ -296,17 +292,22 @@ class RedisStore:
                 return written
         written = await self._write(key, turn, final, ttl, session=True)
         if not isinstance(written, str):
-            self._listing.add(key, turn.session.updated, _milliseconds(ttl))
+            self._listing.add(key, turn.session.updated, _life(ttl))
         return written
 
     async def _write(
         self, key: SessionKey, turn: Turn, nodes: Sequence[Node], ttl: float, *, session: bool
     ) -> str | Fields:
         fields = turns.fields(self._codec(key), turn, nodes, with_session=session)
-        remembered = _milliseconds(ttl + keys.REMEMBERED)
+        least, lives = _milliseconds(ttl), _life(ttl)
+        remembered = lives + _milliseconds(keys.REMEMBERED)
         async with self._connection.call():
-            return await self._scripts.record(key, fields, ttl=_milliseconds(ttl), remembered=remembered)
+            return await self._scripts.record(key, fields, least=least, ttl=lives, remembered=remembered)
 
 
-def _milliseconds(ttl: float) -> int:
-    return max(1, round(ttl * 1000))
+def _milliseconds(seconds: float) -> int:
+    return max(1, round(seconds * 1000))
+
+
+def _life(ttl: float) -> int:
+    return _milliseconds(keys.life(ttl))
