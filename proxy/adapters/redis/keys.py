@@ -86,6 +86,7 @@ LINE: Final = ":line"
 LEASES: Final = ":leases"
 CLAIMS: Final = ":claims"
 WAS: Final = ":was"
+TIPS: Final = "tips"
 
 
 RECORD_PLACE: Final = b"record"
@@ -121,7 +122,7 @@ def bucket(tag: str) -> str:
 
 def tips(tag: str) -> str:
     """The index that finds headerless sessions; no sid has its name, being hex or `named`."""
-    return bucket(tag) + "tips"
+    return bucket(tag) + TIPS
 
 
 def session(key: SessionKey) -> str:

@@ -40,13 +40,12 @@ class RedisStore:
     ) -> None:
         self._keyring = keyring
         self._connection = Connection(url, timeout, Breaker(clock, rest))
-        self._scripts = Scripts(self._connection.ask)
+        self._scripts = Scripts(self._connection.run)
         self._listing = Listing(self._connection, self._scripts)
 
     async def find(self, lookup: Lookup) -> Found:
         """The session, its epochs and counts: one script."""
-        async with self._connection.call():
-            fields = await self._scripts.find(lookup)
+        fields = await self._scripts.find(lookup)
         if fields is None:
             return Found()
         key = SessionKey(lookup.tag, fields.sid.decode(errors="replace"))
@@ -67,10 +66,7 @@ class RedisStore:
         """Append to the lane, or answer what others appended."""
         codec = self._codec(key)
         encoded = codec.encode(epoch, keys.epoch_place(epoch.lane))
-        async with self._connection.call():
-            stored = await self._scripts.begin_epoch(
-                key, epoch.lane, seen=seen, epoch=encoded, ttl=_life(ttl)
-            )
+        stored = await self._scripts.begin_epoch(key, epoch.lane, seen=seen, epoch=encoded, ttl=_life(ttl))
         return reading.epochs(codec, stored, epoch.lane)
 
     @property
@@ -92,16 +88,14 @@ class RedisStore:
 
     async def pin(self, key: SessionKey, hashes: Sequence[bytes], ttl: float) -> None:
         """Pin messages by their chain hashes."""
-        async with self._connection.call():
-            await self._scripts.pin(key, hashes, ttl=_life(ttl))
+        await self._scripts.pin(key, hashes, ttl=_life(ttl))
 
     async def keep_hidden(
         self, key: SessionKey, hidden: HiddenCalls, ttl: float, *, begins: bool = False
     ) -> bool:
         """Keep what stands upstream for an answer; the first counts."""
         encoded = self._codec(key).encode(hidden, keys.HIDDEN_PLACE)
-        async with self._connection.call():
-            return await self._scripts.keep_hidden(key, hidden.hash, encoded, ttl=_life(ttl), begins=begins)
+        return await self._scripts.keep_hidden(key, hidden.hash, encoded, ttl=_life(ttl), begins=begins)
 
     async def hidden(self, key: SessionKey) -> tuple[HiddenCalls, ...]:
         """All answers of the session with hidden calls."""
@@ -113,8 +107,7 @@ class RedisStore:
         """Keep what is handed in, unless something was before."""
         codec = self._codec(key)
         encoded = codec.encode(injection, keys.INJECTION_PLACE)
-        async with self._connection.call():
-            stored = await self._scripts.inject(key, digest, encoded, ttl=_life(ttl))
+        stored = await self._scripts.inject(key, digest, encoded, ttl=_life(ttl))
         return codec.decode(stored, bytes, keys.INJECTION_PLACE)
 
     async def injection(self, key: SessionKey) -> bytes | None:
@@ -132,8 +125,7 @@ class RedisStore:
             raise
 
     async def _news(self, key: SessionKey, since: Mark) -> Stored | None:
-        async with self._connection.call():
-            fields = await self._scripts.news(key, since)
+        fields = await self._scripts.news(key, since)
         return reading.news(self._codec(key), fields, since) if fields else None
 
     async def _history(self, key: SessionKey) -> Stored:
@@ -152,8 +144,7 @@ class RedisStore:
 
     async def delete(self, key: SessionKey) -> bool:
         """Forget a session, all but that there was one; the listing too."""
-        async with self._connection.call():
-            was_there = await self._scripts.delete(key, remembered=_milliseconds(keys.REMEMBERED))
+        was_there = await self._scripts.delete(key, remembered=_milliseconds(keys.REMEMBERED))
         await self._listing.drop(key)
         return was_there
 
@@ -164,28 +155,23 @@ class RedisStore:
 
     async def pause(self, key: SessionKey, *, paused: bool) -> bool:
         """Let appended turns of a session wait, or go on."""
-        async with self._connection.call():
-            return await self._scripts.pause(key, paused=paused)
+        return await self._scripts.pause(key, paused=paused)
 
     async def mark_unsaved(self, key: SessionKey, answer: bytes) -> None:
         """The client of this answer was told that it is not saved."""
-        async with self._connection.call():
-            await self._scripts.mark_unsaved(key, answer)
+        await self._scripts.mark_unsaved(key, answer)
 
     async def stand(self, key: SessionKey, ticket: str, most: int, lease: float) -> Standing:
         """Take a place in the session's line, or keep it."""
-        async with self._connection.call():
-            return Standing(await self._scripts.stand(key, ticket, most=most, lease=_milliseconds(lease)))
+        return Standing(await self._scripts.stand(key, ticket, most=most, lease=_milliseconds(lease)))
 
     async def renew_lease(self, key: SessionKey, ticket: str, lease: float) -> None:
         """Keep a place in the session's line, if it is still held."""
-        async with self._connection.call():
-            await self._scripts.renew_lease(key, ticket, lease=_milliseconds(lease))
+        await self._scripts.renew_lease(key, ticket, lease=_milliseconds(lease))
 
     async def leave(self, key: SessionKey, ticket: str) -> None:
         """Give up a place in the session's line."""
-        async with self._connection.call():
-            await self._scripts.leave(key, ticket)
+        await self._scripts.leave(key, ticket)
 
     async def summaries(self, key: SessionKey, addresses: Sequence[str]) -> dict[str, str]:
         """The ready summaries among these content addresses."""
@@ -203,21 +189,18 @@ class RedisStore:
 
     async def claim(self, key: SessionKey, address: str, token: str, lease: float) -> bool:
         """Take or renew the lease on writing a summary."""
-        async with self._connection.call():
-            return await self._scripts.claim(key, address, token, lease=_milliseconds(lease))
+        return await self._scripts.claim(key, address, token, lease=_milliseconds(lease))
 
     async def release(self, key: SessionKey, address: str, token: str) -> None:
         """Give up the lease, if it is still held."""
-        async with self._connection.call():
-            await self._scripts.release(key, address, token)
+        await self._scripts.release(key, address, token)
 
     async def keep_summary(
         self, key: SessionKey, address: str, text: str, ttl: float, token: str = ""
     ) -> bool:
         """Keep a summary, unless its session was deleted, or its writer has lost its lease to another."""
         summary = self._codec(key).encode(text, keys.summary_place(address))
-        async with self._connection.call():
-            return await self._scripts.keep_summary(key, address, summary, ttl=_life(ttl), token=token)
+        return await self._scripts.keep_summary(key, address, summary, ttl=_life(ttl), token=token)
 
     async def session(self, key: SessionKey) -> Session | None:
         """One session's own record."""
@@ -301,8 +284,7 @@ class RedisStore:
         fields = turns.fields(self._codec(key), turn, nodes, with_session=session)
         least, lives = _milliseconds(ttl), _life(ttl)
         remembered = lives + _milliseconds(keys.REMEMBERED)
-        async with self._connection.call():
-            return await self._scripts.record(key, fields, least=least, ttl=lives, remembered=remembered)
+        return await self._scripts.record(key, fields, least=least, ttl=lives, remembered=remembered)
 
 
 def _milliseconds(seconds: float) -> int:

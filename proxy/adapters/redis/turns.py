@@ -7,7 +7,7 @@ from typing import Final
 
 from proxy.adapters.redis import keys
 from proxy.adapters.redis.codec import Codec
-from proxy.adapters.redis.scripts import ANSWER, MESSAGE, PARTIAL, NodeFields, TurnFields
+from proxy.adapters.redis.scripts import ANSWER, MESSAGE, PARTIAL, Argument, TurnFields
 from proxy.core.records import Node, Turn
 
 PIECE_NODES: Final = 500
@@ -25,14 +25,13 @@ def fields(codec: Codec, turn: Turn, nodes: Sequence[Node], *, with_session: boo
         appended=turn.begun_at is not None,
         begun_at=turn.begun_at or b"",
         outer_parents=sorted(turn.outer_parents),
-        nodes=[_node_fields(codec, node) for node in nodes],
+        nodes=[argument for node in nodes for argument in _node_fields(codec, node)],
     )
 
 
-def _node_fields(codec: Codec, node: Node) -> NodeFields:
-    answer = ANSWER if node.complete else PARTIAL
-    stored = codec.encode(node, keys.node_place(node.hash))
-    return NodeFields(node.hash, stored, node.tokens, answer if node.answer else MESSAGE)
+def _node_fields(codec: Codec, node: Node) -> tuple[Argument, ...]:
+    kind = MESSAGE if not node.answer else ANSWER if node.complete else PARTIAL
+    return node.hash, codec.encode(node, keys.node_place(node.hash)), node.tokens, kind
 
 
 def pieces(nodes: Sequence[Node]) -> Iterator[list[Node]]:
