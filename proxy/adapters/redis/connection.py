@@ -67,20 +67,20 @@ class Connection:
         To a server alone the calls of all callers travel together.
         """
         words = (len(keys), *keys, *args)
-        by_name, whole = ("EVALSHA", script.digest, *words), ("EVAL", script.source, *words)
-        if self._trips is None or len(command := packed(by_name)) > LARGE:
+        known = ("EVALSHA", script.digest, *words)
+        if self._trips is None or len(command := packed(known)) > LARGE:
             async with self.call() as client:
                 try:
-                    return await cast("Any", client).execute_command(*by_name)
+                    return await cast("Any", client).execute_command(*known)
                 except NoScriptError:
-                    return await cast("Any", client).execute_command(*whole)
+                    return await cast("Any", client).execute_command("EVAL", script.source, *words)
         self._breaker.admit()
         due = asyncio.get_running_loop().time() + self._timeout
         try:
             try:
                 answer = await self._trips.ask(command, due)
             except NoScriptError:
-                answer = await self._trips.ask(packed(whole), due)
+                answer = await self._trips.ask(packed(("EVAL", script.source, *words)), due)
         except _FOREIGN as failure:
             raise self._failed(failure) from failure
         self._breaker.succeeded()

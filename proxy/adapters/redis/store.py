@@ -25,6 +25,8 @@ from proxy.ports import Clock, Found, Lookup, Mark, Recorded, SessionKey, Standi
 _HistoryFields = tuple[Fields, bytes | None, bytes | None, dict[bytes, bytes], int]
 
 
+_REMEMBERED: Final = round(keys.REMEMBERED * 1000)
+
 _MOVING: Final = 20
 """Round trips for which a move has time: a long session is read and written whole, once."""
 
@@ -76,15 +78,16 @@ class RedisStore:
 
     async def record(self, key: SessionKey, turn: Turn, ttl: float) -> Recorded:
         """Write a turn."""
-        written = await self._record(key, turn, ttl)
+        written = await self._record(self._codec(key), key, turn, ttl)
         return Recorded(written) if isinstance(written, str) else Recorded.KEPT
 
     async def write(self, key: SessionKey, turn: Turn, ttl: float) -> Written:
         """Write a turn, and tell what it has made of the session."""
-        written = await self._record(key, turn, ttl)
+        codec = self._codec(key)
+        written = await self._record(codec, key, turn, ttl)
         if isinstance(written, str):
             return Written(Recorded(written))
-        return reading.written(self._codec(key), turn, written)
+        return reading.written(codec, turn, written)
 
     async def pin(self, key: SessionKey, hashes: Sequence[bytes], ttl: float) -> None:
         """Pin messages by their chain hashes."""
@@ -144,7 +147,7 @@ class RedisStore:
 
     async def delete(self, key: SessionKey) -> bool:
         """Forget a session, all but that there was one; the listing too."""
-        was_there = await self._scripts.delete(key, remembered=_milliseconds(keys.REMEMBERED))
+        was_there = await self._scripts.delete(key, remembered=_REMEMBERED)
         await self._listing.drop(key)
         return was_there
 
@@ -252,7 +255,7 @@ class RedisStore:
                 return False
             async with client.pipeline(transaction=True) as pipe:
                 pipe.sadd(keys.SECRETS, self._keyring.ids[0])
-                pipe.pexpire(keys.SECRETS, _milliseconds(keys.REMEMBERED))
+                pipe.pexpire(keys.SECRETS, _REMEMBERED)
                 await pipe.execute()
         return True
 
@@ -266,25 +269,18 @@ class RedisStore:
         await self._listing.written()
         await self._connection.aclose()
 
-    async def _record(self, key: SessionKey, turn: Turn, ttl: float) -> str | Fields:
-        """Write a turn: messages first where they are many, the session and our answer last."""
-        *leading, final = turns.pieces(turn.nodes)
-        for nodes in leading:
-            written = await self._write(key, turn, nodes, ttl, session=False)
+    async def _record(self, codec: Codec, key: SessionKey, turn: Turn, ttl: float) -> str | Fields:
+        """Write a turn; the session's fields then, or why nothing was written."""
+        least, lives = _milliseconds(ttl), _life(ttl)
+        written: str | Fields = []
+        for piece in turns.pieces(codec, turn):
+            written = await self._scripts.record(
+                key, piece, least=least, ttl=lives, remembered=lives + _REMEMBERED
+            )
             if isinstance(written, str):
                 return written
-        written = await self._write(key, turn, final, ttl, session=True)
-        if not isinstance(written, str):
-            self._listing.add(key, turn.session.updated, _life(ttl))
+        self._listing.add(key, turn.session.updated, lives)
         return written
-
-    async def _write(
-        self, key: SessionKey, turn: Turn, nodes: Sequence[Node], ttl: float, *, session: bool
-    ) -> str | Fields:
-        fields = turns.fields(self._codec(key), turn, nodes, with_session=session)
-        least, lives = _milliseconds(ttl), _life(ttl)
-        remembered = lives + _milliseconds(keys.REMEMBERED)
-        return await self._scripts.record(key, fields, least=least, ttl=lives, remembered=remembered)
 
 
 def _milliseconds(seconds: float) -> int:
