@@ -6,7 +6,7 @@ parse and re-print arguments, strip white space. The identity leaves out exactly
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, cast
 
@@ -17,24 +17,28 @@ _DEEPEST = 64
 """Nesting from which values compare as they are written, so that no body can exhaust the stack."""
 _EXACT = 2**53
 """Up to here JavaScript prints 20.0 as 20 and loses nothing."""
+_Call = tuple[str, str, str]
+"""Id, name and arguments."""
 _UNSTABLE_PART_MEMBERS = frozenset({"cache_control", "annotations"})
 
 
 def read_message(content: Content) -> Message:
     """Everything that placing a message needs, content left behind."""
+    calls = tuple(content.tool_calls())
+    role, answers = content.role, content.answers
     return Message(
-        role=content.role,
-        identity=identity_of(content),
-        calls=tuple(call_id for call_id, _, _ in content.tool_calls()),
-        answers=content.answers,
+        role=role,
+        identity=_identity(content, role, calls, answers),
+        calls=tuple(call_id for call_id, _, _ in calls) if calls else (),
+        answers=answers,
     )
 
 
-def identity_of(content: Content) -> bytes:
+def _identity(content: Content, role: str, calls: Sequence[_Call], answers: str | None) -> bytes:
     """SHA-256 of what a message says: role, name, parts, calls and what it answers."""
-    calls = [(call_id, name, canonical_arguments(text)) for call_id, name, text in content.tool_calls()]
+    made = [(call_id, name, canonical_arguments(text)) for call_id, name, text in calls]
     parts: list[object] = [part for part in map(_canonical_part, content.parts()) if part]
-    said = [content.role, content.name, parts, calls, content.answers or None]
+    said = [role, content.name, parts, made, answers or None]
     return hashlib.sha256(dumps(said)).digest()
 
 

@@ -192,74 +192,77 @@ class Recorder:
         return min(ttl, _DAY) if is_first else ttl
 
     async def _turn(self, prepared: Prepared, placed: _Placed | None, known: bytes | None) -> Turn:
-        nodes = self._new_nodes(prepared, known)
+        now = self.clock.now()
+        nodes = _new_nodes(prepared, known, now)
         if placed is not None:
-            nodes.append(await self._answer_node(prepared, placed))
+            nodes.append(await self._answer_node(prepared, placed, now))
         return Turn(
-            session=self._session(prepared, placed),
+            session=_session(prepared, placed, now),
             nodes=tuple(nodes),
             advances_tip=placed is not None and placed.is_complete,
             headerless=prepared.recognised.is_headerless,
             begun_at=prepared.appended.begun_at if prepared.appended else None,
         )
 
-    def _new_nodes(self, prepared: Prepared, known: bytes | None) -> list[Node]:
-        """The messages after the deepest one that the store knows."""
-        chain = prepared.case.chain
-        hashes, raws, tokens = chain.hashes, chain.raws, chain.tokens
-        first = _last_place(hashes, known) + 1 if known is not None else 0
-        now, root = self.clock.now(), prepared.history.root
-        return [
-            Node(
-                hash=hashes[place],
-                parent=hashes[place - 1] if place else root,
-                raw=raws[place],
-                tokens=tokens[place],
-                at=now,
-                sequence=place,
-            )
-            for place in range(first, len(hashes))
-        ]
-
-    async def _answer_node(self, prepared: Prepared, placed: _Placed) -> Node:
+    async def _answer_node(self, prepared: Prepared, placed: _Placed, now: float) -> Node:
         (tokens,) = await self.counter.count_all([placed.content.countable()])
         return Node(
             hash=placed.hash,
             parent=placed.parent,
             raw=placed.raw,
             tokens=MESSAGE_TOKENS + tokens,
-            at=self.clock.now(),
+            at=now,
             sequence=len(prepared.case.chain),
             answer=True,
             complete=placed.is_complete,
         )
 
-    def _session(self, prepared: Prepared, placed: _Placed | None) -> Session:
-        now, verdict, budget, case = self.clock.now(), prepared.verdict, prepared.budget, prepared.case
-        recognised = prepared.recognised
-        before = recognised.found.session
-        is_aside = before is not None and before.tip and recognised.found.known is None
-        if before is not None and is_aside and prepared.appended is None:
-            return replace(before, updated=now)  # a line of its own, such as a request for a title
-        return Session(
-            name=recognised.name,
-            tenant=recognised.tenant,
-            created=before.created if before else now,
-            updated=now,
-            tip=placed.hash if placed is not None else b"",
-            head=prepared.history.head,
-            lane=case.lane,
-            model=case.model,
-            policy=prepared.policy.name,
-            stage=verdict.stage.value,
-            tokens=budget.real(prepared.sent_tokens),
-            full_tokens=budget.real(case.counted),
-            budget=budget.tokens,
-            ratio=budget.ratio,
-            head_tokens=budget.head,
-            exchanges=prepared.history.exchanges + (placed is not None and placed.is_final),
-            **_newest(prepared),
+
+def _new_nodes(prepared: Prepared, known: bytes | None, now: float) -> list[Node]:
+    """The messages after the deepest one that the store knows."""
+    chain = prepared.case.chain
+    hashes, raws, tokens = chain.hashes, chain.raws, chain.tokens
+    first = _last_place(hashes, known) + 1 if known is not None else 0
+    root = prepared.history.root
+    return [
+        Node(
+            hash=hashes[place],
+            parent=hashes[place - 1] if place else root,
+            raw=raws[place],
+            tokens=tokens[place],
+            at=now,
+            sequence=place,
         )
+        for place in range(first, len(hashes))
+    ]
+
+
+def _session(prepared: Prepared, placed: _Placed | None, now: float) -> Session:
+    verdict, budget, case = prepared.verdict, prepared.budget, prepared.case
+    recognised = prepared.recognised
+    before = recognised.found.session
+    is_aside = before is not None and before.tip and recognised.found.known is None
+    if before is not None and is_aside and prepared.appended is None:
+        return replace(before, updated=now)  # a line of its own, such as a request for a title
+    return Session(
+        name=recognised.name,
+        tenant=recognised.tenant,
+        created=before.created if before else now,
+        updated=now,
+        tip=placed.hash if placed is not None else b"",
+        head=prepared.history.head,
+        lane=case.lane,
+        model=case.model,
+        policy=prepared.policy.name,
+        stage=verdict.stage.value,
+        tokens=budget.real(prepared.sent_tokens),
+        full_tokens=budget.real(case.counted),
+        budget=budget.tokens,
+        ratio=budget.ratio,
+        head_tokens=budget.head,
+        exchanges=prepared.history.exchanges + (placed is not None and placed.is_final),
+        **_newest(prepared),
+    )
 
 
 def _last_place(hashes: Sequence[bytes], wanted: bytes) -> int:

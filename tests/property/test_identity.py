@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from proxy.core.identity import chain_of, identity_of, read_message, root
+from proxy.core.identity import chain_of, read_message, root
 from proxy.core.jsonvalue import loads
 from proxy.core.messages import Content
 from tests.property.conversations import Sent, conversations, encode
@@ -102,13 +102,13 @@ def _sent_back(data: st.DataObject, message: Sent) -> Sent:
 
 @given(answers(), st.data())
 def test_what_sdks_do_to_an_answer_leaves_its_identity(message: Sent, data: st.DataObject):
-    before = identity_of(Content.of(encode(message)))
-    assert identity_of(Content.of(encode(_sent_back(data, message)))) == before
+    before = read_message(Content.of(encode(message))).identity
+    assert read_message(Content.of(encode(_sent_back(data, message)))).identity == before
 
 
 @given(answers(), st.data())
 def test_what_a_person_changes_in_an_answer_changes_its_identity(message: Sent, data: st.DataObject):
-    before = identity_of(Content.of(encode(message)))
+    before = read_message(Content.of(encode(message))).identity
     calls: list[Sent] = message["tool_calls"] or []
     added = {"id": "new", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     changes: list[Sent] = [
@@ -120,7 +120,7 @@ def test_what_a_person_changes_in_an_answer_changes_its_identity(message: Sent, 
     if len(calls) == 2:
         changes += [{"tool_calls": calls[1:]}, {"tool_calls": calls[::-1]}]
     changed = message | data.draw(st.sampled_from(changes))
-    assert identity_of(Content.of(encode(changed))) != before
+    assert read_message(Content.of(encode(changed))).identity != before
 
 
 def _as_parts(content: Any) -> list[Any]:
@@ -131,7 +131,10 @@ def _as_parts(content: Any) -> list[Any]:
 def test_texts_that_differ_within_make_different_messages(one: str, other: str):
     assume(one.strip() != other.strip())
     first, second = ({"role": "user", "content": text} for text in (one, other))
-    assert identity_of(Content.of(encode_any(first))) != identity_of(Content.of(encode_any(second)))
+    assert (
+        read_message(Content.of(encode_any(first))).identity
+        != read_message(Content.of(encode_any(second))).identity
+    )
 
 
 def encode_any(message: Sent) -> bytes:
@@ -153,4 +156,4 @@ def test_any_bytes_have_an_identity(raw: bytes):
 def test_identity_does_not_hang_on_how_the_bytes_are_escaped(message: Sent):
     plain, escaped = encode(message), json.dumps(message, ensure_ascii=True, indent=1).encode()
     assert loads(plain) == loads(escaped)
-    assert identity_of(Content.of(plain)) == identity_of(Content.of(escaped))
+    assert read_message(Content.of(plain)).identity == read_message(Content.of(escaped)).identity

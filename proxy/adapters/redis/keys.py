@@ -25,7 +25,7 @@ a script may touch them together. Law 6 rests on the tag: it is derived from the
 
 Lifetimes: all keys of a session are renewed together, so none outlives another; but `line`, `leases` and
 `claims` live as long as a lease, and `was` :data:`REMEMBERED` longer. They are renewed for its ttl and a
-little more (:func:`life`), so that a turn renews them only where less than the ttl is left.
+little more (:func:`lives`), so that a turn renews them only where less than the ttl is left.
 `tips` and `u1:sessions` live as long as the longest ttl that was written. `tips` forgets sessions that have
 gone a few at a time, while it grows; `u1:sessions` holds the newest :data:`LISTED`, and drops those that
 have gone when it is read. `u1:secrets` lives :data:`REMEMBERED` after the last start.
@@ -47,7 +47,8 @@ scripts need Redis 7.0 or any Valkey.
 
 from __future__ import annotations
 
-from typing import Final
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from proxy.ports import SessionKey
 
@@ -110,9 +111,27 @@ def epoch_place(lane: str) -> bytes:
     return b"epoch " + lane.encode()
 
 
-def life(ttl: float) -> float:
-    """For how many seconds the keys of a session are renewed that is to live for its ttl at least."""
-    return ttl + min(ttl / _SPARE, _MOST_SPARE)
+class Lives(NamedTuple):
+    """How long what a turn has written lives, in milliseconds."""
+
+    least: int
+    """The session's ttl: while as much is left, it is not renewed."""
+    session: int
+    """For which its keys are renewed."""
+    was: int
+    """For which it is known that there was one."""
+
+
+@lru_cache
+def lives(ttl: float) -> Lives:
+    """How long a session lives whose ttl is this (seconds)."""
+    session = milliseconds(ttl + min(ttl / _SPARE, _MOST_SPARE))
+    return Lives(milliseconds(ttl), session, session + milliseconds(REMEMBERED))
+
+
+def milliseconds(seconds: float) -> int:
+    """As the server counts; never none, which would be the end."""
+    return max(1, round(seconds * 1000))
 
 
 def bucket(tag: str) -> str:

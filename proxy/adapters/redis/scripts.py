@@ -129,20 +129,15 @@ class Scripts:
         """Append to the lane, or answer what others appended."""
         return cast("list[bytes]", await self._begin_epoch(_session(key), (lane, seen, epoch, ttl)))
 
-    async def record(
-        self, key: SessionKey, turn: TurnFields, *, least: int, ttl: int, remembered: int
-    ) -> str | Fields:
+    async def record(self, key: SessionKey, turn: TurnFields, lives: keys.Lives) -> str | Fields:
         """Write a turn; where all of it was there before, nothing moves.
 
         Answers the session after it, its record only where that is not the turn's; or why nothing was
         written: `torn` (its past is not there), `moved` (the session of an appended turn has gone on from
-        elsewhere). `turns` counts completed answers that were new. A session that is to live for `least`
-        anyhow is not renewed. `remembered` is for how long it is known that there was such a session
-        (milliseconds both).
+        elsewhere). `turns` counts completed answers that were new.
         """
         outer = (len(turn.outer_parents), *turn.outer_parents)
         line = (int(turn.headerless), int(turn.appended), turn.begun_at, secrets.token_bytes(8))
-        lives = (least, ttl, remembered)
         args = (key.sid, turn.record, turn.created, turn.tip, *lives, *line, *outer, *turn.nodes)
         answer: bytes | Fields = await self._record(_bucket(key), args)
         return answer.decode() if isinstance(answer, bytes) else answer

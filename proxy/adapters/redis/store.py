@@ -14,6 +14,7 @@ from proxy.adapters.redis import keys, moving, reading, turns
 from proxy.adapters.redis.breaker import Breaker
 from proxy.adapters.redis.codec import Codec, UnreadableRecord
 from proxy.adapters.redis.connection import Connection
+from proxy.adapters.redis.keys import milliseconds
 from proxy.adapters.redis.listing import Listing
 from proxy.adapters.redis.mending import discard_unreadable
 from proxy.adapters.redis.scripts import Fields, Scripts
@@ -24,8 +25,6 @@ from proxy.ports import Clock, Found, Lookup, Mark, Recorded, SessionKey, Standi
 
 _HistoryFields = tuple[Fields, bytes | None, bytes | None, dict[bytes, bytes], int]
 
-
-_REMEMBERED: Final = round(keys.REMEMBERED * 1000)
 
 _MOVING: Final = 20
 """Round trips for which a move has time: a long session is read and written whole, once."""
@@ -68,7 +67,9 @@ class RedisStore:
         """Append to the lane, or answer what others appended."""
         codec = self._codec(key)
         encoded = codec.encode(epoch, keys.epoch_place(epoch.lane))
-        stored = await self._scripts.begin_epoch(key, epoch.lane, seen=seen, epoch=encoded, ttl=_life(ttl))
+        stored = await self._scripts.begin_epoch(
+            key, epoch.lane, seen=seen, epoch=encoded, ttl=keys.lives(ttl).session
+        )
         return reading.epochs(codec, stored, epoch.lane)
 
     @property
@@ -91,14 +92,16 @@ class RedisStore:
 
     async def pin(self, key: SessionKey, hashes: Sequence[bytes], ttl: float) -> None:
         """Pin messages by their chain hashes."""
-        await self._scripts.pin(key, hashes, ttl=_life(ttl))
+        await self._scripts.pin(key, hashes, ttl=keys.lives(ttl).session)
 
     async def keep_hidden(
         self, key: SessionKey, hidden: HiddenCalls, ttl: float, *, begins: bool = False
     ) -> bool:
         """Keep what stands upstream for an answer; the first counts."""
         encoded = self._codec(key).encode(hidden, keys.HIDDEN_PLACE)
-        return await self._scripts.keep_hidden(key, hidden.hash, encoded, ttl=_life(ttl), begins=begins)
+        return await self._scripts.keep_hidden(
+            key, hidden.hash, encoded, ttl=keys.lives(ttl).session, begins=begins
+        )
 
     async def hidden(self, key: SessionKey) -> tuple[HiddenCalls, ...]:
         """All answers of the session with hidden calls."""
@@ -110,7 +113,7 @@ class RedisStore:
         """Keep what is handed in, unless something was before."""
         codec = self._codec(key)
         encoded = codec.encode(injection, keys.INJECTION_PLACE)
-        stored = await self._scripts.inject(key, digest, encoded, ttl=_life(ttl))
+        stored = await self._scripts.inject(key, digest, encoded, ttl=keys.lives(ttl).session)
         return codec.decode(stored, bytes, keys.INJECTION_PLACE)
 
     async def injection(self, key: SessionKey) -> bytes | None:
@@ -147,7 +150,7 @@ class RedisStore:
 
     async def delete(self, key: SessionKey) -> bool:
         """Forget a session, all but that there was one; the listing too."""
-        was_there = await self._scripts.delete(key, remembered=_REMEMBERED)
+        was_there = await self._scripts.delete(key, remembered=milliseconds(keys.REMEMBERED))
         await self._listing.drop(key)
         return was_there
 
@@ -166,11 +169,11 @@ class RedisStore:
 
     async def stand(self, key: SessionKey, ticket: str, most: int, lease: float) -> Standing:
         """Take a place in the session's line, or keep it."""
-        return Standing(await self._scripts.stand(key, ticket, most=most, lease=_milliseconds(lease)))
+        return Standing(await self._scripts.stand(key, ticket, most=most, lease=milliseconds(lease)))
 
     async def renew_lease(self, key: SessionKey, ticket: str, lease: float) -> None:
         """Keep a place in the session's line, if it is still held."""
-        await self._scripts.renew_lease(key, ticket, lease=_milliseconds(lease))
+        await self._scripts.renew_lease(key, ticket, lease=milliseconds(lease))
 
     async def leave(self, key: SessionKey, ticket: str) -> None:
         """Give up a place in the session's line."""
@@ -192,7 +195,7 @@ class RedisStore:
 
     async def claim(self, key: SessionKey, address: str, token: str, lease: float) -> bool:
         """Take or renew the lease on writing a summary."""
-        return await self._scripts.claim(key, address, token, lease=_milliseconds(lease))
+        return await self._scripts.claim(key, address, token, lease=milliseconds(lease))
 
     async def release(self, key: SessionKey, address: str, token: str) -> None:
         """Give up the lease, if it is still held."""
@@ -203,7 +206,9 @@ class RedisStore:
     ) -> bool:
         """Keep a summary, unless its session was deleted, or its writer has lost its lease to another."""
         summary = self._codec(key).encode(text, keys.summary_place(address))
-        return await self._scripts.keep_summary(key, address, summary, ttl=_life(ttl), token=token)
+        return await self._scripts.keep_summary(
+            key, address, summary, ttl=keys.lives(ttl).session, token=token
+        )
 
     async def session(self, key: SessionKey) -> Session | None:
         """One session's own record."""
@@ -255,7 +260,7 @@ class RedisStore:
                 return False
             async with client.pipeline(transaction=True) as pipe:
                 pipe.sadd(keys.SECRETS, self._keyring.ids[0])
-                pipe.pexpire(keys.SECRETS, _REMEMBERED)
+                pipe.pexpire(keys.SECRETS, milliseconds(keys.REMEMBERED))
                 await pipe.execute()
         return True
 
@@ -271,21 +276,11 @@ class RedisStore:
 
     async def _record(self, codec: Codec, key: SessionKey, turn: Turn, ttl: float) -> str | Fields:
         """Write a turn; the session's fields then, or why nothing was written."""
-        least, lives = _milliseconds(ttl), _life(ttl)
+        lives = keys.lives(ttl)
         written: str | Fields = []
         for piece in turns.pieces(codec, turn):
-            written = await self._scripts.record(
-                key, piece, least=least, ttl=lives, remembered=lives + _REMEMBERED
-            )
+            written = await self._scripts.record(key, piece, lives)
             if isinstance(written, str):
                 return written
-        self._listing.add(key, turn.session.updated, lives)
+        self._listing.add(key, turn.session.updated, lives.session)
         return written
-
-
-def _milliseconds(seconds: float) -> int:
-    return max(1, round(seconds * 1000))
-
-
-def _life(ttl: float) -> int:
-    return _milliseconds(keys.life(ttl))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import Final
 
 from proxy.adapters.redis import keys
@@ -25,7 +26,7 @@ def pieces(codec: Codec, turn: Turn) -> Iterator[TurnFields]:
     """
     piece: list[Argument] = []
     outer_parents, size = sorted(turn.outer_parents), 0
-    for node in sorted(turn.nodes, key=_is_answer):
+    for node in sorted(turn.nodes, key=attrgetter("answer")):
         is_full = len(piece) == _NODE * PIECE_NODES or size + len(node.raw) > PIECE_BYTES
         if piece and is_full and not node.answer:
             yield _fields(turn, b"", outer_parents, piece)
@@ -33,10 +34,6 @@ def pieces(codec: Codec, turn: Turn) -> Iterator[TurnFields]:
         piece += _node_fields(codec, node)
         size += len(node.raw)
     yield _fields(turn, codec.encode(turn.session, keys.RECORD_PLACE), outer_parents, piece)
-
-
-def _is_answer(node: Node) -> bool:
-    return node.answer
 
 
 def _fields(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from openai.types.chat import ChatCompletionMessage
 
-from proxy.core.identity import chain_of, extend, identity_of, read_message, root
+from proxy.core.identity import chain_of, extend, read_message, root
 from proxy.core.messages import Content
 
 ANSWER: dict[str, Any] = {
@@ -32,7 +32,7 @@ ANSWER: dict[str, Any] = {
 
 
 def identity(message: object) -> bytes:
-    return identity_of(Content.of(json.dumps(message).encode()))
+    return read_message(Content.of(json.dumps(message).encode())).identity
 
 
 def with_arguments(arguments: str) -> bytes:
