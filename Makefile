@@ -45,7 +45,7 @@ conformance: .venv-clients/.made tests/conformance/node_modules/.made ## Run the
 	$(BIN)/python -m tests.conformance.openai_python $(OPENAI_PYTHON)
 
 bench: .venv/.dev ## Play recorded sessions beside the baselines (PLAYER=session_bench.py DATA="*.jsonl.gz").
-	$(BIN)/python tests/bench/sessions.py --player $(PLAYER) --data $(DATA) $(ARGS)
+	PYTHONPATH=. $(BIN)/python tests/bench/sessions.py --player $(PLAYER) --data $(DATA) $(ARGS)
 
 bench-kits: .venv-kits/.made ## Play the canaries of two public kits through the proxy (ARGS="--seeds 1 2 --lost").
 	PYTHONPATH=.:.venv-kits $(BIN)/python tests/bench/kits.py $(ARGS)

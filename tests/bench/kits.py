@@ -12,24 +12,18 @@ import argparse
 import importlib.metadata
 import importlib.util
 import json
-import os
 import re
-import socket
-import subprocess
 import sys
-import tempfile
-import time
-import urllib.error
 import urllib.request
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
 from proxy.adapters.tiktoken.vocabulary import o200k_base
 from tests.bench.answering import answering
+from tests.bench.serving import serving
 
 SHARE = 0.3
 """Of a session's tokens: the budget."""
@@ -191,43 +185,6 @@ def _texts(messages: Iterable[dict[str, Any]]) -> Iterator[str]:
         yield content if isinstance(content, str) else "\n".join(part["text"] for part in content)
 
 
-@contextmanager
-def _proxy(upstream: str) -> Generator[str]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
-    with tempfile.TemporaryDirectory() as home:
-        server = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "proxy",
-                "serve",
-                f"--port={port}",
-                f"--upstream={upstream}",
-                "--store=memory://",
-            ],
-            env=os.environ | {"XDG_DATA_HOME": home},
-            stderr=subprocess.DEVNULL,
-        )
-        try:
-            _wait_until_ready(f"http://127.0.0.1:{port}/readyz")
-            yield f"http://127.0.0.1:{port}/v1/chat/completions"
-        finally:
-            server.terminate()
-            server.wait(30)
-
-
-def _wait_until_ready(url: str) -> None:
-    for _ in range(300):
-        try:
-            with urllib.request.urlopen(url, timeout=1):
-                return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.1)
-    raise SystemExit("the proxy did not start")
-
-
 # --- the play
 
 
@@ -295,9 +252,9 @@ def _measure(
 ) -> tuple[dict[tuple[str, str], Figures], Upstream, int]:
     upstream = Upstream(SUMMARISERS[summariser])
     figures: dict[tuple[str, str], Figures] = defaultdict(Figures)
-    with answering(upstream.answer) as model, _proxy(model) as url:
+    with answering(upstream.answer) as model, serving(model, "--store=memory://") as served:
         # One after the other: no summary is asked for while a user waits for the same upstream.
-        rounds = [_play(url, session) for session in sessions]
+        rounds = [_play(f"{served.base_url}/chat/completions", session) for session in sessions]
     upstream.told = sum("Summary of " in upstream.views[session.name] for session in sessions)
     for session in sessions:
         _judge(session, upstream.views[session.name], figures)

@@ -9,17 +9,12 @@ each row so that no row profits from another.
 
 import argparse
 import json
-import os
-import socket
 import subprocess
 import sys
-import tempfile
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
+
+from tests.bench.serving import serving
 
 UPSTREAM_PORT = 9100
 _COLUMNS = (
@@ -65,8 +60,8 @@ def _measure(arguments: argparse.Namespace, path: str, budget: int, way: str) ->
         command += ["--limit", str(arguments.limit)]
     if way not in ("plain", "stream"):
         return _play([*command, "--local", way])
-    with _proxy() as url:
-        command += ["--proxy", url, "--upstream-port", str(UPSTREAM_PORT)]
+    with serving(f"http://127.0.0.1:{UPSTREAM_PORT}/v1") as served:
+        command += ["--proxy", served.base_url, "--upstream-port", str(UPSTREAM_PORT)]
         command += ["--header", f"X-Unabridged-Budget={budget}"]
         return _play([*command, "--stream"] if way == "stream" else command)
 
@@ -75,43 +70,6 @@ def _play(command: Sequence[str]) -> dict[str, object]:
     # What the player says on its standard error is the noise of calls that were cancelled on purpose.
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     return json.loads(done.stdout)
-
-
-@contextmanager
-def _proxy() -> Generator[str]:
-    port = _free_port()
-    with tempfile.TemporaryDirectory() as home:
-        server = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "proxy", "serve"),
-                *(f"--port={port}", f"--upstream=http://127.0.0.1:{UPSTREAM_PORT}/v1"),
-            ],
-            env=os.environ | {"XDG_DATA_HOME": home},
-            stderr=subprocess.DEVNULL,
-        )
-        try:
-            _wait_until_ready(f"http://127.0.0.1:{port}/readyz")
-            yield f"http://127.0.0.1:{port}/v1"
-        finally:
-            server.terminate()
-            server.wait(30)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def _wait_until_ready(url: str) -> None:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        try:
-            with urllib.request.urlopen(url, timeout=1):
-                return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.1)
-    raise SystemExit("the proxy did not start")
 
 
 if __name__ == "__main__":

@@ -13,20 +13,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
 from tests.bench.answering import answering
+from tests.bench.serving import Served, serving
 
 AIM = 1.5
 """CPU a turn in the last window over that in the first, the bytes' own cost apart."""
@@ -91,59 +89,9 @@ class Upstream:
 # --- the server
 
 
-@dataclass(frozen=True)
-class Served:
-    """A running proxy."""
-
-    process: subprocess.Popen[str]
-    host: str
-
-    def cpu(self) -> float:
-        """Milliseconds that it and all that it has started have run."""
-        return sum(map(_ran, _family(self.process.pid))) / 1e6
-
-
-@contextmanager
-def serving(upstream: str, policy: str) -> Generator[Served]:
-    """`unabridged serve` with its embedded store, in a directory of its own."""
-    with tempfile.TemporaryDirectory(prefix="ua-") as home:
-        file = Path(home, "long.toml")
-        file.write_text(policy)
-        process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "proxy", "serve", "--port=0", "--json"),
-                *(f"--upstream={upstream}", f"--policy={file}"),
-            ],
-            env=os.environ | {"UNABRIDGED_DATA_DIR": home},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        assert process.stdout is not None
-        try:
-            url = str(json.loads(process.stdout.readline())["base_url"])
-            host = url.removeprefix("http://").removesuffix("/v1")
-            _wait_until_ready(host)
-            yield Served(process, host)
-        finally:
-            process.terminate()
-            process.wait(60)
-            process.stdout.close()
-
-
-def _wait_until_ready(host: str) -> None:
-    for _ in range(600):
-        connection = HTTPConnection(host, timeout=5)
-        try:
-            connection.request("GET", "/readyz")
-            if connection.getresponse().status == 200:
-                return
-        except OSError:
-            pass
-        finally:
-            connection.close()
-        time.sleep(0.1)
-    raise SystemExit("the proxy did not get ready")
+def cpu_of(served: Served) -> float:
+    """Milliseconds that a proxy and all that it has started have run."""
+    return sum(map(_ran, _family(served.process.pid))) / 1e6
 
 
 def _family(pid: int) -> list[int]:
@@ -286,18 +234,21 @@ class Session:
     def _cost(self, work: Callable[[], None]) -> float:
         """Milliseconds that each turn of a block costs, with what it leaves to be done."""
         time.sleep(REST)
-        began = self._served.cpu()
+        began = cpu_of(self._served)
         work()
         time.sleep(REST)
-        return (self._served.cpu() - began) / BLOCK
+        return (cpu_of(self._served) - began) / BLOCK
 
 
 def measure(way: Way, size: int, windows: Sequence[int]) -> list[Measured]:
     """Hold a session, and read its windows."""
     upstream = Upstream()
-    with answering(upstream.reply) as url, serving(url, way.policy) as served:
-        session = Session(way, size, upstream, served)
-        return [session.window(middle) for middle in windows]
+    with answering(upstream.reply) as url, tempfile.TemporaryDirectory() as home:
+        policy = Path(home, "long.toml")
+        policy.write_text(way.policy)
+        with serving(url, f"--policy={policy}") as served:
+            session = Session(way, size, upstream, served)
+            return [session.window(middle) for middle in windows]
 
 
 # --- the table
