@@ -125,12 +125,14 @@ end
 
 local is_entered = false
 local function enter(hash)
-  local holders = alive(bucket, redis.call('HGET', tips, hash))
-  for _, holder in ipairs(holders) do
-    if holder == sid then return end
+  local holders = redis.call('HGET', tips, hash)
+  if holders and string.find(',' .. holders .. ',', ',' .. sid .. ',', 1, true) then return end
+  holders = holders and holders .. ',' .. sid or sid
+  if #holders > 32 * (#sid + 1) then  -- too many: of those that are there still, the newest
+    local living = alive(bucket, holders)
+    holders = table.concat(living, ',', math.max(1, #living - 15))
   end
-  holders[#holders + 1] = sid
-  redis.call('HSET', tips, hash, table.concat(holders, ',', math.max(1, #holders - 15)))
+  redis.call('HSET', tips, hash, holders)
   is_entered = true
 end
 for i = first, #ARGV, 4 do
@@ -139,7 +141,7 @@ end
 if is_entered and string.byte(random) < 64 then  -- one in four of these looks for what has gone
   local sample = redis.call('HRANDFIELD', tips, 16, 'WITHVALUES')
   for i = 1, #sample, 2 do
-    if #alive(bucket, sample[i + 1]) == 0 then redis.call('HDEL', tips, sample[i]) end
+    if #alive(bucket, sample[i + 1], 1) == 0 then redis.call('HDEL', tips, sample[i]) end
   end
 end
 if headerless and (is_due or is_entered) and redis.call('PTTL', tips) < ttl then
