@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from proxy.adapters.remembering import TellingStore
-from proxy.ports import Found, Recorded, SessionStore, Whole, Written
+from proxy.ports import Found, Recorded, SessionKey, SessionStore, Whole, Written
 from tests.stores import DAY, KEY, OTHER, STRANGER, chain, epoch, found, lookup, turn
 
 
@@ -93,6 +93,17 @@ class TestRecognition:
     async def test_what_was_shown_of_an_answer_cut_off_is_recognised(self, store: SessionStore) -> None:
         await store.record(KEY, turn("u1", "a1", headerless=True, complete=False), DAY)
         assert (await found(store, "u1", "a1", "u2", sid=None)).sid == KEY.sid
+
+    async def test_of_many_that_gave_the_same_answer_it_is_none_unless_one_alone_is_left(
+        self, store: SessionStore
+    ) -> None:
+        many = [SessionKey(KEY.tag, f"{number}") for number in range(10, 50)]
+        for key in many:
+            await store.record(key, turn("hi", "a", headerless=True), DAY)
+        assert await found(store, "hi", "a", "u2", sid=None) == Found()
+        for key in many[:-1]:
+            await store.delete(key)
+        assert (await found(store, "hi", "a", "u2", sid=None)).sid == many[-1].sid
 
 
 class TestIsolation:
