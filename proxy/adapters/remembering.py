@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -130,6 +130,26 @@ class _Traffic:
     def is_alone(self, moves: int) -> bool:
         """Whether a write that has begun with the last of these is the only one since."""
         return self.writes == 1 and self.moves == moves
+
+
+@dataclass(slots=True)
+class _Writing:
+    """A write to a session, from its beginning to its end."""
+
+    traffic: _Traffic
+    key: SessionKey
+    ended_badly: Callable[[SessionKey, BaseException], None]
+
+    def __enter__(self) -> _Traffic:
+        self.traffic.writes += 1
+        self.traffic.moves += 1
+        return self.traffic
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        self.traffic.writes -= 1
+        self.traffic.moves += 1
+        if error is not None:
+            self.ended_badly(self.key, error)
 
 
 class RememberingStore(Through):
@@ -251,21 +271,15 @@ class RememberingStore(Through):
 
     # --- writes, and what is known after them ---
 
-    @contextmanager
-    def _writing(self, key: SessionKey) -> Generator[_Traffic]:
-        """A write to a session; if it ends badly, nothing is known of it."""
-        traffic = self._on_its_way(key)
-        traffic.writes += 1
-        traffic.moves += 1
-        try:
-            with self._doubting():
-                yield traffic
-        except BaseException:
+    def _writing(self, key: SessionKey) -> _Writing:
+        return _Writing(self._on_its_way(key), key, self._ended_badly)
+
+    def _ended_badly(self, key: SessionKey, error: BaseException) -> None:
+        """Nobody knows what a write did; where the store cannot be used nothing that was known is certain."""
+        if isinstance(error, StoreUnavailable):
+            self._forget_all()
+        else:
             self._keep(key, None)
-            raise
-        finally:
-            traffic.writes -= 1
-            traffic.moves += 1
 
     @contextmanager
     def _changing(self, key: SessionKey) -> Generator[None]:

@@ -82,7 +82,6 @@ class Recorder:
             self.recognition.answered(key, placed.hash)
         task = prepared.recording = self.background.run(self._record(prepared, answer, placed))
         self.writing[key].add(task)
-        task.add_done_callback(lambda done: self._written(key, done))
         return task
 
     async def announce(self, prepared: Prepared) -> None:
@@ -101,13 +100,6 @@ class Recorder:
         """The session is being deleted: what could not be written of it will not be."""
         await self.written(key)
         await self.backlog.forget(key)
-
-    def _written(self, key: SessionKey, task: asyncio.Task[bool]) -> None:
-        self.writing[key].discard(task)
-        if not self.writing[key]:
-            del self.writing[key]
-        if task.cancelled() or task.exception() is not None:  # a fault of ours, which the log tells
-            self._lose(key)
 
     async def written(self, key: SessionKey) -> None:
         """Wait until what this process is writing of a session is written."""
@@ -128,14 +120,34 @@ class Recorder:
         return bool(done) and task.exception() is None and task.result()
 
     async def _record(self, prepared: Prepared, answer: Answer, placed: _Placed | None) -> bool:
-        if answer.complete and answer.choices == 1 and not _is_of_several(prepared):
-            case = prepared.case
-            self.models.of(case.tenant, case.model).learn_usage(prepared.sent_tokens, answer.usage)
-        self._count(prepared, answer)
-        hashes, known = prepared.case.chain.hashes, prepared.recognised.found.known
-        known = hashes[-1] if prepared.is_announced and hashes else known
-        recorded = await self._write(prepared, await self._turn(prepared, placed, known))
+        key = prepared.recognised.key
+        try:
+            self._learn(prepared, answer)
+            hashes, known = prepared.case.chain.hashes, prepared.recognised.found.known
+            known = hashes[-1] if prepared.is_announced and hashes else known
+            recorded = await self._write(prepared, await self._turn(prepared, placed, known))
+        except BaseException:  # a fault of ours, which the log tells
+            self._lose(key)
+            raise
+        finally:
+            self._ended(key, prepared.recording)
         return recorded is Recorded.KEPT and placed is not None and placed.is_complete
+
+    def _ended(self, key: SessionKey, task: asyncio.Task[bool] | None) -> None:
+        here = self.writing[key]
+        here.discard(task)
+        if not here:
+            del self.writing[key]
+
+    def _learn(self, prepared: Prepared, answer: Answer) -> None:
+        """What the answer's usage says of the model, and what the turn adds to the metrics."""
+        case, sent, usage, real = prepared.case, prepared.sent_tokens, answer.usage, prepared.budget.real
+        if answer.complete and answer.choices == 1 and not _is_of_several(prepared):
+            self.models.of(case.tenant, case.model).learn_usage(sent, usage)
+        self.metrics.tokens_received.inc(real(case.counted))
+        self.metrics.tokens_sent.inc(real(sent))
+        if usage is not None and usage.cached_tokens:
+            self.metrics.cached_tokens.inc(usage.cached_tokens)
 
     async def _write(self, prepared: Prepared, turn: Turn) -> Recorded | None:
         """Write a turn; None where the store cannot, which is said, and mended later if it can be."""
@@ -179,86 +191,86 @@ class Recorder:
         is_first = prepared.recognised.is_headerless and prepared.recognised.found.session is None
         return min(ttl, _DAY) if is_first else ttl
 
-    def _count(self, prepared: Prepared, answer: Answer) -> None:
-        real = prepared.budget.real
-        self.metrics.tokens_received.inc(real(prepared.case.counted))
-        self.metrics.tokens_sent.inc(real(prepared.sent_tokens))
-        if answer.usage is not None and answer.usage.cached_tokens:
-            self.metrics.cached_tokens.inc(answer.usage.cached_tokens)
-
     async def _turn(self, prepared: Prepared, placed: _Placed | None, known: bytes | None) -> Turn:
-        nodes = self._new_nodes(prepared, known)
+        now = self.clock.now()
+        nodes = _new_nodes(prepared, known, now)
         if placed is not None:
-            nodes.append(await self._answer_node(prepared, placed))
+            nodes.append(await self._answer_node(prepared, placed, now))
         return Turn(
-            session=self._session(prepared, placed),
+            session=_session(prepared, placed, now),
             nodes=tuple(nodes),
             advances_tip=placed is not None and placed.is_complete,
             headerless=prepared.recognised.is_headerless,
             begun_at=prepared.appended.begun_at if prepared.appended else None,
         )
 
-    def _new_nodes(self, prepared: Prepared, known: bytes | None) -> list[Node]:
-        """The messages after the deepest one that the store knows."""
-        chain = prepared.case.chain
-        first = _last_place(chain.hashes, known) + 1 if known is not None else 0
-        now = self.clock.now()
-        return [
-            Node(
-                hash=chain.hashes[place],
-                parent=chain.hashes[place - 1] if place else prepared.history.root,
-                raw=chain.raws[place],
-                tokens=chain.tokens[place],
-                at=now,
-                sequence=place,
-            )
-            for place in range(first, len(chain))
-        ]
-
-    async def _answer_node(self, prepared: Prepared, placed: _Placed) -> Node:
+    async def _answer_node(self, prepared: Prepared, placed: _Placed, now: float) -> Node:
         (tokens,) = await self.counter.count_all([placed.content.countable()])
         return Node(
             hash=placed.hash,
             parent=placed.parent,
             raw=placed.raw,
             tokens=MESSAGE_TOKENS + tokens,
-            at=self.clock.now(),
+            at=now,
             sequence=len(prepared.case.chain),
             answer=True,
             complete=placed.is_complete,
         )
 
-    def _session(self, prepared: Prepared, placed: _Placed | None) -> Session:
-        now, verdict, budget, case = self.clock.now(), prepared.verdict, prepared.budget, prepared.case
-        recognised = prepared.recognised
-        before = recognised.found.session
-        is_aside = before is not None and before.tip and recognised.found.known is None
-        if before is not None and is_aside and prepared.appended is None:
-            return replace(before, updated=now)  # a line of its own, such as a request for a title
-        return Session(
-            name=recognised.name,
-            tenant=recognised.tenant,
-            created=before.created if before else now,
-            updated=now,
-            tip=placed.hash if placed is not None else b"",
-            head=prepared.history.head,
-            lane=case.lane,
-            model=case.model,
-            policy=prepared.policy.name,
-            stage=verdict.stage.value,
-            tokens=budget.real(prepared.sent_tokens),
-            full_tokens=budget.real(case.counted),
-            budget=budget.tokens,
-            ratio=budget.ratio,
-            head_tokens=budget.head,
-            exchanges=prepared.history.exchanges + (placed is not None and placed.is_final),
-            **_newest(prepared),
+
+def _new_nodes(prepared: Prepared, known: bytes | None, now: float) -> list[Node]:
+    """The messages after the deepest one that the store knows."""
+    chain = prepared.case.chain
+    hashes, raws, tokens = chain.hashes, chain.raws, chain.tokens
+    first = _last_place(hashes, known) + 1 if known is not None else 0
+    root = prepared.history.root
+    return [
+        Node(
+            hash=hashes[place],
+            parent=hashes[place - 1] if place else root,
+            raw=raws[place],
+            tokens=tokens[place],
+            at=now,
+            sequence=place,
         )
+        for place in range(first, len(hashes))
+    ]
+
+
+def _session(prepared: Prepared, placed: _Placed | None, now: float) -> Session:
+    verdict, budget, case = prepared.verdict, prepared.budget, prepared.case
+    recognised = prepared.recognised
+    before = recognised.found.session
+    is_aside = before is not None and before.tip and recognised.found.known is None
+    if before is not None and is_aside and prepared.appended is None:
+        return replace(before, updated=now)  # a line of its own, such as a request for a title
+    return Session(
+        name=recognised.name,
+        tenant=recognised.tenant,
+        created=before.created if before else now,
+        updated=now,
+        tip=placed.hash if placed is not None else b"",
+        head=prepared.history.head,
+        lane=case.lane,
+        model=case.model,
+        policy=prepared.policy.name,
+        stage=verdict.stage.value,
+        tokens=budget.real(prepared.sent_tokens),
+        full_tokens=budget.real(case.counted),
+        budget=budget.tokens,
+        ratio=budget.ratio,
+        head_tokens=budget.head,
+        exchanges=prepared.history.exchanges + (placed is not None and placed.is_final),
+        **_newest(prepared),
+    )
 
 
 def _last_place(hashes: Sequence[bytes], wanted: bytes) -> int:
     """Where a chain hash stands, looked for from the end: what the store knows is seldom far from it."""
-    return next(place for place in range(len(hashes) - 1, -1, -1) if hashes[place] == wanted)
+    place = len(hashes) - 1
+    while hashes[place] != wanted:
+        place -= 1
+    return place
 
 
 def _placed(prepared: Prepared, answer: Answer) -> _Placed | None:

@@ -109,8 +109,10 @@ async def test_each_script_touches_one_slot_and_there_what_it_was_handed_alone(
     cluster_url: str, clock: HandClock
 ) -> None:
     """A node that holds two slots lets a script touch both, so what they touch is watched."""
-    run(cluster_url, "FLUSHALL")
     store = opened(cluster_url, clock)
+    await everything(store, KEY)  # from now on the node knows the scripts
+    await store.delete(KEY)
+    run(cluster_url, "FLUSHALL")
     await store.record(OTHER, turn("u1", "a1", headerless=True), DAY)
     seen = [words async for words in watched(store, cluster_url)]
     await store.aclose()

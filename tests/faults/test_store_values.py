@@ -8,7 +8,7 @@ from proxy.adapters.redis import RedisStore
 from proxy.errors import StoreUnavailable
 from proxy.ports import Found, SessionKey
 from tests.faults.calls import CALLS, PLANTED
-from tests.stores import DAY, KEY, Server, chain, epoch, found, hidden, turn
+from tests.stores import DAY, KEY, Server, chain, epoch, found, hidden, keys_without_ttl, turn
 
 
 class TestValuesThatAreNotOurs:
@@ -93,6 +93,16 @@ class TestValuesThatAreNotOurs:
         stored = await store.history(KEY)
         assert stored.session is not None
         assert len(stored.nodes) == 2
+
+    async def test_what_comes_after_damage_ends_with_its_session(
+        self, store: RedisStore, valkey: Server
+    ) -> None:
+        await store.record(KEY, turn("u1", "a1"), DAY)
+        valkey.run("HSET", PLANTED["counts"], chain("u1")[0], "junk")
+        with pytest.raises(StoreUnavailable):
+            await found(store, "u1", "a1")
+        await store.record(KEY, turn("u1", "a1", "u2", "a2", known=2), DAY)
+        assert keys_without_ttl(valkey.url) == []
 
     async def test_damaged_hidden_calls_cost_no_message_and_give_way_to_others(
         self, store: RedisStore, valkey: Server

@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 _Command = tuple[tuple[Any, ...], Mapping[str, Any]]
 """A command's words, and how redis-py reads its answer."""
 
-_EVERYWHERE: Final = ("PING", "SCRIPT LOAD")
+_EVERYWHERE: Final = "PING"
 """What is said to every node, having no key."""
 
 _ASKED: Final = 4
@@ -62,7 +62,7 @@ class Cluster(Redis):
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
         """Send a command to the node that holds its key's slot; one without a key to every node."""
-        if args[0] in _EVERYWHERE:
+        if args[0] == _EVERYWHERE:
             await self._know()
             nodes = list(self._nodes.values())
             answers = [await self.guarded(_sent(node, (args, options))) for node in nodes]

@@ -7,19 +7,19 @@ caller's, and every write can be repeated. RESP2 without CLIENT SETINFO needs no
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, cast
 
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as ConnectionFailed
-from redis.exceptions import RedisClusterException, RedisError, ResponseError
+from redis.exceptions import NoScriptError, RedisClusterException, RedisError, ResponseError
 
 from proxy.adapters.redis.breaker import Breaker
 from proxy.adapters.redis.cluster import Cluster
-from proxy.adapters.redis.trips import Trips
+from proxy.adapters.redis.trips import LARGE, Trips, packed
 from proxy.errors import SettingsError, StoreUnavailable
 
 CONNECTIONS: Final = 32
@@ -37,6 +37,13 @@ _FOREIGN: Final = (
 )
 
 
+class Script(NamedTuple):
+    """A script, which the server keeps by its digest."""
+
+    source: str
+    digest: str
+
+
 class Connection:
     """A pool of connections to a server, or to each node of a cluster, and the rules by which it is called.
 
@@ -45,7 +52,7 @@ class Connection:
 
     def __init__(self, url: str, timeout: float, breaker: Breaker) -> None:
         self.client: Redis = _client(url, timeout)
-        self._trips = None if isinstance(self.client, Cluster) else Trips(self.client, timeout)
+        self._trips = None if isinstance(self.client, Cluster) else Trips(self.client)
         self._timeout = timeout
         self._breaker = breaker
 
@@ -54,10 +61,30 @@ class Connection:
         """Whether the server is left alone for a while, after a fault."""
         return self._breaker.is_open
 
-    @property
-    def ask(self) -> Callable[..., Awaitable[Any]]:
-        """Answers a command, within a :meth:`call`; on a server alone those of all calls travel together."""
-        return self._trips.ask if self._trips else self.client.execute_command  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    async def run(self, script: Script, keys: Sequence[str], args: Sequence[str | bytes | float]) -> Any:
+        """What a script answers; the server is told it where it does not know it (yet, or any more).
+
+        To a server alone the calls of all callers travel together.
+        """
+        words = (len(keys), *keys, *args)
+        known = ("EVALSHA", script.digest, *words)
+        if self._trips is None or len(command := packed(known)) > LARGE:
+            async with self.call() as client:
+                try:
+                    return await cast("Any", client).execute_command(*known)
+                except NoScriptError:
+                    return await cast("Any", client).execute_command("EVAL", script.source, *words)
+        self._breaker.admit()
+        due = asyncio.get_running_loop().time() + self._timeout
+        try:
+            try:
+                answer = await self._trips.ask(command, due)
+            except NoScriptError:
+                answer = await self._trips.ask(packed(("EVAL", script.source, *words)), due)
+        except _FOREIGN as failure:
+            raise self._failed(failure) from failure
+        self._breaker.succeeded()
+        return answer
 
     @asynccontextmanager
     async def call(self, *, trips: int = 1) -> AsyncGenerator[Redis]:
@@ -71,12 +98,8 @@ class Connection:
         try:
             async with asyncio.timeout(self._timeout * trips):
                 yield self.client
-        except ResponseError as refusal:
-            self._breaker.succeeded()
-            raise StoreUnavailable("The store refused.") from refusal
         except _FOREIGN as failure:
-            self._breaker.failed(failure)
-            raise StoreUnavailable from failure
+            raise self._failed(failure) from failure
         else:
             self._breaker.succeeded()
         finally:
@@ -84,6 +107,14 @@ class Connection:
                 # redis-py loses a cancellation that comes together with a result (`asyncio.wait_for`, before
                 # Python 3.12) or while it cleans up: a request whose client has left would go on.
                 raise asyncio.CancelledError
+
+    def _failed(self, failure: Exception) -> StoreUnavailable:
+        """What is told of a failure, of which the breaker is."""
+        if isinstance(failure, ResponseError):
+            self._breaker.succeeded()
+            return StoreUnavailable("The store refused.")
+        self._breaker.failed(failure)
+        return StoreUnavailable()
 
     async def aclose(self) -> None:
         """Close all connections."""

@@ -23,10 +23,11 @@ a script may touch them together. Law 6 rests on the tag: it is derived from the
 | `u1:sessions` | sorted set | `tag/sid` by last use (seconds since 1970): the listing, in a slot of its own |
 | `u1:secrets` | set | ids of the secrets that servers began with, so that one with another can be told |
 
-Lifetimes: all keys of a session get its ttl anew with every write to any of them, so none outlives
-another; but `line`, `leases` and `claims` live as long as a lease, and `was` :data:`REMEMBERED` longer.
+Lifetimes: all keys of a session are renewed together, so none outlives another; but `line`, `leases` and
+`claims` live as long as a lease, and `was` :data:`REMEMBERED` longer. They are renewed for its ttl and a
+little more (:func:`lives`), so that a turn renews them only where less than the ttl is left.
 `tips` and `u1:sessions` live as long as the longest ttl that was written. `tips` forgets sessions that have
-gone a few at a time, with each write; `u1:sessions` holds the newest :data:`LISTED`, and drops those that
+gone a few at a time, while it grows; `u1:sessions` holds the newest :data:`LISTED`, and drops those that
 have gone when it is read. `u1:secrets` lives :data:`REMEMBERED` after the last start.
 
 `record`, a Node, an Epoch, a HiddenCalls and a summary have been through
@@ -46,7 +47,8 @@ scripts need Redis 7.0 or any Valkey.
 
 from __future__ import annotations
 
-from typing import Final
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from proxy.ports import SessionKey
 
@@ -62,6 +64,10 @@ LISTED: Final = 100_000
 
 REMEMBERED: Final = 30 * 86_400.0
 """Seconds past a session's end for which it is known that there was one."""
+
+_SPARE: Final = 16
+_MOST_SPARE: Final = 3_600.0
+"""What a session lives longer than its ttl: a part of it, and seconds at most."""
 
 FIELDS: Final = ("record", "created", "turns", "tip", "paused", "unsaved", "pins", "written")
 
@@ -81,6 +87,7 @@ LINE: Final = ":line"
 LEASES: Final = ":leases"
 CLAIMS: Final = ":claims"
 WAS: Final = ":was"
+TIPS: Final = "tips"
 
 
 RECORD_PLACE: Final = b"record"
@@ -104,6 +111,29 @@ def epoch_place(lane: str) -> bytes:
     return b"epoch " + lane.encode()
 
 
+class Lives(NamedTuple):
+    """How long what a turn has written lives, in milliseconds."""
+
+    least: int
+    """The session's ttl: while as much is left, it is not renewed."""
+    session: int
+    """For which its keys are renewed."""
+    was: int
+    """For which it is known that there was one."""
+
+
+@lru_cache
+def lives(ttl: float) -> Lives:
+    """How long a session lives whose ttl is this (seconds)."""
+    session = milliseconds(ttl + min(ttl / _SPARE, _MOST_SPARE))
+    return Lives(milliseconds(ttl), session, session + milliseconds(REMEMBERED))
+
+
+def milliseconds(seconds: float) -> int:
+    """As the server counts; never none, which would be the end."""
+    return max(1, round(seconds * 1000))
+
+
 def bucket(tag: str) -> str:
     """What all keys of a bucket begin with."""
     return f"u1:{{{tag}}}:"
@@ -111,7 +141,7 @@ def bucket(tag: str) -> str:
 
 def tips(tag: str) -> str:
     """The index that finds headerless sessions; no sid has its name, being hex or `named`."""
-    return bucket(tag) + "tips"
+    return bucket(tag) + TIPS
 
 
 def session(key: SessionKey) -> str:

@@ -106,5 +106,4 @@ class Listing:
         used = list(group.used.items())
         with suppress(StoreUnavailable):
             for start in range(0, len(used), _MOST):
-                async with self._connection.call():
-                    await self._scripts.list_used(dict(used[start : start + _MOST]), ttl=group.ttl)
+                await self._scripts.list_used(dict(used[start : start + _MOST]), ttl=group.ttl)

@@ -34,6 +34,7 @@ async def discard_unreadable(client: Redis, codec: Codec, key: SessionKey, lane:
     ]
     async with client.pipeline(transaction=False) as pipe:
         pipe.delete(name + keys.COUNTS, keys.epochs(key, lane))
+        pipe.hdel(name, "life")  # so the next turn finds it changed
         if not _is_whole(partial(_read_session, codec, fields)):
             pipe.delete(name)
         if not all(_is_whole(partial(codec.decode, each, HiddenCalls, keys.HIDDEN_PLACE)) for each in hidden):

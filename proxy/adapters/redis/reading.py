@@ -78,14 +78,14 @@ def session(codec: Codec, fields: Fields, first_in_line: bytes | None = None) ->
 def merged(record: Session, fields: Fields, first_in_line: bytes | None = None) -> Session:
     """A session's record with what the server keeps beside it."""
     _, created, turns, tip, paused, unsaved, pins, _ = fields
-    compacting = "compacting" if (first_in_line or b"").startswith(b"compact") else ""
+    compacting = "compacting" if first_in_line and first_in_line.startswith(b"compact") else ""
     return msgspec.structs.replace(
         record,
         created=seconds(created or b""),
         turns=integer(turns or b""),
         tip=tip or b"",
         unsaved=unsaved or b"",
-        pins=hashes(pins or b"", keys.HASH),
+        pins=hashes(pins, keys.HASH) if pins else (),
         blocked="paused" if paused else compacting,
     )
 

@@ -12,12 +12,14 @@ import hashlib
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 from typing import Any, Final, cast
 
-from redis.exceptions import NoScriptError
+import msgspec
 
 from proxy.adapters.redis import keys
+from proxy.adapters.redis.connection import Script
 from proxy.ports import Lookup, Mark, SessionKey
 
 Argument = str | bytes | int | float
@@ -66,18 +68,7 @@ class FoundFields:
     """Milliseconds, or less than none where there is no such session; None where not all counts are told."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeFields:
-    """A node on its way into `record`: encoded, and of kind MESSAGE, ANSWER or PARTIAL."""
-
-    hash: bytes
-    node: bytes
-    tokens: int
-    kind: str
-
-
-@dataclass(frozen=True, slots=True)
-class TurnFields:
+class TurnFields(msgspec.Struct, frozen=True):
     """A turn, or a piece of it, on its way into `record`."""
 
     record: bytes
@@ -90,34 +81,21 @@ class TurnFields:
     begun_at: bytes
     outer_parents: Sequence[bytes]
     """Parents of the whole turn's nodes that must be there already."""
-    nodes: Sequence[NodeFields]
-
-
-class _Script:
-    """A script, which the server keeps by its digest."""
-
-    def __init__(self, ask: Callable[..., Awaitable[Any]], source: str) -> None:
-        self._ask = ask
-        self._source = source
-        self._digest = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
-
-    async def __call__(self, keys: Sequence[str], args: Sequence[Argument]) -> Any:
-        words = ("EVALSHA", self._digest, len(keys), *keys, *args)
-        try:
-            return await self._ask(*words)
-        except NoScriptError:
-            await self._ask("SCRIPT LOAD", self._source)
-            return await self._ask(*words)
+    nodes: Sequence[Argument]
+    """Four of each node: its chain hash, itself encoded, its tokens, and MESSAGE, ANSWER or PARTIAL."""
 
 
 class Scripts:
-    """The scripts, run by who can `ask` the server. `ttl` is in milliseconds throughout."""
+    """The scripts, run by who can reach the server. `ttl` is in milliseconds throughout."""
 
-    def __init__(self, ask: Callable[..., Awaitable[Any]]) -> None:
+    def __init__(self, run: Callable[[Script, Sequence[str], Sequence[Argument]], Awaitable[Any]]) -> None:
         begin = _PARTS + _source("shared")
 
-        def script(name: str) -> _Script:
-            return _Script(ask, begin + _source(name))
+        def script(name: str) -> Callable[[Sequence[str], Sequence[Argument]], Awaitable[Any]]:
+            source = begin + _source(name)
+            return partial(
+                run, Script(source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
+            )
 
         self._find = script("find")
         self._begin_epoch = script("begin_epoch")
@@ -151,18 +129,16 @@ class Scripts:
         """Append to the lane, or answer what others appended."""
         return cast("list[bytes]", await self._begin_epoch(_session(key), (lane, seen, epoch, ttl)))
 
-    async def record(self, key: SessionKey, turn: TurnFields, *, ttl: int, remembered: int) -> str | Fields:
+    async def record(self, key: SessionKey, turn: TurnFields, lives: keys.Lives) -> str | Fields:
         """Write a turn; where all of it was there before, nothing moves.
 
         Answers the session after it, its record only where that is not the turn's; or why nothing was
         written: `torn` (its past is not there), `moved` (the session of an appended turn has gone on from
-        elsewhere). `turns` counts completed answers that were new. `remembered` is for how long it is known
-        that there was such a session (milliseconds).
+        elsewhere). `turns` counts completed answers that were new.
         """
         outer = (len(turn.outer_parents), *turn.outer_parents)
-        nodes = (field for node in turn.nodes for field in (node.hash, node.node, node.tokens, node.kind))
-        line = (int(turn.headerless), int(turn.appended), turn.begun_at, remembered, secrets.token_bytes(8))
-        args = (key.sid, ttl, turn.record, turn.created, turn.tip, *line, *outer, *nodes)
+        line = (int(turn.headerless), int(turn.appended), turn.begun_at, secrets.token_bytes(8))
+        args = (key.sid, turn.record, turn.created, turn.tip, *lives, *line, *outer, *turn.nodes)
         answer: bytes | Fields = await self._record(_bucket(key), args)
         return answer.decode() if isinstance(answer, bytes) else answer
 
@@ -229,7 +205,8 @@ class Scripts:
 
 
 def _bucket(key: SessionKey) -> list[str]:
-    return [keys.session(key), keys.tips(key.tag), keys.bucket(key.tag)]
+    bucket = keys.bucket(key.tag)
+    return [bucket + key.sid, bucket + keys.TIPS, bucket]
 
 
 def _session(key: SessionKey) -> list[str]:

@@ -14,6 +14,7 @@ from proxy.adapters.redis import keys, moving, reading, turns
 from proxy.adapters.redis.breaker import Breaker
 from proxy.adapters.redis.codec import Codec, UnreadableRecord
 from proxy.adapters.redis.connection import Connection
+from proxy.adapters.redis.keys import milliseconds
 from proxy.adapters.redis.listing import Listing
 from proxy.adapters.redis.mending import discard_unreadable
 from proxy.adapters.redis.scripts import Fields, Scripts
@@ -40,7 +41,7 @@ class RedisStore:
     ) -> None:
         self._keyring = keyring
         self._connection = Connection(url, timeout, Breaker(clock, rest))
-        self._scripts = Scripts(self._connection.ask)
+        self._scripts = Scripts(self._connection.run)
         self._listing = Listing(self._connection, self._scripts)
 
     def known(self, lookup: Lookup) -> Found | None:
@@ -49,8 +50,7 @@ class RedisStore:
 
     async def find(self, lookup: Lookup) -> Found:
         """The session, its epochs and counts: one script."""
-        async with self._connection.call():
-            fields = await self._scripts.find(lookup)
+        fields = await self._scripts.find(lookup)
         if fields is None:
             return Found()
         key = SessionKey(lookup.tag, fields.sid.decode(errors="replace"))
@@ -71,10 +71,9 @@ class RedisStore:
         """Append to the lane, or answer what others appended."""
         codec = self._codec(key)
         encoded = codec.encode(epoch, keys.epoch_place(epoch.lane))
-        async with self._connection.call():
-            stored = await self._scripts.begin_epoch(
-                key, epoch.lane, seen=seen, epoch=encoded, ttl=_milliseconds(ttl)
-            )
+        stored = await self._scripts.begin_epoch(
+            key, epoch.lane, seen=seen, epoch=encoded, ttl=keys.lives(ttl).session
+        )
         return reading.epochs(codec, stored, epoch.lane)
 
     @property
@@ -84,30 +83,29 @@ class RedisStore:
 
     async def record(self, key: SessionKey, turn: Turn, ttl: float) -> Recorded:
         """Write a turn."""
-        written = await self._record(key, turn, ttl)
+        written = await self._record(self._codec(key), key, turn, ttl)
         return Recorded(written) if isinstance(written, str) else Recorded.KEPT
 
     async def write(self, key: SessionKey, turn: Turn, ttl: float) -> Written:
         """Write a turn, and tell what it has made of the session."""
-        written = await self._record(key, turn, ttl)
+        codec = self._codec(key)
+        written = await self._record(codec, key, turn, ttl)
         if isinstance(written, str):
             return Written(Recorded(written))
-        return reading.written(self._codec(key), turn, written)
+        return reading.written(codec, turn, written)
 
     async def pin(self, key: SessionKey, hashes: Sequence[bytes], ttl: float) -> None:
         """Pin messages by their chain hashes."""
-        async with self._connection.call():
-            await self._scripts.pin(key, hashes, ttl=_milliseconds(ttl))
+        await self._scripts.pin(key, hashes, ttl=keys.lives(ttl).session)
 
     async def keep_hidden(
         self, key: SessionKey, hidden: HiddenCalls, ttl: float, *, begins: bool = False
     ) -> bool:
         """Keep what stands upstream for an answer; the first counts."""
         encoded = self._codec(key).encode(hidden, keys.HIDDEN_PLACE)
-        async with self._connection.call():
-            return await self._scripts.keep_hidden(
-                key, hidden.hash, encoded, ttl=_milliseconds(ttl), begins=begins
-            )
+        return await self._scripts.keep_hidden(
+            key, hidden.hash, encoded, ttl=keys.lives(ttl).session, begins=begins
+        )
 
     async def hidden(self, key: SessionKey) -> tuple[HiddenCalls, ...]:
         """All answers of the session with hidden calls."""
@@ -119,8 +117,7 @@ class RedisStore:
         """Keep what is handed in, unless something was before."""
         codec = self._codec(key)
         encoded = codec.encode(injection, keys.INJECTION_PLACE)
-        async with self._connection.call():
-            stored = await self._scripts.inject(key, digest, encoded, ttl=_milliseconds(ttl))
+        stored = await self._scripts.inject(key, digest, encoded, ttl=keys.lives(ttl).session)
         return codec.decode(stored, bytes, keys.INJECTION_PLACE)
 
     async def injection(self, key: SessionKey) -> bytes | None:
@@ -138,8 +135,7 @@ class RedisStore:
             raise
 
     async def _news(self, key: SessionKey, since: Mark) -> Stored | None:
-        async with self._connection.call():
-            fields = await self._scripts.news(key, since)
+        fields = await self._scripts.news(key, since)
         return reading.news(self._codec(key), fields, since) if fields else None
 
     async def _history(self, key: SessionKey) -> Stored:
@@ -158,8 +154,7 @@ class RedisStore:
 
     async def delete(self, key: SessionKey) -> bool:
         """Forget a session, all but that there was one; the listing too."""
-        async with self._connection.call():
-            was_there = await self._scripts.delete(key, remembered=_milliseconds(keys.REMEMBERED))
+        was_there = await self._scripts.delete(key, remembered=milliseconds(keys.REMEMBERED))
         await self._listing.drop(key)
         return was_there
 
@@ -170,28 +165,23 @@ class RedisStore:
 
     async def pause(self, key: SessionKey, *, paused: bool) -> bool:
         """Let appended turns of a session wait, or go on."""
-        async with self._connection.call():
-            return await self._scripts.pause(key, paused=paused)
+        return await self._scripts.pause(key, paused=paused)
 
     async def mark_unsaved(self, key: SessionKey, answer: bytes) -> None:
         """The client of this answer was told that it is not saved."""
-        async with self._connection.call():
-            await self._scripts.mark_unsaved(key, answer)
+        await self._scripts.mark_unsaved(key, answer)
 
     async def stand(self, key: SessionKey, ticket: str, most: int, lease: float) -> Standing:
         """Take a place in the session's line, or keep it."""
-        async with self._connection.call():
-            return Standing(await self._scripts.stand(key, ticket, most=most, lease=_milliseconds(lease)))
+        return Standing(await self._scripts.stand(key, ticket, most=most, lease=milliseconds(lease)))
 
     async def renew_lease(self, key: SessionKey, ticket: str, lease: float) -> None:
         """Keep a place in the session's line, if it is still held."""
-        async with self._connection.call():
-            await self._scripts.renew_lease(key, ticket, lease=_milliseconds(lease))
+        await self._scripts.renew_lease(key, ticket, lease=milliseconds(lease))
 
     async def leave(self, key: SessionKey, ticket: str) -> None:
         """Give up a place in the session's line."""
-        async with self._connection.call():
-            await self._scripts.leave(key, ticket)
+        await self._scripts.leave(key, ticket)
 
     async def summaries(self, key: SessionKey, addresses: Sequence[str]) -> dict[str, str]:
         """The ready summaries among these content addresses."""
@@ -209,23 +199,20 @@ class RedisStore:
 
     async def claim(self, key: SessionKey, address: str, token: str, lease: float) -> bool:
         """Take or renew the lease on writing a summary."""
-        async with self._connection.call():
-            return await self._scripts.claim(key, address, token, lease=_milliseconds(lease))
+        return await self._scripts.claim(key, address, token, lease=milliseconds(lease))
 
     async def release(self, key: SessionKey, address: str, token: str) -> None:
         """Give up the lease, if it is still held."""
-        async with self._connection.call():
-            await self._scripts.release(key, address, token)
+        await self._scripts.release(key, address, token)
 
     async def keep_summary(
         self, key: SessionKey, address: str, text: str, ttl: float, token: str = ""
     ) -> bool:
         """Keep a summary, unless its session was deleted, or its writer has lost its lease to another."""
         summary = self._codec(key).encode(text, keys.summary_place(address))
-        async with self._connection.call():
-            return await self._scripts.keep_summary(
-                key, address, summary, ttl=_milliseconds(ttl), token=token
-            )
+        return await self._scripts.keep_summary(
+            key, address, summary, ttl=keys.lives(ttl).session, token=token
+        )
 
     async def session(self, key: SessionKey) -> Session | None:
         """One session's own record."""
@@ -277,7 +264,7 @@ class RedisStore:
                 return False
             async with client.pipeline(transaction=True) as pipe:
                 pipe.sadd(keys.SECRETS, self._keyring.ids[0])
-                pipe.pexpire(keys.SECRETS, _milliseconds(keys.REMEMBERED))
+                pipe.pexpire(keys.SECRETS, milliseconds(keys.REMEMBERED))
                 await pipe.execute()
         return True
 
@@ -291,26 +278,13 @@ class RedisStore:
         await self._listing.written()
         await self._connection.aclose()
 
-    async def _record(self, key: SessionKey, turn: Turn, ttl: float) -> str | Fields:
-        """Write a turn: messages first where they are many, the session and our answer last."""
-        *leading, final = turns.pieces(turn.nodes)
-        for nodes in leading:
-            written = await self._write(key, turn, nodes, ttl, session=False)
+    async def _record(self, codec: Codec, key: SessionKey, turn: Turn, ttl: float) -> str | Fields:
+        """Write a turn; the session's fields then, or why nothing was written."""
+        lives = keys.lives(ttl)
+        written: str | Fields = []
+        for piece in turns.pieces(codec, turn):
+            written = await self._scripts.record(key, piece, lives)
             if isinstance(written, str):
                 return written
-        written = await self._write(key, turn, final, ttl, session=True)
-        if not isinstance(written, str):
-            self._listing.add(key, turn.session.updated, _milliseconds(ttl))
+        self._listing.add(key, turn.session.updated, lives.session)
         return written
-
-    async def _write(
-        self, key: SessionKey, turn: Turn, nodes: Sequence[Node], ttl: float, *, session: bool
-    ) -> str | Fields:
-        fields = turns.fields(self._codec(key), turn, nodes, with_session=session)
-        remembered = _milliseconds(ttl + keys.REMEMBERED)
-        async with self._connection.call():
-            return await self._scripts.record(key, fields, ttl=_milliseconds(ttl), remembered=remembered)
-
-
-def _milliseconds(ttl: float) -> int:
-    return max(1, round(ttl * 1000))

@@ -28,7 +28,8 @@ LARGE: Final = 64 * 1024
 _MOST: Final = 128
 """Commands of one group: the last of them waits for the first."""
 
-_pack: Callable[[tuple[str | bytes | float, ...]], bytes] = cast("Any", hiredis).pack_command
+packed: Callable[[tuple[str | bytes | float, ...]], bytes] = cast("Any", hiredis).pack_command
+"""A command as it is sent."""
 
 
 class _Asked(NamedTuple):
@@ -36,6 +37,7 @@ class _Asked(NamedTuple):
 
     command: bytes
     answer: asyncio.Future[Any]
+    due: float
 
     def tell(self, answer: object) -> None:
         if not self.answer.done():  # else its caller has left
@@ -47,11 +49,9 @@ class _Asked(NamedTuple):
 
 
 class Trips:
-    """Commands to the server of `client`, whoever sends them. `timeout` bounds a trip, in seconds."""
+    """Commands to the server of `client`, whoever sends them."""
 
-    def __init__(self, client: Redis, timeout: float) -> None:
-        self._client = client
-        self._timeout = timeout
+    def __init__(self, client: Redis) -> None:
         self._pool = client.connection_pool
         options: dict[str, Any] = dict(self._pool.connection_kwargs)
         options["socket_timeout"] = None  # a group has its time as a whole, not each answer of it
@@ -60,16 +60,17 @@ class Trips:
         self._travelling: asyncio.Task[None] | None = None
         self._trips = 0
 
-    async def ask(self, *words: str | bytes | float) -> Any:
-        """The answer to a command, whose name may be of two words. Raises redis-py's errors."""
-        command = _pack((*str(words[0]).split(), *words[1:]))
-        if len(command) > LARGE:
-            return await cast("Any", self._client).execute_command(*words)
-        asked = _Asked(command, asyncio.get_running_loop().create_future())
+    def ask(self, command: bytes, due: float) -> asyncio.Future[Any]:
+        """The answer to a command as it is sent, or an error of redis-py's; TimeoutError where that is late.
+
+        When it is due is told by the event loop's clock. A group is due with the first of its commands.
+        """
+        loop = asyncio.get_running_loop()
+        asked = _Asked(command, loop.create_future(), due)
         self._waiting.append(asked)
         if self._travelling is None or self._travelling.done():
-            self._travelling = asyncio.create_task(self._travel(), name="trips")
-        return await asked.answer
+            self._travelling = loop.create_task(self._travel(), name="trips")
+        return asked.answer
 
     async def aclose(self) -> None:
         """Close the connection."""
@@ -82,7 +83,7 @@ class Trips:
         """Make trips for as long as anybody waits."""
         while group := self._next():
             try:
-                async with asyncio.timeout(self._timeout):
+                async with asyncio.timeout_at(min(asked.due for asked in group)):
                     await self._exchange(group)
             except Exception as failure:  # noqa: BLE001 - whatever it is, each caller raises it
                 for asked in group:
@@ -102,7 +103,7 @@ class Trips:
         await self._pool.ensure_connection(self._connection)
         self._trips += 1
         last = b"%d" % self._trips
-        commands = [*(asked.command for asked in group), _pack(("ECHO", last))]
+        commands = [*(asked.command for asked in group), packed(("ECHO", last))]
         await self._connection.send_packed_command(commands)
         answers = [await self._answer() for _ in group]
         if await self._answer() != last:

@@ -13,7 +13,7 @@ from threading import Lock
 
 import tiktoken
 
-from proxy.adapters.tiktoken.pieces import pieces
+from proxy.adapters.tiktoken.pieces import RUN, pieces
 from proxy.adapters.tiktoken.vocabulary import o200k_base
 
 OFF_THE_LOOP = 32 * 1024
@@ -53,4 +53,6 @@ class TiktokenCounter:
 
 
 def _count(encoding: tiktoken.Encoding, text: str) -> int:
+    if len(text) < RUN:  # in one piece
+        return len(encoding.encode_ordinary(text))
     return sum(len(encoding.encode_ordinary(piece)) for piece in pieces(text))

@@ -10,7 +10,7 @@ end
 redis.call('DEL', session)
 local entries = redis.call('HGETALL', tips)
 for i = 1, #entries, 2 do
-  if string.find(entries[i + 1], sid, 1, true) and #alive(bucket, entries[i + 1]) == 0 then
+  if string.find(entries[i + 1], sid, 1, true) and #alive(bucket, entries[i + 1], 1) == 0 then
     redis.call('HDEL', tips, entries[i])
   end
 end

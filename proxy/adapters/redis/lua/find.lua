@@ -21,7 +21,7 @@ end
 
 if sid == '' then
   for _, holders in ipairs(values(tips, newest)) do
-    local living = alive(bucket, holders)
+    local living = alive(bucket, holders, 2)
     if #living == 1 then sid = living[1] end
     if #living > 0 then break end
   end

@@ -4,111 +4,151 @@
 -- of an appended turn moves from where the turn was begun, and from nowhere else. Answers the session's
 -- fields then, its record only where that is not the turn's; or why nothing was written.
 local session, tips, bucket = KEYS[1], KEYS[2], KEYS[3]
-local sid, ttl, record, created, tip = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local headerless, appended, begun_at, remembered = ARGV[6] == '1', ARGV[7] == '1', ARGV[8], ARGV[9]
-local life = ARGV[10]                 -- a name for what is there, where it has none
-local outer = 12                      -- the outer parents; the nodes follow, four arguments each
-local first = outer + ARGV[11]
+local sid, record, created, tip = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local least, ttl, remembered = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
+local headerless, appended, begun_at = ARGV[8] == '1', ARGV[9] == '1', ARGV[10]
+local random = ARGV[11]               -- a name for what is there, where it has none; and chance
+local outer = 13                      -- the outer parents; the nodes follow, four arguments each
+local first = outer + ARGV[12]
+
+local names = {'life', 'news', 'count', unpack(FIELDS)}
+local fields = {}                     -- the session's, as they stand and as they are to be
+for i, value in ipairs(redis.call('HMGET', session, unpack(names))) do fields[names[i]] = value end
+local changes = {}
+local function set(field, value)
+  fields[field] = value
+  changes[#changes + 1] = field
+  changes[#changes + 1] = value
+end
+local function add(field, number) set(field, string.format('%.0f', (fields[field] or 0) + number)) end
 
 -- Words that began a line beside the main one say nothing when they are said again; their answers do.
-local function joins(hash) return redis.call('SISMEMBER', session .. BESIDE, hash) == 0 end
+local has_beside = redis.call('SCARD', session .. BESIDE) > 0
+local function joins(hash)
+  return not has_beside or redis.call('SISMEMBER', session .. BESIDE, hash) == 0
+end
 
 local joined = false
 for i = outer, first - 1 do
   if redis.call('HEXISTS', session .. NODES, ARGV[i]) == 0 then return 'torn' end
   joined = joined or joins(ARGV[i])
 end
-local had = redis.call('HGET', session, 'tip') or ''
+local had = fields.tip or ''
 if appended and had ~= begun_at and had ~= tip then return 'moved' end
 
--- An answer whose node came before, with a history that overtook its turn, is counted when the turn comes; its
--- count begins with a `+` from then on.
-local function comes_late(hash, kind)
-  local count = kind == 'answer' and redis.call('HGET', session .. COUNTS, hash)
-  if not count or string.sub(count, 1, 1) == '+' then return false end
-  redis.call('HSET', session .. COUNTS, hash, '+' .. count)
-  return true
+local added, fresh, counts, completed = {}, {}, {}, 0
+local is_replaced = false
+local is_due = false                  -- whether it must be renewed: a part of it may be new
+local function count(hash, tokens)
+  counts[#counts + 1] = hash
+  counts[#counts + 1] = tokens
 end
 
-local added, is_replaced = {}, false
-local function write(hash, node, tokens, kind)
-  local new = redis.call('HSETNX', session .. NODES, hash, node) == 1
-  if new then added[#added + 1] = hash end
-  if not new and kind == 'answer' and redis.call('SREM', session .. PARTIAL, hash) == 1 then
+-- An answer that is there already: it may have been cut off then. One whose node came before, with a history
+-- that overtook its turn, is counted when the turn comes; its count begins with a `+` from then on.
+local function answer_again(hash, node, tokens)
+  local before = redis.call('HGET', session .. COUNTS, hash)
+  if before and string.sub(before, 1, 1) == '+' then return end
+  if redis.call('SREM', session .. PARTIAL, hash) == 1 then
     redis.call('HSET', session .. NODES, hash, node)
-    new, is_replaced = true, true
+    fresh[hash], is_replaced, before = true, true, tokens
   end
-  joined = joined or (not new and kind == 'message' and joins(hash))
-  if new then redis.call('HSET', session .. COUNTS, hash, (kind == 'answer' and '+' or '') .. tokens) end
-  if new and kind == 'partial' then redis.call('SADD', session .. PARTIAL, hash) end
-  return new
-end
-
-local fresh, completed = {}, 0
-for i = first, #ARGV, 4 do
-  local hash, kind = ARGV[i], ARGV[i + 3]
-  if write(hash, ARGV[i + 1], ARGV[i + 2], kind) then
-    fresh[hash] = true
-    if kind == 'answer' then completed = completed + 1 end
-  elseif comes_late(hash, kind) then
+  if before then
+    count(hash, '+' .. before)
     completed = completed + 1
   end
 end
 
+for i = first, #ARGV, 4 do
+  local hash, node, tokens, kind = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
+  if redis.call('HSETNX', session .. NODES, hash, node) == 1 then
+    added[#added + 1], fresh[hash] = hash, true
+    count(hash, (kind == 'answer' and '+' or '') .. tokens)
+    if kind == 'answer' then completed = completed + 1 end
+    if kind == 'partial' then
+      redis.call('SADD', session .. PARTIAL, hash)
+      is_due = true
+    end
+  elseif kind == 'answer' then
+    answer_again(hash, node, tokens)
+  elseif kind == 'message' then
+    joined = joined or joins(hash)
+  end
+end
+if #counts > 0 then redis.call('HSET', session .. COUNTS, unpack(counts)) end
+
 -- For who has read the messages before: which are new, and another life where they are not what they were.
-local count = redis.call('HLEN', session .. NODES)
-local had_life, news, had_count = unpack(redis.call('HMGET', session, 'life', 'news', 'count'))
-local is_same = had_life and not is_replaced and had_count + #added == count
+local number = redis.call('HLEN', session .. NODES)
+local is_same = fields.life and not is_replaced and fields.count + #added == number
 if not is_same and record == '' then
   redis.call('HDEL', session, 'life')
 elseif not is_same or #added > 0 then
-  news = (is_same and news or '') .. table.concat(added)
-  if is_same then life = had_life end
-  redis.call('HSET', session, 'life', life, 'news', string.sub(news, -NEWS * HASH), 'count', count)
+  if not is_same then set('life', random) end
+  set('news', string.sub((is_same and fields.news or '') .. table.concat(added), -NEWS * HASH))
+  set('count', number)
 end
 
 local is_changed = false
-if appended and tip == '' then redis.call('HDEL', session, 'unsaved') end
+if appended and tip == '' and fields.unsaved then
+  redis.call('HDEL', session, 'unsaved')
+  fields.unsaved = false
+end
 if record ~= '' then
-  redis.call('HSETNX', session, 'created', created)
-  redis.call('HINCRBY', session, 'turns', completed)
-  redis.call('HINCRBY', session, 'written', 1)
-  if appended or next(fresh) or redis.call('HEXISTS', session, 'record') == 0 then
-    redis.call('HSET', session, 'record', record)
+  if not fields.created then set('created', created) end
+  if completed > 0 or not fields.turns then add('turns', completed) end
+  add('written', 1)
+  if appended or next(fresh) or not fields.record then
+    set('record', record)
     is_changed = true
   end
   local moves = tip ~= '' and (appended or had == '' or (joined and fresh[tip]))
-  if moves then redis.call('HSET', session, 'tip', tip) end
+  if moves then set('tip', tip) end
   for i = outer, first - 1 do
-    if moves then redis.call('SREM', session .. BESIDE, ARGV[i]) end
+    if moves and has_beside then redis.call('SREM', session .. BESIDE, ARGV[i]) end
   end
   for i = first, #ARGV, 4 do
-    if moves then redis.call('SREM', session .. BESIDE, ARGV[i])
-    elseif not joined and ARGV[i + 3] == 'message' then redis.call('SADD', session .. BESIDE, ARGV[i]) end
-  end
-end
-renew(session, ttl)
-local fields = redis.call('HMGET', session, unpack(FIELDS))
-if is_changed then fields[1] = false end
-
-if not headerless then
-  redis.call('SET', session .. WAS, 1, 'PX', remembered)
-  return fields
-end
-for i = first, #ARGV, 4 do
-  if ARGV[i + 3] ~= 'message' then
-    local holders = alive(bucket, redis.call('HGET', tips, ARGV[i]))
-    local here = false
-    for _, holder in ipairs(holders) do here = here or holder == sid end
-    if not here then
-      holders[#holders + 1] = sid
-      redis.call('HSET', tips, ARGV[i], table.concat(holders, ',', math.max(1, #holders - 15)))
+    if moves and has_beside then redis.call('SREM', session .. BESIDE, ARGV[i]) end
+    if not moves and not joined and ARGV[i + 3] == 'message' then
+      redis.call('SADD', session .. BESIDE, ARGV[i])
+      is_due = true
     end
   end
 end
-local sample = redis.call('HRANDFIELD', tips, 4, 'WITHVALUES')
-for i = 1, #sample, 2 do
-  if #alive(bucket, sample[i + 1]) == 0 then redis.call('HDEL', tips, sample[i]) end
+if #changes > 0 then redis.call('HSET', session, unpack(changes)) end
+
+local left = redis.call('PTTL', session)
+is_due = is_due or not is_same or left < least or left > ttl
+if is_due then
+  renew(session, ttl)
+  if not headerless then redis.call('SET', session .. WAS, 1, 'PX', remembered) end
 end
-if redis.call('PTTL', tips) < tonumber(ttl) then redis.call('PEXPIRE', tips, ttl) end
-return fields
+
+local is_entered = false
+local function enter(hash)
+  local holders = redis.call('HGET', tips, hash)
+  if holders and string.find(',' .. holders .. ',', ',' .. sid .. ',', 1, true) then return end
+  holders = holders and holders .. ',' .. sid or sid
+  if #holders > 32 * (#sid + 1) then  -- too many: of those that are there still, the newest
+    local living = alive(bucket, holders)
+    holders = table.concat(living, ',', math.max(1, #living - 15))
+  end
+  redis.call('HSET', tips, hash, holders)
+  is_entered = true
+end
+for i = first, #ARGV, 4 do
+  if headerless and ARGV[i + 3] ~= 'message' then enter(ARGV[i]) end
+end
+if is_entered and string.byte(random) < 64 then  -- one in four of these looks for what has gone
+  local sample = redis.call('HRANDFIELD', tips, 16, 'WITHVALUES')
+  for i = 1, #sample, 2 do
+    if #alive(bucket, sample[i + 1], 1) == 0 then redis.call('HDEL', tips, sample[i]) end
+  end
+end
+if headerless and (is_due or is_entered) and redis.call('PTTL', tips) < ttl then
+  redis.call('PEXPIRE', tips, 2 * ttl - least)
+end
+
+local told = {}
+for i, field in ipairs(FIELDS) do told[i] = fields[field] end
+if is_changed then told[1] = false end
+return told

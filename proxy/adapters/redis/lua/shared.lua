@@ -1,9 +1,10 @@
 -- What every script begins with.
 
--- Those of the sessions that an entry of the tips names that are still there.
-local function alive(bucket, holders)
+-- Those of the sessions that an entry of the tips names that are still there; no more of them than are asked for.
+local function alive(bucket, holders, most)
   local living = {}
   for sid in string.gmatch(holders or '', '[^,]+') do
+    if #living == most then break end
     if redis.call('EXISTS', bucket .. sid) == 1 then living[#living + 1] = sid end
   end
   return living
