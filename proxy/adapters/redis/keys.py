@@ -25,10 +25,10 @@ a script may touch them together. Law 6 rests on the tag: it is derived from the
 
 Lifetimes: all keys of a session are renewed together, so none outlives another; but `line`, `leases` and
 `claims` live as long as a lease, and `was` :data:`REMEMBERED` longer. They are renewed for its ttl and a
-little more (:func:`lives`), so that a turn renews them only where less than the ttl is left.
-`tips` and `u1:sessions` live as long as the longest ttl that was written. `tips` forgets sessions that have
-gone a few at a time, while it grows; `u1:sessions` holds the newest :data:`LISTED`, and drops those that
-have gone when it is read. `u1:secrets` lives :data:`REMEMBERED` after the last start.
+little more (:func:`lives`), so that a turn renews them only where less than the ttl is left, or where a part
+may be new. `tips` and `u1:sessions` live as long as the longest ttl that was written. `tips` forgets sessions
+that have gone a few at a time, while it grows; `u1:sessions` holds the newest :data:`LISTED`, and drops those
+that have gone when it is read. `u1:secrets` lives :data:`REMEMBERED` after the last start.
 
 `record`, a Node, an Epoch, a HiddenCalls and a summary have been through
 :mod:`proxy.adapters.redis.codec` (encrypted, where a policy wants it) and mean nothing to the server.

@@ -1,6 +1,6 @@
 -- What every script begins with.
 
--- Those of the sessions that an entry of the tips names that are still there; no more of them than are asked for.
+-- Those of the sessions that an entry of the tips names that are still there; of many, the first `most`.
 local function alive(bucket, holders, most)
   local living = {}
   for sid in string.gmatch(holders or '', '[^,]+') do
