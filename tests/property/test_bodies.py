@@ -164,11 +164,12 @@ def test_a_damaged_body_is_read_or_refused_with_an_error_of_our_own(
 _tails = st.sampled_from(
     [b"", b"", b"]", b",", b"]}", b",]}", b'],"messages":[{}]}', b'],"model":1}', b'{"a":1}]}', b"\xff"]
 )
+_noise = st.sampled_from([b"", b"", b"", b" \n", b",", b"1", b"]", b'],"a":[{}', b"{}", b",1", b"\xff"])
 
 
-@given(bodies(), st.lists(_objects, max_size=3), _tails, st.data())
+@given(bodies(), st.lists(_objects, max_size=3), _noise, _tails, st.data())
 def test_what_is_read_after_a_known_beginning_is_what_is_read_as_a_whole(
-    drawn: tuple[bytes, list[bytes]], more: list[Any], tail: bytes, data: st.DataObject
+    drawn: tuple[bytes, list[bytes]], more: list[Any], noise: bytes, tail: bytes, data: st.DataObject
 ) -> None:
     raw, _ = drawn
     try:
@@ -178,7 +179,7 @@ def test_what_is_read_after_a_known_beginning_is_what_is_read_as_a_whole(
     if beginning is None:
         return
     new = "".join("," + data.draw(_printed(message)) for message in more).encode()
-    grown = raw[: beginning.end] + new + (tail or raw[beginning.end :])
+    grown = raw[: beginning.end] + new + noise + (tail or raw[beginning.end :])
     body = continued(beginning, grown, 10)
     if body is None:
         return
