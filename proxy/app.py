@@ -68,6 +68,8 @@ _CUT_OFF = 1.0
 """Seconds in which requests that are cut off at the end say what there is to keep of them."""
 ADMIN_TOKEN_FILE = "admin-token"  # noqa: S105 - a file's name
 _HTTP_CLIENTS = {"httptools": HttptoolsUpstream, "httpx": HttpxUpstream}
+_LINGER = 0.002
+"""Seconds for which turns wait for others to be stored with, where no other process looks for them."""
 
 
 class SystemClock:
@@ -145,7 +147,8 @@ def _outside(settings: Settings, *, owns_store: bool) -> Outside:
     policies = WatchedPolicies(PolicyLibrary.of(settings.policies), settings.policy, metrics)
     keyring = Keyring(_secrets(settings), policies.encrypts)
     url = settings.store or "memory://"
-    store = open_store(url, clock, settings.store_timeout, settings.store_breaker, keyring)
+    linger = _LINGER if owns_store else 0.0
+    store = open_store(url, clock, settings.store_timeout, settings.store_breaker, keyring, linger)
     return Outside(
         clock=clock,
         metrics=metrics,

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
 
 import pytest
 
 from proxy.adapters.redis import RedisStore
 from proxy.adapters.redis.trips import LARGE
 from proxy.errors import StoreUnavailable
-from proxy.ports import Found, SessionKey
+from proxy.ports import Found, Recorded, SessionKey
 from tests.servers import PATIENCE
 from tests.shim import Shim
-from tests.stores import DAY, KEY, HandClock, Server, found, turn
+from tests.stores import DAY, KEY, HandClock, Server, chain, found, turn
 
 SIDS = [f"{number:02}" for number in range(8)]
 
@@ -63,6 +64,47 @@ async def test_reads_and_writes_of_many_sessions_share_a_trip(shim: Shim, afar: 
     await asyncio.gather(*asked(afar), *written)
     await afar.sessions(1)
     assert shim.trips <= before + 4  # theirs, the listing's, and two to read it
+
+
+@pytest.fixture
+async def patient(shim: Shim, clock: HandClock, afar: RedisStore) -> AsyncIterator[RedisStore]:
+    """Another on the same server, whose turns wait for company longer than any test."""
+    opened = RedisStore(shim.url, clock, PATIENCE, rest=1.0, linger=PATIENCE / 2)
+    await found(opened, "u1", "a1", sid=SIDS[0])  # connected
+    yield opened
+    await opened.aclose()
+
+
+async def test_turns_wait_for_company_and_travel_with_the_first_call_that_does_not(
+    shim: Shim, patient: RedisStore
+) -> None:
+    before = shim.trips
+    written = [
+        asyncio.create_task(patient.record(SessionKey(KEY.tag, sid), turn("u1", "a1", name=sid), DAY))
+        for sid in SIDS
+    ]
+    await asyncio.sleep(0.05)
+    assert shim.trips == before
+    assert (await found(patient, "u1", "a1", sid=SIDS[-1])).session is not None
+    assert await asyncio.gather(*written) == [Recorded.KEPT] * len(SIDS)
+    assert shim.trips == before + 1
+
+
+async def test_a_turn_that_nobody_joins_travels_alone_when_it_has_waited(
+    shim: Shim, clock: HandClock
+) -> None:
+    async with aclosing(RedisStore(shim.url, clock, PATIENCE, rest=1.0, linger=0.02)) as store:
+        assert await store.record(KEY, turn("u1", "a1"), DAY) is Recorded.KEPT
+        assert (await found(store, "u1", "a1")).session is not None
+
+
+async def test_a_turn_whose_client_waits_for_it_does_not_wait_for_company(
+    shim: Shim, patient: RedisStore
+) -> None:
+    async with asyncio.timeout(PATIENCE / 4):
+        await patient.record(
+            SessionKey(KEY.tag, "01"), turn("u1", "a1", "u2", "a2", begun_at=chain("u1", "a1")[-1]), DAY
+        )
 
 
 async def test_a_refusal_is_that_of_its_own_call_alone(afar: RedisStore, valkey: Server) -> None:

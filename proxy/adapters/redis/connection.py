@@ -42,17 +42,20 @@ class Script(NamedTuple):
 
     source: str
     digest: str
+    may_linger: bool = False
+    """Whether it may wait for others to travel with."""
 
 
 class Connection:
     """A pool of connections to a server, or to each node of a cluster, and the rules by which it is called.
 
-    `timeout` is the whole time of one call in seconds, waiting for a free connection included.
+    `timeout` is the whole time of one call, waiting for a free connection included, and `linger` the time for
+    which a call waits for others that may; both in seconds.
     """
 
-    def __init__(self, url: str, timeout: float, breaker: Breaker) -> None:
+    def __init__(self, url: str, timeout: float, breaker: Breaker, linger: float) -> None:
         self.client: Redis = _client(url, timeout)
-        self._trips = None if isinstance(self.client, Cluster) else Trips(self.client)
+        self._trips = None if isinstance(self.client, Cluster) else Trips(self.client, linger)
         self._timeout = timeout
         self._breaker = breaker
 
@@ -78,9 +81,10 @@ class Connection:
         due = asyncio.get_running_loop().time() + self._timeout
         try:
             try:
-                answer = await self._trips.ask(command, due)
+                answer = await self._trips.ask(command, due, may_linger=script.may_linger)
             except NoScriptError:
-                answer = await self._trips.ask(packed(("EVAL", script.source, *words)), due)
+                told = packed(("EVAL", script.source, *words))
+                answer = await self._trips.ask(told, due, may_linger=False)
         except _FOREIGN as failure:
             raise self._failed(failure) from failure
         self._breaker.succeeded()

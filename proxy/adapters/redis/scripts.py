@@ -91,15 +91,17 @@ class Scripts:
     def __init__(self, run: Callable[[Script, Sequence[str], Sequence[Argument]], Awaitable[Any]]) -> None:
         begin = _PARTS + _source("shared")
 
-        def script(name: str) -> Callable[[Sequence[str], Sequence[Argument]], Awaitable[Any]]:
+        def script(
+            name: str, *, may_linger: bool = False
+        ) -> Callable[[Sequence[str], Sequence[Argument]], Awaitable[Any]]:
             source = begin + _source(name)
-            return partial(
-                run, Script(source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
-            )
+            digest = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
+            return partial(run, Script(source, digest, may_linger))
 
         self._find = script("find")
         self._begin_epoch = script("begin_epoch")
-        self._record = script("record")
+        self._record = script("record", may_linger=True)
+        self._record_now = script("record")
         self._pin = script("pin")
         self._keep_hidden = script("keep_hidden")
         self._inject = script("inject")
@@ -112,7 +114,7 @@ class Scripts:
         self._leave = script("leave")
         self._pause = script("pause")
         self._delete = script("delete")
-        self._list = script("list")
+        self._list = script("list", may_linger=True)
         self._news = script("news")
 
     async def find(self, lookup: Lookup) -> FoundFields | None:
@@ -139,7 +141,8 @@ class Scripts:
         outer = (len(turn.outer_parents), *turn.outer_parents)
         line = (int(turn.headerless), int(turn.appended), turn.begun_at, secrets.token_bytes(8))
         args = (key.sid, turn.record, turn.created, turn.tip, *lives, *line, *outer, *turn.nodes)
-        answer: bytes | Fields = await self._record(_bucket(key), args)
+        record = self._record_now if turn.appended else self._record
+        answer: bytes | Fields = await record(_bucket(key), args)
         return answer.decode() if isinstance(answer, bytes) else answer
 
     async def news(self, key: SessionKey, since: Mark) -> NewsFields | None:

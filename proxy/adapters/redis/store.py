@@ -31,16 +31,24 @@ _MOVING: Final = 20
 
 
 class RedisStore:
-    """Sessions in one server. `timeout` bounds a round trip, `rest` is the breaker's; both in seconds.
+    """Sessions in one server.
 
-    Without a keyring nothing is sealed, and nothing that is can be read.
+    `timeout` bounds a round trip, `rest` is the breaker's, and for `linger` a turn that nobody waits for
+    waits for company on its way; all in seconds. Without a keyring nothing is sealed, and nothing that is can
+    be read.
     """
 
     def __init__(
-        self, url: str, clock: Clock, timeout: float, rest: float, keyring: Keyring | None = None
+        self,
+        url: str,
+        clock: Clock,
+        timeout: float,
+        rest: float,
+        keyring: Keyring | None = None,
+        linger: float = 0.0,
     ) -> None:
         self._keyring = keyring
-        self._connection = Connection(url, timeout, Breaker(clock, rest))
+        self._connection = Connection(url, timeout, Breaker(clock, rest), linger)
         self._scripts = Scripts(self._connection.run)
         self._listing = Listing(self._connection, self._scripts)
 

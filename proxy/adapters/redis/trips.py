@@ -3,7 +3,7 @@
 Through redis-py's client a command costs this process 100 µs and more, nearly all of it beside the command:
 for a connection taken from the pool and given back, for timers, for words packed one by one. In a group it
 costs 10 to 40. While one group is under way, what comes meanwhile waits for the next; so a quiet process
-makes a trip for each command, and a busy one a trip for many.
+makes a trip for each command, and a busy one a trip for many. What nobody waits for may linger for company.
 
 Every answer is read, that of a caller who has left too, and a group ends with a word that must come back in
 its place before anybody is told anything: so no answer becomes another's, were there one too many. A refusal
@@ -51,7 +51,11 @@ class _Asked(NamedTuple):
 class Trips:
     """Commands to the server of `client`, whoever sends them."""
 
-    def __init__(self, client: Redis) -> None:
+    def __init__(self, client: Redis, linger: float) -> None:
+        """`linger`: seconds for which a command waits for company that may."""
+        self._linger = linger
+        self._timer: asyncio.TimerHandle | None = None
+        """While all that waits may go on waiting."""
         self._pool = client.connection_pool
         options: dict[str, Any] = dict(self._pool.connection_kwargs)
         options["socket_timeout"] = None  # a group has its time as a whole, not each answer of it
@@ -60,7 +64,7 @@ class Trips:
         self._travelling: asyncio.Task[None] | None = None
         self._trips = 0
 
-    def ask(self, command: bytes, due: float) -> asyncio.Future[Any]:
+    def ask(self, command: bytes, due: float, *, may_linger: bool) -> asyncio.Future[Any]:
         """The answer to a command as it is sent, or an error of redis-py's; TimeoutError where that is late.
 
         When it is due is told by the event loop's clock. A group is due with the first of its commands.
@@ -68,20 +72,32 @@ class Trips:
         loop = asyncio.get_running_loop()
         asked = _Asked(command, loop.create_future(), due)
         self._waiting.append(asked)
-        if self._travelling is None or self._travelling.done():
-            self._travelling = loop.create_task(self._travel(), name="trips")
+        if not (may_linger and self._linger):
+            self._leave()
+        elif len(self._waiting) == 1:
+            self._timer = loop.call_later(self._linger, self._leave)
         return asked.answer
+
+    def _leave(self) -> None:
+        """Whoever waits travels as soon as the trip that is under way has ended."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._travelling is None or self._travelling.done():
+            self._travelling = asyncio.get_running_loop().create_task(self._travel(), name="trips")
 
     async def aclose(self) -> None:
         """Close the connection."""
+        if self._timer is not None:
+            self._timer.cancel()
         if self._travelling is not None:
             self._travelling.cancel()
             await asyncio.wait([self._travelling])
         await self._connection.disconnect()
 
     async def _travel(self) -> None:
-        """Make trips for as long as anybody waits."""
-        while group := self._next():
+        """Make trips for as long as anybody waits who may not linger."""
+        while self._timer is None and (group := self._next()):
             try:
                 async with asyncio.timeout_at(min(asked.due for asked in group)):
                     await self._exchange(group)
