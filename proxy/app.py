@@ -68,7 +68,7 @@ _CUT_OFF = 1.0
 """Seconds in which requests that are cut off at the end say what there is to keep of them."""
 ADMIN_TOKEN_FILE = "admin-token"  # noqa: S105 - a file's name
 _HTTP_CLIENTS = {"httptools": HttptoolsUpstream, "httpx": HttpxUpstream}
-_LINGER = 0.002
+_LINGER = 0.01
 """Seconds for which turns wait for others to be stored with, where no other process looks for them."""
 
 
