@@ -16,7 +16,7 @@ from proxy.engine.lru import Lru
 from proxy.engine.naming import Headers, Naming
 from proxy.errors import InvalidHeader
 from proxy.http.asgi import require_json
-from proxy.http.headers import Header, check_credentials, to_upstream
+from proxy.http.headers import Header, check_credentials, to_upstream, value
 from proxy.http.paths import upstream_target
 
 MODE_HEADER = b"x-unabridged-mode"
@@ -48,7 +48,7 @@ class Head:
     def envelope(self) -> Envelope:
         """What a request asks for that is to be managed; raises the errors of what cannot be read."""
         check_credentials(self._headers)
-        require_json(self._named.get(b"content-type"))
+        require_json(value(self._headers, b"content-type"))
         target = upstream_target(self._path, self._query)
         forwarded = to_upstream(self._headers, accept_encoding=b"identity", without=_DECODED)
         return read_envelope(self._naming, target, self._named, forwarded)

@@ -9,6 +9,7 @@ import pytest
 
 from proxy.adapters.memory import MemoryStore
 from proxy.adapters.redis import RedisStore
+from proxy.adapters.redis.keys import REMEMBERED
 from proxy.adapters.stores import open_store
 from proxy.errors import SettingsError
 from proxy.ports import Found, SessionKey
@@ -59,6 +60,17 @@ class TestServers:
         names = {name.decode() for name in run(server_url, "KEYS", "*")}
         parts = ["", ":counts", ":epochs:lane", ":lanes", ":nodes", ":partial", ":summaries", ":was"]
         assert names == {"u1:sessions", "u1:{aa}:tips", *(f"u1:{{aa}}:01{part}" for part in parts)}
+
+    async def test_that_there_was_a_session_is_known_after_it_whatever_has_renewed_it(
+        self, server_url: str, clock: HandClock
+    ) -> None:
+        store = RedisStore(server_url, clock, 2.0, 1.0)
+        await store.record(KEY, turn("u1", "a1"), ttl=1.0)
+        await store.begin_epoch(KEY, epoch("e1"), 0, DAY)
+        await store.record(KEY, turn("u1", "a1", "u2", "a2", known=2), DAY)
+        await store.aclose()
+        left = [run(server_url, "PTTL", f"u1:{{aa}}:01{part}") for part in (":was", "")]
+        assert left[0] - left[1] > 1_000 * (REMEMBERED - 60.0)
 
     async def test_tips_of_sessions_that_ended_are_swept(self, server_url: str, clock: HandClock) -> None:
         store = RedisStore(server_url, clock, 2.0, 1.0)

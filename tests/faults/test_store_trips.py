@@ -12,6 +12,7 @@ from proxy.adapters.redis import RedisStore
 from proxy.adapters.redis.trips import LARGE
 from proxy.errors import StoreUnavailable
 from proxy.ports import Found, Recorded, SessionKey
+from tests.faults.calls import HASTE
 from tests.servers import PATIENCE
 from tests.shim import Shim
 from tests.stores import DAY, KEY, HandClock, Server, chain, found, turn
@@ -105,6 +106,23 @@ async def test_a_turn_whose_client_waits_for_it_does_not_wait_for_company(
         await patient.record(
             SessionKey(KEY.tag, "01"), turn("u1", "a1", "u2", "a2", begun_at=chain("u1", "a1")[-1]), DAY
         )
+
+
+async def test_a_turn_waits_no_longer_for_company_than_it_may_take(shim: Shim, clock: HandClock) -> None:
+    async with aclosing(RedisStore(shim.url, clock, HASTE, rest=1.0, linger=PATIENCE)) as store:
+        assert await store.record(KEY, turn("u1", "a1"), DAY) is Recorded.KEPT
+
+
+async def test_whoever_waits_when_the_store_is_closed_is_told(shim: Shim, patient: RedisStore) -> None:
+    shim.lag = PATIENCE
+    under_way = asked(patient)
+    await asyncio.sleep(0.02)
+    writing = asyncio.create_task(patient.record(SessionKey(KEY.tag, "01"), turn("u1", "a1"), DAY))
+    await asyncio.sleep(0.02)
+    await patient.aclose()
+    async with asyncio.timeout(PATIENCE / 4):
+        answers = await asyncio.gather(*under_way, writing, return_exceptions=True)
+    assert {type(each) for each in answers} == {StoreUnavailable}
 
 
 async def test_a_refusal_is_that_of_its_own_call_alone(afar: RedisStore, valkey: Server) -> None:

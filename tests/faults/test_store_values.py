@@ -104,6 +104,15 @@ class TestValuesThatAreNotOurs:
         await store.record(KEY, turn("u1", "a1", "u2", "a2", known=2), DAY)
         assert keys_without_ttl(valkey.url) == []
 
+    async def test_what_comes_after_a_loss_ends_with_its_session(
+        self, store: RedisStore, valkey: Server
+    ) -> None:
+        for part in (":counts", ":nodes", ""):  # as a server that is full may drop one
+            await store.record(KEY, turn("u1", "a1"), DAY)
+            valkey.run("DEL", f"u1:{{aa}}:01{part}")
+            await store.record(KEY, turn("u1", "a1", f"u2{part}", "a2", known=2), DAY)
+            assert keys_without_ttl(valkey.url) == []
+
     async def test_damaged_hidden_calls_cost_no_message_and_give_way_to_others(
         self, store: RedisStore, valkey: Server
     ) -> None:

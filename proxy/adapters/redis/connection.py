@@ -50,12 +50,12 @@ class Connection:
     """A pool of connections to a server, or to each node of a cluster, and the rules by which it is called.
 
     `timeout` is the whole time of one call, waiting for a free connection included, and `linger` the time for
-    which a call waits for others that may; both in seconds.
+    which a call waits for others that may (half of its time at most); both in seconds.
     """
 
     def __init__(self, url: str, timeout: float, breaker: Breaker, linger: float) -> None:
         self.client: Redis = _client(url, timeout)
-        self._trips = None if isinstance(self.client, Cluster) else Trips(self.client, linger)
+        self._trips = None if isinstance(self.client, Cluster) else Trips(self.client, min(linger, timeout / 2))
         self._timeout = timeout
         self._breaker = breaker
 

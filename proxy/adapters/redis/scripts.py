@@ -40,7 +40,7 @@ local BESIDE, WAS = '{keys.BESIDE}', '{keys.WAS}'
 local SUMMARIES, LANES, EPOCHS = '{keys.SUMMARIES}', '{keys.LANES}', '{keys.EPOCHS}'
 local HIDDEN, HIDES = '{keys.HIDDEN}', '{keys.HIDES}'
 local LINE, LEASES, CLAIMS = '{keys.LINE}', '{keys.LEASES}', '{keys.CLAIMS}'
-local HASH, NEWS = {keys.HASH}, {NEWS}
+local HASH, NEWS, REMEMBERED = {keys.HASH}, {NEWS}, {keys.milliseconds(keys.REMEMBERED)}
 local FIELDS = {{{", ".join(repr(field) for field in keys.FIELDS)}}}
 """
 

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, cast
 
 import hiredis
 from redis.asyncio import Redis
+from redis.exceptions import ConnectionError as ConnectionFailed
 from redis.exceptions import InvalidResponse, ResponseError
 
 LARGE: Final = 64 * 1024
@@ -87,12 +88,13 @@ class Trips:
             self._travelling = asyncio.get_running_loop().create_task(self._travel(), name="trips")
 
     async def aclose(self) -> None:
-        """Close the connection."""
+        """Close the connection; whoever still waits is told so."""
         if self._timer is not None:
             self._timer.cancel()
         if self._travelling is not None:
             self._travelling.cancel()
             await asyncio.wait([self._travelling])
+        _fail(self._waiting, ConnectionFailed("The connection is closed."))
         await self._connection.disconnect()
 
     async def _travel(self) -> None:
@@ -101,9 +103,11 @@ class Trips:
             try:
                 async with asyncio.timeout_at(min(asked.due for asked in group)):
                     await self._exchange(group)
+            except asyncio.CancelledError:
+                _fail(group, ConnectionFailed("The connection is closed."))
+                raise
             except Exception as failure:  # noqa: BLE001 - whatever it is, each caller raises it
-                for asked in group:
-                    asked.fail(failure)
+                _fail(group, failure)
                 await self._connection.disconnect(nowait=True)
 
     def _next(self) -> list[_Asked]:
@@ -136,3 +140,8 @@ class Trips:
             return await self._connection.read_response()
         except ResponseError as refusal:
             return refusal
+
+
+def _fail(group: Iterable[_Asked], failure: Exception) -> None:
+    for asked in group:
+        asked.fail(failure)

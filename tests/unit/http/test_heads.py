@@ -81,6 +81,11 @@ def test_what_is_wrong_is_said_each_time_and_only_where_the_request_is_managed(
             _ = head.envelope
 
 
+def test_of_a_repeated_content_type_the_first_counts(heads: Heads) -> None:
+    told = (b"content-type", b"application/json")
+    assert heads.of(scope(KEY, told, told)).envelope.forwarded[:3] == [KEY, told, told]
+
+
 def test_a_mode_that_there_is_not_is_refused_each_time(heads: Heads) -> None:
     for _ in range(2):
         with pytest.raises(InvalidHeader):

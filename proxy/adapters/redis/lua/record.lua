@@ -116,7 +116,7 @@ if record ~= '' then
 end
 if #changes > 0 then redis.call('HSET', session, unpack(changes)) end
 
-local left = redis.call('PTTL', session)
+local left = redis.call('PTTL', session .. COUNTS)  -- as long as all parts; this one may have been lost
 is_due = is_due or not is_same or left < least or left > ttl
 if is_due then
   renew(session, ttl)

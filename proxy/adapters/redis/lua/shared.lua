@@ -22,9 +22,10 @@ local function holder(session, address)
   return token, tonumber(ends)
 end
 
--- All keys of a session live equally long.
+-- All keys of a session live equally long; that there was one is known for a while after.
 local function renew(session, ttl)
   redis.call('PEXPIRE', session, ttl)
+  redis.call('PEXPIRE', session .. WAS, ttl + REMEMBERED)
   for _, part in ipairs({NODES, COUNTS, PARTIAL, BESIDE, SUMMARIES, LANES, HIDDEN, HIDES}) do
     redis.call('PEXPIRE', session .. part, ttl)
   end
