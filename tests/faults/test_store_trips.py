@@ -121,8 +121,8 @@ async def test_whoever_waits_when_the_store_is_closed_is_told(shim: Shim, patien
     await asyncio.sleep(0.02)
     await patient.aclose()
     async with asyncio.timeout(PATIENCE / 4):
-        answers = await asyncio.gather(*under_way, writing, return_exceptions=True)
-    assert {type(each) for each in answers} == {StoreUnavailable}
+        told = [each.exception() for each in (await asyncio.wait([*under_way, writing]))[0]]
+    assert {type(each) for each in told} == {StoreUnavailable}
 
 
 async def test_a_refusal_is_that_of_its_own_call_alone(afar: RedisStore, valkey: Server) -> None:

@@ -55,7 +55,8 @@ class Connection:
 
     def __init__(self, url: str, timeout: float, breaker: Breaker, linger: float) -> None:
         self.client: Redis = _client(url, timeout)
-        self._trips = None if isinstance(self.client, Cluster) else Trips(self.client, min(linger, timeout / 2))
+        linger = min(linger, timeout / 2)
+        self._trips = None if isinstance(self.client, Cluster) else Trips(self.client, linger)
         self._timeout = timeout
         self._breaker = breaker
 
