@@ -153,7 +153,7 @@ class _Lines(logging.StreamHandler[TextIO]):
         self.setFormatter(JSONLines())
         self._unwritten: list[str] = []
         self._held = 0
-        """Characters in them."""
+        """Bytes in them."""
         self._flushed_by: asyncio.AbstractEventLoop | None = None
         """The loop that is about to write them; one that has ended never does."""
 
@@ -163,10 +163,11 @@ class _Lines(logging.StreamHandler[TextIO]):
         except Exception:  # noqa: BLE001 - whatever is wrong with a line, logging says so by itself
             self.handleError(record)
             return
-        if self._held + len(line) > _PIPED:
+        size = len(line.encode())
+        if self._held + size > _PIPED:
             self.flush()
         self._unwritten.append(line)
-        self._held += len(line)
+        self._held += size
         loop = _running_loop() if record.levelno < logging.WARNING else None
         if loop is None:
             self.flush()
@@ -211,6 +212,7 @@ _REQUEST = logging.LogRecord(_log.name, logging.INFO, "", 0, "request", None, No
 def log_request(**fields: object) -> None:
     """The one line of a request: ids, numbers and outcomes."""
     if _log.isEnabledFor(logging.INFO):
+        # A record's constructor asks for the thread, the process and the task: as much work as the line.
         record = logging.LogRecord.__new__(logging.LogRecord)
         record.__dict__.update(_REQUEST.__dict__, created=time.time(), fields=fields)
         _log.handle(record)
