@@ -12,7 +12,8 @@ from datetime import datetime
 
 import pytest
 
-from proxy.telemetry import JSONLines, Metrics, log_event, log_fault, log_request, log_warning, set_up_logging
+from proxy.log_lines import JSONLines
+from proxy.telemetry import Metrics, log_event, log_fault, log_request, log_warning, set_up_logging
 
 CANARY = "canary9f3c"
 
