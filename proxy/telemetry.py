@@ -4,16 +4,11 @@ No session, key or content in a label or in the log.
 """
 
 import asyncio
-import json
 import logging
-import sys
 import time
 import traceback
-from datetime import UTC, datetime
-from functools import cache, lru_cache, partial
-from typing import TextIO
+from functools import cache, partial
 
-import msgspec
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -22,6 +17,8 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
+
+from proxy.log_lines import Lines
 
 _QUICK = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 _PATIENT = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
@@ -113,91 +110,9 @@ _log = logging.getLogger("proxy")
 _server_log = logging.getLogger("uvicorn.error")
 
 
-class JSONLines(logging.Formatter):
-    """One JSON object a line."""
-
-    _encode = msgspec.json.Encoder(enc_hook=str).encode
-
-    def format(self, record: logging.LogRecord) -> str:
-        line: dict[str, object] = {
-            "at": f"{_second(int(record.created))}.{int(record.created % 1 * 1000):03}+00:00",
-            "level": record.levelname.lower(),
-            "message": record.getMessage(),
-        }
-        fields: dict[str, object] | None = getattr(record, "fields", None)
-        if fields is not None:
-            line |= fields
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        try:
-            return self._encode(line).decode()
-        except (UnicodeEncodeError, OverflowError):  # half of a surrogate pair, a number without end
-            return json.dumps(line, default=str)
-
-
-@lru_cache(maxsize=1)
-def _second(at: int) -> str:
-    """A second since 1970 as ISO 8601 has it; many lines are of the same."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-
-
-_PIPED = 4096
-"""Bytes that a pipe takes in one piece (Linux): no other worker's lines come between."""
-
-
-class _Lines(logging.StreamHandler[TextIO]):
-    """Writes the lines of one pass of the event loop at once; what may not wait, immediately."""
-
-    def __init__(self) -> None:
-        super().__init__(sys.stderr)
-        self.setFormatter(JSONLines())
-        self._unwritten: list[str] = []
-        self._held = 0
-        """Characters in them."""
-        self._flushed_by: asyncio.AbstractEventLoop | None = None
-        """The loop that is about to write them; one that has ended never does."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        try:
-            line = self.format(record) + "\n"
-        except Exception:  # noqa: BLE001 - whatever is wrong with a line, logging says so by itself
-            self.handleError(record)
-            return
-        if self._held + len(line) > _PIPED:
-            self.flush()
-        self._unwritten.append(line)
-        self._held += len(line)
-        loop = _running_loop() if record.levelno < logging.WARNING else None
-        if loop is None:
-            self.flush()
-        elif loop is not self._flushed_by:
-            self._flushed_by = loop
-            loop.call_soon(self.flush)
-
-    def flush(self) -> None:
-        """Write what is held; logging asks for it at the end of the process, too."""
-        self.acquire()
-        try:
-            lines, self._unwritten, self._held, self._flushed_by = self._unwritten, [], 0, None
-            if lines:
-                self.stream.write("".join(lines))
-                self.stream.flush()
-        except (OSError, ValueError):
-            pass  # nobody reads standard error any more, or it is closed: there is nowhere to say so
-        finally:
-            self.release()
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
-
-
 def set_up_logging(level: int = logging.INFO) -> None:
     """Send our log lines and the server's to standard error, one JSON object each."""
-    out = _Lines()
+    out = Lines()
     for log in (_log, _server_log):
         log.handlers = [out]
         log.propagate = False
@@ -211,6 +126,7 @@ _REQUEST = logging.LogRecord(_log.name, logging.INFO, "", 0, "request", None, No
 def log_request(**fields: object) -> None:
     """The one line of a request: ids, numbers and outcomes."""
     if _log.isEnabledFor(logging.INFO):
+        # A record's constructor asks for the thread, the process and the task: as much work as the line.
         record = logging.LogRecord.__new__(logging.LogRecord)
         record.__dict__.update(_REQUEST.__dict__, created=time.time(), fields=fields)
         _log.handle(record)

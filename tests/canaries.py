@@ -6,7 +6,7 @@ import logging
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from proxy.telemetry import JSONLines
+from proxy.log_lines import JSONLines
 
 CANARY = "canary9f3c"
 KEY = f"Bearer sk-{CANARY}"

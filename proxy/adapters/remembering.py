@@ -13,28 +13,24 @@ nothing at all is known.
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Protocol
 from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
+from proxy.adapters.known_session import KnownSession, Traffic
 from proxy.adapters.through import Through
 from proxy.core.plan import Epoch
-from proxy.core.records import HiddenCalls, Session, Turn
+from proxy.core.records import HiddenCalls, Turn
 from proxy.errors import StoreUnavailable
 from proxy.ports import Clock, Found, Lookup, Mark, Recorded, SessionKey, SessionStore, Stored, Written
 
 MOST: Final = 64 * 2**20
 """Bytes of all that is remembered."""
-
-_SESSION: Final = 1_024
-_MESSAGE: Final = 256
-"""About what a session takes in bytes, and each message of it."""
 
 _EARLIER: Final = 1.0
 """Seconds before a session's end from which on it is asked for: the store's clock counts."""
@@ -54,93 +50,14 @@ class TellingStore(SessionStore, Protocol):
 
 
 @dataclass(slots=True)
-class _Known:
-    """What is known of a session."""
-
-    session: Session | None = None
-    counts: dict[bytes, int] = field(default_factory=dict[bytes, int])
-    """Counted tokens of every message by chain hash."""
-    epochs: dict[str, int] = field(default_factory=dict[str, int])
-    """By lane: there are none from this number on."""
-    hidden: int = 0
-    """There are no answers with hidden calls from this number on."""
-    injected: bytes = b""
-    """Digest of what was handed in; empty where nothing was."""
-    ends: float = math.inf
-    """Seconds since 1970."""
-    written: int = 0
-    """How many turns were written to it."""
-    size: int = 0
-
-    def answer(self, lookup: Lookup) -> Found | None:
-        """What the store would say; None where that is not known."""
-        sid = lookup.sid
-        knows_epochs = lookup.epochs_from(sid) >= self.epochs.get(lookup.lane, math.inf)
-        knows_hidden = lookup.hidden_from(sid) >= self.hidden
-        knows_injection = self.injected in (b"", lookup.injected)
-        if self.session is None or not (knows_epochs and knows_hidden and knows_injection):
-            return None
-        return Found(
-            sid=sid,
-            session=self.session,
-            known=self._newest(lookup.newest),
-            counts={each: self.counts[each] for each in lookup.uncounted if each in self.counts},
-            injected=self.injected,
-        )
-
-    def _newest(self, hashes: Sequence[bytes]) -> bytes | None:
-        """The first of these chain hashes that the session holds."""
-        for chain_hash in hashes:
-            if chain_hash in self.counts:
-                return chain_hash
-        return None
-
-    def learn(self, lookup: Lookup, found: Found) -> None:
-        """What an answer says beside the session itself."""
-        self.epochs[lookup.lane] = lookup.epochs_from(lookup.sid) + len(found.epochs)
-        self.hidden = lookup.hidden_from(lookup.sid) + len(found.hidden)
-        self.injected = found.injected
-
-    def take(self, turn: Turn, written: Written) -> bool:
-        """Add what a turn has written; False where that is not the session then, or nothing was written."""
-        for node in turn.nodes:
-            before = self.counts.setdefault(node.hash, node.tokens)
-            if before != node.tokens and node.answer:
-                return False  # it may have taken the place of one that was cut off
-        self.session, self.written = written.session, self.written + 1
-        return self.session is not None and self.written == written.written
-
-    def weigh(self) -> int:
-        """About the bytes that it takes."""
-        head = sum(map(len, self.session.head)) if self.session else 0
-        return _SESSION + head + _MESSAGE * len(self.counts)
-
-
-@dataclass(slots=True, eq=False, weakref_slot=True)
-class _Traffic:
-    """What is on its way to the store, for one session."""
-
-    writes: int = 0
-    """How many are under way."""
-    moves: int = 0
-    """How many have begun and ended."""
-    changes: int = 0
-    """How many of these were no turns."""
-
-    def is_alone(self, moves: int) -> bool:
-        """Whether a write that has begun with the last of these is the only one since."""
-        return self.writes == 1 and self.moves == moves
-
-
-@dataclass(slots=True)
 class _Writing:
     """A write to a session, from its beginning to its end."""
 
-    traffic: _Traffic
+    traffic: Traffic
     key: SessionKey
     ended_badly: Callable[[SessionKey, BaseException], None]
 
-    def __enter__(self) -> _Traffic:
+    def __enter__(self) -> Traffic:
         self.traffic.writes += 1
         self.traffic.moves += 1
         return self.traffic
@@ -161,8 +78,8 @@ class RememberingStore(Through):
         self._clock = clock
         self._most = most
         self._size = 0
-        self._known: OrderedDict[SessionKey, _Known] = OrderedDict()
-        self._traffic: WeakValueDictionary[SessionKey, _Traffic] = WeakValueDictionary()
+        self._known: OrderedDict[SessionKey, KnownSession] = OrderedDict()
+        self._traffic: WeakValueDictionary[SessionKey, Traffic] = WeakValueDictionary()
 
     def known(self, lookup: Lookup) -> Found | None:
         """The session, its epochs and counts, where they are known for sure."""
@@ -176,7 +93,7 @@ class RememberingStore(Through):
         if lookup.sid is None:
             found = await self._store.find(lookup)
             if found.sid is None and lookup.fresh:  # a name that nobody else knows: nothing stands under it
-                self._keep(SessionKey(lookup.tag, lookup.fresh), _Known(epochs={lookup.lane: 0}))
+                self._keep(SessionKey(lookup.tag, lookup.fresh), KnownSession(epochs={lookup.lane: 0}))
             return found
         return self.known(lookup) or await self._ask(SessionKey(lookup.tag, lookup.sid), lookup)
 
@@ -263,7 +180,7 @@ class RememberingStore(Through):
             return found
         if is_calm and traffic.moves == moves:
             ends, written = asked + found.whole.lives, found.whole.written
-            known = _Known(found.session, found.counts, ends=ends, written=written)
+            known = KnownSession(found.session, found.counts, ends=ends, written=written)
             known.learn(lookup, found)
             self._keep(key, known)
         counts = {each: found.counts[each] for each in lookup.uncounted if each in found.counts}
@@ -299,13 +216,13 @@ class RememberingStore(Through):
             self._forget_all()
             raise
 
-    def _on_its_way(self, key: SessionKey) -> _Traffic:
+    def _on_its_way(self, key: SessionKey) -> Traffic:
         traffic = self._traffic.get(key)
         if traffic is None:
-            traffic = self._traffic[key] = _Traffic()
+            traffic = self._traffic[key] = Traffic()
         return traffic
 
-    def _alive(self, key: SessionKey) -> _Known | None:
+    def _alive(self, key: SessionKey) -> KnownSession | None:
         """What is known of a session that has not ended."""
         known = self._known.get(key)
         if known is None or known.ends - _EARLIER <= self._clock.now():
@@ -313,7 +230,7 @@ class RememberingStore(Through):
         self._known.move_to_end(key)
         return known
 
-    def _keep(self, key: SessionKey, known: _Known | None) -> None:
+    def _keep(self, key: SessionKey, known: KnownSession | None) -> None:
         """From now on this is what is known of a session."""
         before = self._known.pop(key, None)
         self._size -= before.size if before else 0

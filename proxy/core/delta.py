@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 _STRING, _ARRAY = ord('"'), ord("[")
 _ENDS = {_STRING: b'"', _ARRAY: b"]"}
 _SAID_ONCE = frozenset({"role", "id", "type"})
-_NAMING = _SAID_ONCE | {"name"}
+_SAID_AGAIN = _SAID_ONCE | {"name"}
+"""What some upstreams say again with a later delta; any other string comes in parts."""
 _NESTED = ("function", "custom")
 _LEADING = ("role", "content", "refusal")
 
@@ -46,7 +47,7 @@ class Members:
         if value is None or value[0] != kind or kind not in _ENDS:
             self._open[name] = _opened(raw)
         elif kind == _STRING:
-            if name not in _NAMING or not _is_repeated(name, value, raw):
+            if name not in _SAID_AGAIN or not _is_repeated(name, value, raw):
                 value += raw[1:-1]
         else:
             inner = raw[1:-1].strip()

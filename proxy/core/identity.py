@@ -93,6 +93,7 @@ def _root(person: str) -> bytes:
 
 
 _NOBODYS = _root("")
+"""Of every chain that a header names, and of those that name no person."""
 
 
 def extend(previous: bytes, identity: bytes) -> bytes:

@@ -7,8 +7,10 @@ stay alone does not (law 4). What notes say is the business of :mod:`proxy.core.
 """
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import islice
+
+import msgspec
+from msgspec.structs import replace
 
 from proxy.core.breaker import LEAST_FREED, allows
 from proxy.core.budget import Stage
@@ -27,8 +29,7 @@ from proxy.core.tool_results import Clearing, clearings
 _NOTICES = 2
 
 
-@dataclass(frozen=True)
-class Draft:
+class Draft(msgspec.Struct, frozen=True):
     """An epoch that is decided but for the words of its notes."""
 
     situation: Situation

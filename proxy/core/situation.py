@@ -44,7 +44,7 @@ FIRST_USER_LEAST = 100
 """Counted tokens that the first user message keeps when it is clipped."""
 
 
-class Chain(msgspec.Struct, frozen=True, dict=True):
+class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for what is reckoned once
     """A request without its head."""
 
     messages: Sequence[Message]
@@ -103,7 +103,7 @@ class Chain(msgspec.Struct, frozen=True, dict=True):
         return replace(self, tokens=Sizes.of(ceil(len(raw) * share) for raw in self.raws))
 
 
-class Situation(msgspec.Struct, frozen=True, dict=True):
+class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is reckoned once
     """One chain under one plan, policy and budget."""
 
     chain: Chain

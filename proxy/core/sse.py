@@ -20,6 +20,7 @@ BOM = b"\xef\xbb\xbf"
 EVENT_END = re.compile(rb"(?>\r\n|\r|\n){2}")
 OVERLAP = 3
 """Bytes of an event's end that may have come before the rest of it."""
+_DATA = b"data: "
 _LINE_END = re.compile(rb"\r\n?")
 
 
@@ -115,9 +116,13 @@ class Decoder:
 
 
 def read_events(text: bytes) -> list[Event]:
-    """Read events, each but the last one ended by a blank line, all lines by LF."""
-    data = text[6:].split(b"\n\ndata: ")
-    if text.startswith(b"data: ") and text.count(b"\n") == 2 * (len(data) - 1):  # nearly every stream's
+    """Read events, each but the last one ended by a blank line, all lines by LF.
+
+    Nearly every stream has one data line an event and nothing else: seen without a look at each line.
+    """
+    data = text.removeprefix(_DATA).split(b"\n\n" + _DATA)
+    line_ends_between = 2 * (len(data) - 1)
+    if text.startswith(_DATA) and text.count(b"\n") == line_ends_between:
         return [Event("message", each) for each in data]
     return [event for block in text.split(b"\n\n") if (event := read_event(block)) is not None]
 

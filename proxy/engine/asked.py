@@ -8,9 +8,9 @@ import msgspec
 from proxy.core.injection import Injection
 from proxy.core.policy import Policy
 from proxy.engine.bodies import ReadBody
+from proxy.engine.envelope import Envelope
 from proxy.engine.exchange import Appended
 from proxy.engine.history import History
-from proxy.engine.naming import Caller
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,21 +18,16 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
     arrived: float
     """Monotonic seconds."""
+    envelope: Envelope
     policy: Policy
     read: ReadBody
     history: History
     lane: str
     """Requests of one lane share their plans: the same model under the same rules."""
-    caller: Caller
-    budget: int | None
-    """Tokens that the client allows; None where it leaves them to the policy."""
-    is_boundary: bool
-    """Whether the client says that something new begins."""
     pins: Sequence[int]
     """Messages that the client pins, by their place before the end: 1 is the last."""
     inject: Injection | None
     """What it hands in for its session."""
-    credentials: Sequence[tuple[bytes, bytes]]
     appended: Appended | None
     """Of a turn that was sent without its history."""
 

@@ -34,10 +34,11 @@ class Line(msgspec.Struct, frozen=True):
     messages: Grown[bytes]
     placed: Placed
     size: int
-    beginning: Beginning | None = None
-    """None where it must be split whole."""
-    digest: bytes = b""
-    """Of the bytes that it begins with."""
+    """Bytes that it is reckoned at."""
+    beginning: Beginning | None
+    """None where the next must be split whole."""
+    digest: bytes
+    """Of the bytes that the next one must begin with, to be read after this one."""
 
 
 class ReadBody(msgspec.Struct, frozen=True):
@@ -95,17 +96,15 @@ class Bodies:
         return None if body is None else (body, hashed)
 
     def keep(self, read: ReadBody, placed: Placed) -> None:
-        """Remember a body whose messages were placed."""
+        """Remember a body whose messages were placed; where none of them is new, that is so already."""
         if placed is read.before:
             return
         body, raw = read.body, read.body.raw
         size = len(raw) + _LINE_BYTES + _MESSAGE_BYTES * len(body.messages)
-        line = Line(body.messages, placed, size)
-        beginning = beginning_of(body) if len(raw) >= _LEAST else None
+        beginning, digest = beginning_of(body) if len(raw) >= _LEAST else None, b""
         if beginning is not None:
-            hashed = read.hashed or Hashed(self._seed)
-            line = Line(body.messages, placed, size, beginning, hashed.up_to(raw, beginning.end))
-        self._lines.put(read.scope, line)
+            digest = (read.hashed or Hashed(self._seed)).up_to(raw, beginning.end)
+        self._lines.put(read.scope, Line(body.messages, placed, size, beginning, digest))
 
 
 def _weight(line: Line) -> int:

@@ -13,7 +13,7 @@ from proxy.core.budget import Budget, Stage, stage_of
 from proxy.core.plan import view_tokens
 from proxy.core.situation import Chain
 from proxy.engine.case import Case
-from proxy.engine.epochs import Verdict
+from proxy.engine.verdict import Verdict
 
 _BESIDE = 256
 """Bytes that are kept free for parameters that only we ask for."""

@@ -15,12 +15,13 @@ from proxy.core.situation import Chain
 from proxy.engine.answerers import Answerer
 from proxy.engine.case import Case
 from proxy.engine.ceiling import within_bytes
-from proxy.engine.epochs import Epochs, Verdict
+from proxy.engine.epochs import Epochs
 from proxy.engine.exchange import Incoming, Prepared, edited_body, is_edited
 from proxy.engine.history import History, Reader
 from proxy.engine.models import Model, Models
 from proxy.engine.recall import Recall
 from proxy.engine.recognition import Recognition
+from proxy.engine.verdict import Verdict
 from proxy.errors import ContextLengthExceeded, PolicyForbidden
 from proxy.telemetry import log_fault
 

@@ -5,7 +5,6 @@ the store, summaries from the upstream, and a new epoch is written (:mod:`proxy.
 is forwarded, so that two workers which reach it together send the same bytes (law 3).
 """
 
-import msgspec
 from msgspec.structs import replace
 
 from proxy.core.breaker import past_of
@@ -30,30 +29,13 @@ from proxy.engine.drafts import Drafts
 from proxy.engine.folds import Folds, off_loop
 from proxy.engine.lanes import Lanes
 from proxy.engine.summary_jobs import SummaryJobs
+from proxy.engine.verdict import Verdict
 from proxy.errors import StoreUnavailable
 from proxy.ports import Clock, SessionKey, SessionStore, TokenCounter
 from proxy.telemetry import Metrics
 
 _RACES = 4
 _PROTECTED_CUT = ("protected-cut",)
-
-
-class Verdict(msgspec.Struct, frozen=True):
-    """What a request is forwarded with."""
-
-    plan: Plan
-    stage: Stage
-    """Of the view before this request's edits."""
-    view: int
-    """Counted tokens of the view, without the head."""
-    epochs: tuple[Epoch, ...] | None
-    saved: int = 0
-    """How many of them the store holds."""
-    epoch: Epoch | None = None
-    number: int = 0
-    """Epochs in force, 0 where there is none."""
-    summary: str = "none"
-    degraded: tuple[str, ...] = ()
 
 
 class Epochs:
@@ -89,11 +71,12 @@ class Epochs:
         standing = self._standing(case, situation, epoch)
         if epoch is not None and _was_decided(epoch, case, standing.stage):
             return standing
-        is_open = _may_begin(situation, standing)
-        decision = await self._decision(case, situation, standing) if is_open else None
+        may_begin = _may_begin(situation, standing)
+        decision = await self._decision(case, situation, standing) if may_begin else None
         if decision is None:
-            is_free = self._summary_jobs.lacks(case, situation.plan) and is_cold(situation)
-            return await self._bring_late(case, situation, standing, races) if is_free else standing
+            if self._summary_jobs.lacks(case, situation.plan) and is_cold(situation):
+                return await self._bring_late(case, situation, standing, races)
+            return standing
         verdict, may_wait = decision
         if verdict.plan == situation.plan:
             return standing

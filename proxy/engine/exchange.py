@@ -17,10 +17,10 @@ from proxy.core.tools.cache import ToolCache
 from proxy.engine.answerers import Answerer
 from proxy.engine.case import Case
 from proxy.engine.envelope import Envelope
-from proxy.engine.epochs import Verdict
 from proxy.engine.history import History
 from proxy.engine.recognition import Recognised
 from proxy.engine.rounds import Rounds
+from proxy.engine.verdict import Verdict
 from proxy.ports import UpstreamResponse
 
 
@@ -162,8 +162,8 @@ def is_stream(response: UpstreamResponse) -> bool:
 
 def is_edited(history: History, plan: Plan) -> bool:
     """Whether other bytes than the client's own go out: a plan is in force, or we have put something in."""
-    is_begun = history.injection is not None and bool(history.injection.messages)
-    return bool(plan.gaps or plan.replacements or history.hidden) or is_begun
+    is_injected = history.injection is not None and history.injection.messages
+    return bool(plan.gaps or plan.replacements or history.hidden or is_injected)
 
 
 def edited_body(history: History, plan: Plan, *, alternates: bool, tool: bytes = b"") -> bytes:

@@ -1,7 +1,8 @@
 """One summary to be written: what of, on which terms, and in whose name."""
 
 import hashlib
-from dataclasses import dataclass
+
+import msgspec
 
 from proxy.core.policy_sections import Summary
 from proxy.core.source import Piece, Source
@@ -10,8 +11,7 @@ from proxy.engine.compactors import Compaction
 from proxy.ports import SessionKey
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(msgspec.Struct, frozen=True):
     """One summary to be written."""
 
     address: str

@@ -83,7 +83,8 @@ class Recognition:
         held = self._held.get((key, lane)) if key else None
         lookup = self._lookup(tag, key, history, lane, held)
         found: Found | None = self._store.known(lookup)
-        if found is None or (found.known is None and len(history.hashes) > _ASKED):
+        is_deeper = found is not None and found.known is None and len(history.hashes) > _ASKED
+        if found is None or is_deeper:  # it may stand on a message that was not asked for yet
             found = await self._find(lookup, caller, history, needs_store=needs_store)
         key = key or SessionKey(tag, (found and found.sid) or lookup.fresh)
         known = self._epochs(key, lane, found, held)

@@ -1,51 +1,27 @@
 """After the answer: what the turn leaves in the store, and what it teaches about the model.
 
-Keeps law 5 (nothing is lost): the client's new messages and our collected answer become nodes of the
-session's tree, named by their chain hashes, so that writing a turn twice writes it once. The write comes
-after the client has its answer and is not stopped by its leaving; one that fails is healed by the next body.
+Keeps law 5 (nothing is lost): the write comes after the client has its answer and is not stopped by its
+leaving; one that fails is healed by the next body. What is written, :mod:`proxy.engine.turns` says.
 """
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-import msgspec
-from msgspec.structs import replace
-
-from proxy.core.budget import MESSAGE_TOKENS
 from proxy.core.completion import Answer
-from proxy.core.identity import read_message
-from proxy.core.messages import Content, Message
-from proxy.core.records import HiddenCalls, Node, Session, Turn
+from proxy.core.records import HiddenCalls, Turn
 from proxy.engine.background import Background
 from proxy.engine.backlog import Backlog, Unwritten
 from proxy.engine.collector import Collector
 from proxy.engine.exchange import Prepared
 from proxy.engine.models import Models
 from proxy.engine.recognition import Recognition
+from proxy.engine.turns import PlacedAnswer, place, turn_of
 from proxy.errors import StoreUnavailable
 from proxy.ports import Clock, Recorded, SessionKey, SessionStore, TokenCounter
 from proxy.telemetry import Metrics, log_warning
 
 _DAY = 86_400.0
-
-
-class _Placed(msgspec.Struct, frozen=True):
-    """Our answer at its place in the chain."""
-
-    hash: bytes
-    parent: bytes
-    raw: bytes
-    content: Content
-    message: Message
-    is_complete: bool
-
-    @property
-    def is_final(self) -> bool:
-        """Whether it ends an exchange."""
-        return self.is_complete and not self.message.calls
 
 
 @dataclass(frozen=True)
@@ -76,7 +52,7 @@ class Recorder:
         if prepared.recording is not None:
             return prepared.recording
         answer, key = collector.answer(), prepared.recognised.key
-        placed = _placed(prepared, answer)
+        placed = place(prepared, answer)
         prepared.answer = placed.hash if placed is not None else b""
         if placed is not None and prepared.recognised.is_headerless:
             self.recognition.answered(key, placed.hash)
@@ -119,7 +95,7 @@ class Recorder:
             return True
         return bool(done) and task.exception() is None and task.result()
 
-    async def _record(self, prepared: Prepared, answer: Answer, placed: _Placed | None) -> bool:
+    async def _record(self, prepared: Prepared, answer: Answer, placed: PlacedAnswer | None) -> bool:
         key = prepared.recognised.key
         try:
             self._learn(prepared, answer)
@@ -191,114 +167,11 @@ class Recorder:
         is_first = prepared.recognised.is_headerless and prepared.recognised.found.session is None
         return min(ttl, _DAY) if is_first else ttl
 
-    async def _turn(self, prepared: Prepared, placed: _Placed | None, known: bytes | None) -> Turn:
-        now = self.clock.now()
-        nodes = _new_nodes(prepared, known, now)
+    async def _turn(self, prepared: Prepared, placed: PlacedAnswer | None, known: bytes | None) -> Turn:
+        tokens = 0
         if placed is not None:
-            nodes.append(await self._answer_node(prepared, placed, now))
-        return Turn(
-            session=_session(prepared, placed, now),
-            nodes=tuple(nodes),
-            advances_tip=placed is not None and placed.is_complete,
-            headerless=prepared.recognised.is_headerless,
-            begun_at=prepared.appended.begun_at if prepared.appended else None,
-        )
-
-    async def _answer_node(self, prepared: Prepared, placed: _Placed, now: float) -> Node:
-        (tokens,) = await self.counter.count_all([placed.content.countable()])
-        return Node(
-            hash=placed.hash,
-            parent=placed.parent,
-            raw=placed.raw,
-            tokens=MESSAGE_TOKENS + tokens,
-            at=now,
-            sequence=len(prepared.case.chain),
-            answer=True,
-            complete=placed.is_complete,
-        )
-
-
-def _new_nodes(prepared: Prepared, known: bytes | None, now: float) -> list[Node]:
-    """The messages after the deepest one that the store knows."""
-    chain = prepared.case.chain
-    hashes, raws, tokens = chain.hashes, chain.raws, chain.tokens
-    first = _last_place(hashes, known) + 1 if known is not None else 0
-    root = prepared.history.root
-    return [
-        Node(
-            hash=hashes[place],
-            parent=hashes[place - 1] if place else root,
-            raw=raws[place],
-            tokens=tokens[place],
-            at=now,
-            sequence=place,
-        )
-        for place in range(first, len(hashes))
-    ]
-
-
-def _session(prepared: Prepared, placed: _Placed | None, now: float) -> Session:
-    verdict, budget, case = prepared.verdict, prepared.budget, prepared.case
-    recognised = prepared.recognised
-    before = recognised.found.session
-    is_aside = before is not None and before.tip and recognised.found.known is None
-    if before is not None and is_aside and prepared.appended is None:
-        return replace(before, updated=now)  # a line of its own, such as a request for a title
-    return Session(
-        name=recognised.name,
-        tenant=recognised.tenant,
-        created=before.created if before else now,
-        updated=now,
-        tip=placed.hash if placed is not None else b"",
-        head=prepared.history.head,
-        lane=case.lane,
-        model=case.model,
-        policy=prepared.policy.name,
-        stage=verdict.stage.value,
-        tokens=budget.real(prepared.sent_tokens),
-        full_tokens=budget.real(case.counted),
-        budget=budget.tokens,
-        ratio=budget.ratio,
-        head_tokens=budget.head,
-        exchanges=prepared.history.exchanges + (placed is not None and placed.is_final),
-        **_newest(prepared),
-    )
-
-
-def _last_place(hashes: Sequence[bytes], wanted: bytes) -> int:
-    """Where a chain hash stands, looked for from the end: what the store knows is seldom far from it."""
-    place = len(hashes) - 1
-    while hashes[place] != wanted:
-        place -= 1
-    return place
-
-
-def _placed(prepared: Prepared, answer: Answer) -> _Placed | None:
-    """Place an answer; None where there is nothing to keep, or there are several to choose from."""
-    if answer.message is None or answer.choices != 1:
-        return None
-    content = Content.of(answer.message)
-    message = read_message(content)
-    return _Placed(
-        hash=prepared.hash_after(message),
-        parent=prepared.history.tip,
-        raw=answer.message,
-        content=content,
-        message=message,
-        is_complete=answer.complete,
-    )
-
-
-def _newest(prepared: Prepared) -> dict[str, Any]:
-    """What tells a retry of an appended turn from a new one."""
-    appended, hashes = prepared.appended, prepared.case.chain.hashes
-    if appended is None or not hashes or hashes[-1] == appended.after:
-        return {}
-    return {
-        "newest_from": appended.after,
-        "newest_to": hashes[-1],
-        "newest_key": appended.retry_key,
-    }
+            (tokens,) = await self.counter.count_all([placed.content.countable()])
+        return turn_of(prepared, placed, tokens, known, self.clock.now())
 
 
 def _is_of_several(prepared: Prepared) -> bool:

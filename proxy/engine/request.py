@@ -77,7 +77,7 @@ class Engine:
         """
         asked = self._read(incoming, policy, appended)
         recognised = await self.recognition.recognise(
-            asked.caller, asked.history, asked.lane, needs_store=asked.needs_store
+            asked.envelope.caller, asked.history, asked.lane, needs_store=asked.needs_store
         )
         pins, unsaved = await self.pins.settle(recognised, asked.pinned, policy.store.ttl)
         injection, unkept = await self.injections.settle(recognised, asked.inject, policy.store.ttl)
@@ -85,7 +85,7 @@ class Engine:
         chain = await self._count(asked, recognised, model)
         history = asked.history.completed(recognised.hidden, injection)
         tool = b"" if model.refuses_tools else offered_tool(policy, history.body)
-        budget = await self.decisions.budget(model, history, policy, asked.budget, tool)
+        budget = await self.decisions.budget(model, history, policy, asked.envelope.budget, tool)
         case = self._case(asked, recognised, history.outgoing_chain(chain), pins, budget, tool, model)
         if self.models.needs_listing(model, case.model, case.credentials):
             self.background.run(self.models.read_listing(case.credentials), is_needed=False)
@@ -118,16 +118,13 @@ class Engine:
         history = self.reader.read(body, root, read.before)
         return Asked(
             arrived=arrived,
+            envelope=envelope,
             policy=policy,
             read=read,
             history=history,
             lane=lane_of(history.model, policy, envelope.budget),
-            caller=caller,
-            budget=envelope.budget,
-            is_boundary=envelope.is_boundary,
             pins=appended.pins if appended else extension.pins_from_end(len(history.head)),
             inject=appended.inject if appended else extension.inject,
-            credentials=envelope.credentials,
             appended=appended,
         )
 
@@ -167,11 +164,11 @@ class Engine:
             budget=budget,
             epochs=recognised.epochs,
             saved=recognised.saved,
-            credentials=asked.credentials,
+            credentials=asked.envelope.credentials,
             deadline=asked.arrived + _DEADLINE,
             alternates=model.alternates if rule == "auto" else rule,
             conditions=self.warmth.conditions(
-                recognised, history, asked.lane, budget.head, boundary=asked.is_boundary
+                recognised, history, asked.lane, budget.head, boundary=asked.envelope.is_boundary
             ),
             tool=tool,
             pins=pins,

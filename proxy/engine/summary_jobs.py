@@ -5,7 +5,6 @@ loop (law 7): most requests only look whether it is there.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace as replaced
 from functools import partial
 
 from msgspec.structs import replace
@@ -132,7 +131,7 @@ class SummaryJobs:
         source = worthwhile_originals(situation, anchor, _room(case))
         if source is None:
             return None
-        return replaced(self._plain_job(case, self._rebuilt_at(case, anchor), source), rebuilds=True)
+        return replace(self._plain_job(case, self._rebuilt_at(case, anchor), source), rebuilds=True)
 
     def _job(self, case: Case, situation: Situation, span: Span) -> Job:
         source = source_of(situation, span, _room(case))
@@ -149,7 +148,7 @@ class SummaryJobs:
             goal=goal_of(situation),
             progress=progress_of(situation, span),
         )
-        return replaced(plain, compaction=compaction)
+        return replace(plain, compaction=compaction)
 
     def _plain_job(self, case: Case, address: str, source: Source) -> Job:
         rules = case.policy.summary

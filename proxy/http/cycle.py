@@ -52,12 +52,12 @@ class Cycle:
         self._is_head = method == "HEAD"
         self._has_news = False
         """Whether there is something to be received."""
-        self._waiting_for: asyncio.Future[None] | None = None
+        self._receiver: asyncio.Future[None] | None = None
         """Whoever receives while there is nothing."""
         self._left: Callable[[], None] | None = None
         self._parts: list[bytes] = []
         """Of the request's body; those that have not been received."""
-        self._waiting = 0
+        self._held = 0
         """Bytes in them."""
         self._more_body = True
         self._is_discarding = False
@@ -87,8 +87,8 @@ class Cycle:
         if self.is_complete or self._is_discarding:
             return
         self._parts.append(part)
-        self._waiting += len(part)
-        if self._waiting > _HELD:
+        self._held += len(part)
+        if self._held > _HELD:
             self._flow.pause_reading()
         self._tell()
 
@@ -103,8 +103,8 @@ class Cycle:
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             self.expects_continue = False
         if not (self._has_news or self.is_abandoned or self.is_complete):
-            self._waiting_for = asyncio.get_running_loop().create_future()
-            await self._waiting_for
+            self._receiver = asyncio.get_running_loop().create_future()
+            await self._receiver
         self._has_news = False
         if self.is_abandoned or self.is_complete:
             return {"type": "http.disconnect"}
@@ -112,8 +112,8 @@ class Cycle:
 
     def _tell(self) -> None:
         self._has_news = True
-        if self._waiting_for is not None and not self._waiting_for.done():
-            self._waiting_for.set_result(None)
+        if self._receiver is not None and not self._receiver.done():
+            self._receiver.set_result(None)
 
     def whole_body(self) -> bytes | None:
         """The body, if it came with the head: there is nothing to be received then."""
@@ -121,7 +121,7 @@ class Cycle:
 
     def _take(self) -> bytes:
         self._flow.resume_reading()
-        parts, self._parts, self._waiting = self._parts, [], 0
+        parts, self._parts, self._held = self._parts, [], 0
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     # --- the client ---
@@ -135,7 +135,7 @@ class Cycle:
     def discard(self) -> None:
         """Throw away what comes of the body from now on, so that its sender is not held up."""
         self._is_discarding = True
-        self._parts, self._waiting = [], 0
+        self._parts, self._held = [], 0
         self._flow.resume_reading()
 
     def leave(self) -> None:

@@ -200,7 +200,7 @@ async def _read(head: Head, policy: Policy, passage: _Passage) -> Incoming:
     limit, share = policy.limits.body, passage.share
     body = whole_body(passage.scope[CLIENT], limit, share)
     passage.is_read = body is not None
-    envelope = head.envelope
+    envelope = head.envelope  # what is wrong with it is told before any more is read
     if body is None:
         announced = content_length(passage.scope["headers"])
         body = await read_body(passage.receive, limit, share, announced)

@@ -238,7 +238,7 @@ async def test_a_slot_that_moves_while_a_key_of_it_is_watched_is_a_refusal(
     cluster: Nodes, clock: HandClock
 ) -> None:
     cluster.run("FLUSHALL")
-    client, name = Connection(cluster.url, 2.0, Breaker(clock, 1.0)).client, "u1:{aa}:watched"
+    client, name = Connection(cluster.url, 2.0, Breaker(clock, 1.0), linger=0.0).client, "u1:{aa}:watched"
     for _ in range(2):
         async with client.pipeline(transaction=True) as pipe:
             await pipe.watch(name)

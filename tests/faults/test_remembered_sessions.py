@@ -45,6 +45,7 @@ def finds(server: Server) -> int:
 async def test_turn_after_turn_is_asked_about_once(model: Model, valkey: Server) -> None:
     async with chatting(model, valkey) as chat:
         await chat.ask("first")
+        assert await whole(chat)
         before = finds(valkey)
         for number in range(5):
             assert (await chat.ask(f"more, {number}")).status_code == 200

@@ -54,6 +54,11 @@ def encode(message: Sent) -> bytes:
     return json.dumps(message, ensure_ascii=False).encode()
 
 
+def identity_of(raw: bytes) -> bytes:
+    """What a message says, whoever has written it anew."""
+    return read_message(Content.of(raw)).identity
+
+
 def user(content: object) -> Sent:
     return {"role": "user", "content": content}
 

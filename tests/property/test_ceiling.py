@@ -20,11 +20,12 @@ from proxy.core.situation import Chain
 from proxy.core.units import request_points
 from proxy.engine.case import Case
 from proxy.engine.ceiling import within_bytes
-from proxy.engine.epochs import Epochs, Verdict
+from proxy.engine.epochs import Epochs
 from proxy.engine.foreground import Foreground
 from proxy.engine.naming import Naming
 from proxy.engine.summaries import Summaries
 from proxy.engine.summary_jobs import SummaryJobs
+from proxy.engine.verdict import Verdict
 from proxy.ports import SessionKey
 from proxy.telemetry import Metrics
 from tests.property.conversations import chain_from, count, valid_conversations

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.hidden.calls import Call, Rules
-from proxy.core.identity import read_message
-from proxy.core.messages import Content
 from tests.hiding import always, collected, cut, in_one_piece, never, read, streamed
+from tests.property.conversations import identity_of
 from tests.property.test_cuts import STREAMS
 
 TOOLS = ["get_a", "get_b", "set_c", "recall", "other"]
@@ -127,13 +126,8 @@ def test_what_is_streamed_is_what_is_told_in_one_piece(rounds: tuple[Any, ...], 
     assert (stream.finish_reason, stream.usage, stream.id) == (piece.finish_reason, piece.usage, piece.id)
     assert stream.complete
     assert piece.complete
-    assert (
-        read_message(Content.of(visible)).identity == read_message(Content.of(piece.message or b"")).identity
-    )
-    assert (
-        read_message(Content.of(told.visible)).identity
-        == read_message(Content.of(stream.message or b"")).identity
-    )
+    assert identity_of(visible) == identity_of(piece.message or b"")
+    assert identity_of(told.visible) == identity_of(stream.message or b"")
 
 
 def _said(message: bytes | None) -> Message:

@@ -8,10 +8,9 @@ from typing import Any
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from proxy.core.identity import chain_of, read_message, root
+from proxy.core.identity import chain_of, root
 from proxy.core.jsonvalue import loads
-from proxy.core.messages import Content
-from tests.property.conversations import Sent, conversations, encode
+from tests.property.conversations import Sent, conversations, encode, identity_of
 
 _arguments = st.dictionaries(
     st.text(max_size=4),
@@ -102,13 +101,13 @@ def _sent_back(data: st.DataObject, message: Sent) -> Sent:
 
 @given(answers(), st.data())
 def test_what_sdks_do_to_an_answer_leaves_its_identity(message: Sent, data: st.DataObject):
-    before = read_message(Content.of(encode(message))).identity
-    assert read_message(Content.of(encode(_sent_back(data, message)))).identity == before
+    before = identity_of(encode(message))
+    assert identity_of(encode(_sent_back(data, message))) == before
 
 
 @given(answers(), st.data())
 def test_what_a_person_changes_in_an_answer_changes_its_identity(message: Sent, data: st.DataObject):
-    before = read_message(Content.of(encode(message))).identity
+    before = identity_of(encode(message))
     calls: list[Sent] = message["tool_calls"] or []
     added = {"id": "new", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     changes: list[Sent] = [
@@ -120,7 +119,7 @@ def test_what_a_person_changes_in_an_answer_changes_its_identity(message: Sent, 
     if len(calls) == 2:
         changes += [{"tool_calls": calls[1:]}, {"tool_calls": calls[::-1]}]
     changed = message | data.draw(st.sampled_from(changes))
-    assert read_message(Content.of(encode(changed))).identity != before
+    assert identity_of(encode(changed)) != before
 
 
 def _as_parts(content: Any) -> list[Any]:
@@ -131,10 +130,7 @@ def _as_parts(content: Any) -> list[Any]:
 def test_texts_that_differ_within_make_different_messages(one: str, other: str):
     assume(one.strip() != other.strip())
     first, second = ({"role": "user", "content": text} for text in (one, other))
-    assert (
-        read_message(Content.of(encode_any(first))).identity
-        != read_message(Content.of(encode_any(second))).identity
-    )
+    assert identity_of(encode_any(first)) != identity_of(encode_any(second))
 
 
 def encode_any(message: Sent) -> bytes:
@@ -143,17 +139,17 @@ def encode_any(message: Sent) -> bytes:
 
 @given(conversations, st.integers(0, 40))
 def test_a_continuation_begins_with_the_chain_that_it_continues(messages: list[Sent], length: int):
-    identities = [read_message(Content.of(encode(message))).identity for message in messages]
+    identities = [identity_of(encode(message)) for message in messages]
     assert chain_of(identities[:length], root()) == chain_of(identities, root())[:length]
 
 
 @given(st.binary(max_size=40))
 def test_any_bytes_have_an_identity(raw: bytes):
-    assert len(read_message(Content.of(raw)).identity) == 32
+    assert len(identity_of(raw)) == 32
 
 
 @given(answers())
 def test_identity_does_not_hang_on_how_the_bytes_are_escaped(message: Sent):
     plain, escaped = encode(message), json.dumps(message, ensure_ascii=True, indent=1).encode()
     assert loads(plain) == loads(escaped)
-    assert read_message(Content.of(plain)).identity == read_message(Content.of(escaped)).identity
+    assert identity_of(plain) == identity_of(escaped)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from itertools import pairwise
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from msgspec import structs
+from msgspec.structs import replace
 
 from proxy.core.breaker import LEAST_FREED
 from proxy.core.budget import Budget, Stage
@@ -426,7 +425,7 @@ def test_without_summaries_no_gap_wants_one(drawn: Session):
     silent = policy.model_copy(update={"summary": Summary(enabled=False)})
     for done in drawn.turns:
         if done.begun is not None:
-            situation = structs.replace(done.begun.situation, policy=silent)
+            situation = replace(done.begun.situation, policy=silent)
             assert replace(done.begun, situation=situation).wanted == ()
     assert stage_at(drawn.turns[0].chain, EMPTY, silent, budget) == drawn.turns[0].stage
 

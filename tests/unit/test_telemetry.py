@@ -12,7 +12,8 @@ from datetime import datetime
 
 import pytest
 
-from proxy.telemetry import JSONLines, Metrics, log_event, log_fault, log_request, log_warning, set_up_logging
+from proxy.log_lines import JSONLines
+from proxy.telemetry import Metrics, log_event, log_fault, log_request, log_warning, set_up_logging
 
 CANARY = "canary9f3c"
 
@@ -84,9 +85,9 @@ async def test_the_lines_of_one_pass_of_the_loop_are_one_write(errors: Writes) -
 
 async def test_no_write_is_longer_than_a_pipe_takes_in_one_piece(errors: Writes) -> None:
     for _ in range(100):
-        log_request(status=200, model="gpt-test", session="045ed7dd")
+        log_request(status=200, model="模型" * 20, session="045ed7dd")
     await asyncio.sleep(0)
-    assert max(map(len, errors.written)) <= 4096
+    assert max(len(text.encode()) for text in errors.written) <= 4096
     assert len(errors.written) < 10
     assert sum(map(len, errors.told())) == 100
 

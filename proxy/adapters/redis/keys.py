@@ -65,9 +65,10 @@ LISTED: Final = 100_000
 REMEMBERED: Final = 30 * 86_400.0
 """Seconds past a session's end for which it is known that there was one."""
 
-_SPARE: Final = 16
+_SPARE: Final = 1 / 16
+"""Share of its ttl that a session lives longer,"""
 _MOST_SPARE: Final = 3_600.0
-"""What a session lives longer than its ttl: a part of it, and seconds at most."""
+"""and seconds of it at most."""
 
 FIELDS: Final = ("record", "created", "turns", "tip", "paused", "unsaved", "pins", "written")
 
@@ -125,7 +126,7 @@ class Lives(NamedTuple):
 @lru_cache
 def lives(ttl: float) -> Lives:
     """How long a session lives whose ttl is this (seconds)."""
-    session = milliseconds(ttl + min(ttl / _SPARE, _MOST_SPARE))
+    session = milliseconds(ttl + min(ttl * _SPARE, _MOST_SPARE))
     return Lives(milliseconds(ttl), session, session + milliseconds(REMEMBERED))
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
 from typing import Any, Final, cast
@@ -51,8 +50,7 @@ NewsFields = tuple[Fields, bytes | None, list[bytes]]
 """A session's fields, whose turn it is in its line, and its new messages, each after its chain hash."""
 
 
-@dataclass(frozen=True, slots=True)
-class FoundFields:
+class FoundFields(msgspec.Struct, frozen=True):
     """What `find` answers, still encoded; counts in the order asked for, all of them each after its hash."""
 
     sid: bytes
@@ -141,7 +139,7 @@ class Scripts:
         outer = (len(turn.outer_parents), *turn.outer_parents)
         line = (int(turn.headerless), int(turn.appended), turn.begun_at, secrets.token_bytes(8))
         args = (key.sid, turn.record, turn.created, turn.tip, *lives, *line, *outer, *turn.nodes)
-        record = self._record_now if turn.appended else self._record
+        record = self._record_now if turn.appended else self._record  # who appends waits for it
         answer: bytes | Fields = await record(_bucket(key), args)
         return answer.decode() if isinstance(answer, bytes) else answer
 

@@ -12,7 +12,8 @@ from proxy.adapters.files.policies import PolicyLibrary
 from proxy.adapters.files.watched import WatchedPolicies
 from proxy.core.policy import Policy
 from proxy.errors import InvalidPolicy, PolicyError
-from proxy.telemetry import JSONLines, Metrics
+from proxy.log_lines import JSONLines
+from proxy.telemetry import Metrics
 
 PRESETS = PolicyLibrary().names()
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 import pytest
 from msgspec.structs import replace
-from msgspec.structs import replace as with_
 
 from proxy.core.budget import Budget, Stage
 from proxy.core.noting import generation_upon, noted_gap, told_by
@@ -30,7 +29,7 @@ def situation(*anchored: Anchor, tokens: int = 20_000) -> Situation:
     given = Situation(chain, EMPTY, policy, Budget(tokens, 1.0, 100), count)
     noticed = [noted_gap(given, span, (), ()) for span in (FIRST, SECOND)]
     gaps = (
-        with_(gap, anchors=tuple(each for each in anchored if gap.start <= each.start < gap.end))
+        replace(gap, anchors=tuple(each for each in anchored if gap.start <= each.start < gap.end))
         for gap in noticed
     )
     return replace(given, plan=Plan(tuple(gaps)))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from proxy.adapters.httptools import HttptoolsUpstream
 from proxy.adapters.memory import MemoryStore
