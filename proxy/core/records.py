@@ -94,6 +94,8 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """Recognised by its chain: its answers are entered in the index that finds it again."""
     begun_at: bytes | None = None
     """Of an appended turn, the session's tip when it began; None for a client that sends its history."""
+    is_late: bool = False
+    """Whether it could not be written at its time: it waits for nothing more."""
 
     @property
     def outer_parents(self) -> set[bytes]:

@@ -81,7 +81,7 @@ class Backlog:
                     self._drop()
 
     async def _write(self, late: Unwritten) -> None:
-        session, turn = await self._store.session(late.key), late.turn
+        session, turn = await self._store.session(late.key), replace(late.turn, is_late=True)
         if session is not None and session.tip and session.tip not in late.chain:
             turn = replace(turn, session=session, advances_tip=False)
         recorded = await self._store.record(late.key, turn, late.ttl)

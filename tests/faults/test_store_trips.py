@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 
 import pytest
+from msgspec.structs import replace
 
 from proxy.adapters.redis import RedisStore
 from proxy.adapters.redis.trips import LARGE
@@ -123,6 +124,12 @@ async def test_whoever_waits_when_the_store_is_closed_is_told(shim: Shim, patien
     async with asyncio.timeout(PATIENCE / 4):
         told = [each.exception() for each in (await asyncio.wait([*under_way, writing]))[0]]
     assert {type(each) for each in told} == {StoreUnavailable}
+
+
+async def test_a_turn_that_is_late_does_not_wait_for_company(patient: RedisStore) -> None:
+    late = replace(turn("u1", "a1", name="late"), is_late=True)
+    async with asyncio.timeout(PATIENCE / 4):
+        await patient.record(SessionKey(KEY.tag, "01"), late, DAY)
 
 
 async def test_a_refusal_is_that_of_its_own_call_alone(afar: RedisStore, valkey: Server) -> None:

@@ -77,6 +77,8 @@ class TurnFields(msgspec.Struct, frozen=True):
     headerless: bool
     appended: bool
     begun_at: bytes
+    is_urgent: bool
+    """Whether it must not linger on its way."""
     outer_parents: Sequence[bytes]
     """Parents of the whole turn's nodes that must be there already."""
     nodes: Sequence[Argument]
@@ -139,7 +141,7 @@ class Scripts:
         outer = (len(turn.outer_parents), *turn.outer_parents)
         line = (int(turn.headerless), int(turn.appended), turn.begun_at, secrets.token_bytes(8))
         args = (key.sid, turn.record, turn.created, turn.tip, *lives, *line, *outer, *turn.nodes)
-        record = self._record_now if turn.appended else self._record  # who appends waits for it
+        record = self._record_now if turn.is_urgent else self._record
         answer: bytes | Fields = await record(_bucket(key), args)
         return answer.decode() if isinstance(answer, bytes) else answer
 

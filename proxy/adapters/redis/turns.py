@@ -46,6 +46,7 @@ def _fields(
         headerless=turn.headerless,
         appended=turn.begun_at is not None,
         begun_at=turn.begun_at or b"",
+        is_urgent=not record or turn.is_late or turn.begun_at is not None,  # somebody waits for it
         outer_parents=outer_parents,
         nodes=nodes,
     )
