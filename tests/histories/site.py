@@ -235,9 +235,14 @@ def planted(plant: Plant | None) -> Generator[None]:
     opened = app.open_store
 
     def open_planted(
-        url: str, clock: Clock, timeout: float, rest: float, keyring: Keyring | None = None
+        url: str,
+        clock: Clock,
+        timeout: float,
+        rest: float,
+        keyring: Keyring | None = None,
+        linger: float = 0.0,
     ) -> SessionStore:
-        store = opened(url, clock, timeout, rest, keyring)
+        store = opened(url, clock, timeout, rest, keyring, linger)
         return plant(store) if plant else store
 
     with pytest.MonkeyPatch.context() as patch:
