@@ -7,7 +7,6 @@ so that it goes out as odd as it came in, or not at all.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import msgspec
@@ -15,8 +14,7 @@ import msgspec
 from proxy.core.messages import TOOL_ROLES, Message
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(msgspec.Struct, frozen=True, gc=False):
     """Messages ``start`` up to and without ``end`` of a chain."""
 
     start: int
@@ -54,7 +52,8 @@ def _bound_spans(messages: Sequence[Message]) -> Iterator[tuple[int, int]]:
     """Spans of messages that may not be parted; they can overlap."""
     callers: dict[str, int] = {}
     unanswered: dict[int, set[str]] = {}
-    next_user = _next_users(messages)
+    odd: list[tuple[int, int]] = []
+    """Where a span begins, and the message from which it reaches to the next user message."""
     for position, message in enumerate(messages):
         if message.calls:
             callers.update(dict.fromkeys(message.calls, position))
@@ -62,13 +61,14 @@ def _bound_spans(messages: Sequence[Message]) -> Iterator[tuple[int, int]]:
         elif message.role in TOOL_ROLES:
             caller = callers.get(message.answers or "")
             if caller is None:
-                yield max(position - 1, 0), next_user[position]
+                odd.append((max(position - 1, 0), position))
             else:
                 unanswered[caller].discard(message.answers or "")
                 yield caller, position + 1
-    for position, missing in unanswered.items():
-        if missing:
-            yield position, next_user[position]
+    odd += ((position, position) for position, missing in unanswered.items() if missing)
+    if odd:
+        next_user = _next_users(messages)
+        yield from ((start, next_user[position]) for start, position in odd)
 
 
 def _next_users(messages: Sequence[Message]) -> list[int]:
