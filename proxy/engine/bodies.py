@@ -96,9 +96,7 @@ class Bodies:
         return None if body is None else (body, hashed)
 
     def keep(self, read: ReadBody, placed: Placed) -> None:
-        """Remember a body whose messages were placed; where none of them is new, that is so already."""
-        if placed is read.before:
-            return
+        """Remember a body whose messages were placed."""
         body, raw = read.body, read.body.raw
         size = len(raw) + _LINE_BYTES + _MESSAGE_BYTES * len(body.messages)
         beginning, digest = beginning_of(body) if len(raw) >= _LEAST else None, b""

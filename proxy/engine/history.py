@@ -55,8 +55,6 @@ class History(msgspec.Struct, frozen=True):
     """What goes out in the place of our answers in which we have answered calls, by position."""
     injection: Injection | None = None
     """What was handed in for the session: it goes out between the head and the chain."""
-    before: Placed | None = None
-    """What was known of its first messages."""
 
     def completed(self, known: Mapping[bytes, HiddenCalls], injection: Injection | None) -> Self:
         """The same with what was handed in, and what of all that is ``known`` was hidden in its answers."""
@@ -92,15 +90,11 @@ class History(msgspec.Struct, frozen=True):
     @property
     def uncounted(self) -> list[int]:
         """Positions of messages whose text this process has not counted."""
-        if not self.new:
-            return []
         return [place for place, entry in enumerate(self.new, len(self.counted)) if entry.text is None]
 
     def chain(self) -> Chain:
         """The chain, which must have been counted, as the client tells it."""
         before, new = self.counted, self.new
-        if not new:
-            return before
         return Chain(
             messages=grown(before.messages).followed_by([entry.message for entry in new]),
             raws=self.raws,
@@ -119,9 +113,6 @@ class History(msgspec.Struct, frozen=True):
 
     def placed(self, chain: Chain) -> Placed:
         """What is known of a body that begins with these messages, of which ``chain`` was counted."""
-        before = self.before
-        if before is not None and chain is before.counted and self.model == before.model:
-            return before
         return Placed(
             root=self.root,
             head=self.head,
@@ -176,7 +167,6 @@ class Reader:
             known_head=before.known_head,
             counted=before.counted if is_counted else NOTHING,
             new=new if is_counted else known,
-            before=before,
         )
 
     def _head(self, body: Body, start: bytes, model: str) -> Placed:
