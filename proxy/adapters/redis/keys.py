@@ -119,15 +119,12 @@ class Lives(NamedTuple):
     """The session's ttl: while as much is left, it is not renewed."""
     session: int
     """For which its keys are renewed."""
-    was: int
-    """For which it is known that there was one."""
 
 
 @lru_cache
 def lives(ttl: float) -> Lives:
     """How long a session lives whose ttl is this (seconds)."""
-    session = milliseconds(ttl + min(ttl * _SPARE, _MOST_SPARE))
-    return Lives(milliseconds(ttl), session, session + milliseconds(REMEMBERED))
+    return Lives(milliseconds(ttl), milliseconds(ttl + min(ttl * _SPARE, _MOST_SPARE)))
 
 
 def milliseconds(seconds: float) -> int:

@@ -146,4 +146,4 @@ def _write(pipe: Pipeline, name: str, parts: dict[str, Any], left: int) -> None:
             untyped.sadd(name + part, *value)
         untyped.pexpire(name + part, left)
     if name.endswith(keys.NAMED):
-        untyped.set(name + keys.WAS, 1, px=left + round(keys.REMEMBERED * 1000))
+        untyped.set(name + keys.WAS, 1, px=left + keys.milliseconds(keys.REMEMBERED))

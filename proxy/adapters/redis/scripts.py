@@ -197,9 +197,9 @@ class Scripts:
         """Pause a session, or let it go on; whether there is such a session."""
         return bool(await self._pause(_session(key), (int(paused),)))
 
-    async def delete(self, key: SessionKey, *, remembered: int) -> bool:
+    async def delete(self, key: SessionKey) -> bool:
         """Forget a session; whether there was one."""
-        return bool(await self._delete(_bucket(key), (key.sid, remembered)))
+        return bool(await self._delete(_bucket(key), (key.sid,)))
 
     async def list_used(self, used: Mapping[str, float], *, ttl: int) -> None:
         """Enter sessions into the listing by their last use (seconds since 1970)."""
@@ -208,8 +208,7 @@ class Scripts:
 
 
 def _bucket(key: SessionKey) -> list[str]:
-    bucket = keys.bucket(key.tag)
-    return [bucket + key.sid, bucket + keys.TIPS, bucket]
+    return [keys.session(key), keys.tips(key.tag), keys.bucket(key.tag)]
 
 
 def _session(key: SessionKey) -> list[str]:

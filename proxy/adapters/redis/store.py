@@ -162,7 +162,7 @@ class RedisStore:
 
     async def delete(self, key: SessionKey) -> bool:
         """Forget a session, all but that there was one; the listing too."""
-        was_there = await self._scripts.delete(key, remembered=milliseconds(keys.REMEMBERED))
+        was_there = await self._scripts.delete(key)
         await self._listing.drop(key)
         return was_there
 

@@ -1,6 +1,6 @@
 -- Forget a session, all but that there was one; answer whether there was.
 local session, tips, bucket = KEYS[1], KEYS[2], KEYS[3]
-local sid, remembered = ARGV[1], ARGV[2]
+local sid = ARGV[1]
 local was = redis.call('EXISTS', session)
 for _, lane in ipairs(redis.call('SMEMBERS', session .. LANES)) do redis.call('DEL', session .. EPOCHS .. lane) end
 local parts = {NODES, COUNTS, PARTIAL, BESIDE, SUMMARIES, LANES, HIDDEN, HIDES, LINE, LEASES, CLAIMS}
@@ -14,5 +14,5 @@ for i = 1, #entries, 2 do
     redis.call('HDEL', tips, entries[i])
   end
 end
-if was == 1 then redis.call('SET', session .. WAS, 1, 'PX', remembered) end
+if was == 1 then redis.call('SET', session .. WAS, 1, 'PX', REMEMBERED) end
 return was

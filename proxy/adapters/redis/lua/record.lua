@@ -5,11 +5,11 @@
 -- fields then, its record only where that is not the turn's; or why nothing was written.
 local session, tips, bucket = KEYS[1], KEYS[2], KEYS[3]
 local sid, record, created, tip = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local least, ttl, remembered = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
-local headerless, appended, begun_at = ARGV[8] == '1', ARGV[9] == '1', ARGV[10]
-local random = ARGV[11]               -- a name for what is there, where it has none; and chance
-local outer = 13                      -- the outer parents; the nodes follow, four arguments each
-local first = outer + ARGV[12]
+local least, ttl = tonumber(ARGV[5]), tonumber(ARGV[6])
+local headerless, appended, begun_at = ARGV[7] == '1', ARGV[8] == '1', ARGV[9]
+local random = ARGV[10]               -- a name for what is there, where it has none; and chance
+local outer = 12                      -- the outer parents; the nodes follow, four arguments each
+local first = outer + ARGV[11]
 
 local names = {'life', 'news', 'count', unpack(FIELDS)}
 local fields = {}                     -- the session's, as they stand and as they are to be
@@ -120,7 +120,7 @@ local left = redis.call('PTTL', session .. COUNTS)  -- as long as all parts; thi
 is_due = is_due or not is_same or left < least or left > ttl
 if is_due then
   renew(session, ttl)
-  if not headerless then redis.call('SET', session .. WAS, 1, 'PX', remembered) end
+  if not headerless then redis.call('SET', session .. WAS, 1, 'PX', ttl + REMEMBERED) end
 end
 
 local is_entered = false
