@@ -21,10 +21,9 @@ import pytest
 
 from proxy import app
 from proxy.adapters.redis import RedisStore
-from proxy.adapters.redis.sealing import Keyring
 from proxy.core.jsonvalue import loads
 from proxy.engine.naming import Naming
-from proxy.ports import Clock, SessionStore
+from proxy.ports import SessionStore
 from tests.histories.history import Attempt, History, Kept, Message, Tree, without_head
 from tests.histories.model import EchoModel
 from tests.histories.scripts import WORKERS, Fault
@@ -234,15 +233,8 @@ def planted(plant: Plant | None) -> Generator[None]:
     """Proxies that are built within have a fault in their stores."""
     opened = app.open_store
 
-    def open_planted(
-        url: str,
-        clock: Clock,
-        timeout: float,
-        rest: float,
-        keyring: Keyring | None = None,
-        linger: float = 0.0,
-    ) -> SessionStore:
-        store = opened(url, clock, timeout, rest, keyring, linger)
+    def open_planted(*given: Any) -> SessionStore:
+        store = opened(*given)
         return plant(store) if plant else store
 
     with pytest.MonkeyPatch.context() as patch:
