@@ -8,7 +8,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from math import ceil
 from operator import attrgetter
@@ -22,11 +22,12 @@ from proxy.core.budget import Budget
 from proxy.core.conditions import UNKNOWN, Conditions
 from proxy.core.growing import Sizes
 from proxy.core.importance import Score, score
-from proxy.core.ledger.reading import READINGS, Reading, things_of
+from proxy.core.ledger.reading import READINGS, Address, Reading, addresses_of
 from proxy.core.ledger.rules import Rule, in_force
 from proxy.core.messages import HEAD_ROLES, Content, Message
 from proxy.core.plan import Plan, view_tokens
 from proxy.core.policy import Policy
+from proxy.core.prior import Prior
 from proxy.core.retention import Classes
 from proxy.core.tools.cache import ToolCache
 from proxy.core.tools.folding import begun, folded
@@ -44,6 +45,14 @@ FIRST_USER_LEAST = 100
 """Counted tokens that the first user message keeps when it is clipped."""
 
 
+class Gathered(msgspec.Struct, frozen=True):
+    """What the chains of one line have found of their first messages."""
+
+    units: Prior[Unit] = msgspec.field(default_factory=Prior[Unit])
+    addresses: Prior[Address] = msgspec.field(default_factory=Prior[Address])
+    """Of what each message says."""
+
+
 class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for what is reckoned once
     """A request without its head."""
 
@@ -53,6 +62,7 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for what is recko
     """Counted tokens of each message."""
     hashes: Sequence[bytes]
     """The chain hash after each message."""
+    gathered: Gathered = msgspec.field(default_factory=Gathered)
 
     def __len__(self) -> int:
         return len(self.raws)
@@ -83,14 +93,28 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for what is recko
 
     @cached_property
     def _asked(self) -> Asked:
-        return Asked(self.messages)
+        return Asked(self.messages, self.raws, self.gathered.units)
+
+    def addresses(self, content: Callable[[int], Content]) -> list[Address]:
+        """Under which of :data:`READINGS` each message stands; ``content`` decodes one."""
+        found = self.gathered.addresses.continued(
+            self.raws, self._asked.is_apart, lambda first: addresses_of(self.raws, content, first)
+        )
+        if found:
+            last = self.units[-1].start
+            self.gathered.addresses.keep(self.raws[:last], found[:last])
+        return found
 
     def prefix(self, length: int) -> Self:
         """The chain as it was when it had ``length`` messages."""
         if length == len(self):
             return self
         return type(self)(
-            self.messages[:length], self.raws[:length], self.tokens[:length], self.hashes[:length]
+            self.messages[:length],
+            self.raws[:length],
+            self.tokens[:length],
+            self.hashes[:length],
+            self.gathered,
         )
 
     def weighed(self, plan: Plan) -> Self:
@@ -170,13 +194,10 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is r
     @cached_property
     def readings(self) -> list[Reading]:
         """What each message says that is exact, and which of its sentences bind."""
-        contents = {place: self.content(place) for place in range(len(self.chain))}
-        things = things_of(contents)
+        chain, may_be_quoted = self.chain, self.classes.may_be_quoted
         return [
-            READINGS.of(raw, contents[place], things.get(place, ""))
-            if self.classes.may_be_quoted(place)
-            else Reading(())
-            for place, raw in enumerate(self.chain.raws)
+            READINGS.of(address, partial(self.content, place)) if may_be_quoted(place) else Reading(())
+            for place, address in enumerate(chain.addresses(self.content))
         ]
 
     @cached_property

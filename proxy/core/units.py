@@ -12,6 +12,7 @@ from functools import cached_property
 import msgspec
 
 from proxy.core.messages import TOOL_ROLES, Message
+from proxy.core.prior import Prior
 
 
 class Unit(msgspec.Struct, frozen=True, gc=False):
@@ -25,17 +26,17 @@ class Unit(msgspec.Struct, frozen=True, gc=False):
         return self.end - self.start
 
 
-def units_of(messages: Sequence[Message]) -> list[Unit]:
-    """The chain's units, in order and without gaps."""
+def units_of(messages: Sequence[Message], first: int = 0) -> list[Unit]:
+    """The units of messages that begin at ``first``, in order and without gaps."""
     bound = list(range(1, len(messages) + 1))
     for start, end in _bound_spans([*messages]):
         bound[start] = max(bound[start], end)
     units: list[Unit] = []
     position = 0
     while position < len(messages):
-        is_alone = bound[position] == position + 1
-        units.append(Unit(position, position + 1 if is_alone else _reach(bound, position)))
-        position = units[-1].end
+        end = position + 1 if bound[position] == position + 1 else _reach(bound, position)
+        units.append(Unit(first + position, first + end))
+        position = end
     return units
 
 
@@ -101,6 +102,9 @@ class Asked(msgspec.Struct, frozen=True, dict=True):  # a dict for what is recko
     """What a chain asks of the model, of which nothing may be cut or clipped."""
 
     messages: Sequence[Message]
+    raws: Sequence[bytes] = ()
+    """The same as bytes, where units of a beginning may be ``known``."""
+    known: Prior[Unit] = msgspec.field(default_factory=Prior[Unit])
 
     @cached_property
     def last_user(self) -> int | None:
@@ -111,12 +115,12 @@ class Asked(msgspec.Struct, frozen=True, dict=True):  # a dict for what is recko
     def settled(self) -> int:
         """Messages, the oldest, of which any may be edited; found without a look at what was before."""
         asked = self.last_user
-        return asked if asked is not None and self._is_apart(asked) else 0
+        return asked if asked is not None and self.is_apart(asked) else 0
 
-    def _is_apart(self, asked: int) -> bool:
-        """Whether every result after the last user message answers a call after it."""
+    def is_apart(self, place: int) -> bool:
+        """Whether every result from a message on answers a call from there on."""
         calls = set[str]()
-        for message in self.messages[asked + 1 :]:
+        for message in self.messages[place:]:
             calls.update(message.calls)
             if message.role in TOOL_ROLES and message.answers not in calls:
                 return False
@@ -124,8 +128,13 @@ class Asked(msgspec.Struct, frozen=True, dict=True):  # a dict for what is recko
 
     @cached_property
     def units(self) -> list[Unit]:
-        """All units of the chain."""
-        return units_of(self.messages)
+        """All units of the chain: those before the last stay, unless a call of theirs is answered later."""
+        units = self.known.continued(
+            self.raws, self.is_apart, lambda first: units_of(self.messages[first:], first)
+        )
+        if self.raws:
+            self.known.keep(self.raws[: units[-1].start], units[:-1])
+        return units
 
     @property
     def open_from(self) -> int:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.messages import TOOL_ROLES, Message
-from proxy.core.units import Asked, open_from, request_points, units_of
+from proxy.core.messages import TOOL_ROLES, Content, Message
+from proxy.core.prior import Prior
+from proxy.core.situation import Chain
+from proxy.core.units import Asked, Unit, open_from, request_points, units_of
+from tests.property.conversations import Sent, assistant, calling, chain_from, result, user
 
 _ids = st.sampled_from(["a", "b", "c"])
 
@@ -89,3 +92,51 @@ def test_requests_only_grow_and_end_with_the_whole(messages: list[Message]):
     points = request_points(messages)
     assert points == sorted(set(points))
     assert points[-1] == len(messages)
+
+
+# --- what is known of a beginning
+
+
+_said = st.one_of(
+    st.builds(user, st.sampled_from(["so", "on"])),
+    st.builds(assistant, st.just("well")),
+    st.builds(calling, _ids),
+    st.builds(calling, _ids, _ids),
+    st.builds(result, _ids, st.sampled_from(["wind: 9", "wind: 7"])),
+)
+_lengths = st.lists(st.integers(0, 15), min_size=2, max_size=6)
+_answers = st.builds(_answering, st.just("tool"), _ids)
+
+
+@given(
+    st.lists(st.one_of(_messages, _answers), max_size=15),
+    st.lists(_messages, max_size=10),
+    st.integers(0, 15),
+    st.lists(st.tuples(st.booleans(), st.integers(0, 15)), min_size=2, max_size=6),
+)
+def test_units_go_on_from_those_of_whichever_requests_came_before(
+    line: list[Message], branch: list[Message], fork: int, requests: list[tuple[bool, int]]
+):
+    known = Prior[Unit]()
+    for is_branch, length in requests:
+        messages = ([*line[:fork], *branch] if is_branch else line)[:length]
+        raws = [b"%d %d" % (place, is_branch and place >= fork) for place in range(len(messages))]
+        assert Asked(messages, raws, known).units == units_of(messages)
+
+
+@given(st.lists(_said, max_size=15), _lengths)
+def test_what_each_message_is_about_does_not_depend_on_the_requests_before(
+    said: list[Sent], lengths: list[int]
+):
+    known: Chain | None = None
+    for length in lengths:
+        alone = chain_from(said[:length])
+        known = Chain(
+            alone.messages,
+            alone.raws,
+            alone.tokens,
+            alone.hashes,
+            *([known.gathered] if known is not None else []),
+        )
+        contents = [Content.of(raw) for raw in alone.raws]
+        assert known.addresses(contents.__getitem__) == alone.addresses(contents.__getitem__)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from threading import Lock
 
 import tiktoken
@@ -19,6 +20,9 @@ from proxy.adapters.tiktoken.vocabulary import o200k_base
 OFF_THE_LOOP = 32 * 1024
 """Characters together above which counting moves to a thread: 2 ms of prose, 5 ms of one unbroken run."""
 
+_REMEMBERED = 512
+_WORTH_REMEMBERING = range(200, 16 * 1024)
+"""Characters of a text whose count is kept: a plan is weighed at several turns, its notes at each."""
 _THREADS = 2  # counting is CPU work: more threads would only take cores from the loops
 
 
@@ -31,7 +35,8 @@ class TiktokenCounter:
 
     def count(self, text: str) -> int:
         """Tokens of `text`. Loads the vocabulary if `ready` has not (0.5 s, raises VocabularyError)."""
-        return _count(self._encoding(), text)
+        count = _count_once if len(text) in _WORTH_REMEMBERING else _count
+        return count(self._encoding(), text)
 
     async def count_all(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text; in a thread when they are large together."""
@@ -56,3 +61,6 @@ def _count(encoding: tiktoken.Encoding, text: str) -> int:
     if len(text) < RUN:  # in one piece
         return len(encoding.encode_ordinary(text))
     return sum(len(encoding.encode_ordinary(piece)) for piece in pieces(text))
+
+
+_count_once = lru_cache(_REMEMBERED)(_count)

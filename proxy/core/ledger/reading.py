@@ -6,7 +6,7 @@ never read before.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -35,20 +35,23 @@ class Reading:
         return 1 + len(self.facts) + len(self.sentences)
 
 
+Address = tuple[bytes, str]
+"""A message: the digest of its bytes and, of a result, the call that it answers."""
+
+
 class Readings:
-    """Readings by digest (and, of a result, by the call that it answers); the oldest are forgotten."""
+    """Readings by address; the oldest are forgotten."""
 
     def __init__(self, most: int = _REMEMBERED) -> None:
         self._most = most
         self._held = 0
-        self._known: dict[tuple[bytes, str], Reading] = {}
+        self._known: dict[Address, Reading] = {}
 
-    def of(self, raw: bytes, content: Content, thing: str) -> Reading:
-        """What a message says; ``thing`` names what its result is about."""
-        key = (hashlib.blake2b(raw, digest_size=16).digest(), thing)
-        found = self._known.get(key)
+    def of(self, address: Address, content: Callable[[], Content]) -> Reading:
+        """What a message says, ``content`` being decoded only if that is not known."""
+        found = self._known.get(address)
         if found is None:
-            found = self._known[key] = read(content, thing)
+            found = self._known[address] = read(content(), address[1])
             self._held += found.size
             if self._held > self._most:
                 self._forget()
@@ -71,8 +74,7 @@ def read(content: Content, thing: str = "") -> Reading:
     found: dict[str, tuple[Voice, Fact]] = {}
     voice = _voice_of(content.role)
     for _, name, arguments in content.tool_calls():
-        about = f"{name} {arguments}"[:_LONGEST_ARGUMENTS]
-        for fact in _facts(arguments, about):
+        for fact in _facts(arguments, _called(name, arguments)):
             found.setdefault(fact.value, ("argument", fact))
     for text in content.texts():
         if voice == "user":
@@ -104,13 +106,20 @@ def _voice_of(role: str) -> Voice:
     return "user" if role == "user" else "assistant"
 
 
-def things_of(contents: Mapping[int, Content]) -> dict[int, str]:
-    """Of each result, by its position, the call that it answers."""
+def addresses_of(
+    raws: Sequence[bytes], content: Callable[[int], Content], first: int = 0
+) -> Iterator[Address]:
+    """The addresses of messages from ``first`` on, whose results answer no call before it."""
     calls: dict[str, str] = {}
-    things: dict[int, str] = {}
-    for position, content in contents.items():
-        for call, name, arguments in content.tool_calls():
-            calls[call] = f"{name} {arguments}"[:_LONGEST_ARGUMENTS]
-        if content.answers is not None and content.answers in calls:
-            things[position] = calls[content.answers]
-    return things
+    for place in range(first, len(raws)):
+        said = content(place)
+        calls.update({call: _called(name, arguments) for call, name, arguments in said.tool_calls()})
+        yield _digest(raws[place]), calls.get(said.answers or "", "") if said.role in TOOL_ROLES else ""
+
+
+def _called(name: str, arguments: str) -> str:
+    return f"{name} {arguments}"[:_LONGEST_ARGUMENTS]
+
+
+def _digest(raw: bytes) -> bytes:
+    return hashlib.blake2b(raw, digest_size=16).digest()

@@ -88,9 +88,8 @@ class _Source:
     def __init__(self, situation: Situation, plan: Plan) -> None:
         self.situation = situation
         self._plan = plan
-        messages = situation.chain.messages
-        clipped = {edit.position for edit in plan.replacements}
-        self._absent = {place for place in range(len(messages)) if plan.covers(place)} | clipped
+        self._absent = {edit.position for edit in plan.replacements}
+        self._absent.update(place for gap in plan.gaps for place in range(gap.start, gap.end))
         self._readings = situation.readings
 
     def kept_text(self, *roles: str) -> str:

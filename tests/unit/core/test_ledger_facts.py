@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
+from msgspec.structs import replace
 
 from proxy.core.ledger.facts import MOST_CHARACTERS, MOST_FACTS, Fact, facts_in, leaves_of
 from proxy.core.ledger.packing import Packing
@@ -116,11 +118,12 @@ def test_a_message_is_read_once_and_few_are_remembered() -> None:
     readings = Readings(most=8)
     chain = chain_from([user(f"boat K{number}X") for number in range(6)])
     contents = [Content.of(raw) for raw in chain.raws]
-    first = readings.of(chain.raws[0], contents[0], "")
-    assert readings.of(chain.raws[0], contents[0], "") is first
-    for raw, content in zip(chain.raws, contents, strict=True):
-        readings.of(raw, content, "")
-    again = readings.of(chain.raws[0], contents[0], "")
+    addresses = chain.addresses(contents.__getitem__)
+    first = readings.of(addresses[0], lambda: contents[0])
+    assert readings.of(addresses[0], lambda: contents[1]) is first
+    for address, content in zip(addresses, contents, strict=True):
+        readings.of(address, partial(Content, content.members))
+    again = readings.of(addresses[0], lambda: contents[0])
     assert again == first
     assert again is not first
 
@@ -130,10 +133,32 @@ def test_of_two_spellings_of_one_message_each_is_read_as_it_is() -> None:
     one, other = (chain_from([calling("a", arguments=arguments)]) for arguments in spellings)
     assert one.messages == other.messages
     readings = Readings()
-    readings.of(one.raws[0], Content.of(one.raws[0]), "")
-    content = Content.of(other.raws[0])
-    assert readings.of(other.raws[0], content, "") == read(content)
-    assert read(content) != read(Content.of(one.raws[0]))
+    first, content = Content.of(one.raws[0]), Content.of(other.raws[0])
+    readings.of(one.addresses(lambda _: first)[0], lambda: first)
+    assert readings.of(other.addresses(lambda _: content)[0], lambda: content) == read(content)
+    assert read(content) != read(first)
+
+
+def test_a_chain_that_goes_on_decodes_only_what_came_since() -> None:
+    said = [user(f"boat K{number}X") for number in range(6)]
+    before, whole = chain_from(said[:4]), chain_from(said)
+    before.addresses(lambda place: Content.of(before.raws[place]))
+    decoded: list[int] = []
+
+    def content(place: int) -> Content:
+        decoded.append(place)
+        return Content.of(whole.raws[place])
+
+    assert replace(whole, gathered=before.gathered).addresses(content) == whole.addresses(content)
+    assert decoded == [3, 4, 5, *range(6)]
+
+
+def test_what_a_late_result_of_an_early_call_is_about_is_known() -> None:
+    said = [calling("a"), user("and?"), result("a", "wind: 9")]
+    asked, whole = chain_from(said[:2]), chain_from(said)
+    asked.addresses(lambda place: Content.of(asked.raws[place]))
+    grown = replace(whole, gathered=asked.gathered)
+    assert grown.addresses(lambda place: Content.of(grown.raws[place]))[2][1] == 'look {"city": "Bern"}'
 
 
 # --- packing

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from proxy.core.messages import Message
+from proxy.core.prior import Prior
 from proxy.core.units import Asked, Unit, last_user, open_from, request_points, units_of
 
 U, A, S = (Message(role, b"") for role in ("user", "assistant", "system"))
@@ -123,3 +124,10 @@ def test_edits_spare_the_open_round_of_an_agent():
 def test_no_edits_spare_everything():
     assert Asked([U]).is_spared([], [])
     assert Asked([]).is_spared([], [])
+
+
+def test_units_that_are_known_give_way_where_a_late_result_answers_an_early_call():
+    messages, known = [calls("a"), U, result("a")], Prior[Unit]()
+    for length in (2, 3):
+        raws = [b"%d" % place for place in range(length)]
+        assert Asked(messages[:length], raws, known).units == units_of(messages[:length])
