@@ -19,6 +19,7 @@ Law 3: these sums decide whether an epoch begins, never what it says; they are s
 """
 
 from dataclasses import dataclass
+from math import ceil, sqrt
 
 from msgspec.structs import replace
 
@@ -53,11 +54,22 @@ def account_of(
     )
 
 
-def waits(decided: Draft) -> bool:
-    """Whether the epoch of a draft should wait, as its notes stand now."""
+def shortfall(decided: Draft) -> int:
+    """Counted tokens that the epoch of a draft must free beyond what it does before it pays.
+
+    0 where it need not wait. What the conversation grows by, it will free more, and of the tail no less is
+    left; where the calls to come follow from what is freed, it pays in proportion to the square of that.
+    """
     plan, view = outlined(decided), noticed(decided)
     account = account_of(decided.situation, plan, may_wait=decided.may_wait, view=view)
-    return account is not None and account.verdict == WAITS
+    if account is None or account.verdict != WAITS:
+        return 0
+    if not (account.calls and account.freed and account.cached):
+        return 1  # nobody can tell
+    is_stated = decided.situation.policy.economy.expected_turns != "auto"
+    paid = (account.written - account.cached) * account.tail / account.cached / account.calls
+    enough = paid if is_stated else sqrt(paid * account.freed)
+    return max(ceil(enough - account.freed), 1)
 
 
 def late_account(situation: Situation, plan: Plan) -> Account | None:

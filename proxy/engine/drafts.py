@@ -6,6 +6,7 @@ that the next turns neither plan again nor ask for other summaries.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from proxy.core.budget import Stage
 from proxy.core.plan import Replacement, Span
@@ -19,7 +20,9 @@ from proxy.ports import SessionKey
 
 _REMEMBERED = 4_096
 _STEP = 0.02
-"""Share of the room by which a conversation grows before it is reckoned again whether an epoch pays."""
+"""Share of the room by which a conversation grows, at least, before it is reckoned again whether an epoch"""
+_WAY = 0.75
+"""pays; and share of what was lacking."""
 
 
 @dataclass(frozen=True)
@@ -45,13 +48,21 @@ class _Kept:
         return parent == self.parent and len(hashes) >= self.length and hashes[self.length - 1] == self.seal
 
 
+class _Reckoned(NamedTuple):
+    """For which chain it was last reckoned whether an epoch pays."""
+
+    length: int
+    seal: bytes
+    lacking: int
+    """Counted tokens."""
+
+
 class Drafts:
     """The drafts of all sessions of this process, one a lane."""
 
     def __init__(self) -> None:
         self._kept: Lru[tuple[SessionKey, str], _Kept] = Lru(_REMEMBERED)
-        self._reckoned: Lru[tuple[SessionKey, str], tuple[int, bytes]] = Lru(_REMEMBERED)
-        """Length and last hash of the chain for which it was last reckoned whether an epoch pays."""
+        self._reckoned: Lru[tuple[SessionKey, str], _Reckoned] = Lru(_REMEMBERED)
 
     def keep(self, case: Case, decided: Draft, parent: str) -> None:
         """Remember a draft until an epoch begins."""
@@ -85,18 +96,19 @@ class Drafts:
         size = await off_loop(case, lambda: noticed(decided))
         return decided if size < case.budget.share(case.policy.stages.trim) else None
 
-    def reckon(self, case: Case) -> None:
-        """It is being reckoned whether an epoch pays."""
+    def reckon(self, case: Case, lacking: int) -> None:
+        """It was reckoned whether an epoch pays, and so many counted tokens are ``lacking``."""
         if case.chain.hashes:
-            self._reckoned.put((case.key, case.lane), (len(case.chain), case.chain.hashes[-1]))
+            reckoned = _Reckoned(len(case.chain), case.chain.hashes[-1], lacking)
+            self._reckoned.put((case.key, case.lane), reckoned)
 
     def has_grown(self, case: Case) -> bool:
         """Whether so much came since then that the sums may come out otherwise."""
-        length, seal = self._reckoned.get((case.key, case.lane)) or (0, b"")
-        hashes = case.chain.hashes
-        if not length or length > len(hashes) or hashes[length - 1] != seal:
+        before, hashes = self._reckoned.get((case.key, case.lane)), case.chain.hashes
+        if before is None or before.length > len(hashes) or hashes[before.length - 1] != before.seal:
             return True
-        return case.chain.tokens.between(length) >= case.budget.share(_STEP)
+        enough = max(case.budget.share(_STEP), _WAY * before.lacking)
+        return case.chain.tokens.between(before.length) >= enough
 
     def drop(self, case: Case) -> None:
         """An epoch has begun."""

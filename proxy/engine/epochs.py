@@ -11,7 +11,7 @@ from proxy.core.breaker import past_of
 from proxy.core.budget import Stage, stage_of
 from proxy.core.change import RESTORE, Change
 from proxy.core.counting import since
-from proxy.core.economy import account_of, is_cold, late_account, prices_in, waits
+from proxy.core.economy import account_of, is_cold, late_account, prices_in, shortfall
 from proxy.core.late import with_late
 from proxy.core.plan import EMPTY, WAITS, Account, Epoch, Plan, in_force, view_tokens
 from proxy.core.planner import (
@@ -168,10 +168,13 @@ class Epochs:
         if stage in (Stage.COMPACT, Stage.EMERGENCY) or acts_now(situation):
             return kept or await off_loop(case, lambda: draft(situation, stage))
         decided = kept if kept is not None and kept.stage is Stage.TRIM else None
-        if decided is None and self._is_open(case, situation, kept):
-            self._drafts.reckon(case)
+        is_new = decided is None and self._is_open(case, situation, kept)
+        if is_new:
             decided = await off_loop(case, lambda: draft(situation, stage))
-        if decided is None or waits(decided):
+        lacking = shortfall(decided) if decided is not None else 0
+        if is_new:
+            self._drafts.reckon(case, lacking)
+        if decided is None or lacking:
             return await self._prepare(case, situation, kept, parent) if stage is Stage.TRIM else None
         wanted = await self._summary_jobs.wanted(case, decided)
         if wanted.start_missing():

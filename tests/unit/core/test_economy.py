@@ -9,10 +9,10 @@ from proxy.core.breaker import NO_PAST, Past
 from proxy.core.budget import Budget, Stage
 from proxy.core.conditions import Conditions
 from proxy.core.counting import BY_UNITS
-from proxy.core.economy import account_of, is_cold, late_account, waits
+from proxy.core.economy import account_of, is_cold, late_account, shortfall
 from proxy.core.late import with_late
-from proxy.core.plan import COLD, DUE, LATE, PAYS, WAITS, Account, Gap, Plan
-from proxy.core.planner import Draft
+from proxy.core.plan import COLD, DUE, LATE, PAYS, WAITS, Account, Gap, Plan, Span
+from proxy.core.planner import Draft, noticed, outlined
 from proxy.core.policy import Policy
 from proxy.core.policy_sections import Economy
 from proxy.core.prices import UNKNOWN_PRICES, Prices
@@ -25,7 +25,7 @@ WARM = Conditions(idle=5.0, prices=UNKNOWN_PRICES)
 NOTE = b'{"role": "user", "content": "[messages omitted]"}'
 
 
-def situation(exchanges: int = 20, conditions: Conditions = WARM, **rules: float) -> Situation:
+def situation(exchanges: int = 20, conditions: Conditions = WARM, **rules: float | str) -> Situation:
     said = [(user(prose("en", 100, n)), assistant(prose("en", 300, n))) for n in range(exchanges)]
     chain = chain_from([message for pair in said for message in pair] + [user("and now?")])
     policy = Policy(economy=Economy.model_validate(rules))
@@ -34,6 +34,11 @@ def situation(exchanges: int = 20, conditions: Conditions = WARM, **rules: float
 
 def cut(start: int, end: int) -> Plan:
     return Plan((Gap(start, end, NOTE, 10),))
+
+
+def trimming(given: Situation, *spans: Span) -> Draft:
+    quotes: dict[Span, tuple[str, ...]] = dict.fromkeys(spans, ())
+    return Draft(given, Stage.TRIM, spans, quotes, FREE, strategy=ByImportance())
 
 
 def verdict(given: Situation, plan: Plan, *, may_wait: bool = True) -> str:
@@ -96,7 +101,7 @@ def test_only_an_epoch_at_trim_that_begins_for_its_size_may_wait(
     given = situation(expected_turns=1)
     decided = Draft(given, stage, ((0, 2),), {(0, 2): ()}, FREE, strategy=strategy, acts_now=acts_now)
     assert decided.may_wait is may
-    assert waits(decided) is may
+    assert (shortfall(decided) > 0) is may
     assert verdict(given, cut(0, 2), may_wait=False) == DUE
 
 
@@ -156,7 +161,28 @@ def test_a_dearer_write_makes_it_wait_longer():
 )
 def test_where_money_has_no_say_nothing_waits(given: Situation):
     assert account_of(given, cut(0, 2), may_wait=True) is None
-    assert not waits(Draft(given, Stage.TRIM, ((0, 2),), {(0, 2): ()}, FREE, strategy=ByImportance()))
+    assert shortfall(trimming(given, (0, 2))) == 0
+
+
+@pytest.mark.parametrize("calls", ["auto", 3])
+def test_what_is_lacking_is_what_must_be_freed_beyond_before_it_pays(calls: float | str):
+    given = situation(expected_turns=calls)
+    decided = trimming(given, (0, 2))
+    lacking = shortfall(decided)
+    account = account_of(given, outlined(decided), may_wait=True, view=noticed(decided))
+    assert account is not None
+
+    def pays(freed: int) -> bool:
+        to_come = account.calls if calls == 3 else account.calls * freed / account.freed
+        return to_come * account.cached * freed >= (account.written - account.cached) * account.tail
+
+    assert not pays(account.freed + lacking - 2)
+    assert pays(account.freed + lacking)
+
+
+def test_where_cached_tokens_cost_nothing_nobody_can_tell_what_is_lacking():
+    free = replace(WARM, prices=Prices(fresh=1.0, cached=0.0, written=1.0))
+    assert shortfall(trimming(situation(conditions=free), (0, 2))) == 1
 
 
 def test_people_are_told_the_sums():
