@@ -37,6 +37,8 @@ REST = 0.08
 WORDS = (
     "harbour bridge crane ferry tower market garden library station museum mill orchard quarry pier".split()
 )
+PROSE, RULES = "In {who} {turn}", "You must never forget that in {who} {turn}"
+"""How each sentence begins. One that lays something down is held against all others that do."""
 PLAIN = 'extends = "default"\n[budget]\ntokens = 100_000_000\n'
 PRUNED = 'extends = "default"\n[budget]\ntokens = 8_000\n'
 
@@ -50,6 +52,7 @@ class Way:
     is_named: bool = True
     """Whether a header names it; else it is recognised by its chain."""
     appends: bool = False
+    opens: str = PROSE
 
     @property
     def headers(self) -> dict[str, str]:
@@ -61,6 +64,7 @@ WAYS = (
     Way("full", PLAIN),
     Way("full, no header", PLAIN, is_named=False),
     Way("full, pruned", PRUNED),
+    Way("full, pruned, four rules a message", PRUNED, opens=RULES),
     Way("append", PLAIN, appends=True),
     Way("append, pruned", PRUNED, appends=True),
 )
@@ -117,13 +121,14 @@ class Talk:
 
     size: int
     """Bytes of each text."""
+    opens: str = PROSE
     raw: bytearray = field(default_factory=bytearray)
     """Its messages so far, with commas between them."""
 
     def text(self, who: str, turn: int) -> str:
         """What is said at a turn: no two texts are alike, and all are of one size."""
         thing, other = WORDS[turn % len(WORDS)], WORDS[turn // len(WORDS) % len(WORDS)]
-        said = f"{who} {turn}: the {thing} by the {other} was looked at, and nobody found it wanting. "
+        said = f"{self.opens.format(who=who, turn=turn)} the {thing} by the {other} was looked at once more. "
         return (said * (self.size // len(said) + 1))[: self.size]
 
     def add(self, role: str, text: str) -> None:
@@ -188,7 +193,7 @@ class Session:
 
     def __init__(self, way: Way, size: int, upstream: Upstream, served: Served) -> None:
         self._way, self._upstream, self._served = way, upstream, served
-        self._talk = Talk(size)
+        self._talk = Talk(size, way.opens)
         self._client = Client(HTTPConnection(served.host, timeout=60), way.headers)
         self._turn = 0
         self._epoch = 0
@@ -198,7 +203,7 @@ class Session:
         """Turn by turn until so many are past."""
         while self._turn < until:
             self._turn += 1
-            asked, answer = (self._talk.text(who, self._turn) for who in ("Question", "Answer"))
+            asked, answer = (self._talk.text(who, self._turn) for who in ("question", "answer"))
             self._upstream.answer = answer
             self._talk.add("user", asked)
             body = request(message("user", asked)) if self._way.appends else request(self._talk.raw)

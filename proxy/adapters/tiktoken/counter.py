@@ -20,9 +20,8 @@ from proxy.adapters.tiktoken.vocabulary import o200k_base
 OFF_THE_LOOP = 32 * 1024
 """Characters together above which counting moves to a thread: 2 ms of prose, 5 ms of one unbroken run."""
 
-_REMEMBERED = 512
-_WORTH_REMEMBERING = range(200, 16 * 1024)
-"""Characters of a text whose count is kept: a plan is weighed at several turns, its notes at each."""
+_SHORT, _LONG = 256, 16 * 1024
+"""Characters of texts whose counts are kept: a plan is weighed at several turns, and most of it stays."""
 _THREADS = 2  # counting is CPU work: more threads would only take cores from the loops
 
 
@@ -35,7 +34,8 @@ class TiktokenCounter:
 
     def count(self, text: str) -> int:
         """Tokens of `text`. Loads the vocabulary if `ready` has not (0.5 s, raises VocabularyError)."""
-        count = _count_once if len(text) in _WORTH_REMEMBERING else _count
+        size = len(text)
+        count = _count_short if size < _SHORT else _count_long if size < _LONG else _count
         return count(self._encoding(), text)
 
     async def count_all(self, texts: Sequence[str]) -> list[int]:
@@ -63,4 +63,5 @@ def _count(encoding: tiktoken.Encoding, text: str) -> int:
     return sum(len(encoding.encode_ordinary(piece)) for piece in pieces(text))
 
 
-_count_once = lru_cache(_REMEMBERED)(_count)
+_count_short = lru_cache(8_192)(_count)
+_count_long = lru_cache(512)(_count)
