@@ -37,7 +37,7 @@ REST = 0.08
 WORDS = (
     "harbour bridge crane ferry tower market garden library station museum mill orchard quarry pier".split()
 )
-PROSE, RULES = "In {who} {turn}", "You must never forget that in {who} {turn}"
+PROSE, RULES = "In view", "You must never forget that in view"
 """How each sentence begins. One that lays something down is held against all others that do."""
 PLAIN = 'extends = "default"\n[budget]\ntokens = 100_000_000\n'
 PRUNED = 'extends = "default"\n[budget]\ntokens = 8_000\n'
@@ -126,9 +126,11 @@ class Talk:
     """Its messages so far, with commas between them."""
 
     def text(self, who: str, turn: int) -> str:
-        """What is said at a turn: no two texts are alike, and all are of one size."""
-        thing, other = WORDS[turn % len(WORDS)], WORDS[turn // len(WORDS) % len(WORDS)]
-        said = f"{self.opens.format(who=who, turn=turn)} the {thing} by the {other} was looked at once more. "
+        """What is said at a turn: no two texts are alike; all are of one size and one kind."""
+        one, other, third = (WORDS[turn // len(WORDS) ** place % len(WORDS)] for place in range(3))
+        said = (
+            f"{self.opens} of the {who} the {one} by the {other} near the {third} was looked at once more. "
+        )
         return (said * (self.size // len(said) + 1))[: self.size]
 
     def add(self, role: str, text: str) -> None:
