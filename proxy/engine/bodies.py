@@ -19,7 +19,12 @@ from proxy.engine.lru import Lru
 _LEAST = 4 * 1024
 """Bytes of a body below which splitting it whole costs nothing."""
 _TOLD_APART_BY = 256
-"""Bytes at its beginning by which the conversations of one caller are told apart, where no header does."""
+"""Bytes by which the conversations of one caller are told apart, where no header does: the first of a body,
+and, since a service's system prompt is the same in all of them, the first after that."""
+_ENDING = 64
+"""Bytes by which the end of a head is known again."""
+_HEADS, _HEADS_ALIKE = 10_000, 8
+"""Beginnings of which that is known, and ends for each: heads that begin alike may go on otherwise."""
 _REMEMBERED = 64 * 2**20
 """Bytes of messages that are remembered in all."""
 _LINE_BYTES = 2 * 1024
@@ -46,6 +51,7 @@ class ReadBody(msgspec.Struct, frozen=True):
 
     body: Body
     scope: bytes
+    """Whose it is, and how it begins."""
     before: Placed | None = None
     """Of the messages that it begins with; None where nothing is known of them."""
     hashed: "Hashed | None" = None
@@ -71,12 +77,14 @@ class Bodies:
 
     def __init__(self) -> None:
         self._lines: Lru[bytes, Line] = Lru(_REMEMBERED, _weight)
+        self._heads: Lru[bytes, tuple[tuple[int, bytes], ...]] = Lru(_HEADS)
+        """Where long heads end in bodies that begin alike, and with which bytes."""
         self._seed = secrets.randbits(64)
 
     def read(self, raw: bytes, scope: bytes, max_messages: int) -> ReadBody:
         """Read a body of whoever ``scope`` names. Raises what :func:`proxy.core.body.read_body` raises."""
         scope += b"\0" + raw[:_TOLD_APART_BY]
-        line = self._lines.get(scope)
+        line = self._lines.get(self._name(scope, raw))
         if line is None:
             return ReadBody(read_body(raw, max_messages), scope)
         found = self._continued(line.beginning, line.digest, raw, max_messages) if line.beginning else None
@@ -102,7 +110,28 @@ class Bodies:
         beginning, digest = beginning_of(body) if len(raw) >= _LEAST else None, b""
         if beginning is not None:
             digest = (read.hashed or Hashed(self._seed)).up_to(raw, beginning.end)
-        self._lines.put(read.scope, Line(body.messages, placed, size, beginning, digest))
+        self._find_head(read.scope, body, len(placed.head))
+        line = Line(body.messages, placed, size, beginning, digest)
+        self._lines.put(self._name(read.scope, raw), line)
+
+    def _name(self, scope: bytes, raw: bytes) -> bytes:
+        """What tells a conversation from others of the same scope."""
+        for end, ending in self._heads.get(scope) or ():
+            if raw.startswith(ending, end - len(ending)):
+                first = raw[end : end + _TOLD_APART_BY].partition(b"}")[0]  # no more than a message
+                return b"%b\0%d\0%b" % (scope, end, first)
+        return scope
+
+    def _find_head(self, scope: bytes, body: Body, length: int) -> None:
+        """Note where the head of a body, its first ``length`` messages, ends, if it is long."""
+        if not length or len(body.messages) == length:
+            return
+        raw, first, heads = body.raw, body.messages[length], self._heads.get(scope) or ()
+        if any(raw.startswith(first, end) for end, _ in heads):
+            return
+        end = raw.find(first)
+        if end > _TOLD_APART_BY:
+            self._heads.put(scope, ((end, raw[end - _ENDING : end]), *heads)[:_HEADS_ALIKE])
 
 
 def _weight(line: Line) -> int:

@@ -52,6 +52,16 @@ def test_a_conversation_that_goes_on_is_known_up_to_where_it_goes_on() -> None:
     assert process.read(body("One?", "1", "Two?", "2", "Three?")), "and asked again"
 
 
+def test_conversations_with_the_same_system_prompt_are_told_apart_by_what_follows_it() -> None:
+    process = Process()
+    others = [body(f"I am number {number}.") for number in range(3)]
+    assert [process.read(raw) for raw in others] == [False] * 3
+    gone_on = [body(f"I am number {number}.", "Hello.", "And now?") for number in range(3)]
+    assert [process.read(raw) for raw in gone_on] == [True] * 3
+    longer = body("I am number 1.", first=f"Be brief. {LONG * 2}")
+    assert [process.read(raw) for raw in (longer, *gone_on)] == [False, True, True, True]
+
+
 def test_a_small_conversation_is_known_by_its_messages() -> None:
     process, first = Process(), "Be brief. " * 30
     assert not process.read(body("One?", first=first))
