@@ -32,8 +32,8 @@ class Stage:
 
 
 @contextmanager
-def relay_to(base_url: str) -> Generator[str]:
-    upstream = HttpxUpstream(base_url, connect_timeout=1.0, read_timeout=1.0)
+def relay_to(base_url: str, read_timeout: float = 1.0) -> Generator[str]:
+    upstream = HttpxUpstream(base_url, connect_timeout=1.0, read_timeout=read_timeout)
     relay = Relay(upstream, Admission(lambda: 1000, BodyMemory(0)), request_id, lambda _: None)
     with serve(relay, upstream.aclose) as url:
         yield url

@@ -15,9 +15,10 @@ from tests.stage import Stage, relay_to
 
 
 @pytest.fixture
-async def stage() -> AsyncIterator[Stage]:
+async def stage(request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
+    read_timeout = getattr(request, "param", 1.0)
     async with FakeUpstream().serve() as upstream:
-        with relay_to(upstream.url + "/base") as url:
+        with relay_to(upstream.url + "/base", read_timeout) as url:
             async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as client:
                 yield Stage(url, upstream, client)
 
