@@ -57,15 +57,16 @@ def account_of(
 def shortfall(decided: Draft) -> int:
     """Counted tokens that the epoch of a draft must free beyond what it does before it pays.
 
-    0 where it need not wait. What the conversation grows by, it will free more, and of the tail no less is
-    left; where the calls to come follow from what is freed, it pays in proportion to the square of that.
+    0 where it need not wait, 1 where nobody can tell. What the conversation grows by, it will free more;
+    where the calls to come follow from what is freed, it pays in proportion to the square of that. It may pay
+    sooner: the pace of the conversation changes, and with it the calls to come.
     """
     plan, view = outlined(decided), noticed(decided)
     account = account_of(decided.situation, plan, may_wait=decided.may_wait, view=view)
     if account is None or account.verdict != WAITS:
         return 0
     if not (account.calls and account.freed and account.cached):
-        return 1  # nobody can tell
+        return 1
     is_stated = decided.situation.policy.economy.expected_turns != "auto"
     paid = (account.written - account.cached) * account.tail / account.cached / account.calls
     enough = paid if is_stated else sqrt(paid * account.freed)

@@ -8,7 +8,7 @@ the old one's place when the next epoch begins.
 
 from proxy.core.plan import Anchor
 from proxy.core.situation import Situation
-from proxy.core.source import Source, may_be_told_in, originals_of
+from proxy.core.source import Source, least_of_originals, originals_of
 
 GENERATIONS = 3
 """Summaries of summaries upon the first one, after which the originals are read again."""
@@ -28,17 +28,16 @@ def worthwhile_originals(situation: Situation, anchor: Anchor, room: int) -> Sou
     Whether it might is asked before anything is counted: a long gap's originals are most of a session.
     """
     span = (anchor.start, anchor.end)
-    sent = _sent(situation, anchor)
-    if not may_be_told_in(situation, span, room, MOST_PIECES, int(_SHARE * sent)):
+    pieces, tokens = least_of_originals(situation, span, room)
+    if not _pays(situation, anchor, pieces, tokens):
         return None
     originals = originals_of(situation, span, room)
-    pays = len(originals.pieces) <= MOST_PIECES and originals.tokens <= _SHARE * sent
-    return originals if pays else None
+    return originals if _pays(situation, anchor, len(originals.pieces), originals.tokens) else None
 
 
-def _sent(situation: Situation, anchor: Anchor) -> float:
-    """Counted tokens that were sent while the gap grew, about."""
+def _pays(situation: Situation, anchor: Anchor, pieces: int, tokens: int) -> bool:
     messages = situation.chain.messages[anchor.start : anchor.end]
     requests = sum(message.role == "assistant" for message in messages)
     stages = situation.policy.stages
-    return requests * situation.budget.limit * (stages.target + stages.compact) / 2
+    sent = requests * situation.budget.limit * (stages.target + stages.compact) / 2
+    return pieces <= MOST_PIECES and tokens <= _SHARE * sent

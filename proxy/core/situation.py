@@ -46,11 +46,15 @@ FIRST_USER_LEAST = 100
 
 
 class Gathered(msgspec.Struct, frozen=True):
-    """What the chains of one line have found of their first messages."""
+    """What a chain, and those that it goes on from, have found of their first messages."""
 
     units: Prior[Unit] = msgspec.field(default_factory=Prior[Unit])
     addresses: Prior[Address] = msgspec.field(default_factory=Prior[Address])
-    """Of what each message says."""
+    """Under which it is remembered what each message says."""
+
+    def forked(self) -> "Gathered":
+        """The same for a chain that goes on from this one; what that finds, its siblings never see."""
+        return Gathered(self.units.forked(), self.addresses.forked())
 
 
 class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for what is reckoned once
@@ -102,7 +106,7 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for what is recko
         )
         if found:
             last = self.units[-1].start
-            self.gathered.addresses.keep(self.raws[:last], found[:last])
+            self.gathered.addresses.keep(self.raws[: last + 1], found[:last])
         return found
 
     def prefix(self, length: int) -> Self:

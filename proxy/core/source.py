@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import ceil
 
 from proxy.core.digest import EARLIER, of_users
 from proxy.core.language import language_of
@@ -30,8 +31,6 @@ _RESULT, _ARGUMENTS = 240, 128
 them is the ledger's business, and reading them once more to say less would be most of a summary's price."""
 _CHARACTERS = 8
 """Of a token, at most, on an average: prose has four or five, and code no more."""
-_AROUND = 60
-"""Bytes of a message around its text."""
 _SAMPLE = 8
 """Messages of users by which the language is told."""
 
@@ -123,17 +122,12 @@ def originals_of(situation: Situation, span: tuple[int, int], room: int) -> Sour
     return _source(situation, span, room, ())
 
 
-def may_be_told_in(situation: Situation, span: tuple[int, int], room: int, pieces: int, tokens: int) -> bool:
-    """Whether the originals might fit into so many pieces and counted tokens; nothing is read for it."""
-    left = _CHARACTERS * min(tokens, pieces * _most(room))
-    chain, may_be_summarised = situation.chain, situation.classes.may_be_summarised
-    for place in range(*span):
-        if may_be_summarised(place):
-            most = _TOLD.get(chain.messages[place].role, _RESULT)
-            left -= min(max(len(chain.raws[place]) - _AROUND, 0), most)
-        if left < 0:
-            return False
-    return True
+def least_of_originals(situation: Situation, span: tuple[int, int], room: int) -> tuple[int, int]:
+    """How many pieces the originals make at least, and how many tokens; nothing is counted for it."""
+    most = _most(room)
+    characters = sum(len(block.told) for block in _blocks(situation, span, {}, 3 * most))
+    tokens = characters // _CHARACTERS
+    return ceil(tokens / most), tokens
 
 
 def seal_of(chain: Chain, start: int, end: int) -> bytes:

@@ -26,8 +26,8 @@ class Unit(msgspec.Struct, frozen=True, gc=False):
         return self.end - self.start
 
 
-def units_of(messages: Sequence[Message], first: int = 0) -> list[Unit]:
-    """The units of messages that begin at ``first``, in order and without gaps."""
+def units_of(messages: Sequence[Message], offset: int = 0) -> list[Unit]:
+    """The units of messages of which the first stands at place ``offset``, in order and without gaps."""
     bound = list(range(1, len(messages) + 1))
     for start, end in _bound_spans([*messages]):
         bound[start] = max(bound[start], end)
@@ -35,7 +35,7 @@ def units_of(messages: Sequence[Message], first: int = 0) -> list[Unit]:
     position = 0
     while position < len(messages):
         end = position + 1 if bound[position] == position + 1 else _reach(bound, position)
-        units.append(Unit(first + position, first + end))
+        units.append(Unit(offset + position, offset + end))
         position = end
     return units
 
@@ -103,8 +103,9 @@ class Asked(msgspec.Struct, frozen=True, dict=True):  # a dict for what is recko
 
     messages: Sequence[Message]
     raws: Sequence[bytes] = ()
-    """The same as bytes, where units of a beginning may be ``known``."""
+    """The same messages as they came; without them no units are kept."""
     known: Prior[Unit] = msgspec.field(default_factory=Prior[Unit])
+    """Units of its first messages, and from now on those that were found here."""
 
     @cached_property
     def last_user(self) -> int | None:
@@ -133,7 +134,7 @@ class Asked(msgspec.Struct, frozen=True, dict=True):  # a dict for what is recko
             self.raws, self.is_apart, lambda first: units_of(self.messages[first:], first)
         )
         if self.raws:
-            self.known.keep(self.raws[: units[-1].start], units[:-1])
+            self.known.keep(self.raws[: units[-1].start + 1], units[:-1])
         return units
 
     @property

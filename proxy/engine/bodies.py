@@ -52,6 +52,10 @@ class ReadBody(msgspec.Struct, frozen=True):
     body: Body
     scope: bytes
     """Whose it is, and how it begins."""
+    name: bytes
+    """Under which its line was looked for."""
+    is_shared: bool
+    """Whether other conversations may have the same scope."""
     before: Placed | None = None
     """Of the messages that it begins with; None where nothing is known of them."""
     hashed: "Hashed | None" = None
@@ -81,18 +85,23 @@ class Bodies:
         """Where long heads end in bodies that begin alike, and with which bytes."""
         self._seed = secrets.randbits(64)
 
-    def read(self, raw: bytes, scope: bytes, max_messages: int) -> ReadBody:
-        """Read a body of whoever ``scope`` names. Raises what :func:`proxy.core.body.read_body` raises."""
+    def read(self, raw: bytes, scope: bytes, max_messages: int, *, is_shared: bool = False) -> ReadBody:
+        """Read a body of whoever ``scope`` names; other conversations may have the same scope.
+
+        Raises what :func:`proxy.core.body.read_body` raises.
+        """
         scope += b"\0" + raw[:_TOLD_APART_BY]
-        line = self._lines.get(self._name(scope, raw))
+        name = self._name(scope, raw) if is_shared else scope
+        line = self._lines.get(name)
         if line is None:
-            return ReadBody(read_body(raw, max_messages), scope)
+            return ReadBody(read_body(raw, max_messages), scope, name, is_shared)
         found = self._continued(line.beginning, line.digest, raw, max_messages) if line.beginning else None
         if found is not None:
             body, hashed = found
-            return ReadBody(body, scope, line.placed, hashed)
+            return ReadBody(body, scope, name, is_shared, line.placed, hashed)
         body = read_body(raw, max_messages)
-        return ReadBody(body, scope, line.placed if body.messages.begins_with(line.messages) else None)
+        before = line.placed if body.messages.begins_with(line.messages) else None
+        return ReadBody(body, scope, name, is_shared, before)
 
     def _continued(
         self, beginning: Beginning, digest: bytes, raw: bytes, max_messages: int
@@ -110,21 +119,24 @@ class Bodies:
         beginning, digest = beginning_of(body) if len(raw) >= _LEAST else None, b""
         if beginning is not None:
             digest = (read.hashed or Hashed(self._seed)).up_to(raw, beginning.end)
-        self._find_head(read.scope, body, len(placed.head))
         line = Line(body.messages, placed, size, beginning, digest)
-        self._lines.put(self._name(read.scope, raw), line)
+        self._lines.put(read.name, line)
+        if read.is_shared and placed.head:
+            self._note_head(read.scope, body, len(placed.head))
+            self._lines.put(self._name(read.scope, raw), line)
 
     def _name(self, scope: bytes, raw: bytes) -> bytes:
-        """What tells a conversation from others of the same scope."""
-        for end, ending in self._heads.get(scope) or ():
-            if raw.startswith(ending, end - len(ending)):
-                first = raw[end : end + _TOLD_APART_BY].partition(b"}")[0]  # no more than a message
-                return b"%b\0%d\0%b" % (scope, end, first)
-        return scope
+        """What tells a conversation from others of the same scope: what follows its head, if that is known.
 
-    def _find_head(self, scope: bytes, body: Body, length: int) -> None:
+        That ends with the first brace: the message may have no more, and what follows it changes.
+        """
+        heads = self._heads.get(scope) or ()
+        end = max((end for end, ending in heads if raw.startswith(ending, end - len(ending))), default=None)
+        return scope if end is None else scope + b"\0" + raw[end : end + _TOLD_APART_BY].partition(b"}")[0]
+
+    def _note_head(self, scope: bytes, body: Body, length: int) -> None:
         """Note where the head of a body, its first ``length`` messages, ends, if it is long."""
-        if not length or len(body.messages) == length:
+        if len(body.messages) == length:
             return
         raw, first, heads = body.raw, body.messages[length], self._heads.get(scope) or ()
         if any(raw.startswith(first, end) for end, _ in heads):

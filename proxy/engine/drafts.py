@@ -19,10 +19,9 @@ from proxy.engine.lru import Lru
 from proxy.ports import SessionKey
 
 _REMEMBERED = 4_096
-_STEP = 0.02
-"""Share of the room by which a conversation grows, at least, before it is reckoned again whether an epoch"""
-_WAY = 0.75
-"""pays; and share of what was lacking."""
+_STEPS = 0.02, 0.05
+"""By which share of the room a conversation grows, at least and at most, before it is reckoned again whether
+an epoch pays. Between them it grows by what was lacking: sooner nothing but the pace can have changed."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +48,10 @@ class _Kept:
 
 
 class _Reckoned(NamedTuple):
-    """For which chain it was last reckoned whether an epoch pays."""
+    """For which chain it was last reckoned whether an epoch pays after the one in force."""
 
+    parent: str
+    """Id of that."""
     length: int
     seal: bytes
     lacking: int
@@ -96,19 +97,21 @@ class Drafts:
         size = await off_loop(case, lambda: noticed(decided))
         return decided if size < case.budget.share(case.policy.stages.trim) else None
 
-    def reckon(self, case: Case, lacking: int) -> None:
-        """It was reckoned whether an epoch pays, and so many counted tokens are ``lacking``."""
+    def reckon(self, case: Case, parent: str, lacking: int = 0) -> None:
+        """It is reckoned whether an epoch pays; so many counted tokens are ``lacking``, if that is known."""
         if case.chain.hashes:
-            reckoned = _Reckoned(len(case.chain), case.chain.hashes[-1], lacking)
+            reckoned = _Reckoned(parent, len(case.chain), case.chain.hashes[-1], lacking)
             self._reckoned.put((case.key, case.lane), reckoned)
 
-    def has_grown(self, case: Case) -> bool:
+    def has_grown(self, case: Case, parent: str) -> bool:
         """Whether so much came since then that the sums may come out otherwise."""
         before, hashes = self._reckoned.get((case.key, case.lane)), case.chain.hashes
-        if before is None or before.length > len(hashes) or hashes[before.length - 1] != before.seal:
+        if before is None or before.parent != parent or before.length > len(hashes):
             return True
-        enough = max(case.budget.share(_STEP), _WAY * before.lacking)
-        return case.chain.tokens.between(before.length) >= enough
+        if hashes[before.length - 1] != before.seal:
+            return True
+        least, most = map(case.budget.share, _STEPS)
+        return case.chain.tokens.between(before.length) >= min(max(before.lacking, least), most)
 
     def drop(self, case: Case) -> None:
         """An epoch has begun."""

@@ -168,12 +168,13 @@ class Epochs:
         if stage in (Stage.COMPACT, Stage.EMERGENCY) or acts_now(situation):
             return kept or await off_loop(case, lambda: draft(situation, stage))
         decided = kept if kept is not None and kept.stage is Stage.TRIM else None
-        is_new = decided is None and self._is_open(case, situation, kept)
+        is_new = decided is None and self._is_open(case, situation, kept, parent)
         if is_new:
+            self._drafts.reckon(case, parent)  # others that ask meanwhile need not
             decided = await off_loop(case, lambda: draft(situation, stage))
         lacking = shortfall(decided) if decided is not None else 0
         if is_new:
-            self._drafts.reckon(case, lacking)
+            self._drafts.reckon(case, parent, lacking)
         if decided is None or lacking:
             return await self._prepare(case, situation, kept, parent) if stage is Stage.TRIM else None
         wanted = await self._summary_jobs.wanted(case, decided)
@@ -193,11 +194,11 @@ class Epochs:
         (await self._summary_jobs.wanted(case, decided)).start_missing()
         self._drafts.keep(case, decided, parent)
 
-    def _is_open(self, case: Case, situation: Situation, kept: Draft | None) -> bool:
+    def _is_open(self, case: Case, situation: Situation, kept: Draft | None, parent: str) -> bool:
         """Whether an epoch at *trim* may come out otherwise than when it was last thought about."""
         if prices_in(situation) is None:
             return kept is None
-        return is_cold(situation) or self._drafts.has_grown(case)
+        return is_cold(situation) or self._drafts.has_grown(case, parent)
 
     async def _finish(self, case: Case, decided: Draft) -> tuple[Plan, str]:
         """Fetch what summaries may be had in time, and write the notes."""

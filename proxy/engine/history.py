@@ -21,7 +21,7 @@ from proxy.core.images import image_tokens, other_part_tokens
 from proxy.core.injection import Injection
 from proxy.core.messages import HEAD_ROLES, Content, Message, as_mapping, text_or_empty
 from proxy.core.records import HiddenCalls
-from proxy.core.situation import Chain, Gathered
+from proxy.core.situation import Chain
 from proxy.engine.known import NOTHING, Known, Placed
 from proxy.engine.lru import Lru
 from proxy.ports import TokenCounter
@@ -100,7 +100,7 @@ class History(msgspec.Struct, frozen=True):
             raws=self.raws,
             tokens=before.tokens.followed_by([entry.tokens(self.model) for entry in new]),
             hashes=self.hashes,
-            gathered=before.gathered if before.raws else Gathered(),
+            gathered=before.gathered.forked(),
         )
 
     def outgoing_chain(self, chain: Chain) -> Chain:

@@ -111,7 +111,8 @@ class Engine:
         arrived = self.clock.monotonic()
         envelope, caller = incoming.envelope, incoming.envelope.caller
         scope = f"{caller.tenant}\0{caller.name}".encode(errors="surrogatepass")
-        read = self.bodies.read(incoming.body, scope, policy.limits.messages)
+        is_shared = caller.name is None
+        read = self.bodies.read(incoming.body, scope, policy.limits.messages, is_shared=is_shared)
         body, extension = take_extension(read.body)
         is_named = caller.key is not None and caller.key.sid == NAMED
         root = appended.root if appended else root_of(body, by_header=is_named)

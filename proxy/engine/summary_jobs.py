@@ -6,6 +6,7 @@ loop (law 7): most requests only look whether it is there.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from threading import Lock
 
 from msgspec.structs import replace
 
@@ -22,8 +23,33 @@ from proxy.engine.case import Case
 from proxy.engine.compactors import Compaction, first_for
 from proxy.engine.folds import off_loop
 from proxy.engine.job import Job
+from proxy.engine.lru import Lru
 from proxy.engine.naming import Naming
 from proxy.engine.summaries import Summaries
+from proxy.ports import SessionKey
+
+_REMEMBERED = 20_000
+_AGAIN = 1.25
+"""How much longer a gap must be before it is read again whether its summary is worth making anew."""
+
+
+class Declined:
+    """Gaps whose summaries were found not to be worth making anew; asked on the loop, and told in threads."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._ends: Lru[tuple[SessionKey, str, int], int] = Lru(_REMEMBERED)
+
+    def holds(self, case: Case, anchor: Anchor) -> bool:
+        """Whether that was found of the gap when it was hardly shorter."""
+        with self._lock:
+            end = self._ends.get((case.key, case.lane, anchor.start))
+        return end is not None and end <= anchor.end < _AGAIN * end
+
+    def add(self, case: Case, anchor: Anchor) -> None:
+        """It was found of this gap."""
+        with self._lock:
+            self._ends.put((case.key, case.lane, anchor.start), anchor.end)
 
 
 class Wanted:
@@ -74,6 +100,7 @@ class SummaryJobs:
     def __init__(self, summaries: Summaries, naming: Naming) -> None:
         self._summaries = summaries
         self._naming = naming
+        self._declined = Declined()
 
     async def wanted(self, case: Case, decided: Draft) -> Wanted:
         """The summaries of a draft; those that the store holds are fetched."""
@@ -124,12 +151,15 @@ class SummaryJobs:
     def rebuild(self, case: Case, situation: Situation) -> None:
         """Begin to make anew what has been summarised too often, where it pays; nobody waits for it."""
         for anchor in drifted(situation) if case.policy.summary.enabled else ():
+            if self._declined.holds(case, anchor):
+                continue
             address = self._rebuilt_at(case, anchor)
             self._summaries.start(address, partial(self._rebuilt, case, situation, anchor))
 
     def _rebuilt(self, case: Case, situation: Situation, anchor: Anchor) -> Job | None:
         source = worthwhile_originals(situation, anchor, _room(case))
         if source is None:
+            self._declined.add(case, anchor)
             return None
         return replace(self._plain_job(case, self._rebuilt_at(case, anchor), source), rebuilds=True)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from proxy.core.messages import TOOL_ROLES, Content, Message
@@ -105,15 +105,18 @@ _said = st.one_of(
     st.builds(result, _ids, st.sampled_from(["wind: 9", "wind: 7"])),
 )
 _lengths = st.lists(st.integers(0, 15), min_size=2, max_size=6)
-_answers = st.builds(_answering, st.just("tool"), _ids)
+_few = st.sampled_from([_plain("user"), _plain("assistant"), _calling(["a"]), _answering("tool", "a")])
+_U, _A, _CALLS, _ANSWERS = _plain("user"), _plain("assistant"), _calling(["a"]), _answering("tool", "a")
 
 
 @given(
-    st.lists(st.one_of(_messages, _answers), max_size=15),
-    st.lists(_messages, max_size=10),
-    st.integers(0, 15),
-    st.lists(st.tuples(st.booleans(), st.integers(0, 15)), min_size=2, max_size=6),
+    st.lists(_few, max_size=8),
+    st.lists(_few, max_size=4),
+    st.integers(0, 6),
+    st.lists(st.tuples(st.booleans(), st.integers(1, 9)), min_size=2, max_size=6),
 )
+@example([_CALLS, _U, _ANSWERS], [], 0, [(False, 2), (False, 3)])
+@example([_U, _CALLS, _U], [_A, _U], 2, [(False, 3), (True, 4)])
 def test_units_go_on_from_those_of_whichever_requests_came_before(
     line: list[Message], branch: list[Message], fork: int, requests: list[tuple[bool, int]]
 ):

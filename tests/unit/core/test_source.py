@@ -8,7 +8,7 @@ from proxy.core.plan import EMPTY, Anchor, Gap, Plan
 from proxy.core.policy import Policy
 from proxy.core.rebuilding import MOST_PIECES, drifted, worthwhile_originals
 from proxy.core.situation import Situation
-from proxy.core.source import PIECE_TOKENS, may_be_told_in, originals_of, source_of
+from proxy.core.source import PIECE_TOKENS, least_of_originals, originals_of, source_of
 from tests.property.conversations import (
     WORDS,
     Sent,
@@ -114,10 +114,11 @@ def test_what_is_far_from_paying_is_not_even_counted() -> None:
 
 
 @pytest.mark.parametrize("language", WORDS)
-def test_what_originals_take_is_never_thought_too_little_for_them(language: str) -> None:
+def test_originals_are_no_less_than_they_are_reckoned_at_before_they_are_counted(language: str) -> None:
     text = prose(language, 60)
     messages = [each for n in range(80) for each in (user(f"{n} {text}"), assistant(text))]
     talked = replace(situation(messages), count=COUNTER.count)
+    pieces, tokens = least_of_originals(talked, (0, 160), 2_000)
     originals = originals_of(talked, (0, 160), 2_000)
-    assert may_be_told_in(talked, (0, 160), 2_000, len(originals.pieces), originals.tokens)
-    assert not may_be_told_in(talked, (0, 160), 2_000, len(originals.pieces), originals.tokens // 20)
+    assert 0 < pieces <= len(originals.pieces)
+    assert 0 < tokens <= originals.tokens

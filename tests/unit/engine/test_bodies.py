@@ -19,12 +19,13 @@ ROOT = root()
 class Process:
     """What one process remembers."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_shared: bool = True) -> None:
         self.bodies, self.reader = Bodies(), Reader(COUNTER)
+        self.is_shared = is_shared
 
     def read(self, raw: bytes, scope: bytes = b"me", start: bytes = ROOT) -> bool:
         """Whether something of the body was known; it is placed as if nothing had been."""
-        read = self.bodies.read(raw, scope, 100)
+        read = self.bodies.read(raw, scope, 100, is_shared=self.is_shared)
         self.history = history = self.reader.read(read.body, start, read.before)
         alone = Reader(COUNTER).read(Bodies().read(raw, scope, 100).body, start)
         assert (history.head, history.exchanges, history.chain()) == (
@@ -58,8 +59,19 @@ def test_conversations_with_the_same_system_prompt_are_told_apart_by_what_follow
     assert [process.read(raw) for raw in others] == [False] * 3
     gone_on = [body(f"I am number {number}.", "Hello.", "And now?") for number in range(3)]
     assert [process.read(raw) for raw in gone_on] == [True] * 3
-    longer = body("I am number 1.", first=f"Be brief. {LONG * 2}")
+    longer = body("I am number 9.", first=f"Be brief. {LONG * 2}")
     assert [process.read(raw) for raw in (longer, *gone_on)] == [False, True, True, True]
+
+
+@pytest.mark.parametrize("is_shared", [False, True], ids=["named", "nameless"])
+def test_a_conversation_with_tools_that_grow_before_its_system_prompt_is_known(*, is_shared: bool) -> None:
+    process = Process(is_shared=is_shared)
+    talk = [{"role": "system", "content": LONG}, *({"role": "user", "content": str(n)} for n in range(5))]
+    told = [
+        {"model": "m", "tools": [{"name": "look" * 100}] * number, "messages": talk[: number + 1]}
+        for number in range(1, 5)
+    ]
+    assert [process.read(json.dumps(each).encode()) for each in told] == [False, True, True, True]
 
 
 def test_a_small_conversation_is_known_by_its_messages() -> None:
