@@ -6,16 +6,19 @@ import threading
 from collections import Counter
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from proxy.adapters.httptools import HttptoolsUpstream
 from proxy.adapters.memory import MemoryStore
 from proxy.core.budget import Budget
+from proxy.core.plan import Anchor
 from proxy.core.policy import Policy
 from proxy.engine.case import Case
 from proxy.engine.epochs import Epochs
 from proxy.engine.foreground import Foreground
 from proxy.engine.naming import Naming
 from proxy.engine.summaries import Summaries
-from proxy.engine.summary_jobs import SummaryJobs
+from proxy.engine.summary_jobs import Declined, SummaryJobs
 from proxy.telemetry import Metrics
 from tests.property.conversations import assistant, chain_from, user
 from tests.servers import PATIENCE
@@ -72,3 +75,16 @@ async def test_a_long_gap_is_counted_in_no_thread_in_which_requests_wait() -> No
         assert here < 10 * len(TEXT)
         await summaries.aclose()
         await upstream.aclose()
+
+
+def test_a_gap_that_was_not_worth_reading_again_is_not_asked_about_before_it_has_grown() -> None:
+    declined, small = Declined(), Anchor(0, 100, "They spoke.", generation=3)
+    assert not declined.holds(CASE, small)
+    declined.add(CASE, small)
+    assert [declined.holds(CASE, replace(small, end=end)) for end in (50, 100, 124, 125)] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+    assert not declined.holds(replace(CASE, lane="other"), small)
