@@ -25,8 +25,8 @@ _ENDING = 64
 """Bytes by which the end of a head is known again."""
 _HEADS, _HEADS_ALIKE = 10_000, 8
 """Beginnings of which that is known, and ends for each: heads that begin alike may go on otherwise."""
-_REMEMBERED = 64 * 2**20
-"""Bytes of messages that are remembered in all."""
+_REMEMBERED, _SMALL = 64 * 2**20, 8 * 2**20
+"""Bytes of messages that are remembered in all, and beside them of bodies that are split whole each time."""
 _LINE_BYTES = 2 * 1024
 """What a conversation is reckoned at,"""
 _MESSAGE_BYTES = 256
@@ -81,6 +81,7 @@ class Bodies:
 
     def __init__(self) -> None:
         self._lines: Lru[bytes, Line] = Lru(_REMEMBERED, _weight)
+        self._small: Lru[bytes, Line] = Lru(_SMALL, _weight)
         self._heads: Lru[bytes, tuple[tuple[int, bytes], ...]] = Lru(_HEADS)
         """Where long heads end in bodies that begin alike, and with which bytes."""
         self._seed = secrets.randbits(64)
@@ -92,7 +93,7 @@ class Bodies:
         """
         scope += b"\0" + raw[:_TOLD_APART_BY]
         name = self._name(scope, raw) if is_shared else scope
-        line = self._lines.get(name)
+        line = self._lines.get(name) or self._small.get(name)
         if line is None:
             return ReadBody(read_body(raw, max_messages), scope, name, is_shared)
         found = self._continued(line.beginning, line.digest, raw, max_messages) if line.beginning else None
@@ -120,10 +121,15 @@ class Bodies:
         if beginning is not None:
             digest = (read.hashed or Hashed(self._seed)).up_to(raw, beginning.end)
         line = Line(body.messages, placed, size, beginning, digest)
-        self._lines.put(read.name, line)
+        self._put(read.name, line)
         if read.is_shared and placed.head:
             self._note_head(read.scope, body, len(placed.head))
-            self._lines.put(self._name(read.scope, raw), line)
+            self._put(self._name(read.scope, raw), line)
+
+    def _put(self, name: bytes, line: Line) -> None:
+        kept, other = (self._small, self._lines) if line.beginning is None else (self._lines, self._small)
+        other.drop(name)
+        kept.put(name, line)
 
     def _name(self, scope: bytes, raw: bytes) -> bytes:
         """What tells a conversation from others of the same scope: what follows its head, if that is known.

@@ -9,6 +9,7 @@ import pytest
 from proxy.core.identity import root
 from proxy.engine.bodies import Bodies
 from proxy.engine.history import History, Reader
+from proxy.engine.known import NOTHING
 from proxy.errors import InvalidJSON
 from tests.upstreams import COUNTER
 
@@ -81,6 +82,25 @@ def test_a_small_conversation_is_known_by_its_messages() -> None:
     assert process.read(body("One?", "1", "Two?", first=first))
     assert not process.read(body("One?", "1", "Another two?", first=first))
     assert not process.read(body("One?", first=first)), "nor is what is shorter"
+
+
+def test_a_conversation_that_has_become_long_is_known_by_what_it_is_now() -> None:
+    process, first = Process(), "Be brief. " * 30
+    talk = ["One?", "1", LONG, "2", "Three?"]
+    assert [process.read(body(*talk[:length], first=first)) for length in (1, 3, 5)] == [False, True, True]
+    assert len(process.history.counted) == 3
+
+
+def test_many_small_conversations_force_out_no_long_one() -> None:
+    process = Process()
+    process.read(body("One?"))
+    small = [json.dumps({"messages": [{"role": "user", "content": f"{n}?"}]}).encode() for n in range(4_000)]
+    for number, raw in enumerate(small):
+        read = process.bodies.read(raw, b"%d" % number, 100)
+        process.bodies.keep(read, process.reader.read(read.body, ROOT).placed(NOTHING))
+    assert process.read(body("One?", "1", "Two?"))
+    assert process.bodies.read(small[-1], b"3999", 100).before is not None
+    assert process.bodies.read(small[0], b"0", 100).before is None, "few of them are kept"
 
 
 def test_what_has_changed_before_the_messages_makes_no_other_conversation_of_them() -> None:
