@@ -30,6 +30,12 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)  # memory, descriptors and CPU, under their usual names
+        self._of_requests()
+        self._of_contexts()
+        self._of_what_is_kept()
+
+    def _of_requests(self) -> None:
+        """How many there are, and how long they take."""
         counter, gauge, histogram = self._counter, self._gauge, self._histogram
         self.requests = counter("unabridged_requests", "Requests answered.", "route", "status")
         self._relayed = cache(partial(self.requests.labels, "relay"))
@@ -46,6 +52,10 @@ class Metrics:
         self.streams_active = 0
         gauge("unabridged_streams_active", "Answers on their way.").set_function(lambda: self.streams_active)
         gauge("unabridged_tasks", "Tasks that are alive.").set_function(_tasks)
+
+    def _of_contexts(self) -> None:
+        """What is made of what clients send."""
+        counter = self._counter
         self.stages = counter("unabridged_stage", "Managed requests by stage.", "stage")
         tokens = counter("unabridged_tokens", "Prompt tokens received and sent.", "kind")
         self.tokens_received, self.tokens_sent = tokens.labels("received"), tokens.labels("sent")
@@ -63,7 +73,11 @@ class Metrics:
         self.tool_cache = counter(
             "unabridged_tool_cache", "Tool results that came in, and what became of them.", "result"
         )
-        self.store = histogram("unabridged_store_seconds", "Time of store calls.", _QUICK, "op")
+
+    def _of_what_is_kept(self) -> None:
+        """The store, and the policies' files."""
+        counter, gauge = self._counter, self._gauge
+        self.store = self._histogram("unabridged_store_seconds", "Time of store calls.", _QUICK, "op")
         self.is_degraded = False
         gauge("unabridged_degraded", "1 while the store cannot be used.").set_function(
             lambda: self.is_degraded
