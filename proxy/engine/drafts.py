@@ -6,7 +6,7 @@ that the next turns neither plan again nor ask for other summaries.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from proxy.core.budget import Stage
 from proxy.core.plan import Replacement, Span
@@ -24,6 +24,24 @@ _STEPS = 0.02, 0.05
 an epoch pays. Between them it grows by what was lacking: sooner nothing but the pace can have changed."""
 
 
+class _Request(NamedTuple):
+    """The request at which something was found of a lane."""
+
+    parent: str
+    """Id of the epoch in force."""
+    seal: bytes
+    length: int
+
+    @classmethod
+    def of(cls, case: Case, parent: str) -> Self:
+        return cls(parent, case.chain.hashes[-1], len(case.chain))
+
+    def leads_to(self, case: Case, parent: str) -> bool:
+        """Whether another goes on from it, under the same epoch."""
+        hashes = case.chain.hashes
+        return parent == self.parent and len(hashes) >= self.length and hashes[self.length - 1] == self.seal
+
+
 @dataclass(frozen=True)
 class _Kept:
     """A draft at the request for which it was made."""
@@ -34,26 +52,17 @@ class _Kept:
     yielded: int
     cleared: tuple[Replacement, ...]
     strategy: Strategy | None
-    parent: str
-    seal: bytes
-    length: int
+    request: _Request
 
     def is_of(self, decided: Draft) -> bool:
         ours, theirs = (self.stage, self.spans, self.cleared), (decided.stage, decided.spans, decided.cleared)
         return ours == theirs
 
-    def holds_for(self, case: Case, parent: str) -> bool:
-        hashes = case.chain.hashes
-        return parent == self.parent and len(hashes) >= self.length and hashes[self.length - 1] == self.seal
-
 
 class _Reckoned(NamedTuple):
-    """For which chain it was last reckoned whether an epoch pays after the one in force."""
+    """At which request it was last reckoned whether an epoch pays."""
 
-    parent: str
-    """Id of that."""
-    length: int
-    seal: bytes
+    request: _Request
     lacking: int
     """Counted tokens."""
 
@@ -68,7 +77,7 @@ class Drafts:
     def keep(self, case: Case, decided: Draft, parent: str) -> None:
         """Remember a draft until an epoch begins."""
         kept = self._kept.get((case.key, case.lane))
-        if kept is not None and kept.holds_for(case, parent) and kept.is_of(decided):
+        if kept is not None and kept.request.leads_to(case, parent) and kept.is_of(decided):
             return
         made = _Kept(
             stage=decided.stage,
@@ -77,16 +86,14 @@ class Drafts:
             yielded=decided.yielded,
             cleared=decided.cleared,
             strategy=decided.strategy,
-            parent=parent,
-            seal=case.chain.hashes[-1],
-            length=len(case.chain),
+            request=_Request.of(case, parent),
         )
         self._kept.put((case.key, case.lane), made)
 
     async def still_good(self, case: Case, situation: Situation, stage: Stage, parent: str) -> Draft | None:
         """The draft that is kept for a lane, if it still brings the view well below *trim*."""
         kept = self._kept.get((case.key, case.lane))
-        if kept is None or not kept.holds_for(case, parent) or acts_now(situation):
+        if kept is None or not kept.request.leads_to(case, parent) or acts_now(situation):
             return None
         kept_stage = stage if stage in (Stage.COMPACT, Stage.EMERGENCY) else kept.stage
         if any(start <= place < end for place in situation.standing_pins for start, end in kept.spans):
@@ -100,18 +107,16 @@ class Drafts:
     def reckon(self, case: Case, parent: str, lacking: int = 0) -> None:
         """It is reckoned whether an epoch pays; so many counted tokens are ``lacking``, if that is known."""
         if case.chain.hashes:
-            reckoned = _Reckoned(parent, len(case.chain), case.chain.hashes[-1], lacking)
-            self._reckoned.put((case.key, case.lane), reckoned)
+            self._reckoned.put((case.key, case.lane), _Reckoned(_Request.of(case, parent), lacking))
 
     def has_grown(self, case: Case, parent: str) -> bool:
         """Whether so much came since then that the sums may come out otherwise."""
-        before, hashes = self._reckoned.get((case.key, case.lane)), case.chain.hashes
-        if before is None or before.parent != parent or before.length > len(hashes):
-            return True
-        if hashes[before.length - 1] != before.seal:
+        before = self._reckoned.get((case.key, case.lane))
+        if before is None or not before.request.leads_to(case, parent):
             return True
         least, most = map(case.budget.share, _STEPS)
-        return case.chain.tokens.between(before.length) >= min(max(before.lacking, least), most)
+        grown = case.chain.tokens.between(before.request.length)
+        return grown >= min(max(before.lacking, least), most)
 
     def drop(self, case: Case) -> None:
         """An epoch has begun."""
