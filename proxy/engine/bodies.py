@@ -120,11 +120,13 @@ class Bodies:
         beginning, digest = beginning_of(body) if len(raw) >= _LEAST else None, b""
         if beginning is not None:
             digest = (read.hashed or Hashed(self._seed)).up_to(raw, beginning.end)
-        line = Line(body.messages, placed, size, beginning, digest)
-        self._put(read.name, line)
+        names = {read.name}
         if read.is_shared and placed.head:
             self._note_head(read.scope, body, len(placed.head))
-            self._put(self._name(read.scope, raw), line)
+            names.add(self._name(read.scope, raw))
+        line = Line(body.messages, placed, size, beginning, digest)
+        for name in names:
+            self._put(name, line)
 
     def _put(self, name: bytes, line: Line) -> None:
         kept, other = (self._small, self._lines) if line.beginning is None else (self._lines, self._small)
