@@ -60,6 +60,7 @@ from proxy.http.front import Front, refusals, request_id
 from proxy.http.managed import Managed
 from proxy.http.probes import probe_routes
 from proxy.http.relay import Relay
+from proxy.lru import Memory
 from proxy.ports import Search, SessionStore, TokenCounter, Upstream
 from proxy.telemetry import Metrics, log_warning, set_up_logging
 
@@ -83,8 +84,9 @@ class SystemClock:
 
 @dataclass(frozen=True)
 class Outside:
-    """What the engine needs of the world."""
+    """What the engine needs of the world, and the memory that all caches share."""
 
+    memory: Memory
     clock: SystemClock
     metrics: Metrics
     store: SessionStore
@@ -138,21 +140,25 @@ def create_app(
     admission = Admission(lambda: policies.named("").limits.streams, BodyMemory(settings.body_memory))
     relay = Relay(outside.upstream, admission, request_id, metrics.relayed)
     logs_content = settings.log_content
-    managed = Managed(inside.hidden, inside.appends, relay, metrics, admission, logs_content=logs_content)
+    managed = Managed(
+        inside.hidden, inside.appends, relay, metrics, admission, outside.memory, logs_content=logs_content
+    )
     return Draining(Front(managed, relay, own), drain)
 
 
 def _outside(settings: Settings, *, owns_store: bool) -> Outside:
-    clock, metrics = SystemClock(), Metrics()
+    clock, memory = SystemClock(), Memory(settings.cache_memory)
+    metrics = Metrics(lambda: memory.held)
     policies = WatchedPolicies(PolicyLibrary.of(settings.policies), settings.policy, metrics)
     keyring = Keyring(_secrets(settings), policies.encrypts)
     url = settings.store or "memory://"
     linger = _LINGER if owns_store else 0.0
     store = open_store(url, clock, settings.store_timeout, settings.store_breaker, keyring, linger)
     return Outside(
+        memory=memory,
         clock=clock,
         metrics=metrics,
-        store=TimedStore(RememberingStore(store, clock) if owns_store else store, metrics),
+        store=TimedStore(RememberingStore(store, clock, memory) if owns_store else store, metrics),
         upstream=_HTTP_CLIENTS[settings.http_client](
             settings.upstream,
             connect_timeout=settings.upstream_connect_timeout,
@@ -165,11 +171,14 @@ def _outside(settings: Settings, *, owns_store: bool) -> Outside:
 
 
 def _inside(settings: Settings, outside: Outside) -> Inside:
-    store, clock = outside.store, outside.clock
+    store, clock, memory = outside.store, outside.clock, outside.memory
     secret, former = (*_secrets(settings), None)[:2]
-    naming, foreground = Naming(secret or "", settings.tenant_header, former=former), Foreground()
-    summaries = Summaries(outside.upstream, store, outside.counter, foreground, clock, outside.metrics)
-    summary_jobs = SummaryJobs(summaries, naming)
+    naming = Naming(secret or "", memory, settings.tenant_header, former=former)
+    foreground = Foreground()
+    summaries = Summaries(
+        outside.upstream, store, outside.counter, foreground, clock, outside.metrics, memory
+    )
+    summary_jobs = SummaryJobs(summaries, naming, memory)
     engine = _engine(outside, naming, foreground, summary_jobs)
     backlog = Backlog(store, pause=settings.store_breaker)
     recorder = Recorder(
@@ -185,18 +194,19 @@ def _inside(settings: Settings, outside: Outside) -> Inside:
     )
     line = Line(store, engine.background, clock, settings.line_lease)
     is_shared = settings.workers == 1 or settings.shares_store
-    appends = Appends(store, engine.reader, recorder, line, is_shared=is_shared)
+    appends = Appends(store, engine.reader, recorder, line, memory, is_shared=is_shared)
     hidden = Hidden(engine, recorder)
     return Inside(engine, hidden, recorder, appends, line, backlog, summaries, summary_jobs)
 
 
 def _engine(outside: Outside, naming: Naming, foreground: Foreground, summary_jobs: SummaryJobs) -> Engine:
     store, upstream, counter, clock = outside.store, outside.upstream, outside.counter, outside.clock
-    models, injections = Models(upstream, prices.context_window, clock), Injections(store)
-    reader, recognition = Reader(counter), Recognition(store, naming, injections.digest)
+    memory = outside.memory
+    models, injections = Models(upstream, prices.context_window, clock, memory), Injections(store, memory)
+    reader, recognition = Reader(counter, memory), Recognition(store, naming, memory, injections.digest)
     return Engine(
         upstream=upstream,
-        bodies=Bodies(),
+        bodies=Bodies(memory),
         reader=reader,
         models=models,
         recognition=recognition,
@@ -204,17 +214,17 @@ def _engine(outside: Outside, naming: Naming, foreground: Foreground, summary_jo
             reader=reader,
             models=models,
             recognition=recognition,
-            epochs=Epochs(store, summary_jobs, counter, clock, outside.metrics),
-            recall=Recall(outside.search, counter, Embeddings(upstream), outside.metrics),
+            epochs=Epochs(store, summary_jobs, counter, clock, outside.metrics, memory),
+            recall=Recall(outside.search, counter, Embeddings(upstream, memory), outside.metrics, memory),
         ),
-        pins=Pins(store),
+        pins=Pins(store, memory),
         injections=injections,
         naming=naming,
         foreground=foreground,
         background=Background(),
         extras=Extras(models, naming),
-        warmth=Warmth(prices.prices_of, clock),
-        tools=Tools(outside.metrics),
+        warmth=Warmth(prices.prices_of, clock, memory),
+        tools=Tools(outside.metrics, memory),
         policies=outside.policies.named,
         clock=clock,
     )

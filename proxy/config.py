@@ -114,6 +114,8 @@ class Settings(BaseSettings):
     """Seconds that a request's head may take, and that a body may be silent."""
     body_memory: Memory = Field(default="512MiB", validate_default=True)
     """Bytes of request bodies that this process holds at a time."""
+    cache_memory: Memory = Field(default="256MiB", validate_default=True)
+    """Bytes of what this process remembers of sessions, as it reckons them; the store has it all."""
     save_timeout: Timeout = 1.0
     """Seconds that the last event of an appended turn waits for the store."""
     line_lease: Timeout = 10.0

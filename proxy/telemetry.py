@@ -7,6 +7,7 @@ import asyncio
 import logging
 import time
 import traceback
+from collections.abc import Callable
 from functools import cache, partial
 
 from prometheus_client import (
@@ -25,14 +26,17 @@ _PATIENT = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 
 
 class Metrics:
-    """All metrics, in a registry of their own so that two apps in one process do not mix."""
+    """All metrics, in a registry of their own so that two apps in one process do not mix.
 
-    def __init__(self) -> None:
+    ``cached`` says how many bytes this process remembers of sessions.
+    """
+
+    def __init__(self, cached: Callable[[], int] = lambda: 0) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)  # memory, descriptors and CPU, under their usual names
         self._of_requests()
         self._of_contexts()
-        self._of_what_is_kept()
+        self._of_what_is_kept(cached)
 
     def _of_requests(self) -> None:
         """How many there are, and how long they take."""
@@ -74,9 +78,10 @@ class Metrics:
             "unabridged_tool_cache", "Tool results that came in, and what became of them.", "result"
         )
 
-    def _of_what_is_kept(self) -> None:
-        """The store, and the policies' files."""
+    def _of_what_is_kept(self, cached: Callable[[], int]) -> None:
+        """The store, what is remembered of it, and the policies' files."""
         counter, gauge = self._counter, self._gauge
+        gauge("unabridged_cache_bytes", "What this process remembers of sessions.").set_function(cached)
         self.store = self._histogram("unabridged_store_seconds", "Time of store calls.", _QUICK, "op")
         self.is_degraded = False
         gauge("unabridged_degraded", "1 while the store cannot be used.").set_function(

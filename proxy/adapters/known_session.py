@@ -35,7 +35,6 @@ class KnownSession:
     """Seconds since 1970."""
     written: int = 0
     """How many turns were written to it."""
-    size: int = 0
 
     def answer(self, lookup: Lookup) -> Found | None:
         """What the store would say; None where that is not known."""

@@ -13,7 +13,6 @@ nothing at all is known.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,10 +26,8 @@ from proxy.adapters.through import Through
 from proxy.core.plan import Epoch
 from proxy.core.records import HiddenCalls, Turn
 from proxy.errors import StoreUnavailable
+from proxy.lru import Lru, Memory
 from proxy.ports import Clock, Found, Lookup, Mark, Recorded, SessionKey, SessionStore, Stored, Written
-
-MOST: Final = 64 * 2**20
-"""Bytes of all that is remembered."""
 
 _EARLIER: Final = 1.0
 """Seconds before a session's end from which on it is asked for: the store's clock counts."""
@@ -70,15 +67,13 @@ class _Writing:
 
 
 class RememberingStore(Through):
-    """In front of ``store``, to which nobody else writes. Remembers about ``most`` bytes, those used last."""
+    """In front of ``store``, to which nobody else writes. Remembers those sessions that were used last."""
 
-    def __init__(self, store: TellingStore, clock: Clock, most: int = MOST) -> None:
+    def __init__(self, store: TellingStore, clock: Clock, memory: Memory) -> None:
         super().__init__(store)
         self._telling = store
         self._clock = clock
-        self._most = most
-        self._size = 0
-        self._known: OrderedDict[SessionKey, KnownSession] = OrderedDict()
+        self._known: Lru[SessionKey, KnownSession] = Lru(memory, KnownSession.weigh)
         self._traffic: WeakValueDictionary[SessionKey, Traffic] = WeakValueDictionary()
 
     def known(self, lookup: Lookup) -> Found | None:
@@ -227,21 +222,14 @@ class RememberingStore(Through):
         known = self._known.get(key)
         if known is None or known.ends - _EARLIER <= self._clock.now():
             return None
-        self._known.move_to_end(key)
         return known
 
     def _keep(self, key: SessionKey, known: KnownSession | None) -> None:
         """From now on this is what is known of a session."""
-        before = self._known.pop(key, None)
-        self._size -= before.size if before else 0
-        if known is not None:
-            known.size = known.weigh()
-            self._known[key] = known
-            self._size += known.size
-        while self._size > self._most:
-            _, forgotten = self._known.popitem(last=False)
-            self._size -= forgotten.size
+        if known is None:
+            self._known.drop(key)
+        else:
+            self._known.put(key, known)
 
     def _forget_all(self) -> None:
         self._known.clear()
-        self._size = 0

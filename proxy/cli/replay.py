@@ -33,6 +33,7 @@ from proxy.core.replay import replay
 from proxy.core.situation import Chain
 from proxy.engine.history import Reader, root_of
 from proxy.errors import UnabridgedError
+from proxy.lru import Memory
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,7 @@ def _with_progress(
 async def read_session(line: bytes, model: str, counter: TiktokenCounter, number: int = 1) -> RecordedSession:
     """One line of a file; a session without an id is named after its line. Raises UnabridgedError."""
     body = read_body(line.strip(), sys.maxsize)
-    reader = Reader(counter)
+    reader = Reader(counter, Memory())
     history = replace(reader.read(body, root_of(body, by_header=True)), model=model)
     await reader.count(history)
     head = await reader.head_tokens(history)

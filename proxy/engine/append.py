@@ -32,6 +32,7 @@ from proxy.errors import (
     StoreUnavailable,
     UnsupportedValue,
 )
+from proxy.lru import Memory
 from proxy.ports import SessionKey, SessionStore
 
 _IDEMPOTENCY_KEY = b"idempotency-key"
@@ -52,11 +53,12 @@ class Appends:
         reader: Reader,
         recorder: Recorder,
         line: Line,
+        memory: Memory,
         *,
         is_shared: bool = True,
     ) -> None:
         self._store = store
-        self._histories = StoredHistories(store)
+        self._histories = StoredHistories(store, memory)
         self._reader = reader
         self._recorder = recorder
         self._line = line

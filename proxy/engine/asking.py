@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 from proxy.core.completion import Answer, read_completion
 from proxy.core.summary import Ask
-from proxy.engine.lru import Lru
+from proxy.lru import Lru, Memory
 from proxy.ports import Upstream
 
-_REMEMBERED = 4_096
+NAME = 256
+"""Characters of a model's name by which it is known here: clients choose them."""
 _ANSWER_BYTES = 2**20
 _REFUSED_PARAMETERS = (400, 422)
 
@@ -36,9 +37,9 @@ class Unanswered(Exception):  # noqa: N818 - no bad answer, which may be better 
 class Asking:
     """Asks the upstream model."""
 
-    def __init__(self, upstream: Upstream) -> None:
+    def __init__(self, upstream: Upstream, memory: Memory) -> None:
         self._upstream = upstream
-        self._plain: Lru[str, bool] = Lru(_REMEMBERED)
+        self._plain: Lru[str, bool] = Lru(memory)
         """Models that refused schema or temperature."""
 
     async def answer(self, caller: Caller, ask: Ask) -> Answer:
@@ -47,10 +48,11 @@ class Asking:
             return await self._answer(caller, ask)
 
     async def _answer(self, caller: Caller, ask: Ask) -> Answer:
-        plain = bool(self._plain.get(caller.model))
+        name = caller.model[:NAME]
+        plain = bool(self._plain.get(name))
         status, content = await self._post(caller, ask.body(caller.model, plain=plain))
         if status in _REFUSED_PARAMETERS and not plain:
-            self._plain.put(caller.model, value=True)
+            self._plain.put(name, value=True)
             return await self._answer(caller, ask)
         if status != 200:
             raise Unanswered("refused")

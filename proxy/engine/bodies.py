@@ -6,6 +6,7 @@ time; there the messages themselves tell.
 """
 
 import secrets
+from collections.abc import Sequence
 
 import msgspec
 import xxhash
@@ -14,7 +15,7 @@ from proxy.core.beginning import Beginning, beginning_of, continued
 from proxy.core.body import Body, read_body
 from proxy.core.growing import Grown
 from proxy.engine.known import Placed
-from proxy.engine.lru import Lru
+from proxy.lru import Lru, Memory
 
 _LEAST = 4 * 1024
 """Bytes of a body below which splitting it whole costs nothing."""
@@ -23,13 +24,11 @@ _TOLD_APART_BY = 256
 and, since a service's system prompt is the same in all of them, the first after that."""
 _ENDING = 64
 """Bytes by which the end of a head is known again."""
-_HEADS, _HEADS_ALIKE = 10_000, 8
-"""Beginnings of which that is known, and ends for each: heads that begin alike may go on otherwise."""
-_REMEMBERED, _SMALL = 64 * 2**20, 8 * 2**20
-"""Bytes of messages that are remembered in all, and beside them of bodies that are split whole each time."""
+_HEADS_ALIKE = 8
+"""Ends that are known of heads that begin alike: they may go on otherwise."""
 _LINE_BYTES = 2 * 1024
 """What a conversation is reckoned at,"""
-_MESSAGE_BYTES = 256
+_MESSAGE_BYTES = 512
 """and each message of it, beside its bytes."""
 
 
@@ -79,10 +78,9 @@ class Hashed:
 class Bodies:
     """Remembers the newest body of each conversation."""
 
-    def __init__(self) -> None:
-        self._lines: Lru[bytes, Line] = Lru(_REMEMBERED, _weight)
-        self._small: Lru[bytes, Line] = Lru(_SMALL, _weight)
-        self._heads: Lru[bytes, tuple[tuple[int, bytes], ...]] = Lru(_HEADS)
+    def __init__(self, memory: Memory) -> None:
+        self._lines: Lru[bytes, Line] = Lru(memory, _weight)
+        self._heads: Lru[bytes, tuple[tuple[int, bytes], ...]] = Lru(memory, _weight_of_heads)
         """Where long heads end in bodies that begin alike, and with which bytes."""
         self._seed = secrets.randbits(64)
 
@@ -93,7 +91,7 @@ class Bodies:
         """
         scope += b"\0" + raw[:_TOLD_APART_BY]
         name = self._name(scope, raw) if is_shared else scope
-        line = self._lines.get(name) or self._small.get(name)
+        line = self._lines.get(name)
         if line is None:
             return ReadBody(read_body(raw, max_messages), scope, name, is_shared)
         found = self._continued(line.beginning, line.digest, raw, max_messages) if line.beginning else None
@@ -126,12 +124,7 @@ class Bodies:
             names.add(self._name(read.scope, raw))
         line = Line(body.messages, placed, size, beginning, digest)
         for name in names:
-            self._put(name, line)
-
-    def _put(self, name: bytes, line: Line) -> None:
-        kept, other = (self._small, self._lines) if line.beginning is None else (self._lines, self._small)
-        other.drop(name)
-        kept.put(name, line)
+            self._lines.put(name, line)
 
     def _name(self, scope: bytes, raw: bytes) -> bytes:
         """What tells a conversation from others of the same scope: what follows its head, if that is known.
@@ -156,3 +149,7 @@ class Bodies:
 
 def _weight(line: Line) -> int:
     return line.size
+
+
+def _weight_of_heads(heads: Sequence[tuple[int, bytes]]) -> int:
+    return 4 * _ENDING * len(heads)

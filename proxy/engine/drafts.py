@@ -6,6 +6,7 @@ that the next turns neither plan again nor ask for other summaries.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple, Self
 
 from proxy.core.budget import Stage
@@ -15,10 +16,11 @@ from proxy.core.situation import Situation
 from proxy.core.strategies import Strategy
 from proxy.engine.case import Case
 from proxy.engine.folds import off_loop
-from proxy.engine.lru import Lru
+from proxy.lru import Lru, Memory
 from proxy.ports import SessionKey
 
-_REMEMBERED = 4_096
+_DRAFT_BYTES = 2048
+"""What a draft is reckoned at beside its texts."""
 _STEPS = 0.02, 0.05
 """By which share of the room a conversation grows, at least and at most, before it is reckoned again whether
 an epoch pays. Between them it grows by what was lacking: sooner nothing but the pace can have changed."""
@@ -70,9 +72,9 @@ class _Reckoned(NamedTuple):
 class Drafts:
     """The drafts of all sessions of this process, one a lane."""
 
-    def __init__(self) -> None:
-        self._kept: Lru[tuple[SessionKey, str], _Kept] = Lru(_REMEMBERED)
-        self._reckoned: Lru[tuple[SessionKey, str], _Reckoned] = Lru(_REMEMBERED)
+    def __init__(self, memory: Memory) -> None:
+        self._kept: Lru[tuple[SessionKey, str], _Kept] = Lru(memory, _weight)
+        self._reckoned: Lru[tuple[SessionKey, str], _Reckoned] = Lru(memory)
 
     def keep(self, case: Case, decided: Draft, parent: str) -> None:
         """Remember a draft until an epoch begins."""
@@ -127,3 +129,8 @@ class Drafts:
         """The session was deleted."""
         self._kept.drop_where(lambda entry, _: entry[0] == key)
         self._reckoned.drop_where(lambda entry, _: entry[0] == key)
+
+
+def _weight(kept: _Kept) -> int:
+    texts = [*chain.from_iterable(kept.quotes.values()), *[each.raw for each in kept.cleared]]
+    return _DRAFT_BYTES + sum(map(len, texts))

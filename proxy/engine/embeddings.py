@@ -11,12 +11,9 @@ import hashlib
 from collections.abc import Sequence
 
 from proxy.core.recall.vectors import Unreadable, Vector, batches_of, embedding_request, read_vectors
-from proxy.engine.lru import Lru
+from proxy.lru import Lru, Memory
 from proxy.ports import Upstream
 
-REMEMBERED = 32 * 2**20
-"""Bytes of vectors that this process keeps; one has 1.5 kB where it has 1,536 dimensions."""
-_OVERHEAD = 256
 _ANSWER_BYTES = 16 * 2**20
 _OK = 200
 Headers = Sequence[tuple[bytes, bytes]]
@@ -25,9 +22,9 @@ Headers = Sequence[tuple[bytes, bytes]]
 class Embeddings:
     """Asks for vectors; whoever calls bounds the time."""
 
-    def __init__(self, upstream: Upstream) -> None:
+    def __init__(self, upstream: Upstream, memory: Memory) -> None:
         self._upstream = upstream
-        self._vectors: Lru[bytes, Vector] = Lru(REMEMBERED, _size)
+        self._vectors: Lru[bytes, Vector] = Lru(memory, len)
 
     async def vectors(
         self, tenant: str, credentials: Headers, model: str, texts: Sequence[str]
@@ -62,10 +59,6 @@ class Embeddings:
         finally:
             await response.aclose()
         return read_vectors(bytes(content), len(texts))
-
-
-def _size(vector: Vector) -> int:
-    return len(vector) + _OVERHEAD
 
 
 def _address(tenant: str, model: str, text: str) -> bytes:

@@ -31,6 +31,7 @@ from proxy.engine.lanes import Lanes
 from proxy.engine.summary_jobs import SummaryJobs
 from proxy.engine.verdict import Verdict
 from proxy.errors import StoreUnavailable
+from proxy.lru import Memory
 from proxy.ports import Clock, SessionKey, SessionStore, TokenCounter
 from proxy.telemetry import Metrics
 
@@ -48,14 +49,15 @@ class Epochs:
         counter: TokenCounter,
         clock: Clock,
         metrics: Metrics,
+        memory: Memory,
     ) -> None:
         self._lanes = Lanes(store)
         self._summary_jobs = summary_jobs
         self._counter = counter
         self._clock = clock
         self._metrics = metrics
-        self._drafts = Drafts()
-        self._folds = Folds(counter.count)
+        self._drafts = Drafts(memory)
+        self._folds = Folds(counter.count, memory)
 
     async def decide(self, case: Case, races: int = _RACES) -> Verdict:
         """The plan for a request; a new epoch is in the store when this returns, unless that is degraded."""

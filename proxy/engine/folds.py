@@ -19,15 +19,13 @@ from proxy.core.plan import Plan
 from proxy.core.policy import Policy
 from proxy.core.situation import Count
 from proxy.engine.case import Case
-from proxy.engine.lru import Lru
+from proxy.lru import Lru, Memory
 
 T = TypeVar("T")
 
 _LONG = 20_000
 """Counted tokens of a chain from which planning happens off the event loop."""
 _FEW_MESSAGES = 200
-_REMEMBERED = 16 * 2**20
-"""Bytes of all plans that are remembered."""
 _FOLD_BYTES = 1024
 """What a fold is reckoned at beside its plan."""
 
@@ -42,9 +40,9 @@ class _Known:
 class Folds:
     """The folds of all tenants of this process."""
 
-    def __init__(self, count: Count) -> None:
+    def __init__(self, count: Count, memory: Memory) -> None:
         self._count = count
-        self._known: Lru[bytes, _Known] = Lru(_REMEMBERED, _weight)
+        self._known: Lru[bytes, _Known] = Lru(memory, _weight)
 
     async def of(self, case: Case, conditions: Conditions = UNKNOWN) -> tuple[Plan, int]:
         """The plan that a case's chain would have come to by itself, and how many epochs it took."""

@@ -11,14 +11,19 @@ from typing import Any, Self, TypeVar
 
 T = TypeVar("T")
 
+_QUIET = 1.0
 _WAY = 0.1
 """Seconds that a user waits at most for a call that is being cancelled."""
 
 
 class Foreground:
-    """Counts the foreground requests in flight to one upstream."""
+    """Counts the foreground requests in flight to one upstream.
 
-    def __init__(self) -> None:
+    What nobody waits for is begun ``quiet`` seconds after the last of them.
+    """
+
+    def __init__(self, quiet: float = _QUIET) -> None:
+        self._quiet = quiet
         self._in_flight = 0
         self._arrivals = 0
         self._idle = asyncio.Event()
@@ -49,26 +54,26 @@ class Foreground:
         if self._background:
             await asyncio.wait(self._background, timeout=_WAY)
 
-    async def _quiet_for(self, seconds: float, hurry: asyncio.Event) -> None:
+    async def _quiet_again(self, hurry: asyncio.Event) -> None:
         """A call that is begun in every short pause is paid for each time and never finished."""
         while True:
             await self._idle.wait()
             arrivals = self._arrivals
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
+                async with asyncio.timeout(self._quiet):
                     await hurry.wait()
             if self._idle.is_set() and arrivals == self._arrivals:
                 return
 
     async def when_idle(
-        self, call: Callable[[], Coroutine[Any, Any, T]], attempts: int, quiet: float, hurry: asyncio.Event
+        self, call: Callable[[], Coroutine[Any, Any, T]], attempts: int, hurry: asyncio.Event
     ) -> T | None:
-        """Run ``call`` once nobody has been waiting for ``quiet`` seconds (at once when ``hurry`` is set).
+        """Run ``call`` once nobody has been waiting for a while (at once when ``hurry`` is set).
 
         It runs again if it was cancelled for somebody; None after so many attempts.
         """
         for _ in range(attempts):
-            await self._quiet_for(quiet, hurry)
+            await self._quiet_again(hurry)
             task = asyncio.create_task(call())
             self._background.add(task)
             try:

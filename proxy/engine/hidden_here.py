@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from proxy.core.records import HiddenCalls
-from proxy.engine.lru import Lru
+from proxy.lru import Lru, Memory
 from proxy.ports import Found, SessionKey
 
-_SESSIONS = 1_000
-
+_ANSWER_BYTES = 512
+"""What an answer is reckoned at beside the messages that stand for it."""
 _ByHash = dict[bytes, HiddenCalls]
 
 
@@ -23,8 +23,8 @@ class _Known:
 class HiddenHere:
     """The answers with hidden calls of the sessions used last."""
 
-    def __init__(self) -> None:
-        self._known: Lru[SessionKey, _Known] = Lru(_SESSIONS)
+    def __init__(self, memory: Memory) -> None:
+        self._known: Lru[SessionKey, _Known] = Lru(memory, _weight)
 
     def seen(self, key: SessionKey) -> int:
         """How many of those that the store holds are known here."""
@@ -65,3 +65,8 @@ class HiddenHere:
     def forget(self, key: SessionKey) -> None:
         """The session was deleted."""
         self._known.drop(key)
+
+
+def _weight(known: _Known) -> int:
+    hidden = {**known.given, **known.stored}.values()
+    return sum(_ANSWER_BYTES + sum(map(len, each.messages)) for each in hidden)

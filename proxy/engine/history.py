@@ -23,10 +23,11 @@ from proxy.core.messages import HEAD_ROLES, Content, Message, as_mapping, text_o
 from proxy.core.records import HiddenCalls
 from proxy.core.situation import Chain
 from proxy.engine.known import NOTHING, Known, Placed
-from proxy.engine.lru import Lru
+from proxy.lru import Lru, Memory
 from proxy.ports import TokenCounter
 
-_REMEMBERED = 200_000
+_KNOWN_BYTES = 512
+"""What a message is reckoned at beside the ids of its calls."""
 _MODELS = 8
 """Models for which the tokens of one message's images are remembered."""
 _HEAD_MEMBERS = ("tools", "functions", "response_format")
@@ -129,10 +130,10 @@ class History(msgspec.Struct, frozen=True):
 class Reader:
     """Reads histories, remembering messages by their bytes."""
 
-    def __init__(self, counter: TokenCounter) -> None:
+    def __init__(self, counter: TokenCounter, memory: Memory) -> None:
         self._counter = counter
-        self._known: Lru[bytes, Known] = Lru(_REMEMBERED)
-        self._texts: Lru[bytes, int] = Lru(_REMEMBERED)
+        self._known: Lru[bytes, Known] = Lru(memory, _weight)
+        self._texts: Lru[bytes, int] = Lru(memory)
         self._seed = secrets.randbits(64)
         # The seed keeps a client from preparing two messages that this process takes for one.
 
@@ -269,3 +270,7 @@ def _other_tokens(raw: bytes, model: str) -> int:
         elif "text" not in part:
             total += other_part_tokens(part)
     return total
+
+
+def _weight(known: Known) -> int:
+    return _KNOWN_BYTES + sum(map(len, known.message.calls))

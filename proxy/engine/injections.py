@@ -10,13 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from proxy.core.injection import Injection
-from proxy.engine.lru import Lru
 from proxy.engine.recognition import Recognised
 from proxy.errors import StoreUnavailable
+from proxy.lru import Lru, Memory
 from proxy.ports import SessionKey, SessionStore
-
-_REMEMBERED = 32 << 20
-"""Bytes of all that are held."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +25,9 @@ class _Held:
 class Injections:
     """The injections of the sessions that this process has seen last."""
 
-    def __init__(self, store: SessionStore) -> None:
+    def __init__(self, store: SessionStore, memory: Memory) -> None:
         self._store = store
-        self._held: Lru[SessionKey, _Held] = Lru(_REMEMBERED, _size)
+        self._held: Lru[SessionKey, _Held] = Lru(memory, _size)
 
     def digest(self, key: SessionKey) -> bytes:
         """Digest of a session's injection; empty where none is held."""

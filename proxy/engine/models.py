@@ -16,15 +16,14 @@ from proxy.core.completion import Usage
 from proxy.core.overflow import Overflow
 from proxy.core.policy import Policy
 from proxy.core.rawjson import elements, integer, members, string
-from proxy.engine.lru import Lru
 from proxy.errors import UnabridgedError
+from proxy.lru import Lru, Memory
 from proxy.ports import Clock, Upstream
 
 _SHRUNK = 0.75
 """Share of the tokens sent that a refusal without numbers leaves as the window."""
 _PLAUSIBLE = 4
 """How far our count may be off: a refusal that states a window past this many times what was sent is none."""
-_REMEMBERED = 10_000
 _NAME = 256
 """Characters of a model's name by which it is known here: clients choose them."""
 _SAMPLES = 5
@@ -37,8 +36,6 @@ _LISTING_BYTES = 2 * 2**20
 _LISTING_SECONDS = 5.0
 _LISTING_PAUSE = 60.0
 """Seconds after which a caller's list is asked for again, where a model is still unknown."""
-_CALLERS = 1_000
-"""Callers whose last question for the list is remembered."""
 _NOTHING = Raw(b"null")
 _OK = 200
 
@@ -85,13 +82,15 @@ class Model(msgspec.Struct):
 class Models:
     """The models behind one upstream, as each caller knows them (law 6: nobody teaches another)."""
 
-    def __init__(self, upstream: Upstream, price_list: Callable[[str], int | None], clock: Clock) -> None:
+    def __init__(
+        self, upstream: Upstream, price_list: Callable[[str], int | None], clock: Clock, memory: Memory
+    ) -> None:
         self._upstream = upstream
         self._price_list = price_list
         self._clock = clock
-        self._known: Lru[tuple[str, str], Model] = Lru(_REMEMBERED)
-        self._listed: Lru[str, int] = Lru(_REMEMBERED)
-        self._asked_at: Lru[int, float] = Lru(_CALLERS)
+        self._known: Lru[tuple[str, str], Model] = Lru(memory)
+        self._listed: Lru[str, int] = Lru(memory)
+        self._asked_at: Lru[int, float] = Lru(memory)
         """When the list was asked for, by the hash of the caller's credentials."""
 
     def of(self, tenant: str, name: str) -> Model:

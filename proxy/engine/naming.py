@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from proxy.engine.lru import Lru
 from proxy.errors import InvalidSessionId
+from proxy.lru import Lru, Memory
 from proxy.ports import SessionKey
 
 Headers = Mapping[bytes, bytes]
@@ -44,7 +44,6 @@ _VENDOR_HEADER = re.compile(rb"x-[a-z0-9]+(?:-[a-z0-9]+)*-session-id")
 _UNPRINTABLE = re.compile(rb"[\x00-\x1f\x7f]")
 _PLAUSIBLE = re.compile(rb"[\x21-\x7e]{1,256}")
 _LONGEST = 256
-_REMEMBERED = 10_000
 """Callers, and sessions, whose names need not be derived again."""
 _ISSUED = re.compile(r"ub-([0-9a-f]{24})-([0-9a-f]{16})-([0-9a-f]{12})")
 
@@ -84,13 +83,15 @@ class Caller:
 class Naming:
     """Derives names from a secret (any string); the same secret gives the same names on every machine."""
 
-    def __init__(self, secret: str, tenant_header: str | None = None, *, former: str | None = None) -> None:
-        self._former = Naming(former, tenant_header) if former is not None else None
+    def __init__(
+        self, secret: str, memory: Memory, tenant_header: str | None = None, *, former: str | None = None
+    ) -> None:
+        self._former = Naming(former, memory, tenant_header) if former is not None else None
         self._key = hmac.digest(secret.encode(), b"unabridged naming 1", "sha256")
         self._tenant_header = tenant_header.encode() if tenant_header else None
-        self._callers: Lru[bytes, Caller] = Lru(_REMEMBERED)
+        self._callers: Lru[bytes, Caller] = Lru(memory)
         """By a digest of what names them: no credential is kept."""
-        self._cache_keys: Lru[SessionKey, str] = Lru(_REMEMBERED)
+        self._cache_keys: Lru[SessionKey, str] = Lru(memory)
 
     def tenant(self, headers: Headers) -> str:
         """Whose request this is (hex); callers without a credential, or with a dummy, are one: anonymous."""

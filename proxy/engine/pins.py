@@ -7,23 +7,23 @@ message and for no other. And law 7: pins that cannot be written hold in this pr
 from collections.abc import Set as AbstractSet
 
 from proxy.core.extension import MEMBER
-from proxy.engine.lru import Lru
 from proxy.engine.recognition import Recognised
 from proxy.errors import InvalidValue, StoreUnavailable
+from proxy.lru import Lru, Memory
 from proxy.ports import SessionKey, SessionStore
 
 MOST = 1_000
 """Pins of one session: each of its requests reads them all."""
-_REMEMBERED = 4_096
 _NONE: frozenset[bytes] = frozenset()
+_PIN_BYTES = 128
 
 
 class Pins:
     """The pins of all sessions of this process."""
 
-    def __init__(self, store: SessionStore) -> None:
+    def __init__(self, store: SessionStore, memory: Memory) -> None:
         self._store = store
-        self._held: Lru[SessionKey, frozenset[bytes]] = Lru(_REMEMBERED)
+        self._held: Lru[SessionKey, frozenset[bytes]] = Lru(memory, _weight)
         """Pins that were set here and have not been read back yet."""
 
     async def settle(
@@ -53,3 +53,7 @@ class Pins:
     def forget(self, key: SessionKey) -> None:
         """The session was deleted."""
         self._held.drop(key)
+
+
+def _weight(pins: AbstractSet[bytes]) -> int:
+    return _PIN_BYTES * len(pins)

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 
 from proxy.core.plan import Plan
 from proxy.core.recall.answer import found_text, overview_text, range_text
@@ -24,8 +23,8 @@ from proxy.core.recall.vectors import Unreadable, Vector, nearest
 from proxy.core.recall.words import spaced, terms_of
 from proxy.engine.case import Case
 from proxy.engine.embeddings import Embeddings
-from proxy.engine.lru import Lru
 from proxy.errors import SearchUnavailable, UnabridgedError
+from proxy.lru import Lru, Memory
 from proxy.ports import Passage, Search, TokenCounter
 from proxy.telemetry import Metrics, log_fault
 
@@ -39,24 +38,8 @@ _SEARCH_SECONDS = 3.0
 MEANING_SECONDS = 5.0
 
 
-_PIECES = 100_000
-"""Pieces of messages of which the places are remembered."""
-
-
-class Pieces:
-    """The pieces of messages, for all requests of this process; read in threads."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._known: Lru[bytes, Sequence[Piece]] = Lru(_PIECES, len)
-
-    def get(self, key: bytes) -> Sequence[Piece] | None:
-        with self._lock:
-            return self._known.get(key)
-
-    def put(self, key: bytes, value: Sequence[Piece]) -> None:
-        with self._lock:
-            self._known.put(key, value)
+_PIECE_BYTES = 200
+"""What a piece is reckoned at: its places, not its text."""
 
 
 @dataclass(frozen=True)
@@ -67,12 +50,17 @@ class Recall:
     counter: TokenCounter
     embeddings: Embeddings
     metrics: Metrics
+    memory: Memory
     meaning_seconds: float = MEANING_SECONDS
-    _pieces: Pieces = field(default_factory=Pieces)
+
+    @cached_property
+    def pieces(self) -> Lru[bytes, Sequence[Piece]]:
+        """The pieces of messages, for all requests of this process."""
+        return Lru(self.memory, _weight)
 
     def of(self, case: Case, plan: Plan) -> Recaller:
         """An answerer for one request."""
-        return Recaller(self, case, Reach(case.chain, plan, case.policy, self._pieces))
+        return Recaller(self, case, Reach(case.chain, plan, case.policy, self.pieces))
 
 
 @dataclass(frozen=True)
@@ -179,3 +167,7 @@ class Recaller:
         texts = await asyncio.to_thread(lambda: [self.reach.told(piece) for piece in pieces])
         ask, case = self.recall.embeddings, self.case
         return await ask.vectors(case.tenant, case.credentials, model, [query, *texts])
+
+
+def _weight(pieces: Sequence[Piece]) -> int:
+    return _PIECE_BYTES * len(pieces)

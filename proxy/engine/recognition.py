@@ -15,14 +15,15 @@ from proxy.core.plan import Epoch
 from proxy.core.records import HiddenCalls
 from proxy.engine.hidden_here import HiddenHere
 from proxy.engine.history import History
-from proxy.engine.lru import Lru
 from proxy.engine.naming import NAMED, Caller, Naming
 from proxy.errors import StoreUnavailable
+from proxy.lru import Lru, Memory
 from proxy.ports import Found, Lookup, SessionKey, SessionStore
 
 _ASKED = 64
 """Chain hashes, newest first, by which a session is recognised."""
-_REMEMBERED = 20_000
+_EPOCH_BYTES = 1024
+"""What an epoch is reckoned at beside its texts."""
 _STORE_AWAY = "store"
 
 
@@ -61,16 +62,20 @@ class Recognition:
     """Recognises sessions, and remembers what was learned of them in this process."""
 
     def __init__(
-        self, store: SessionStore, naming: Naming, injected: Callable[[SessionKey], bytes] = lambda _: b""
+        self,
+        store: SessionStore,
+        naming: Naming,
+        memory: Memory,
+        injected: Callable[[SessionKey], bytes] = lambda _: b"",
     ) -> None:
         self._store = store
         self._naming = naming
         self._injected = injected
         """Digest of what was handed in for a session, as far as this process holds it."""
-        self._held: Lru[tuple[SessionKey, str], Held] = Lru(_REMEMBERED)
-        self._hidden = HiddenHere()
-        self._lost: Lru[SessionKey, bool] = Lru(_REMEMBERED)
-        self._answered: Lru[tuple[str, bytes], str] = Lru(_REMEMBERED)
+        self._held: Lru[tuple[SessionKey, str], Held] = Lru(memory, _weight)
+        self._hidden = HiddenHere(memory)
+        self._lost: Lru[SessionKey, bool] = Lru(memory)
+        self._answered: Lru[tuple[str, bytes], str] = Lru(memory)
         """Sessions without a header by tag and chain hash of an answer."""
 
     async def recognise(
@@ -211,3 +216,7 @@ class Recognition:
         was_lost = bool(self._lost.get(key))
         self._lost.drop(key)
         return was_lost
+
+
+def _weight(held: Held) -> int:
+    return _EPOCH_BYTES * len(held.epochs) + len(msgspec.msgpack.encode(held.epochs))

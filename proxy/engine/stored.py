@@ -9,12 +9,10 @@ from collections.abc import Mapping
 from proxy.core.identity import root
 from proxy.core.records import Node
 from proxy.core.tree import way_to
-from proxy.engine.lru import Lru
 from proxy.errors import HistoryUnavailable
+from proxy.lru import Lru, Memory
 from proxy.ports import SessionKey, SessionStore, Stored
 
-_REMEMBERED = 64 * 2**20
-"""Bytes of all histories that are remembered."""
 _NODE_BYTES = 512
 """What a message is reckoned at beside its bytes."""
 
@@ -71,11 +69,11 @@ class StoredHistory:
 
 
 class StoredHistories:
-    """Reads histories, and remembers about ``most`` bytes of them, those used last."""
+    """Reads histories, and remembers those used last."""
 
-    def __init__(self, store: SessionStore, most: int = _REMEMBERED) -> None:
+    def __init__(self, store: SessionStore, memory: Memory) -> None:
         self._store = store
-        self._known: Lru[SessionKey, StoredHistory] = Lru(most, lambda known: known.weight)
+        self._known: Lru[SessionKey, StoredHistory] = Lru(memory, lambda known: known.weight)
 
     async def read(self, key: SessionKey) -> StoredHistory:
         """A session's history as it is now. Raises StoreUnavailable."""

@@ -11,17 +11,14 @@ from proxy.core.summary import Refused
 from proxy.engine.asking import Asking, Unanswered
 from proxy.engine.foreground import Foreground
 from proxy.engine.job import Job
-from proxy.engine.lru import Lru
 from proxy.engine.writing import Interrupted, Writer
 from proxy.errors import StoreUnavailable, UnabridgedError
+from proxy.lru import Lru, Memory
 from proxy.ports import Clock, SessionKey, SessionStore, TokenCounter, Upstream
 from proxy.telemetry import Metrics, log_fault
 
-_REMEMBERED = 4_096
 _WRITING = 64
 """Summaries that may be on their way at once; beyond, the oldest that nobody waits for gives way."""
-QUIET = 1.0
-"""Seconds without a user's request after which a summary that nobody waits for is begun."""
 _FAULT_PAUSE, _REFUSED_PAUSE = 60.0, 3_600.0
 """Seconds after which a summary is tried again that a fault prevented, or that was no good."""
 
@@ -37,14 +34,14 @@ class Summaries:
         foreground: Foreground,
         clock: Clock,
         metrics: Metrics,
-        quiet: float = QUIET,
+        memory: Memory,
     ) -> None:
         self._store = store
         self._clock = clock
         self._metrics = metrics
-        self._writer = Writer(Asking(upstream), store, counter, foreground, metrics, quiet)
+        self._writer = Writer(Asking(upstream, memory), store, counter, foreground, metrics, memory)
         self._texts = self._writer.texts
-        self._failed: Lru[str, float] = Lru(_REMEMBERED)
+        self._failed: Lru[str, float] = Lru(memory)
         """When what failed may be tried again, in monotonic seconds."""
         self._writing: dict[str, asyncio.Task[None]] = {}
         self._hurry: dict[str, asyncio.Event] = {}

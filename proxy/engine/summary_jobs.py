@@ -6,7 +6,6 @@ loop (law 7): most requests only look whether it is there.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from threading import Lock
 
 from msgspec.structs import replace
 
@@ -23,33 +22,29 @@ from proxy.engine.case import Case
 from proxy.engine.compactors import Compaction, first_for
 from proxy.engine.folds import off_loop
 from proxy.engine.job import Job
-from proxy.engine.lru import Lru
 from proxy.engine.naming import Naming
 from proxy.engine.summaries import Summaries
+from proxy.lru import Lru, Memory
 from proxy.ports import SessionKey
 
-_REMEMBERED = 20_000
 _AGAIN = 1.25
 """How much longer a gap must be before it is read again whether its summary is worth making anew."""
 
 
 class Declined:
-    """Gaps whose summaries were found not to be worth making anew; asked on the loop, and told in threads."""
+    """Gaps whose summaries were found not to be worth making anew."""
 
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._ends: Lru[tuple[SessionKey, str, int], int] = Lru(_REMEMBERED)
+    def __init__(self, memory: Memory) -> None:
+        self._ends: Lru[tuple[SessionKey, str, int], int] = Lru(memory)
 
     def holds(self, case: Case, anchor: Anchor) -> bool:
         """Whether that was found of the gap when it was hardly shorter."""
-        with self._lock:
-            end = self._ends.get((case.key, case.lane, anchor.start))
+        end = self._ends.get((case.key, case.lane, anchor.start))
         return end is not None and end <= anchor.end < _AGAIN * end
 
     def add(self, case: Case, anchor: Anchor) -> None:
         """It was found of this gap."""
-        with self._lock:
-            self._ends.put((case.key, case.lane, anchor.start), anchor.end)
+        self._ends.put((case.key, case.lane, anchor.start), anchor.end)
 
 
 class Wanted:
@@ -97,10 +92,10 @@ class Wanted:
 class SummaryJobs:
     """Turns drafts into jobs for the writer of summaries."""
 
-    def __init__(self, summaries: Summaries, naming: Naming) -> None:
+    def __init__(self, summaries: Summaries, naming: Naming, memory: Memory) -> None:
         self._summaries = summaries
         self._naming = naming
-        self._declined = Declined()
+        self._declined = Declined(memory)
 
     async def wanted(self, case: Case, decided: Draft) -> Wanted:
         """The summaries of a draft; those that the store holds are fetched."""

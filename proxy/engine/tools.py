@@ -18,12 +18,10 @@ from proxy.core.tools.cache import ToolCache
 from proxy.core.tools.folding import NO_HIDDEN, Folded, Hidden, Place, begun, folded
 from proxy.core.tools.rules import Rules
 from proxy.engine.case import Case
-from proxy.engine.lru import Lru
+from proxy.lru import Lru, Memory
 from proxy.ports import SessionKey
 from proxy.telemetry import Metrics
 
-_REMEMBERED = 64 * 1024 * 1024
-"""Bytes of all that is remembered, a result counted as often as it stands in a cache."""
 _CHAIN_BYTES = 1024
 """What a chain is reckoned at beside its results."""
 _LARGE = 64 * 1024
@@ -63,9 +61,9 @@ class _Request:
 class Tools:
     """The fresh results of all sessions of this process."""
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, memory: Memory) -> None:
         self._metrics = metrics
-        self._known: Lru[tuple[SessionKey, bytes], _Known] = Lru(_REMEMBERED, _weight)
+        self._known: Lru[tuple[SessionKey, bytes], _Known] = Lru(memory, _weight)
 
     async def of(
         self, case: Case, hidden: Hidden = NO_HIDDEN, injected: Sequence[InjectedResult] = ()

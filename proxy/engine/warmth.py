@@ -10,20 +10,18 @@ from collections.abc import Callable
 from proxy.core.conditions import Conditions
 from proxy.core.prices import Prices
 from proxy.engine.history import History
-from proxy.engine.lru import Lru
 from proxy.engine.recognition import Recognised
+from proxy.lru import Lru, Memory
 from proxy.ports import Clock, SessionKey
-
-_REMEMBERED = 20_000
 
 
 class Warmth:
     """Remembers when each lane was last answered."""
 
-    def __init__(self, price_list: Callable[[str], Prices], clock: Clock) -> None:
+    def __init__(self, price_list: Callable[[str], Prices], clock: Clock, memory: Memory) -> None:
         self._price_list = price_list
         self._clock = clock
-        self._answered: Lru[tuple[SessionKey, str], float] = Lru(_REMEMBERED)
+        self._answered: Lru[tuple[SessionKey, str], float] = Lru(memory)
         """Seconds since 1970."""
 
     def answered(self, key: SessionKey, lane: str) -> None:

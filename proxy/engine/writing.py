@@ -5,6 +5,7 @@ so a summary that was cut off goes on where it stopped, and what others have wri
 """
 
 import asyncio
+import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -18,14 +19,13 @@ from proxy.engine.compacting import Compacting
 from proxy.engine.foreground import Foreground
 from proxy.engine.job import Job
 from proxy.engine.leases import Lease, take
-from proxy.engine.lru import Lru
 from proxy.errors import StoreUnavailable
+from proxy.lru import Lru, Memory
 from proxy.ports import SessionStore, TokenCounter
 from proxy.telemetry import Metrics
 
 T = TypeVar("T")
 
-_REMEMBERED = 4_096
 _ATTEMPTS = 3
 """How often a call may be cut off by users before it is left until the summary is needed again."""
 _GLANCES = (0.1, 2.0)
@@ -59,7 +59,7 @@ class Writer:
         counter: TokenCounter,
         foreground: Foreground,
         metrics: Metrics,
-        quiet: float,
+        memory: Memory,
     ) -> None:
         self._asking = asking
         self._compacting = Compacting(asking, store, counter)
@@ -67,8 +67,7 @@ class Writer:
         self._counter = counter
         self._foreground = foreground
         self._metrics = metrics
-        self._quiet = quiet
-        self.texts: Lru[str, str] = Lru(_REMEMBERED)
+        self.texts: Lru[str, str] = Lru(memory, sys.getsizeof)
         """By content address."""
 
     async def write(self, job: Job, hurry: asyncio.Event) -> str:
@@ -218,7 +217,7 @@ class Writer:
                 raise _Elsewhere
             return got
 
-        got = await self._foreground.when_idle(leased, _ATTEMPTS, self._quiet, hurry)
+        got = await self._foreground.when_idle(leased, _ATTEMPTS, hurry)
         if got is None:
             raise Interrupted
         return got

@@ -12,20 +12,18 @@ from functools import cached_property
 from starlette.types import Scope
 
 from proxy.engine.envelope import Envelope, policy_name, read_envelope
-from proxy.engine.lru import Lru
 from proxy.engine.naming import Headers, Naming
 from proxy.errors import InvalidHeader
 from proxy.http.asgi import require_json
 from proxy.http.headers import Header, check_credentials, to_upstream, value
 from proxy.http.paths import upstream_target
+from proxy.lru import Lru, Memory
 
 MODE_HEADER = b"x-unabridged-mode"
 _MODES = frozenset({"full", "append", "off"})
 _LENGTH = b"content-length"
 _DECODED = (b"content-encoding", b"expect")
 """Headers that do not hold for a body that was read whole and decoded."""
-_REMEMBERED = 4 << 20
-"""Bytes of all heads that are kept."""
 _BESIDES = 2048
 """Bytes of a head besides its text, about."""
 
@@ -62,9 +60,9 @@ class Head:
 class Heads:
     """Those that were read last."""
 
-    def __init__(self, naming: Naming) -> None:
+    def __init__(self, naming: Naming, memory: Memory) -> None:
         self._naming = naming
-        self._kept: Lru[_Key, Head] = Lru(_REMEMBERED, _size)
+        self._kept: Lru[_Key, Head] = Lru(memory, _size)
 
     def of(self, scope: Scope) -> Head:
         """The head of a request. Raises InvalidHeader."""

@@ -31,6 +31,7 @@ from proxy.http.body_memory import Share
 from proxy.http.front import request_id as id_of
 from proxy.http.headers import content_length, to_client
 from proxy.http.heads import Head, Heads
+from proxy.lru import Memory
 from proxy.telemetry import Metrics, log_content, log_fault, log_request
 
 _ROUTE = "chat"
@@ -68,11 +69,12 @@ class Managed:
         relay: ASGIApp,
         metrics: Metrics,
         admission: Admission,
+        memory: Memory,
         *,
         logs_content: bool = False,
     ) -> None:
         self._engine = engine = hidden.engine
-        self._heads = Heads(engine.naming)
+        self._heads = Heads(engine.naming, memory)
         self._hidden = hidden
         self._recorder = hidden.recorder
         self._appends = appends

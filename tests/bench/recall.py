@@ -38,6 +38,7 @@ from proxy.core.situation import Chain
 from proxy.engine.case import Case
 from proxy.engine.embeddings import Embeddings
 from proxy.engine.recall import Recall, Recaller
+from proxy.lru import Memory
 from proxy.ports import SessionKey
 from proxy.telemetry import Metrics
 
@@ -136,7 +137,9 @@ async def play(arguments: argparse.Namespace) -> bool:
     data = list(sessions(arguments.data))[: arguments.sessions]
     url = arguments.embeddings or "http://127.0.0.1:9"
     async with aclosing(HttpxUpstream(url)) as upstream, aclosing(SqliteSearch()) as search:
-        recall = Recall(search, TiktokenCounter(), Embeddings(upstream), Metrics(), PATIENCE)
+        recall = Recall(
+            search, TiktokenCounter(), Embeddings(upstream, Memory()), Metrics(), Memory(), PATIENCE
+        )
         print("| found by, messages a passage | recall@5 | tokens | ms a search | ms the first |")
         print("|---|---|---|---|---|")
         scores = await ask_all(recall, data, "", range(WINGS + 1))

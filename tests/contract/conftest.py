@@ -8,6 +8,7 @@ import pytest
 from proxy.adapters.redis.sealing import Keyring
 from proxy.adapters.remembering import RememberingStore, TellingStore
 from proxy.adapters.stores import open_store
+from proxy.lru import Memory
 from proxy.ports import SessionStore
 from tests.cluster import Nodes, three_nodes
 from tests.stores import (
@@ -118,6 +119,6 @@ async def store(request: pytest.FixtureRequest, clock: HandClock) -> AsyncGenera
     """Each of the stores."""
     kind: str = request.param.removeprefix("remembering ")
     with emptied(request, kind, clock) as opened:
-        store = opened if kind == request.param else RememberingStore(opened, clock)
+        store = opened if kind == request.param else RememberingStore(opened, clock, Memory())
         yield store
         await store.aclose()

@@ -13,6 +13,7 @@ import httpx2
 from proxy.adapters.stores import open_store
 from proxy.app import SystemClock
 from proxy.engine.naming import Naming
+from proxy.lru import Memory
 from proxy.ports import Standing
 from tests.appending import Appender, contents, error_code, transcript
 from tests.servers import Exchange, eventually
@@ -100,7 +101,7 @@ async def test_a_place_is_free_again_when_its_worker_has_died(model: Model, appe
             appender = appenders(url)
             await appender.ask("first")
             named = {b"authorization": KEY.encode(), b"x-unabridged-session": b"s"}
-            key = Naming("secret").caller(named).key
+            key = Naming("secret", Memory()).caller(named).key
             assert key is not None
             dead = open_store(store, SystemClock(), 1.0, 1.0)
             while await dead.stand(key, "turn-of-a-dead-worker", 8, 0.3) is not Standing.GO:  # noqa: ASYNC110

@@ -23,6 +23,7 @@ from proxy import app
 from proxy.adapters.redis import RedisStore
 from proxy.core.jsonvalue import loads
 from proxy.engine.naming import Naming
+from proxy.lru import Memory
 from proxy.ports import SessionStore
 from tests.histories.history import Attempt, History, Kept, Message, Tree, without_head
 from tests.histories.model import EchoModel
@@ -127,7 +128,7 @@ class Site:
         }
 
     async def _tree(self, attempt: Attempt, name: str) -> Tree:
-        naming = Naming(_SECRET)
+        naming = Naming(_SECRET, Memory())
         tenant = naming.tenant({b"authorization": attempt.tenant.encode()})
         key = naming.named(tenant, name)
         session = await self.store.session(key)

@@ -26,6 +26,7 @@ from proxy.engine.naming import Naming
 from proxy.engine.summaries import Summaries
 from proxy.engine.summary_jobs import SummaryJobs
 from proxy.engine.verdict import Verdict
+from proxy.lru import Memory
 from proxy.ports import SessionKey
 from proxy.telemetry import Metrics
 from tests.property.conversations import chain_from, count, valid_conversations
@@ -83,8 +84,15 @@ class Engine:
         self._has_store = has_store
         clock, store = Clock(), MemoryStore(Clock())
         nowhere = HttptoolsUpstream("http://127.0.0.1:9/v1", connect_timeout=1.0, read_timeout=1.0)
-        summaries = Summaries(nowhere, store, Counter(), Foreground(), clock, METRICS)
-        self._epochs = Epochs(store, SummaryJobs(summaries, Naming("secret")), Counter(), clock, METRICS)
+        summaries = Summaries(nowhere, store, Counter(), Foreground(), clock, METRICS, Memory())
+        self._epochs = Epochs(
+            store,
+            SummaryJobs(summaries, Naming("secret", Memory()), Memory()),
+            Counter(),
+            clock,
+            METRICS,
+            Memory(),
+        )
         self._known: Verdict | None = None
 
     async def decide(self, chain: Chain, budget: Budget) -> Verdict:

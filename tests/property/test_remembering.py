@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from proxy.adapters.memory import MemoryStore
 from proxy.adapters.redis import RedisStore
 from proxy.adapters.remembering import RememberingStore, TellingStore
+from proxy.lru import Memory
 from proxy.ports import Lookup, Recorded, SessionKey
 from tests.servers import PATIENCE
 from tests.stores import DAY, HandClock, chain, embedded_valkey, epoch, hidden, run, turn
@@ -124,7 +125,7 @@ def probes(key: SessionKey) -> list[Lookup]:
 async def takes_every_step(
     plain: TellingStore, clock: HandClock, script: list[Any], *, ages: bool, begins: bool
 ) -> None:
-    remembering = RememberingStore(plain, clock)
+    remembering = RememberingStore(plain, clock, Memory())
     if begins:  # what is done is done to a session that its first request has named
         await remembering.find(Lookup(KEYS[0].tag, None, (), (), LANES[0], fresh=KEYS[0].sid))
     for step, is_asked in script:
@@ -176,7 +177,7 @@ def crowded(seed: int) -> Generator[tuple[RememberingStore, WatchedStore]]:
     chance = random.Random(seed)
     clock = HandClock()
     plain = WatchedStore(MemoryStore(clock), pauses=lambda: chance.randrange(4))
-    yield RememberingStore(plain, clock), plain
+    yield RememberingStore(plain, clock, Memory()), plain
 
 
 @settings(max_examples=200)

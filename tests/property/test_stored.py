@@ -18,6 +18,7 @@ from proxy.adapters.redis import keys as names
 from proxy.adapters.remembering import RememberingStore
 from proxy.engine.stored import StoredHistories, StoredHistory
 from proxy.errors import HistoryUnavailable
+from proxy.lru import Memory
 from proxy.ports import SessionKey, SessionStore
 from tests.property.test_remembering import CHAINS, KEYS, Step, moments, writes
 from tests.servers import PATIENCE
@@ -92,7 +93,7 @@ def lose(url: str, part: str) -> None:
 
 
 async def takes_every_step(store: SessionStore, clock: HandClock, script: Steps, url: str = "") -> None:
-    machines = [StoredHistories(store), StoredHistories(store)]
+    machines = [StoredHistories(store, Memory()), StoredHistories(store, Memory())]
     await begin(store)
     for machine in machines:
         await same(await machine.read(KEYS[0]), store, KEYS[0], [])
@@ -119,7 +120,7 @@ def scripts(*steps: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
 def test_in_memory(script: list[Any], remembers: bool) -> None:
     clock = HandClock()
     plain = MemoryStore(clock)
-    store = RememberingStore(plain, clock) if remembers else plain
+    store = RememberingStore(plain, clock, Memory()) if remembers else plain
     asyncio.run(takes_every_step(store, clock, script))
 
 
@@ -151,7 +152,7 @@ people = st.lists(st.lists(st.one_of(writes, goes_on, st.integers(0, 1)), max_si
 def test_after_a_crowd(scripts: list[list[Any]], seed: int) -> None:
     chance, clock = random.Random(seed), HandClock()
     store = WatchedStore(MemoryStore(clock), pauses=lambda: chance.randrange(4))
-    machines = [StoredHistories(store), StoredHistories(store)]
+    machines = [StoredHistories(store, Memory()), StoredHistories(store, Memory())]
 
     async def act(script: list[Any]) -> None:
         for step in script:

@@ -20,7 +20,7 @@ from proxy.core.retention import Classes
 from proxy.core.situation import Chain
 
 
-class Memory(Protocol):
+class PieceCache(Protocol):
     """Keeps the pieces of messages, so that a later request decodes only what is new to it."""
 
     def get(self, key: bytes) -> Sequence[Piece] | None: ...
@@ -35,7 +35,7 @@ class Reach:
     chain: Chain
     plan: Plan
     policy: Policy
-    memory: Memory | None = None
+    cache: PieceCache | None = None
 
     @cached_property
     def positions(self) -> list[int]:
@@ -60,11 +60,11 @@ class Reach:
     def _pieces_at(self, position: int) -> Sequence[Piece]:
         length = len(self.chain.raws[position])  # outer white space is not part of a chain hash
         key = self.chain.hashes[position] + length.to_bytes(8, "big")
-        found = None if self.memory is None else self.memory.get(key)
+        found = None if self.cache is None else self.cache.get(key)
         if found is None:
             found = pieces_of(position, self.original(position).text)
-            if self.memory is not None:
-                self.memory.put(key, found)
+            if self.cache is not None:
+                self.cache.put(key, found)
         return found
 
     @cached_property

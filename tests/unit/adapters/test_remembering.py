@@ -14,8 +14,9 @@ from proxy.adapters.memory import MemoryStore
 from proxy.adapters.remembering import RememberingStore
 from proxy.core.records import Turn
 from proxy.errors import StoreUnavailable
+from proxy.lru import Memory
 from proxy.ports import Found, Lookup, Recorded, SessionKey, Written
-from tests.stores import DAY, KEY, OTHER, THIRD, HandClock, chain, epoch, found, hidden, lookup, turn
+from tests.stores import DAY, KEY, OTHER, HandClock, chain, epoch, found, hidden, lookup, turn
 from tests.watching import WatchedStore
 
 Write = Callable[[RememberingStore], Awaitable[object]]
@@ -33,7 +34,7 @@ def behind(clock: HandClock) -> WatchedStore:
 
 @pytest.fixture
 def store(behind: WatchedStore, clock: HandClock) -> RememberingStore:
-    return RememberingStore(behind, clock)
+    return RememberingStore(behind, clock, Memory())
 
 
 async def known(store: RememberingStore, *names: str, **members: Any) -> None:
@@ -46,7 +47,7 @@ async def hearing_late(clock: HandClock) -> RememberingStore:
     """A store with a session that is known; it hears the next answer from behind it late."""
     pauses = itertools.chain([0] * 4, [0, 9], itertools.repeat(0))
     behind = WatchedStore(MemoryStore(clock), pauses=lambda: next(pauses))
-    store = RememberingStore(behind, clock)
+    store = RememberingStore(behind, clock, Memory())
     await behind.record(KEY, turn("u1", "a1"), DAY)
     await found(store, "u1", "a1")
     return store
@@ -235,7 +236,7 @@ class TestEnds:
             async def move(self, former: str, tag: str, tenant: str) -> bool:
                 return True
 
-        moving = RememberingStore(Moving(behind), HandClock())
+        moving = RememberingStore(Moving(behind), HandClock(), Memory())
         await known(moving)
         asked = behind.finds
         assert await moving.move("former", KEY.tag, "t")
@@ -273,7 +274,7 @@ class TestFaults:
         self, when: str, clock: HandClock
     ) -> None:
         behind = Failing(MemoryStore(clock))
-        store = RememberingStore(behind, clock)
+        store = RememberingStore(behind, clock, Memory())
         await known(store)
         behind.fails = when
         with pytest.raises(StoreUnavailable):
@@ -283,7 +284,7 @@ class TestFaults:
 
     async def test_a_fault_of_one_session_puts_all_others_in_doubt(self, clock: HandClock) -> None:
         behind = Failing(MemoryStore(clock))
-        store = RememberingStore(behind, clock)
+        store = RememberingStore(behind, clock, Memory())
         await known(store)
         behind.fails = "before"
         with pytest.raises(StoreUnavailable):
@@ -294,7 +295,7 @@ class TestFaults:
 
     async def test_a_store_that_is_away_is_not_stood_in_for(self, clock: HandClock) -> None:
         behind = Failing(MemoryStore(clock))
-        store = RememberingStore(behind, clock)
+        store = RememberingStore(behind, clock, Memory())
         await known(store)
         behind.away = True
         with pytest.raises(StoreUnavailable):
@@ -302,7 +303,7 @@ class TestFaults:
 
     async def test_after_a_write_whose_caller_has_left_the_store_is_asked(self, clock: HandClock) -> None:
         behind = WatchedStore(MemoryStore(clock), pauses=lambda: 2)
-        store = RememberingStore(behind, clock)
+        store = RememberingStore(behind, clock, Memory())
         await known(store)
         left = asyncio.create_task(store.record(KEY, turn("u1", "a1", "u2", "a2", known=2), DAY))
         for _ in range(4):  # it is written, and has not been answered
@@ -319,7 +320,7 @@ class TestCrowd:
     ) -> None:
         pauses = itertools.chain([0, 0, 0, 9], itertools.repeat(0))
         behind = WatchedStore(MemoryStore(clock), pauses=lambda: next(pauses))
-        store = RememberingStore(behind, clock)
+        store = RememberingStore(behind, clock, Memory())
         await behind.record(KEY, turn("u1", "a1"), DAY)
         asking = asyncio.create_task(found(store, "u1", "a1"))
         await asyncio.sleep(0)  # it is answered, and has not heard
@@ -367,7 +368,7 @@ class TestCrowd:
 
     async def test_turns_at_once_are_all_known(self, clock: HandClock) -> None:
         behind = WatchedStore(MemoryStore(clock), pauses=lambda: 2)
-        store = RememberingStore(behind, clock)
+        store = RememberingStore(behind, clock, Memory())
         await found(store, "u1")
         await asyncio.gather(*(store.record(KEY, turn("u1", f"a{number}"), DAY) for number in range(8)))
         asked = behind.finds
@@ -378,15 +379,13 @@ class TestCrowd:
     async def test_of_too_many_sessions_those_used_longest_ago_are_asked_about(
         self, behind: WatchedStore, clock: HandClock
     ) -> None:
-        store = RememberingStore(behind, clock, most=5_000)
-        for key in (KEY, OTHER, KEY):
-            await store.record(key, turn("u1", "a1"), DAY)
-            await found(store, "u1", "a1", sid=key.sid)
-        large = turn("u1", "a1", head=(b"x" * 1_000,))
-        await found(store, "u1", sid=THIRD.sid)
-        await store.record(THIRD, large, DAY)
+        store = RememberingStore(behind, clock, Memory(9_000))  # there is room for four
+        for sid in ("01", "02", "03", "04", "01", "05"):
+            await store.record(SessionKey(KEY.tag, sid), turn("u1", "a1"), DAY)
+            await found(store, "u1", "a1", sid=sid)
         asked = behind.finds
-        await found(store, "u1", "a1")
+        for sid in ("01", "03", "04", "05"):
+            await found(store, "u1", "a1", sid=sid)
         assert behind.finds == asked
-        await found(store, "u1", "a1", sid=OTHER.sid)
+        await found(store, "u1", "a1", sid="02")
         assert behind.finds == asked + 1

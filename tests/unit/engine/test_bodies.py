@@ -9,8 +9,8 @@ import pytest
 from proxy.core.identity import root
 from proxy.engine.bodies import Bodies
 from proxy.engine.history import History, Reader
-from proxy.engine.known import NOTHING
 from proxy.errors import InvalidJSON
+from proxy.lru import Memory
 from tests.upstreams import COUNTER
 
 LONG = "word " * 1_000
@@ -20,15 +20,15 @@ ROOT = root()
 class Process:
     """What one process remembers."""
 
-    def __init__(self, *, is_shared: bool = True) -> None:
-        self.bodies, self.reader = Bodies(), Reader(COUNTER)
+    def __init__(self, *, is_shared: bool = True, memory: Memory | None = None) -> None:
+        self.bodies, self.reader = Bodies(memory or Memory()), Reader(COUNTER, Memory())
         self.is_shared = is_shared
 
     def read(self, raw: bytes, scope: bytes = b"me", start: bytes = ROOT) -> bool:
         """Whether something of the body was known; it is placed as if nothing had been."""
         read = self.bodies.read(raw, scope, 100, is_shared=self.is_shared)
         self.history = history = self.reader.read(read.body, start, read.before)
-        alone = Reader(COUNTER).read(Bodies().read(raw, scope, 100).body, start)
+        alone = Reader(COUNTER, Memory()).read(Bodies(Memory()).read(raw, scope, 100).body, start)
         assert (history.head, history.exchanges, history.chain()) == (
             alone.head,
             alone.exchanges,
@@ -91,16 +91,16 @@ def test_a_conversation_that_has_become_long_is_known_by_what_it_is_now() -> Non
     assert len(process.history.counted) == 3
 
 
-def test_many_small_conversations_force_out_no_long_one() -> None:
-    process = Process()
-    process.read(body("One?"))
-    small = [json.dumps({"messages": [{"role": "user", "content": f"{n}?"}]}).encode() for n in range(4_000)]
-    for number, raw in enumerate(small):
-        read = process.bodies.read(raw, b"%d" % number, 100)
-        process.bodies.keep(read, process.reader.read(read.body, ROOT).placed(NOTHING))
-    assert process.read(body("One?", "1", "Two?"))
-    assert process.bodies.read(small[-1], b"3999", 100).before is not None
-    assert process.bodies.read(small[0], b"0", 100).before is None, "few of them are kept"
+def test_conversations_in_use_are_not_forced_out_by_many_that_are_not() -> None:
+    process, talk = Process(is_shared=False, memory=Memory(100_000)), ["One?"]
+    process.read(body(*talk))
+    for number in range(200):
+        process.read(body("Hello?", first="Be brief."), scope=b"%d" % number)
+        if number % 20 == 0:
+            talk += [f"{number}", "And then?"]
+            assert process.read(body(*talk))
+    assert process.read(body("Hello?", first="Be brief."), scope=b"199")
+    assert not process.read(body("Hello?", first="Be brief."), scope=b"0"), "few of them are kept"
 
 
 def test_what_has_changed_before_the_messages_makes_no_other_conversation_of_them() -> None:
@@ -148,7 +148,7 @@ def test_two_branches_of_one_conversation_never_see_each_others_messages() -> No
     for told in ("A secret.", "Another secret."):
         read = process.bodies.read(body(*beginning, "2", told), b"me", 100)
         branches.append(process.reader.read(read.body, ROOT, known))
-        alone = Reader(COUNTER).read(read.body, ROOT)
+        alone = Reader(COUNTER, Memory()).read(read.body, ROOT)
         assert branches[-1].chain() == alone.chain()
     assert len(begun.raws) == len(begun.known) == len(begun.hashes) == len(known.counted.messages) == 3
     one, other = branches
@@ -173,5 +173,5 @@ def test_what_is_wrong_after_a_known_beginning_is_told_by_its_place_in_the_whole
     with pytest.raises(InvalidJSON) as raised:
         process.read(broken)
     with pytest.raises(InvalidJSON) as alone:
-        Bodies().read(broken, b"", 100)
+        Bodies(Memory()).read(broken, b"", 100)
     assert raised.value.message == alone.value.message

@@ -19,6 +19,7 @@ from proxy.engine.asking import Asking, Caller
 from proxy.engine.compacting import Compacting
 from proxy.engine.compactors import Compaction, first_for
 from proxy.engine.job import Job
+from proxy.lru import Memory
 from tests.stores import DAY, KEY, HandClock, turn
 from tests.upstreams import COUNTER, Model, completion, running, said
 
@@ -88,7 +89,9 @@ async def compacted(model: Model, compactor: Any, work: Job) -> str | None:
     await store.record(KEY, turn("u1", "a1", head=(b'{"role":"system","content":"Be brief."}',)), DAY)
     upstream = HttpxUpstream(model.url, connect_timeout=5, read_timeout=5)
     try:
-        return await Compacting(Asking(upstream), store, COUNTER).text(work, Compaction(compactor, UNITS))
+        return await Compacting(Asking(upstream, Memory()), store, COUNTER).text(
+            work, Compaction(compactor, UNITS)
+        )
     finally:
         await upstream.aclose()
 

@@ -8,6 +8,7 @@ from proxy.core.budget import Budget
 from proxy.core.policy import Policy
 from proxy.engine.case import Case
 from proxy.engine.drafts import Drafts
+from proxy.lru import Memory
 from tests.property.conversations import Sent, chain_from, prose, user
 from tests.stores import KEY
 
@@ -42,7 +43,7 @@ def words(tokens: int) -> Sent:
 def test_it_is_thought_about_again_when_what_was_lacking_has_come_or_a_twentieth_of_the_room(
     lacking: int, sooner: int, later: int
 ) -> None:
-    drafts = Drafts()
+    drafts = Drafts(Memory())
     drafts.reckon(case(), "one", lacking)
     assert not drafts.has_grown(case(), "one")
     assert not drafts.has_grown(case(words(sooner)), "one")
@@ -50,7 +51,7 @@ def test_it_is_thought_about_again_when_what_was_lacking_has_come_or_a_twentieth
 
 
 def test_it_is_thought_about_again_after_an_epoch_on_another_branch_and_where_it_never_was() -> None:
-    drafts = Drafts()
+    drafts = Drafts(Memory())
     assert drafts.has_grown(case(), "one")
     drafts.reckon(case(), "one", 5_000)
     assert drafts.has_grown(case(), "two")

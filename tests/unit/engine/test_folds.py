@@ -10,6 +10,7 @@ from proxy.core.fold import fold
 from proxy.core.policy import Policy
 from proxy.engine.case import Case
 from proxy.engine.folds import Folds
+from proxy.lru import Memory
 from proxy.ports import SessionKey
 from tests.property.conversations import assistant, chain_from, user
 from tests.upstreams import COUNTER
@@ -40,7 +41,7 @@ async def folds_made(first: Case, second: Case, conditions: Conditions = UNKNOWN
         asked.append(text)
         return COUNTER.count(text)
 
-    folds, made = Folds(count), 0
+    folds, made = Folds(count, Memory()), 0
     for case, given in ((first, UNKNOWN), (second, conditions)):
         asked.clear()
         assert await folds.of(case, given) == fold(

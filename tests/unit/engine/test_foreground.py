@@ -14,7 +14,7 @@ def hurried() -> asyncio.Event:
 
 
 async def test_a_call_begins_only_once_the_last_user_is_served() -> None:
-    foreground, begun = Foreground(), asyncio.Event()
+    foreground, begun = Foreground(0.0), asyncio.Event()
 
     async def call() -> str:
         begun.set()
@@ -22,7 +22,7 @@ async def test_a_call_begins_only_once_the_last_user_is_served() -> None:
 
     with foreground.request():
         with foreground.request():
-            waiting = asyncio.create_task(foreground.when_idle(call, 3, 0.0, hurried()))
+            waiting = asyncio.create_task(foreground.when_idle(call, 3, hurried()))
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.01)
         assert not begun.is_set()
@@ -30,7 +30,7 @@ async def test_a_call_begins_only_once_the_last_user_is_served() -> None:
 
 
 async def test_a_call_is_cut_off_when_a_user_comes_and_begins_again_after() -> None:
-    foreground, begun = Foreground(), 0
+    foreground, begun = Foreground(0.0), 0
 
     async def call() -> int:
         nonlocal begun
@@ -38,7 +38,7 @@ async def test_a_call_is_cut_off_when_a_user_comes_and_begins_again_after() -> N
         await asyncio.sleep(0.02)
         return begun
 
-    waiting = asyncio.create_task(foreground.when_idle(call, 3, 0.0, hurried()))
+    waiting = asyncio.create_task(foreground.when_idle(call, 3, hurried()))
     await asyncio.sleep(0.01)
     with foreground.request():
         await asyncio.sleep(0.03)
@@ -47,12 +47,12 @@ async def test_a_call_is_cut_off_when_a_user_comes_and_begins_again_after() -> N
 
 
 async def test_a_call_that_is_cut_off_each_time_is_given_up() -> None:
-    foreground = Foreground()
+    foreground = Foreground(0.0)
 
     async def call() -> None:
         await asyncio.sleep(10)
 
-    waiting = asyncio.create_task(foreground.when_idle(call, 2, 0.0, hurried()))
+    waiting = asyncio.create_task(foreground.when_idle(call, 2, hurried()))
     while not waiting.done():
         await asyncio.sleep(0.005)
         with foreground.request():
@@ -61,19 +61,19 @@ async def test_a_call_that_is_cut_off_each_time_is_given_up() -> None:
 
 
 async def test_what_nobody_is_in_a_hurry_for_waits_for_quiet() -> None:
-    foreground, begun = Foreground(), asyncio.Event()
+    foreground, begun = Foreground(10.0), asyncio.Event()
 
     async def call() -> None:
         begun.set()
 
-    waiting = asyncio.create_task(foreground.when_idle(call, 2, 10.0, asyncio.Event()))
+    waiting = asyncio.create_task(foreground.when_idle(call, 2, asyncio.Event()))
     await asyncio.sleep(0.02)
     assert not begun.is_set()
     waiting.cancel()
 
 
 async def test_a_users_request_goes_out_when_what_was_cancelled_for_it_has_ended() -> None:
-    foreground, begun, events = Foreground(), asyncio.Event(), list[str]()
+    foreground, begun, events = Foreground(0), asyncio.Event(), list[str]()
 
     async def call() -> None:
         begun.set()
@@ -83,7 +83,7 @@ async def test_a_users_request_goes_out_when_what_was_cancelled_for_it_has_ended
             await asyncio.sleep(0)
             events.append("connection closed")
 
-    working = asyncio.create_task(foreground.when_idle(call, 1, 0, asyncio.Event()))
+    working = asyncio.create_task(foreground.when_idle(call, 1, asyncio.Event()))
     await begun.wait()
     with foreground.request():
         await foreground.given_way()

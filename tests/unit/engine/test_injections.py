@@ -9,6 +9,7 @@ from proxy.core.injection import Injection
 from proxy.engine.injections import Injections
 from proxy.engine.recognition import Recognised
 from proxy.errors import StoreUnavailable
+from proxy.lru import Memory
 from proxy.ports import Found, Lookup, SessionKey
 from tests.stores import DAY, KEY, HandClock, chain, turn
 
@@ -52,12 +53,12 @@ async def settled(store: Counted, injections: Injections, asked: Injection | Non
 
 async def test_where_nothing_is_handed_in_nothing_is_asked_for(store: Counted) -> None:
     await store.record(KEY, turn("u1", "a1"), DAY)
-    assert await settled(store, Injections(store)) == (None, ())
+    assert await settled(store, Injections(store, Memory())) == (None, ())
     assert (store.writes, store.reads) == (0, 0)
 
 
 async def test_it_is_written_once_and_holds_for_requests_without_it(store: Counted) -> None:
-    injections = Injections(store)
+    injections = Injections(store, Memory())
     for asked in (ONE, ONE, None):
         assert await settled(store, injections, asked) == (ONE, ())
         await store.record(KEY, turn("u1", "a1"), DAY)
@@ -65,21 +66,23 @@ async def test_it_is_written_once_and_holds_for_requests_without_it(store: Count
 
 
 async def test_a_later_one_that_is_another_is_ignored_and_said_so(store: Counted) -> None:
-    injections = Injections(store)
+    injections = Injections(store, Memory())
     await settled(store, injections, ONE)
     assert await settled(store, injections, TWO) == (ONE, ("inject-ignored",))
-    assert await settled(store, Injections(store), TWO) == (ONE, ("inject-ignored",)), "elsewhere as well"
+    assert await settled(store, Injections(store, Memory()), TWO) == (ONE, ("inject-ignored",)), (
+        "elsewhere as well"
+    )
     assert store.writes == 1
 
 
 async def test_another_worker_reads_it_with_the_session(store: Counted) -> None:
-    await settled(store, Injections(store), ONE)
-    assert await settled(store, Injections(store)) == (ONE, ())
+    await settled(store, Injections(store, Memory()), ONE)
+    assert await settled(store, Injections(store, Memory())) == (ONE, ())
     assert store.reads == 0
 
 
 async def test_of_two_that_come_at_once_one_wins_for_both(store: Counted) -> None:
-    here, there = Injections(store), Injections(store)
+    here, there = Injections(store, Memory()), Injections(store, Memory())
     late = Recognised("t", KEY, "chat", False, Found(), (), 0, ())
     assert await here.settle(late, ONE, DAY) == (ONE, ())
     assert await there.settle(late, TWO, DAY) == (ONE, ("inject-ignored",))
@@ -87,25 +90,25 @@ async def test_of_two_that_come_at_once_one_wins_for_both(store: Counted) -> Non
 
 
 async def test_while_the_store_is_away_it_holds_here_and_is_written_later(store: Counted) -> None:
-    injections = Injections(store)
+    injections = Injections(store, Memory())
     store.is_away = True
     assert await settled(store, injections, ONE) == (ONE, ("inject-not-saved",))
     assert await settled(store, injections) == (ONE, ("inject-not-saved",))
     store.is_away = False
     assert await settled(store, injections) == (ONE, ())
-    assert await settled(store, Injections(store)) == (ONE, ())
+    assert await settled(store, Injections(store, Memory())) == (ONE, ())
 
 
 async def test_what_was_read_is_known_while_the_store_is_away(store: Counted) -> None:
-    injections = Injections(store)
+    injections = Injections(store, Memory())
     await settled(store, injections, ONE)
     store.is_away = True
     assert await settled(store, injections) == (ONE, ())
 
 
 async def test_what_came_while_the_store_was_away_gives_way_to_what_it_holds(store: Counted) -> None:
-    await settled(store, Injections(store), ONE)
-    elsewhere = Injections(store)
+    await settled(store, Injections(store, Memory()), ONE)
+    elsewhere = Injections(store, Memory())
     store.is_away = True
     assert await settled(store, elsewhere, TWO) == (TWO, ("inject-not-saved",))
     store.is_away = False
@@ -113,7 +116,7 @@ async def test_what_came_while_the_store_was_away_gives_way_to_what_it_holds(sto
 
 
 async def test_a_deleted_session_takes_it_along(store: Counted) -> None:
-    injections = Injections(store)
+    injections = Injections(store, Memory())
     await settled(store, injections, ONE)
     await store.delete(KEY)  # by another worker
     assert await settled(store, injections) == (None, ())
@@ -126,15 +129,15 @@ async def test_a_deleted_session_takes_it_along(store: Counted) -> None:
 
 
 async def test_a_store_that_has_lost_everything_gets_it_back(store: Counted) -> None:
-    injections = Injections(store)
+    injections = Injections(store, Memory())
     await settled(store, injections, ONE)
     store._kept.clear()  # pyright: ignore[reportPrivateUsage]
     assert await settled(store, injections) == (ONE, ())
-    assert await settled(store, Injections(store)) == (ONE, ())
+    assert await settled(store, Injections(store, Memory())) == (ONE, ())
 
 
 async def test_what_was_let_go_of_since_the_store_was_asked_is_read_again(store: Counted) -> None:
-    injections = Injections(store)
+    injections = Injections(store, Memory())
     await settled(store, injections, ONE)
     known = Found(sid=KEY.sid, injected=ONE.digest)
     recognised = Recognised("t", KEY, "chat", False, known, (), 0, ())
@@ -144,7 +147,7 @@ async def test_what_was_let_go_of_since_the_store_was_asked_is_read_again(store:
 
 
 async def test_a_process_holds_so_much_at_most_and_reads_the_rest_again(store: Counted) -> None:
-    injections = Injections(store)
+    injections = Injections(store, Memory(32_000_000))
     large = [Injection(b'{"text":"%d%s","tools":[]}' % (number, b"x" * 1_000_000)) for number in range(20)]
     keys = [SessionKey("aa", f"{number:02}") for number in range(20)]
     for key, injection in zip(keys, large, strict=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.engine.naming import SESSION_HEADER, Headers, Naming
+from proxy.lru import Memory
 
 KEY = {b"authorization": b"Bearer sk-1"}
 CALLERS: list[Headers] = [
@@ -20,15 +21,15 @@ CALLERS: list[Headers] = [
 
 
 def test_callers_that_differ_have_different_names_however_often_they_come() -> None:
-    naming = Naming("secret")
+    naming = Naming("secret", Memory())
     once = [naming.caller(headers) for headers in CALLERS]
     assert [naming.caller(headers) for headers in CALLERS] == once
-    assert [Naming("secret").caller(headers) for headers in CALLERS] == once
+    assert [Naming("secret", Memory()).caller(headers) for headers in CALLERS] == once
     assert len({(caller.tenant, caller.name) for caller in once}) == len(CALLERS)
 
 
 def test_behind_a_gateway_its_header_alone_says_who_calls() -> None:
-    naming = Naming("secret", "x-tenant")
+    naming = Naming("secret", Memory(), "x-tenant")
     first, same, other = (
         naming.caller({b"x-tenant": tenant, b"authorization": key})
         for tenant, key in ((b"a", b"Bearer 1"), (b"a", b"Bearer 2"), (b"b", b"Bearer 1"))
@@ -39,7 +40,7 @@ def test_behind_a_gateway_its_header_alone_says_who_calls() -> None:
 
 @pytest.mark.parametrize("former", [None, "former"])
 def test_an_id_that_was_issued_names_its_session_to_its_caller_alone(former: str | None) -> None:
-    naming = Naming("secret", former=former)
+    naming = Naming("secret", Memory(), former=former)
     caller = naming.caller(CALLERS[5])
     assert caller.key is not None
     headerless = caller.key._replace(tag="0" * 24, sid="1" * 16)

@@ -10,6 +10,7 @@ from proxy.adapters.memory import MemoryStore
 from proxy.engine.pins import MOST, Pins
 from proxy.engine.recognition import Recognised
 from proxy.errors import InvalidValue, StoreUnavailable
+from proxy.lru import Memory
 from proxy.ports import Found, SessionKey
 from tests.stores import DAY, KEY, HandClock, chain, found, turn
 
@@ -46,13 +47,13 @@ async def settled(store: Counted, pins: Pins, *asked: bytes) -> tuple[frozenset[
 
 async def test_where_none_are_set_nothing_is_written(store: Counted) -> None:
     await store.record(KEY, turn("u1", "a1"), DAY)
-    assert await settled(store, Pins(store)) == (frozenset(), ())
+    assert await settled(store, Pins(store, Memory())) == (frozenset(), ())
     assert store.writes == 0
 
 
 async def test_a_pin_is_written_once_however_often_it_is_sent(store: Counted) -> None:
     await store.record(KEY, turn("u1", "a1"), DAY)
-    pins = Pins(store)
+    pins = Pins(store, Memory())
     for _ in range(3):
         assert await settled(store, pins, FIRST) == ({FIRST}, ())
     assert await settled(store, pins, SECOND) == ({FIRST, SECOND}, ())
@@ -62,28 +63,28 @@ async def test_a_pin_is_written_once_however_often_it_is_sent(store: Counted) ->
 
 async def test_another_worker_reads_them_with_the_session(store: Counted) -> None:
     await store.record(KEY, turn("u1", "a1"), DAY)
-    await settled(store, Pins(store), FIRST)
-    assert await settled(store, Pins(store)) == ({FIRST}, ())
+    await settled(store, Pins(store, Memory()), FIRST)
+    assert await settled(store, Pins(store, Memory())) == ({FIRST}, ())
 
 
 async def test_a_pin_holds_before_the_turn_that_set_it_is_recorded(store: Counted) -> None:
-    pins = Pins(store)
+    pins = Pins(store, Memory())
     await settled(store, pins, FIRST)
     assert await settled(store, pins) == ({FIRST}, ())
 
 
 async def test_while_the_store_is_away_pins_hold_here_and_are_written_later(store: Counted) -> None:
-    pins = Pins(store)
+    pins = Pins(store, Memory())
     await store.record(KEY, turn("u1", "a1"), DAY)
     store.is_away = True
     assert await settled(store, pins, FIRST) == ({FIRST}, ("pins-not-saved",))
     store.is_away = False
     assert await settled(store, pins) == ({FIRST}, ())
-    assert await settled(store, Pins(store)) == ({FIRST}, ())
+    assert await settled(store, Pins(store, Memory())) == ({FIRST}, ())
 
 
 async def test_a_deleted_session_takes_its_pins_along(store: Counted) -> None:
-    pins = Pins(store)
+    pins = Pins(store, Memory())
     await settled(store, pins, FIRST)
     pins.forget(KEY)
     assert await settled(store, pins) == (frozenset(), ())
@@ -95,7 +96,7 @@ async def test_a_deleted_session_takes_its_pins_along(store: Counted) -> None:
 
 async def test_a_session_has_so_many_pins_at_most(store: Counted) -> None:
     await store.record(KEY, turn("u1", "a1"), DAY)
-    pins = Pins(store)
+    pins = Pins(store, Memory())
     many = [number.to_bytes(32, "big") for number in range(MOST)]
     assert len((await settled(store, pins, *many))[0]) == MOST
     with pytest.raises(InvalidValue) as refused:

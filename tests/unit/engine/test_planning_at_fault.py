@@ -29,6 +29,7 @@ from proxy.engine.summary_jobs import SummaryJobs
 from proxy.engine.tools import Tools
 from proxy.engine.warmth import Warmth
 from proxy.errors import UpstreamUnreachable
+from proxy.lru import Memory
 from proxy.ports import UpstreamResponse
 from proxy.telemetry import Metrics
 
@@ -74,32 +75,32 @@ class BrokenCounter:
 
 def engine() -> Engine:
     clock, metrics, store, upstream = SystemClock(), Metrics(), MemoryStore(SystemClock()), NoUpstream()
-    counter, naming, foreground = BrokenCounter(), Naming("secret"), Foreground()
-    summaries = Summaries(upstream, store, counter, foreground, clock, metrics)
-    models = Models(upstream, lambda _: 128_000, clock)
-    reader, recognition = Reader(counter), Recognition(store, naming)
+    counter, naming, foreground = BrokenCounter(), Naming("secret", Memory()), Foreground()
+    summaries = Summaries(upstream, store, counter, foreground, clock, metrics, Memory())
+    models = Models(upstream, lambda _: 128_000, clock, Memory())
+    reader, recognition = Reader(counter, Memory()), Recognition(store, naming, Memory())
     decisions = Decisions(
         reader=reader,
         models=models,
         recognition=recognition,
-        epochs=Epochs(store, SummaryJobs(summaries, naming), counter, clock, metrics),
-        recall=Recall(SqliteSearch(), counter, Embeddings(upstream), metrics),
+        epochs=Epochs(store, SummaryJobs(summaries, naming, Memory()), counter, clock, metrics, Memory()),
+        recall=Recall(SqliteSearch(), counter, Embeddings(upstream, Memory()), metrics, Memory()),
     )
     return Engine(
         upstream=upstream,
-        bodies=Bodies(),
+        bodies=Bodies(Memory()),
         reader=reader,
         models=models,
         recognition=recognition,
         decisions=decisions,
-        pins=Pins(store),
-        injections=Injections(store),
+        pins=Pins(store, Memory()),
+        injections=Injections(store, Memory()),
         naming=naming,
         foreground=foreground,
         background=Background(),
         extras=Extras(models, naming),
-        warmth=Warmth(lambda _: UNKNOWN_PRICES, clock),
-        tools=Tools(metrics),
+        warmth=Warmth(lambda _: UNKNOWN_PRICES, clock, Memory()),
+        tools=Tools(metrics, Memory()),
         policies=lambda _: Policy(),
         clock=clock,
     )
@@ -107,7 +108,7 @@ def engine() -> Engine:
 
 async def test_a_request_is_forwarded_untouched_when_planning_fails():
     headers = {b"x-unabridged-budget": b"400"}
-    envelope = read_envelope(Naming("secret"), "/chat/completions", headers, [])
+    envelope = read_envelope(Naming("secret", Memory()), "/chat/completions", headers, [])
     prepared = await engine().prepare(Incoming(envelope, BODY), Policy())
     assert prepared.body == BODY
     told = dict(prepared.response_headers())

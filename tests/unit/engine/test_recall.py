@@ -18,6 +18,7 @@ from proxy.core.recall.tool import NAME
 from proxy.engine.case import Case
 from proxy.engine.embeddings import Embeddings
 from proxy.engine.recall import Recall, Recaller
+from proxy.lru import Memory
 from proxy.ports import SessionKey
 from proxy.telemetry import Metrics
 from tests.embedding import embed
@@ -48,7 +49,7 @@ async def recalling(
         aclosing(HttpxUpstream(server.url + "/v1")) as upstream,
         aclosing(SqliteSearch()) as search,
     ):
-        yield Recall(search, COUNTER, Embeddings(upstream), Metrics(), seconds), server
+        yield Recall(search, COUNTER, Embeddings(upstream, Memory()), Metrics(), Memory(), seconds), server
 
 
 def answerer(recall: Recall, embeddings: str = "", messages: list[Sent] = CHAT) -> Recaller:

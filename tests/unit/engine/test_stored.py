@@ -11,8 +11,9 @@ from proxy.adapters.through import Through
 from proxy.core.records import Node
 from proxy.engine.stored import StoredHistories, StoredHistory
 from proxy.errors import HistoryUnavailable, StoreUnavailable
+from proxy.lru import Memory
 from proxy.ports import Mark, SessionKey, Stored
-from tests.stores import DAY, KEY, OTHER, HandClock, chain, nodes, turn
+from tests.stores import DAY, KEY, HandClock, chain, nodes, turn
 
 
 class Asked(Through):
@@ -43,7 +44,7 @@ def way(history: StoredHistory, *names: str) -> bytes:
 class TestReading:
     async def test_each_message_is_read_once(self) -> None:
         store = Asked()
-        histories = StoredHistories(store)
+        histories = StoredHistories(store, Memory())
         names: list[str] = []
         for number in range(4):
             names += [f"u{number}", f"a{number}"]
@@ -54,7 +55,7 @@ class TestReading:
 
     async def test_two_who_read_at_once_have_both_the_whole(self) -> None:
         store = Asked()
-        histories = StoredHistories(store)
+        histories = StoredHistories(store, Memory())
         await store.record(KEY, turn("u1", "a1"), DAY)
         await histories.read(KEY)
         await store.record(KEY, turn("u1", "a1", "u2", "a2", known=2), DAY)
@@ -64,7 +65,7 @@ class TestReading:
 
     async def test_after_a_fault_it_is_read_whole(self) -> None:
         store = Asked()
-        histories = StoredHistories(store)
+        histories = StoredHistories(store, Memory())
         await store.record(KEY, turn("u1", "a1"), DAY)
         await histories.read(KEY)
         store.is_away = True
@@ -75,20 +76,20 @@ class TestReading:
 
     async def test_those_used_longest_ago_are_let_go(self) -> None:
         store = Asked()
-        histories = StoredHistories(store, most=3_000)
-        for key in (KEY, OTHER):
+        histories = StoredHistories(store, Memory(14_000))
+        keys = [SessionKey(KEY.tag, f"{number}") for number in range(10)]
+        for key in keys:
             await store.record(key, turn("u1", "a1"), DAY)
-        for key in (KEY, KEY, OTHER, OTHER, KEY):
             await histories.read(key)
-        assert store.told == [2, 0, 2, 0, 0]
-        await store.record(OTHER, turn("u1", "a1", "u2", "a2", known=2), DAY)
-        for key in (OTHER, KEY):
-            await histories.read(key)
-        assert store.told[5:] == [2, 2]
+            await histories.read(keys[0])
+        assert store.told == [2, 0] * 10, "one in use is not read again"
+        await histories.read(keys[-2])
+        await histories.read(keys[1])
+        assert store.told[20:] == [0, 2]
 
     async def test_what_has_ended_is_not_held(self) -> None:
         store = Asked()
-        histories = StoredHistories(store)
+        histories = StoredHistories(store, Memory())
         await store.record(KEY, turn("u1", "a1"), DAY)
         await histories.read(KEY)
         await store.delete(KEY)

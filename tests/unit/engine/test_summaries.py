@@ -14,6 +14,7 @@ from proxy.engine.asking import Caller
 from proxy.engine.foreground import Foreground
 from proxy.engine.job import Job
 from proxy.engine.summaries import Summaries
+from proxy.lru import Memory
 from proxy.telemetry import Metrics
 from tests.servers import PATIENCE
 from tests.stores import DAY, KEY, HandClock
@@ -42,7 +43,7 @@ async def test_what_a_request_waits_for_is_written_however_much_waits_for_a_paus
     async with running(Model()) as model:
         upstream, clock = HttptoolsUpstream(model.url), HandClock()
         summaries = Summaries(
-            upstream, MemoryStore(clock), COUNTER, Foreground(), clock, Metrics(), quiet=NEVER
+            upstream, MemoryStore(clock), COUNTER, Foreground(NEVER), clock, Metrics(), Memory()
         )
         for number in range(200):
             start(summaries, replace(WAITED_FOR, address=str(number)))
@@ -57,7 +58,7 @@ async def test_what_a_request_waits_for_is_written_however_much_waits_for_a_paus
 async def test_what_requests_wait_for_gives_way_to_nothing() -> None:
     async with running(Model()) as model:
         upstream, clock, foreground = HttptoolsUpstream(model.url), HandClock(), Foreground()
-        summaries = Summaries(upstream, MemoryStore(clock), COUNTER, foreground, clock, Metrics())
+        summaries = Summaries(upstream, MemoryStore(clock), COUNTER, foreground, clock, Metrics(), Memory())
         with foreground.request():  # so that nothing is written yet
             for number in range(64):
                 start(summaries, replace(WAITED_FOR, address=str(number)))
@@ -74,7 +75,7 @@ async def test_what_requests_wait_for_gives_way_to_nothing() -> None:
 async def test_what_is_being_written_is_not_read_again_and_never_on_the_event_loop() -> None:
     async with running(Model()) as model:
         upstream, clock, foreground = HttptoolsUpstream(model.url), HandClock(), Foreground()
-        summaries = Summaries(upstream, MemoryStore(clock), COUNTER, foreground, clock, Metrics())
+        summaries = Summaries(upstream, MemoryStore(clock), COUNTER, foreground, clock, Metrics(), Memory())
         readers: list[int] = []
 
         def read() -> Job:

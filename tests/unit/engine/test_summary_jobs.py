@@ -19,6 +19,7 @@ from proxy.engine.foreground import Foreground
 from proxy.engine.naming import Naming
 from proxy.engine.summaries import Summaries
 from proxy.engine.summary_jobs import Declined, SummaryJobs
+from proxy.lru import Memory
 from proxy.telemetry import Metrics
 from tests.property.conversations import assistant, chain_from, user
 from tests.servers import PATIENCE
@@ -65,8 +66,15 @@ async def test_a_long_gap_is_counted_in_no_thread_in_which_requests_wait() -> No
     async with running(Model()) as model:
         upstream, clock, counter = HttptoolsUpstream(model.url), HandClock(), NotingCounter()
         store, metrics = MemoryStore(clock), Metrics()
-        summaries = Summaries(upstream, store, counter, Foreground(), clock, metrics)
-        epochs = Epochs(store, SummaryJobs(summaries, Naming("secret")), counter, clock, metrics)
+        summaries = Summaries(upstream, store, counter, Foreground(), clock, metrics, Memory())
+        epochs = Epochs(
+            store,
+            SummaryJobs(summaries, Naming("secret", Memory()), Memory()),
+            counter,
+            clock,
+            metrics,
+            Memory(),
+        )
         verdict = await epochs.decide(CASE)
         assert verdict.summary == "waited"
         assert len(model.summaries) > 1
@@ -78,7 +86,7 @@ async def test_a_long_gap_is_counted_in_no_thread_in_which_requests_wait() -> No
 
 
 def test_a_gap_that_was_not_worth_reading_again_is_not_asked_about_before_it_has_grown() -> None:
-    declined, small = Declined(), Anchor(0, 100, "They spoke.", generation=3)
+    declined, small = Declined(Memory()), Anchor(0, 100, "They spoke.", generation=3)
     assert not declined.holds(CASE, small)
     declined.add(CASE, small)
     assert [declined.holds(CASE, replace(small, end=end)) for end in (50, 100, 124, 125)] == [

@@ -12,6 +12,7 @@ from proxy.core.policy import Policy
 from proxy.core.policy_sections import Tool
 from proxy.engine.case import Case
 from proxy.engine.tools import Tools
+from proxy.lru import Memory
 from proxy.ports import SessionKey
 from proxy.telemetry import Metrics
 from tests.property.conversations import Sent, assistant, calling, chain_from, encode, result, user
@@ -48,7 +49,7 @@ def counted(metrics: Metrics) -> dict[str, float]:
 
 
 async def test_a_turn_finds_what_the_turn_before_it_came_to() -> None:
-    tools, cold = Tools(Metrics()), Tools(Metrics())
+    tools, cold = Tools(Metrics(), Memory()), Tools(Metrics(), Memory())
     for length in range(1, len(ANSWERED) + 1):
         warm = await tools.of(case(ANSWERED[:length]))
         assert list(warm) == list(await cold.of(case(ANSWERED[:length])))
@@ -56,7 +57,7 @@ async def test_a_turn_finds_what_the_turn_before_it_came_to() -> None:
 
 
 async def test_a_sibling_branch_keeps_its_own() -> None:
-    tools = Tools(Metrics())
+    tools = Tools(Metrics(), Memory())
     await tools.of(case(ANSWERED))
     other = await tools.of(case([*ASKED, result("a", "9 m")]))
     assert [(each.text, each.remaining) for each in other] == [("9 m", 2)]
@@ -65,14 +66,14 @@ async def test_a_sibling_branch_keeps_its_own() -> None:
 
 
 async def test_another_session_gets_its_own_bytes_even_where_messages_count_as_the_same() -> None:
-    tools = Tools(Metrics())
+    tools = Tools(Metrics(), Memory())
     await tools.of(case(LOOKED))
     (fresh,) = await tools.of(case([*ASKED, result("a", " 7 m ")], sid="other"))
     assert fresh.text == " 7 m "
 
 
 async def test_another_policy_has_another_cache() -> None:
-    tools = Tools(Metrics())
+    tools = Tools(Metrics(), Memory())
     await tools.of(case(LOOKED))
     longer = Policy(tools=(Tool(match="look", cache_exchanges=9),))
     assert [each.remaining for each in await tools.of(case(LOOKED, longer))] == [9]
@@ -80,7 +81,7 @@ async def test_another_policy_has_another_cache() -> None:
 
 
 async def test_what_was_served_counts_as_soon_as_it_is_known() -> None:
-    tools, last = Tools(Metrics()), case([*ANSWERED, assistant("Seven.")])
+    tools, last = Tools(Metrics(), Memory()), case([*ANSWERED, assistant("Seven.")])
     assert not await tools.of(last)
     served = [calling("h"), result("h", "7 m"), assistant("Seven.")]
     (fresh,) = await tools.of(last, {last.chain.hashes[-1]: [encode(each) for each in served]})
@@ -90,13 +91,13 @@ async def test_what_was_served_counts_as_soon_as_it_is_known() -> None:
 
 async def test_what_a_caller_hands_in_counts_without_any_rule() -> None:
     given = [InjectedResult("look", "{}", "7 m", 1)]
-    tools = Tools(Metrics())
+    tools = Tools(Metrics(), Memory())
     assert len(await tools.of(case(ASKED, Policy()), injected=given)) == 1
     assert not await tools.of(case(ASKED, Policy()))
 
 
 async def test_a_deleted_session_is_forgotten() -> None:
-    tools = Tools(Metrics())
+    tools = Tools(Metrics(), Memory())
     await tools.of(case(LOOKED))
     tools.forget(SessionKey("tag", "one"))
     (fresh,) = await tools.of(case([*ASKED, result("a", "7 m ")]))
@@ -105,7 +106,7 @@ async def test_a_deleted_session_is_forgotten() -> None:
 
 async def test_each_result_is_counted_once_however_often_its_request_comes() -> None:
     metrics = Metrics()
-    tools = Tools(metrics)
+    tools = Tools(metrics, Memory())
     for length in (1, 3, 3, 5, 3):
         await tools.of(case(ANSWERED[:length]))
     assert counted(metrics) == {"stored": 1}
@@ -116,4 +117,4 @@ async def test_each_result_is_counted_once_however_often_its_request_comes() -> 
 
 async def test_a_long_history_is_folded_like_a_short_one() -> None:
     long = [message for number in range(200) for message in (user(f"{number}?"), assistant("So."))]
-    assert [each.text for each in await Tools(Metrics()).of(case([*long, *LOOKED]))] == ["7 m"]
+    assert [each.text for each in await Tools(Metrics(), Memory()).of(case([*long, *LOOKED]))] == ["7 m"]

@@ -8,6 +8,7 @@ from starlette.types import Scope
 from proxy.engine.naming import Naming
 from proxy.errors import InvalidHeader, InvalidPolicy, UnabridgedError, UnsupportedMediaType
 from proxy.http.heads import Heads
+from proxy.lru import Memory
 
 KEY = (b"authorization", b"Bearer k")
 
@@ -18,7 +19,7 @@ def scope(*headers: tuple[bytes, bytes], query: bytes = b"") -> Scope:
 
 @pytest.fixture
 def heads() -> Heads:
-    return Heads(Naming("secret"))
+    return Heads(Naming("secret", Memory()), Memory())
 
 
 def test_a_head_is_the_same_however_long_its_body_is(heads: Heads) -> None:
@@ -58,7 +59,9 @@ def test_a_head_tells_what_is_asked(heads: Heads) -> None:
     envelope = head.envelope
     assert (head.policy_name, head.mode, head.encoding) == ("agent", "append", b"gzip")
     assert (envelope.target, envelope.budget, envelope.is_boundary) == ("/chat/completions?x=1", 900, True)
-    assert envelope.caller == Naming("secret").caller({KEY[0]: KEY[1], b"x-unabridged-session": b"mine"})
+    assert envelope.caller == Naming("secret", Memory()).caller(
+        {KEY[0]: KEY[1], b"x-unabridged-session": b"mine"}
+    )
     assert envelope.forwarded == [KEY, (b"x-vendor", b"1"), (b"accept-encoding", b"identity")]
     assert envelope.credentials == [KEY]
 
@@ -92,7 +95,8 @@ def test_a_mode_that_there_is_not_is_refused_each_time(heads: Heads) -> None:
             heads.of(scope((b"x-unabridged-mode", b"half")))
 
 
-def test_heads_that_nobody_sends_any_more_are_forgotten(heads: Heads) -> None:
+def test_heads_that_nobody_sends_any_more_are_forgotten() -> None:
+    heads = Heads(Naming("secret", Memory()), Memory(2_000_000))
     first = heads.of(scope(KEY))
     for number in range(100):
         heads.of(scope((b"x-padding", b"%d" % number * 30_000)))

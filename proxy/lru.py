@@ -1,0 +1,121 @@
+"""Caches that forget what was not used for longest: all that share a memory stay within it together.
+
+What one of them needs much of another need not hold, so there is one ceiling for an operator to set, and none
+to guess for each cache. The event loop and threads may use them at once.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from threading import Lock
+from typing import Any, Generic, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+MOST = 256 * 2**20
+"""Bytes that a process may cache if nobody says otherwise."""
+_ENTRY_BYTES = 400
+"""What an entry is reckoned at beside its value: its key, and its place in the order of use."""
+_PART = 4
+"""No value takes more than this part of a memory: it would push out too much that others need."""
+
+
+def small(_: object) -> int:
+    """The weight of a value that takes little beside its entry."""
+    return 100
+
+
+class Memory:
+    """Room for ``most`` bytes of cached values, as their caches weigh them."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self.most = most
+        self.held = 0
+        """Bytes."""
+        self.lock = Lock()
+        self.order: OrderedDict[_Entry, None] = OrderedDict()
+        """The entries of all caches, the last used last."""
+
+    def hold(self, entry: _Entry, weight: int) -> None:
+        """Hold an entry, which may be held already; what was not used for longest makes room."""
+        self.order[entry] = None
+        self.order.move_to_end(entry)
+        self.held += weight - entry.weight
+        entry.weight = weight
+        while self.held > self.most:
+            oldest = next(iter(self.order))
+            self.remove(oldest)
+            del oldest.home[oldest.key]
+
+    def remove(self, entry: _Entry) -> None:
+        """Hold an entry no more."""
+        del self.order[entry]
+        self.held -= entry.weight
+
+
+class _Entry:
+    """A value in its cache and in their memory."""
+
+    __slots__ = ("home", "key", "value", "weight")
+
+    def __init__(self, home: dict[Any, _Entry], key: object) -> None:
+        self.home = home
+        self.key = key
+        self.value: Any = None
+        self.weight = 0
+
+
+class Lru(Generic[K, V]):
+    """One cache; a value weighs what ``weigh`` said, in bytes, when it was put. Looking it up keeps it."""
+
+    def __init__(self, memory: Memory, weigh: Callable[[V], int] = small) -> None:
+        self._memory = memory
+        self._weigh = weigh
+        self._entries: dict[K, _Entry] = {}
+        self._use = memory.order.move_to_end
+
+    def get(self, key: K) -> V | None:
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        try:  # without the lock: each step is atomic, and they are many
+            self._use(entry)
+        except KeyError:
+            return None  # it has just gone
+        return entry.value
+
+    def put(self, key: K, value: V) -> None:
+        weight = _ENTRY_BYTES + self._weigh(value)
+        with self._memory.lock:
+            if weight * _PART > self._memory.most:
+                self._drop(key)
+                return
+            entry = self._entries.get(key)
+            if entry is None:
+                entry = self._entries[key] = _Entry(self._entries, key)
+            entry.value = value
+            self._memory.hold(entry, weight)
+
+    def drop(self, key: K) -> None:
+        if key in self._entries:
+            with self._memory.lock:
+                self._drop(key)
+
+    def _drop(self, key: K) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self._memory.remove(entry)
+
+    def drop_where(self, is_meant: Callable[[K, V], bool]) -> None:
+        """Forget the entries that are meant; looks at all of them."""
+        with self._memory.lock:
+            for key in [key for key, entry in self._entries.items() if is_meant(key, entry.value)]:
+                self._drop(key)
+
+    def clear(self) -> None:
+        """Forget all entries."""
+        with self._memory.lock:
+            for key in list(self._entries):
+                self._drop(key)
