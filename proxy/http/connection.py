@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from proxy.http.headers import Header
 
 
+_MOMENT = 0.5
+"""Seconds that a first request, or the rest of a head, may take when serving ends."""
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
 
 
@@ -62,6 +64,7 @@ class Connection(asyncio.Protocol):
         """Monotonic seconds; None while something is asked or answered."""
         self._keep_alive = config.timeout_keep_alive
         self._idle_timer: asyncio.TimerHandle | None = None
+        self._is_ending = False
         self._root_path = config.root_path
         self._app_state = app_state
         self._server = server_state
@@ -102,11 +105,19 @@ class Connection(asyncio.Protocol):
         self.flow.resume_writing()
 
     def shutdown(self) -> None:
-        """End the connection, after the answer that is under way."""
-        if self.running is None or self.cycle.is_complete:
-            self.transport.close()
-        else:
+        """End the connection, after the answer that is under way, or to a request that is on its way."""
+        self._is_ending = True
+        if self.is_answering:
             self.cycle.keep_alive = False
+        elif self.running is None or self.idle_since is None:  # nobody opens a connection to say nothing
+            self.loop.call_later(_MOMENT, self._end)
+        else:
+            self.transport.close()
+
+    def _end(self) -> None:
+        """No request has come after all."""
+        if not self.is_answering:
+            self.transport.close()
 
     # --- requests ---
 
@@ -127,7 +138,7 @@ class Connection(asyncio.Protocol):
             self.on_response_complete,
             version=scope["http_version"],
             method=scope["method"],
-            keep_alive=keep_alive,
+            keep_alive=keep_alive and not self._is_ending,
             expects_continue=expects_continue,
         )
         if self.is_answering:

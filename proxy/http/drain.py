@@ -149,7 +149,8 @@ class Draining:
             self._drain.leave()
 
     async def _answer_late(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._drain.grace_is_over and scope["path"].startswith("/v1/"):
+        is_late = self._drain.grace_is_over or self._drain.is_over
+        if is_late and scope["path"].startswith("/v1/"):
             await send_error(send, Unavailable("The proxy is ending."), request_id(scope), unread=receive)
             return
 

@@ -240,6 +240,8 @@ class WireGuard(Connection):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
+        if self._phase != _IDLE:
+            self.idle_since = None  # the next has come in part
         if self._refusal is not None and not self.is_answering:
             self._answer(self._refusal)
 

@@ -168,3 +168,41 @@ async def test_a_connection_that_has_ended_leaves_nothing_to_the_garbage_collect
         assert guard() is None
     finally:
         gc.enable()
+
+
+# --- when serving ends ---
+
+
+async def test_an_idle_connection_is_closed_when_serving_ends(connect: Connect) -> None:
+    connection = connect()
+    await connection.say(GET)
+    connection.guard.shutdown()
+    assert connection.statuses == [200]
+    assert connection.wire.is_closed
+
+
+@pytest.mark.parametrize("before", [b"", GET[:20], GET + GET[:20]], ids=["new", "half a head", "a second"])
+async def test_a_request_on_its_way_when_serving_ends_is_answered(connect: Connect, before: bytes) -> None:
+    connection = connect()
+    if before:
+        await connection.say(before)
+    connection.guard.shutdown()
+    assert not connection.wire.is_closed
+    await connection.say(
+        (GET + GET).removeprefix(before) if before.startswith(GET) else GET.removeprefix(before)
+    )
+    assert connection.statuses[-1] == 200
+    assert b"connection: close" in connection.wire.written.rpartition(b"HTTP/1.1")[2]
+    assert connection.wire.is_closed
+
+
+async def test_one_that_does_not_come_is_not_waited_for(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.http.connection._MOMENT", 0.01)
+    connection = connect()
+    connection.guard.shutdown()
+    async with asyncio.timeout(5):
+        while not connection.wire.is_closed:  # noqa: ASYNC110 - its time passes
+            await asyncio.sleep(0.01)
+    assert connection.wire.written == b""
