@@ -69,6 +69,8 @@ _CUT_OFF = 1.0
 """Seconds in which requests that are cut off at the end say what there is to keep of them."""
 ADMIN_TOKEN_FILE = "admin-token"  # noqa: S105 - a file's name
 _HTTP_CLIENTS = {"httptools": HttptoolsUpstream, "httpx": HttpxUpstream}
+_LEARNED = 4
+"""Which part of the memory for caches is for what stands nowhere else."""
 _LINGER = 0.01
 """Seconds for which turns wait for others to be stored with, where no other process looks for them."""
 
@@ -84,9 +86,12 @@ class SystemClock:
 
 @dataclass(frozen=True)
 class Outside:
-    """What the engine needs of the world, and the memory that all caches share."""
+    """What the engine needs of the world, and the memories that its caches share."""
 
     memory: Memory
+    """For what is read, or asked for, again where it has gone."""
+    learned: Memory
+    """For what stands nowhere else: no large body pushes it out."""
     clock: SystemClock
     metrics: Metrics
     store: SessionStore
@@ -147,8 +152,9 @@ def create_app(
 
 
 def _outside(settings: Settings, *, owns_store: bool) -> Outside:
-    clock, memory = SystemClock(), Memory(settings.cache_memory)
-    metrics = Metrics(lambda: memory.held)
+    clock, learned = SystemClock(), Memory(settings.cache_memory // _LEARNED)
+    memory = Memory(settings.cache_memory - learned.most)
+    metrics = Metrics(lambda: memory.held + learned.held)
     policies = WatchedPolicies(PolicyLibrary.of(settings.policies), settings.policy, metrics)
     keyring = Keyring(_secrets(settings), policies.encrypts)
     url = settings.store or "memory://"
@@ -156,6 +162,7 @@ def _outside(settings: Settings, *, owns_store: bool) -> Outside:
     store = open_store(url, clock, settings.store_timeout, settings.store_breaker, keyring, linger)
     return Outside(
         memory=memory,
+        learned=learned,
         clock=clock,
         metrics=metrics,
         store=TimedStore(RememberingStore(store, clock, memory) if owns_store else store, metrics),
@@ -171,14 +178,14 @@ def _outside(settings: Settings, *, owns_store: bool) -> Outside:
 
 
 def _inside(settings: Settings, outside: Outside) -> Inside:
-    store, clock, memory = outside.store, outside.clock, outside.memory
+    store, clock, learned = outside.store, outside.clock, outside.learned
     secret, former = (*_secrets(settings), None)[:2]
-    naming = Naming(secret or "", memory, settings.tenant_header, former=former)
+    naming = Naming(secret or "", outside.memory, settings.tenant_header, former=former)
     foreground = Foreground()
     summaries = Summaries(
-        outside.upstream, store, outside.counter, foreground, clock, outside.metrics, memory
+        outside.upstream, store, outside.counter, foreground, clock, outside.metrics, learned
     )
-    summary_jobs = SummaryJobs(summaries, naming, memory)
+    summary_jobs = SummaryJobs(summaries, naming, learned)
     engine = _engine(outside, naming, foreground, summary_jobs)
     backlog = Backlog(store, pause=settings.store_breaker)
     recorder = Recorder(
@@ -194,16 +201,16 @@ def _inside(settings: Settings, outside: Outside) -> Inside:
     )
     line = Line(store, engine.background, clock, settings.line_lease)
     is_shared = settings.workers == 1 or settings.shares_store
-    appends = Appends(store, engine.reader, recorder, line, memory, is_shared=is_shared)
+    appends = Appends(store, engine.reader, recorder, line, outside.memory, is_shared=is_shared)
     hidden = Hidden(engine, recorder)
     return Inside(engine, hidden, recorder, appends, line, backlog, summaries, summary_jobs)
 
 
 def _engine(outside: Outside, naming: Naming, foreground: Foreground, summary_jobs: SummaryJobs) -> Engine:
     store, upstream, counter, clock = outside.store, outside.upstream, outside.counter, outside.clock
-    memory = outside.memory
-    models, injections = Models(upstream, prices.context_window, clock, memory), Injections(store, memory)
-    reader, recognition = Reader(counter, memory), Recognition(store, naming, memory, injections.digest)
+    memory, learned = outside.memory, outside.learned
+    models, injections = Models(upstream, prices.context_window, clock, learned), Injections(store, memory)
+    reader, recognition = Reader(counter, memory), Recognition(store, naming, learned, injections.digest)
     return Engine(
         upstream=upstream,
         bodies=Bodies(memory),
@@ -214,16 +221,16 @@ def _engine(outside: Outside, naming: Naming, foreground: Foreground, summary_jo
             reader=reader,
             models=models,
             recognition=recognition,
-            epochs=Epochs(store, summary_jobs, counter, clock, outside.metrics, memory),
+            epochs=Epochs(store, summary_jobs, counter, clock, outside.metrics, learned),
             recall=Recall(outside.search, counter, Embeddings(upstream, memory), outside.metrics, memory),
         ),
-        pins=Pins(store, memory),
+        pins=Pins(store, learned),
         injections=injections,
         naming=naming,
         foreground=foreground,
         background=Background(),
         extras=Extras(models, naming),
-        warmth=Warmth(prices.prices_of, clock, memory),
+        warmth=Warmth(prices.prices_of, clock, learned),
         tools=Tools(outside.metrics, memory),
         policies=outside.policies.named,
         clock=clock,

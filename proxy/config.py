@@ -35,6 +35,8 @@ FLAGS = ("upstream", "store", "policy", "policies", "host", "port", "workers", "
 """Settings that the command line sets too."""
 _FROM_FILES = ("secret", "admin_token", "upstream_key", "store")
 _DATABASE = re.compile(r"(/\d{0,5})?")
+_LEAST_CACHE = 8 * 2**20
+"""Bytes: with less, what was just learned may be forgotten before it is of use."""
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a token, RFC 9110 clause 5.6.2
 
 Timeout = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -115,7 +117,7 @@ class Settings(BaseSettings):
     body_memory: Memory = Field(default="512MiB", validate_default=True)
     """Bytes of request bodies that this process holds at a time."""
     cache_memory: Memory = Field(default="256MiB", validate_default=True)
-    """Bytes of what this process remembers of sessions, as it reckons them; the store has it all."""
+    """Bytes of what this process remembers of sessions, as it reckons them."""
     save_timeout: Timeout = 1.0
     """Seconds that the last event of an appended turn waits for the store."""
     line_lease: Timeout = 10.0
@@ -163,6 +165,13 @@ class Settings(BaseSettings):
                 reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
                 raise ValueError(f"{_variable(name)}_FILE: {file} cannot be read: {reason}") from None
         return found
+
+    @field_validator("cache_memory")
+    @classmethod
+    def _is_enough(cls, most: int) -> int:
+        if most < _LEAST_CACHE:
+            raise ValueError(f"must be at least {_LEAST_CACHE // 2**20}MiB")
+        return most
 
     @field_validator("upstream")
     @classmethod

@@ -11,60 +11,61 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Any, Generic, TypeVar
 
+import msgspec
+
 K = TypeVar("K")
 V = TypeVar("V")
 
-MOST = 256 * 2**20
-"""Bytes that a process may cache if nobody says otherwise."""
-_ENTRY_BYTES = 400
+_MOST = 256 * 2**20
+_ENTRY_BYTES = 300
 """What an entry is reckoned at beside its value: its key, and its place in the order of use."""
-_PART = 4
+_PART = 8
 """No value takes more than this part of a memory: it would push out too much that others need."""
 
 
 def small(_: object) -> int:
     """The weight of a value that takes little beside its entry."""
-    return 100
+    return 200
+
+
+# Many are kept, and none knows who holds it: the garbage collector need not visit them (gc=False).
+class _Entry(msgspec.Struct, gc=False, eq=False):
+    """A value that is held."""
+
+    key: Any
+    value: Any = None
+    weight: int = 0
 
 
 class Memory:
-    """Room for ``most`` bytes of cached values, as their caches weigh them."""
+    """Room for ``most`` bytes of cached values, as their caches weigh them.
 
-    def __init__(self, most: int = MOST) -> None:
+    Whoever changes what is held has the ``lock``.
+    """
+
+    def __init__(self, most: int = _MOST) -> None:
         self.most = most
         self.held = 0
         """Bytes."""
         self.lock = Lock()
-        self.order: OrderedDict[_Entry, None] = OrderedDict()
-        """The entries of all caches, the last used last."""
+        self.order: OrderedDict[_Entry, dict[Any, _Entry]] = OrderedDict()
+        """Each entry, the last used last, and the cache that it is in."""
 
-    def hold(self, entry: _Entry, weight: int) -> None:
+    def hold(self, entry: _Entry, weight: int, cache: dict[Any, _Entry]) -> None:
         """Hold an entry, which may be held already; what was not used for longest makes room."""
-        self.order[entry] = None
+        self.order[entry] = cache
         self.order.move_to_end(entry)
         self.held += weight - entry.weight
         entry.weight = weight
         while self.held > self.most:
-            oldest = next(iter(self.order))
-            self.remove(oldest)
-            del oldest.home[oldest.key]
+            oldest, home = self.order.popitem(last=False)
+            self.held -= oldest.weight
+            del home[oldest.key]
 
     def remove(self, entry: _Entry) -> None:
         """Hold an entry no more."""
         del self.order[entry]
         self.held -= entry.weight
-
-
-class _Entry:
-    """A value in its cache and in their memory."""
-
-    __slots__ = ("home", "key", "value", "weight")
-
-    def __init__(self, home: dict[Any, _Entry], key: object) -> None:
-        self.home = home
-        self.key = key
-        self.value: Any = None
-        self.weight = 0
 
 
 class Lru(Generic[K, V]):
@@ -80,7 +81,7 @@ class Lru(Generic[K, V]):
         entry = self._entries.get(key)
         if entry is None:
             return None
-        try:  # without the lock: each step is atomic, and they are many
+        try:  # one step, so it needs no lock; what runs through the order has to expect it
             self._use(entry)
         except KeyError:
             return None  # it has just gone
@@ -94,9 +95,9 @@ class Lru(Generic[K, V]):
                 return
             entry = self._entries.get(key)
             if entry is None:
-                entry = self._entries[key] = _Entry(self._entries, key)
+                entry = self._entries[key] = _Entry(key)
             entry.value = value
-            self._memory.hold(entry, weight)
+            self._memory.hold(entry, weight, self._entries)
 
     def drop(self, key: K) -> None:
         if key in self._entries:

@@ -14,8 +14,8 @@ from proxy.core.records import Session, Turn
 from proxy.ports import Found, Lookup, Written
 
 _SESSION: Final = 1_024
-_MESSAGE: Final = 256
-"""About what a session takes in bytes, and each message of it."""
+_ITEM: Final = 256
+"""About what a session takes in bytes, and each message, pin and lane of it."""
 
 
 @dataclass(slots=True)
@@ -76,8 +76,12 @@ class KnownSession:
 
     def weigh(self) -> int:
         """About the bytes that it takes."""
-        head = sum(map(len, self.session.head)) if self.session else 0
-        return _SESSION + head + _MESSAGE * len(self.counts)
+        items = len(self.counts) + len(self.epochs)
+        texts = 0
+        if self.session is not None:
+            items += len(self.session.pins)
+            texts = sum(map(len, self.session.head)) + len(self.session.name) + len(self.session.model)
+        return _SESSION + texts + _ITEM * items
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)

@@ -171,6 +171,7 @@ class RememberingStore(Through):
             found = await self._store.find(replace(lookup, whole=known is None and is_calm))
         if known is not None and known is self._known.get(key) and traffic.changes == changes:
             known.learn(lookup, found)
+            self._keep(key, known)
         if found.whole is None:
             return found
         if is_calm and traffic.moves == moves:

@@ -13,8 +13,6 @@ from proxy.core.summary import Ask
 from proxy.lru import Lru, Memory
 from proxy.ports import Upstream
 
-NAME = 256
-"""Characters of a model's name by which it is known here: clients choose them."""
 _ANSWER_BYTES = 2**20
 _REFUSED_PARAMETERS = (400, 422)
 
@@ -48,11 +46,10 @@ class Asking:
             return await self._answer(caller, ask)
 
     async def _answer(self, caller: Caller, ask: Ask) -> Answer:
-        name = caller.model[:NAME]
-        plain = bool(self._plain.get(name))
+        plain = bool(self._plain.get(caller.model))
         status, content = await self._post(caller, ask.body(caller.model, plain=plain))
         if status in _REFUSED_PARAMETERS and not plain:
-            self._plain.put(name, value=True)
+            self._plain.put(caller.model, value=True)
             return await self._answer(caller, ask)
         if status != 200:
             raise Unanswered("refused")

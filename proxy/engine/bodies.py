@@ -29,7 +29,9 @@ _HEADS_ALIKE = 8
 _LINE_BYTES = 2 * 1024
 """What a conversation is reckoned at,"""
 _MESSAGE_BYTES = 512
-"""and each message of it, beside its bytes."""
+"""and each message of it, beside its bytes,"""
+_MEMBER_BYTES = 512
+"""and each other member, which is held twice."""
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -38,7 +40,7 @@ class Line(msgspec.Struct, frozen=True):
     messages: Grown[bytes]
     placed: Placed
     size: int
-    """Bytes that it is reckoned at."""
+    """Bytes that it is reckoned at, under each of its names."""
     beginning: Beginning | None
     """None where the next must be split whole."""
     digest: bytes
@@ -118,11 +120,12 @@ class Bodies:
         beginning, digest = beginning_of(body) if len(raw) >= _LEAST else None, b""
         if beginning is not None:
             digest = (read.hashed or Hashed(self._seed)).up_to(raw, beginning.end)
+            size += len(beginning.opening) + len(beginning.tail) + _MEMBER_BYTES * len(beginning.members)
         names = {read.name}
         if read.is_shared and placed.head:
             self._note_head(read.scope, body, len(placed.head))
             names.add(self._name(read.scope, raw))
-        line = Line(body.messages, placed, size, beginning, digest)
+        line = Line(body.messages, placed, size // len(names), beginning, digest)
         for name in names:
             self._lines.put(name, line)
 

@@ -56,10 +56,10 @@ class HiddenHere:
             known.stored = {**known.stored, **told}
         elif len(told) >= len(known.stored):
             known.stored = told
-        if known.stored or known.given:
-            self._known.put(key, known)
-        else:
+        if not (known.stored or known.given):
             self._known.drop(key)
+        elif told or found.sid != key.sid or found.was_here:
+            self._known.put(key, known)
         return {**known.given, **known.stored}
 
     def forget(self, key: SessionKey) -> None:
@@ -68,5 +68,5 @@ class HiddenHere:
 
 
 def _weight(known: _Known) -> int:
-    hidden = {**known.given, **known.stored}.values()
+    hidden = (*known.given.values(), *known.stored.values())
     return sum(_ANSWER_BYTES + sum(map(len, each.messages)) for each in hidden)

@@ -6,6 +6,7 @@ them, so a turn decodes, identifies and counts only what it brings.
 
 import secrets
 from collections.abc import Mapping, Sequence
+from sys import getsizeof
 from typing import Self
 
 import msgspec
@@ -26,8 +27,12 @@ from proxy.engine.known import NOTHING, Known, Placed
 from proxy.lru import Lru, Memory
 from proxy.ports import TokenCounter
 
-_KNOWN_BYTES = 512
-"""What a message is reckoned at beside the ids of its calls."""
+_MODEL_NAME = 256
+"""Characters of a model's name by which it is known here: clients choose them."""
+_KNOWN_BYTES = 256
+"""What a message is reckoned at beside its texts."""
+_IMAGE_BYTES = 4096
+"""What the tokens of one message's images are reckoned at."""
 _MODELS = 8
 """Models for which the tokens of one message's images are remembered."""
 _HEAD_MEMBERS = ("tools", "functions", "response_format")
@@ -146,7 +151,7 @@ class Reader:
 
         ``before`` is what is known of the messages with which the body begins.
         """
-        model = text_or_empty(body.get("model"))
+        model = text_or_empty(body.get("model"))[:_MODEL_NAME]
         if before is None or before.root != start or not before.known:
             before = self._head(body, start, model)
         new = [self._know(raw) for raw in body.messages[before.length :]]
@@ -273,4 +278,7 @@ def _other_tokens(raw: bytes, model: str) -> int:
 
 
 def _weight(known: Known) -> int:
-    return _KNOWN_BYTES + sum(map(len, known.message.calls))
+    message = known.message
+    texts = (message.role, message.answers or "", *message.calls)
+    images = 0 if known.other is None else _IMAGE_BYTES
+    return _KNOWN_BYTES + images + getsizeof(message.calls) + sum(map(getsizeof, texts))

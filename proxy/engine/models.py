@@ -24,8 +24,6 @@ _SHRUNK = 0.75
 """Share of the tokens sent that a refusal without numbers leaves as the window."""
 _PLAUSIBLE = 4
 """How far our count may be off: a refusal that states a window past this many times what was sent is none."""
-_NAME = 256
-"""Characters of a model's name by which it is known here: clients choose them."""
 _SAMPLES = 5
 """Samples of usage from which a model's ratio is known well enough (law 1)."""
 _LEAST_WINDOW = 256
@@ -95,10 +93,10 @@ class Models:
 
     def of(self, tenant: str, name: str) -> Model:
         """What is known of a model for a caller, to be kept for one request."""
-        key = (tenant, name[:_NAME])
+        key = (tenant, name)
         found = self._known.get(key)
         if found is None:
-            found = Model(Ratio.of(name[:_NAME]), self._price_list(name[:_NAME]))
+            found = Model(Ratio.of(name), self._price_list(name))
             self._known.put(key, found)
         return found
 

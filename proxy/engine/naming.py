@@ -44,7 +44,6 @@ _VENDOR_HEADER = re.compile(rb"x-[a-z0-9]+(?:-[a-z0-9]+)*-session-id")
 _UNPRINTABLE = re.compile(rb"[\x00-\x1f\x7f]")
 _PLAUSIBLE = re.compile(rb"[\x21-\x7e]{1,256}")
 _LONGEST = 256
-"""Callers, and sessions, whose names need not be derived again."""
 _ISSUED = re.compile(r"ub-([0-9a-f]{24})-([0-9a-f]{16})-([0-9a-f]{12})")
 
 

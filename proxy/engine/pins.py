@@ -16,6 +16,7 @@ MOST = 1_000
 """Pins of one session: each of its requests reads them all."""
 _NONE: frozenset[bytes] = frozenset()
 _PIN_BYTES = 128
+"""What a pin is reckoned at."""
 
 
 class Pins:

@@ -32,6 +32,8 @@ class Held(msgspec.Struct, frozen=True):
 
     epochs: tuple[Epoch, ...]
     saved: int
+    weight: int = 0
+    """Bytes that it is reckoned at."""
 
 
 class Recognised(msgspec.Struct, frozen=True):
@@ -72,7 +74,7 @@ class Recognition:
         self._naming = naming
         self._injected = injected
         """Digest of what was handed in for a session, as far as this process holds it."""
-        self._held: Lru[tuple[SessionKey, str], Held] = Lru(memory, _weight)
+        self._held: Lru[tuple[SessionKey, str], Held] = Lru(memory, lambda held: held.weight)
         self._hidden = HiddenHere(memory)
         self._lost: Lru[SessionKey, bool] = Lru(memory)
         self._answered: Lru[tuple[str, bytes], str] = Lru(memory)
@@ -87,10 +89,10 @@ class Recognition:
         key = named or self._answered_here(tag, history)
         held = self._held.get((key, lane)) if key else None
         lookup = self._lookup(tag, key, history, lane, held)
-        found: Found | None = self._store.known(lookup)
-        is_deeper = found is not None and found.known is None and len(history.hashes) > _ASKED
-        if found is None or is_deeper:  # it may stand on a message that was not asked for yet
-            found = await self._find(lookup, caller, history, needs_store=needs_store)
+        found = await self._told(lookup, caller, history, needs_store=needs_store)
+        if key and found is not None and self._hidden.seen(key) < lookup.hidden_from(key.sid):
+            lookup = replace(lookup, hidden_seen=("", 0))  # what was known of them has gone meanwhile
+            found = await self._told(lookup, caller, history, needs_store=needs_store)
         key = key or SessionKey(tag, (found and found.sid) or lookup.fresh)
         known = self._epochs(key, lane, found, held)
         hidden = self._hidden.known(key, found, is_whole=lookup.hidden_seen[0] != key.sid)
@@ -120,6 +122,16 @@ class Recognition:
             injected=self._injected(key) if key else b"",
             fresh="" if key else secrets.token_hex(8),
         )
+
+    async def _told(
+        self, lookup: Lookup, caller: Caller, history: History, *, needs_store: bool
+    ) -> Found | None:
+        """What is known for sure, or else the store's answer."""
+        found: Found | None = self._store.known(lookup)
+        is_deeper = found is not None and found.known is None and len(history.hashes) > _ASKED
+        if found is None or is_deeper:  # it may stand on a message that was not asked for yet
+            return await self._find(lookup, caller, history, needs_store=needs_store)
+        return found
 
     async def _find(
         self, lookup: Lookup, caller: Caller, history: History, *, needs_store: bool
@@ -192,7 +204,7 @@ class Recognition:
         now = self._held.get((key, lane))
         if now is not None and len(now.epochs) > len(epochs) and now.epochs[: len(epochs)] == tuple(epochs):
             return now
-        held = Held(tuple(epochs), saved)
+        held = Held(tuple(epochs), saved, _weight(epochs, now))
         self._held.put((key, lane), held)
         return held
 
@@ -218,5 +230,9 @@ class Recognition:
         return was_lost
 
 
-def _weight(held: Held) -> int:
-    return _EPOCH_BYTES * len(held.epochs) + len(msgspec.msgpack.encode(held.epochs))
+def _weight(epochs: Sequence[Epoch], before: Held | None) -> int:
+    """What epochs are reckoned at, which for the most part were held ``before``."""
+    goes_on = before is not None and before.epochs == tuple(epochs[: len(before.epochs)])
+    known, weight = (len(before.epochs), before.weight) if before is not None and goes_on else (0, 0)
+    new = epochs[known:]
+    return weight + _EPOCH_BYTES * len(new) + 2 * len(msgspec.msgpack.encode(new))

@@ -24,8 +24,8 @@ _MODES = frozenset({"full", "append", "off"})
 _LENGTH = b"content-length"
 _DECODED = (b"content-encoding", b"expect")
 """Headers that do not hold for a body that was read whole and decoded."""
-_BESIDES = 2048
-"""Bytes of a head besides its text, about."""
+_BESIDES, _HEADER = 2048, 128
+"""Bytes of a head besides its text, and of each header, about."""
 
 _Key = tuple[bytes, bytes, tuple[Header, ...]]
 
@@ -54,7 +54,8 @@ class Head:
     @property
     def size(self) -> int:
         """Bytes that it takes, about."""
-        return _BESIDES + 2 * sum(len(name) + len(value) for name, value in self._headers)
+        texts = [len(name) + len(value) + _HEADER for name, value in self._headers]
+        return _BESIDES + 2 * (len(self._path) + len(self._query) + sum(texts))
 
 
 class Heads:

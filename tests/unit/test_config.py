@@ -46,6 +46,7 @@ def test_memory_is_a_number_of_bytes_or_has_a_unit(monkeypatch: pytest.MonkeyPat
     assert Settings.load(body_memory="2GiB").body_memory == 2 * 2**30
     assert complaint(body_memory="much").startswith("UNABRIDGED_BODY_MEMORY must be")
     assert complaint(body_memory="0B").startswith("UNABRIDGED_BODY_MEMORY must be")
+    assert complaint(cache_memory="1MiB").startswith("UNABRIDGED_CACHE_MEMORY must be at least 8MiB")
 
 
 def test_an_empty_variable_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 from proxy.lru import Lru, Memory
 
-ENTRY = 400
+ENTRY = 300
 """Bytes of an entry beside its value."""
 
 
@@ -19,21 +20,21 @@ def kept(entries: Lru[str, str], keys: str) -> str:
 
 
 def test_what_was_not_used_for_longest_goes_first() -> None:
-    entries = texts(Memory(4 * (ENTRY + 100)))
-    for key in "abcd":
+    entries = texts(Memory(9 * (ENTRY + 100)))
+    for key in "abcdefghi":
         entries.put(key, "1" * 100)
     entries.get("a")
-    entries.put("e", "5" * 100)
-    assert kept(entries, "abcde") == "acde"
+    entries.put("j", "5" * 100)
+    assert kept(entries, "abcdefghij") == "acdefghij"
 
 
 def test_caches_that_share_a_memory_are_bounded_together() -> None:
-    memory = Memory(5 * (ENTRY + 100))
+    memory = Memory(9 * (ENTRY + 100))
     some, others = texts(memory), texts(memory)
-    for key in "abc":
+    for key in "abcde":
         some.put(key, "1" * 100)
         others.put(key, "2" * 100)
-    assert (kept(some, "abc"), kept(others, "abc")) == ("bc", "abc")
+    assert (kept(some, "abcde"), kept(others, "abcde")) == ("bcde", "abcde")
     assert memory.held == memory.most
 
 
@@ -51,7 +52,7 @@ def test_a_value_counts_as_what_it_weighed_when_it_was_put() -> None:
 
 
 def test_a_value_that_would_push_out_too_much_is_not_kept() -> None:
-    memory = Memory(4_000)
+    memory = Memory(8_000)
     entries = texts(memory)
     entries.put("a", "1")
     entries.put("b", "2" * 1_000)
@@ -81,14 +82,22 @@ def test_threads_may_use_caches_at_once() -> None:
     caches = [texts(memory) for _ in range(4)]
 
     def use(number: int) -> None:
-        for turn in range(3_000):
+        for turn in range(60_000):
             entries = caches[(number + turn) % len(caches)]
+            if number % 2:
+                entries.get(f"{turn % 7}")
+                continue
             entries.put(f"{turn % 40}", "x")
-            entries.get(f"{turn % 7}")
-            entries.drop(f"{turn % 11}")
+            if turn % 50 == 0:
+                entries.drop(f"{turn % 11}")
 
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(use, range(8)))
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(use, range(4)))
+    finally:
+        sys.setswitchinterval(before)
     assert 0 < memory.held <= memory.most
     for entries in caches:
         entries.clear()

@@ -379,12 +379,13 @@ class TestCrowd:
     async def test_of_too_many_sessions_those_used_longest_ago_are_asked_about(
         self, behind: WatchedStore, clock: HandClock
     ) -> None:
-        store = RememberingStore(behind, clock, Memory(9_000))  # there is room for four
-        for sid in ("01", "02", "03", "04", "01", "05"):
+        store = RememberingStore(behind, clock, Memory(20_000))
+        sids = [f"{number:02}" for number in range(1, 11)]  # there is room for nine of them
+        for sid in (*sids[:9], "01", sids[9]):
             await store.record(SessionKey(KEY.tag, sid), turn("u1", "a1"), DAY)
             await found(store, "u1", "a1", sid=sid)
         asked = behind.finds
-        for sid in ("01", "03", "04", "05"):
+        for sid in ("01", *sids[2:]):
             await found(store, "u1", "a1", sid=sid)
         assert behind.finds == asked
         await found(store, "u1", "a1", sid="02")

@@ -92,14 +92,14 @@ def test_a_conversation_that_has_become_long_is_known_by_what_it_is_now() -> Non
 
 
 def test_conversations_in_use_are_not_forced_out_by_many_that_are_not() -> None:
-    process, talk = Process(is_shared=False, memory=Memory(100_000)), ["One?"]
+    process, talk = Process(is_shared=False, memory=Memory(250_000)), ["One?"]
     process.read(body(*talk))
-    for number in range(200):
+    for number in range(400):
         process.read(body("Hello?", first="Be brief."), scope=b"%d" % number)
-        if number % 20 == 0:
+        if number % 40 == 0:
             talk += [f"{number}", "And then?"]
             assert process.read(body(*talk))
-    assert process.read(body("Hello?", first="Be brief."), scope=b"199")
+    assert process.read(body("Hello?", first="Be brief."), scope=b"399")
     assert not process.read(body("Hello?", first="Be brief."), scope=b"0"), "few of them are kept"
 
 

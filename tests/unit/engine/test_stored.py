@@ -76,16 +76,16 @@ class TestReading:
 
     async def test_those_used_longest_ago_are_let_go(self) -> None:
         store = Asked()
-        histories = StoredHistories(store, Memory(14_000))
-        keys = [SessionKey(KEY.tag, f"{number}") for number in range(10)]
+        histories = StoredHistories(store, Memory(20_000))
+        keys = [SessionKey(KEY.tag, f"{number}") for number in range(20)]
         for key in keys:
             await store.record(key, turn("u1", "a1"), DAY)
             await histories.read(key)
             await histories.read(keys[0])
-        assert store.told == [2, 0] * 10, "one in use is not read again"
+        assert store.told == [2, 0] * 20, "one in use is not read again"
         await histories.read(keys[-2])
         await histories.read(keys[1])
-        assert store.told[20:] == [0, 2]
+        assert store.told[40:] == [0, 2]
 
     async def test_what_has_ended_is_not_held(self) -> None:
         store = Asked()
