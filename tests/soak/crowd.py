@@ -1,7 +1,7 @@
 """The clients of the soak: they stream, leave midway, dawdle, append, ask again, and stop half way.
 
-Their world is closed: the same conversations come again and again, so that whatever grows for ever is a leak,
-and no cache that fills.
+The same conversations come again and again. New sessions come too, and what is remembered of those has a
+ceiling that is reached while warming up; so whatever grows for ever is a leak, and no cache that fills.
 """
 
 from __future__ import annotations
