@@ -42,11 +42,11 @@ _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a token, RFC 9110 c
 Timeout = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-def _memory(value: object) -> object:
+def _bytes(value: object) -> object:
     return value if isinstance(value, str) and value.isdecimal() else size(value)
 
 
-Memory = Annotated[int, BeforeValidator(_memory), Field(gt=0)]
+Bytes = Annotated[int, BeforeValidator(_bytes), Field(gt=0)]
 """Bytes, or text such as `512MiB`."""
 
 
@@ -114,9 +114,9 @@ class Settings(BaseSettings):
     """What speaks HTTP to the upstream: our own connections, or a general client."""
     request_timeout: Timeout = 15.0
     """Seconds that a request's head may take, and that a body may be silent."""
-    body_memory: Memory = Field(default="512MiB", validate_default=True)
+    body_memory: Bytes = Field(default="512MiB", validate_default=True)
     """Bytes of request bodies that this process holds at a time."""
-    cache_memory: Memory = Field(default="256MiB", validate_default=True)
+    cache_memory: Bytes = Field(default="256MiB", validate_default=True)
     """Bytes of what this process remembers of sessions, as it reckons them."""
     save_timeout: Timeout = 1.0
     """Seconds that the last event of an appended turn waits for the store."""
