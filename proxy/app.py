@@ -152,7 +152,7 @@ def create_app(
 
 
 def _outside(settings: Settings, *, owns_store: bool) -> Outside:
-    clock, learned = SystemClock(), Memory(settings.cache_memory // _LEARNED)
+    clock, learned = SystemClock(), Memory(settings.cache_memory // _LEARNED, part=2)
     memory = Memory(settings.cache_memory - learned.most)
     metrics = Metrics(lambda: memory.held + learned.held)
     policies = WatchedPolicies(PolicyLibrary.of(settings.policies), settings.policy, metrics)
@@ -209,7 +209,7 @@ def _inside(settings: Settings, outside: Outside) -> Inside:
 def _engine(outside: Outside, naming: Naming, foreground: Foreground, summary_jobs: SummaryJobs) -> Engine:
     store, upstream, counter, clock = outside.store, outside.upstream, outside.counter, outside.clock
     memory, learned = outside.memory, outside.learned
-    models, injections = Models(upstream, prices.context_window, clock, learned), Injections(store, memory)
+    models, injections = Models(upstream, prices.context_window, clock, learned), Injections(store, learned)
     reader, recognition = Reader(counter, memory), Recognition(store, naming, learned, injections.digest)
     return Engine(
         upstream=upstream,

@@ -19,8 +19,6 @@ V = TypeVar("V")
 _MOST = 256 * 2**20
 _ENTRY_BYTES = 300
 """What an entry is reckoned at beside its value: its key, and its place in the order of use."""
-_PART = 8
-"""No value takes more than this part of a memory: it would push out too much that others need."""
 
 
 def small(_: object) -> int:
@@ -40,11 +38,14 @@ class _Entry(msgspec.Struct, gc=False, eq=False):
 class Memory:
     """Room for ``most`` bytes of cached values, as their caches weigh them.
 
-    Whoever changes what is held has the ``lock``.
+    No value takes more than one ``part`` of it: it would push out too much that others need. Whoever changes
+    what is held has the ``lock``.
     """
 
-    def __init__(self, most: int = _MOST) -> None:
+    def __init__(self, most: int = _MOST, part: int = 8) -> None:
         self.most = most
+        self.largest = most // part
+        """Bytes."""
         self.held = 0
         """Bytes."""
         self.lock = Lock()
@@ -90,7 +91,7 @@ class Lru(Generic[K, V]):
     def put(self, key: K, value: V) -> None:
         weight = _ENTRY_BYTES + self._weigh(value)
         with self._memory.lock:
-            if weight * _PART > self._memory.most:
+            if weight > self._memory.largest:
                 self._drop(key)
                 return
             entry = self._entries.get(key)

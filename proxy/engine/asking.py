@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from proxy.core.completion import Answer, read_completion
 from proxy.core.summary import Ask
+from proxy.engine.known import known_by
 from proxy.lru import Lru, Memory
 from proxy.ports import Upstream
 
@@ -46,10 +47,10 @@ class Asking:
             return await self._answer(caller, ask)
 
     async def _answer(self, caller: Caller, ask: Ask) -> Answer:
-        plain = bool(self._plain.get(caller.model))
+        plain = bool(self._plain.get(known_by(caller.model)))
         status, content = await self._post(caller, ask.body(caller.model, plain=plain))
         if status in _REFUSED_PARAMETERS and not plain:
-            self._plain.put(caller.model, value=True)
+            self._plain.put(known_by(caller.model), value=True)
             return await self._answer(caller, ask)
         if status != 200:
             raise Unanswered("refused")

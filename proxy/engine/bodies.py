@@ -40,7 +40,7 @@ class Line(msgspec.Struct, frozen=True):
     messages: Grown[bytes]
     placed: Placed
     size: int
-    """Bytes that it is reckoned at, under each of its names."""
+    """Bytes that it is reckoned at."""
     beginning: Beginning | None
     """None where the next must be split whole."""
     digest: bytes
@@ -125,7 +125,7 @@ class Bodies:
         if read.is_shared and placed.head:
             self._note_head(read.scope, body, len(placed.head))
             names.add(self._name(read.scope, raw))
-        line = Line(body.messages, placed, size // len(names), beginning, digest)
+        line = Line(body.messages, placed, size, beginning, digest)
         for name in names:
             self._lines.put(name, line)
 

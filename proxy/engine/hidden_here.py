@@ -59,6 +59,7 @@ class HiddenHere:
         if not (known.stored or known.given):
             self._known.drop(key)
         elif told or found.sid != key.sid or found.was_here:
+            known.given = {each: given for each, given in known.given.items() if each not in known.stored}
             self._known.put(key, known)
         return {**known.given, **known.stored}
 

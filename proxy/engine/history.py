@@ -23,12 +23,10 @@ from proxy.core.injection import Injection
 from proxy.core.messages import HEAD_ROLES, Content, Message, as_mapping, text_or_empty
 from proxy.core.records import HiddenCalls
 from proxy.core.situation import Chain
-from proxy.engine.known import NOTHING, Known, Placed
+from proxy.engine.known import NOTHING, Known, Placed, known_by
 from proxy.lru import Lru, Memory
 from proxy.ports import TokenCounter
 
-_MODEL_NAME = 256
-"""Characters of a model's name by which it is known here: clients choose them."""
 _KNOWN_BYTES = 256
 """What a message is reckoned at beside its texts."""
 _IMAGE_BYTES = 4096
@@ -151,7 +149,7 @@ class Reader:
 
         ``before`` is what is known of the messages with which the body begins.
         """
-        model = text_or_empty(body.get("model"))[:_MODEL_NAME]
+        model = text_or_empty(body.get("model"))
         if before is None or before.root != start or not before.known:
             before = self._head(body, start, model)
         new = [self._know(raw) for raw in body.messages[before.length :]]
@@ -205,10 +203,10 @@ class Reader:
         raws = history.raws[len(history.counted) :]
         await self._count_texts(history.new, raws)
         for entry, raw in zip(history.new, raws, strict=True):
-            if entry.other is not None and history.model not in entry.other:
+            if entry.other is not None and known_by(history.model) not in entry.other:
                 if len(entry.other) >= _MODELS:
                     entry.other.clear()
-                entry.other[history.model] = _other_tokens(raw, history.model)
+                entry.other[known_by(history.model)] = _other_tokens(raw, history.model)
 
     async def _count_texts(self, known: Sequence[Known], raws: Sequence[bytes]) -> None:
         new = [(entry, raw) for entry, raw in zip(known, raws, strict=True) if entry.text is None]

@@ -11,6 +11,12 @@ from proxy.core.messages import Message
 from proxy.core.situation import Chain
 
 NOTHING = Chain((), (), Sizes.of(()), ())
+_NAME = 256
+
+
+def known_by(model: str) -> str:
+    """The part of a model's name by which it is known in this process: clients choose names of any length."""
+    return model[:_NAME]
 
 
 # Many are kept, and can be in no cycle: the collector need not visit them (gc=False).
@@ -25,7 +31,7 @@ class Known(msgspec.Struct, gc=False):
 
     def tokens(self, model: str) -> int:
         """Counted tokens of the message, framing included; it must have been counted."""
-        other = self.other[model] if self.other else 0
+        other = self.other[known_by(model)] if self.other else 0
         return MESSAGE_TOKENS + (self.text or 0) + other
 
 

@@ -16,6 +16,7 @@ from proxy.core.completion import Usage
 from proxy.core.overflow import Overflow
 from proxy.core.policy import Policy
 from proxy.core.rawjson import elements, integer, members, string
+from proxy.engine.known import known_by
 from proxy.errors import UnabridgedError
 from proxy.lru import Lru, Memory
 from proxy.ports import Clock, Upstream
@@ -34,6 +35,8 @@ _LISTING_BYTES = 2 * 2**20
 _LISTING_SECONDS = 5.0
 _LISTING_PAUSE = 60.0
 """Seconds after which a caller's list is asked for again, where a model is still unknown."""
+_MODEL_BYTES = 2048
+"""What a model is reckoned at, its name included."""
 _NOTHING = Raw(b"null")
 _OK = 200
 
@@ -86,13 +89,14 @@ class Models:
         self._upstream = upstream
         self._price_list = price_list
         self._clock = clock
-        self._known: Lru[tuple[str, str], Model] = Lru(memory)
+        self._known: Lru[tuple[str, str], Model] = Lru(memory, lambda _: _MODEL_BYTES)
         self._listed: Lru[str, int] = Lru(memory)
         self._asked_at: Lru[int, float] = Lru(memory)
         """When the list was asked for, by the hash of the caller's credentials."""
 
     def of(self, tenant: str, name: str) -> Model:
         """What is known of a model for a caller, to be kept for one request."""
+        name = known_by(name)
         key = (tenant, name)
         found = self._known.get(key)
         if found is None:
@@ -104,7 +108,7 @@ class Models:
         """Context window in tokens, or None where nothing is known."""
         if model.window is not None and self._clock.monotonic() > model.believed_until:
             model.window = None
-        return model.window or policy.budget.window(name) or model.priced or self._listed.get(name)
+        return model.window or policy.budget.window(name) or model.priced or self._listed.get(known_by(name))
 
     def learn_refusal(self, model: Model, counted: int, reserve: int, refusal: Overflow) -> bool:
         """Take over what an overflow refusal says, or guess from the fact that there was one.
@@ -126,7 +130,7 @@ class Models:
 
     def needs_listing(self, model: Model, name: str, headers: Sequence[tuple[bytes, bytes]]) -> bool:
         """Whether the upstream's own list might tell this model's window, and this caller may ask for it."""
-        is_known = model.priced or self._listed.get(name) is not None
+        is_known = model.priced or self._listed.get(known_by(name)) is not None
         return not is_known and self._may_ask(headers)
 
     def _may_ask(self, headers: Sequence[tuple[bytes, bytes]]) -> bool:
@@ -148,7 +152,7 @@ class Models:
         except (UnabridgedError, TimeoutError):
             return
         for model, window in (await asyncio.to_thread(_windows, listing)).items():
-            self._listed.put(model, window)
+            self._listed.put(known_by(model), window)
 
     async def _listing(self, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
         """The list's body; nothing where it is an error, or far too large."""

@@ -235,4 +235,6 @@ def _weight(epochs: Sequence[Epoch], before: Held | None) -> int:
     goes_on = before is not None and before.epochs == tuple(epochs[: len(before.epochs)])
     known, weight = (len(before.epochs), before.weight) if before is not None and goes_on else (0, 0)
     new = epochs[known:]
+    if not new:
+        return weight
     return weight + _EPOCH_BYTES * len(new) + 2 * len(msgspec.msgpack.encode(new))

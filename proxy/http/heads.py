@@ -7,7 +7,6 @@ credentials, as the requests themselves do, and is neither shown nor logged.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 
 from starlette.types import Scope
 
@@ -33,23 +32,27 @@ _Key = tuple[bytes, bytes, tuple[Header, ...]]
 class Head:
     """A request's head, the length of its body aside."""
 
-    def __init__(self, key: _Key, naming: Naming) -> None:
+    def __init__(self, key: _Key) -> None:
         """Raises InvalidHeader for a mode that there is not."""
         self._path, self._query, self._headers = key
-        self._naming = naming
         named = self._named = _by_name(self._headers)
         self.policy_name = policy_name(named)
         self.mode = _mode(named)
         self.encoding = named.get(b"content-encoding")
+        self._envelope: Envelope | None = None
 
-    @cached_property
-    def envelope(self) -> Envelope:
+    def envelope(self, naming: Naming) -> Envelope:
         """What a request asks for that is to be managed; raises the errors of what cannot be read."""
+        if self._envelope is None:
+            self._envelope = self._read(naming)
+        return self._envelope
+
+    def _read(self, naming: Naming) -> Envelope:
         check_credentials(self._headers)
         require_json(value(self._headers, b"content-type"))
         target = upstream_target(self._path, self._query)
         forwarded = to_upstream(self._headers, accept_encoding=b"identity", without=_DECODED)
-        return read_envelope(self._naming, target, self._named, forwarded)
+        return read_envelope(naming, target, self._named, forwarded)
 
     @property
     def size(self) -> int:
@@ -61,8 +64,7 @@ class Head:
 class Heads:
     """Those that were read last."""
 
-    def __init__(self, naming: Naming, memory: Memory) -> None:
-        self._naming = naming
+    def __init__(self, memory: Memory) -> None:
         self._kept: Lru[_Key, Head] = Lru(memory, _size)
 
     def of(self, scope: Scope) -> Head:
@@ -72,7 +74,7 @@ class Heads:
         key = scope["raw_path"], scope["query_string"], lasting
         head = self._kept.get(key)
         if head is None:
-            head = Head(key, self._naming)
+            head = Head(key)
             self._kept.put(key, head)
         return head
 

@@ -15,6 +15,7 @@ from proxy.engine.append import Appends
 from proxy.engine.collector import Collector
 from proxy.engine.exchange import Appended, Incoming, Prepared, Sent
 from proxy.engine.hidden import Hidden
+from proxy.engine.naming import Naming
 from proxy.errors import UnabridgedError
 from proxy.http.admission import Admission
 from proxy.http.answer import send_answer, send_appended
@@ -74,7 +75,7 @@ class Managed:
         logs_content: bool = False,
     ) -> None:
         self._engine = engine = hidden.engine
-        self._heads = Heads(engine.naming, memory)
+        self._heads = Heads(memory)
         self._hidden = hidden
         self._recorder = hidden.recorder
         self._appends = appends
@@ -117,7 +118,7 @@ class Managed:
     async def _manage(self, head: Head, policy: Policy, passage: _Passage) -> None:
         self._metrics.streams_active += 1
         try:
-            incoming = await _read(head, policy, passage)
+            incoming = await _read(head, self._engine.naming, policy, passage)
             with WhilePresent(passage.scope[CLIENT]):
                 if head.mode == "append":
                     async with self._appends.turn(incoming, policy) as (whole, appended):
@@ -197,12 +198,12 @@ class Managed:
         )
 
 
-async def _read(head: Head, policy: Policy, passage: _Passage) -> Incoming:
+async def _read(head: Head, naming: Naming, policy: Policy, passage: _Passage) -> Incoming:
     """The request, whole and decoded."""
     limit, share = policy.limits.body, passage.share
     body = whole_body(passage.scope[CLIENT], limit, share)
     passage.is_read = body is not None
-    envelope = head.envelope  # what is wrong with it is told before any more is read
+    envelope = head.envelope(naming)  # what is wrong with it is told before any more is read
     if body is None:
         announced = content_length(passage.scope["headers"])
         body = await read_body(passage.receive, limit, share, announced)

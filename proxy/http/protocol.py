@@ -110,6 +110,7 @@ class WireGuard(Connection):
     def on_message_begin(self) -> None:
         self._url, self._headers, self._expects_continue = b"", [], False
         self._phase = _HEAD
+        self.idle_since = None
 
     def on_url(self, url: bytes) -> None:
         self._url += url
@@ -198,6 +199,8 @@ class WireGuard(Connection):
             return
         if not self._pace.is_late(self.loop.time(), held_back=self._holds_back()):
             self._timer = self.loop.call_at(self._pace.due, self._check_pace)
+        elif self._phase == _BLANK and self.is_answering:
+            self._enter(_IDLE)  # nor is there one that is late
         elif self._phase == _BLANK:
             self.transport.close()  # line ends and nothing else: there is no request to be answered
         else:

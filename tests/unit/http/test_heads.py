@@ -12,6 +12,8 @@ from proxy.lru import Memory
 
 KEY = (b"authorization", b"Bearer k")
 
+NAMING = Naming("secret", Memory())
+
 
 def scope(*headers: tuple[bytes, bytes], query: bytes = b"") -> Scope:
     return {"raw_path": b"/v1/chat/completions", "query_string": query, "headers": [*headers]}
@@ -19,13 +21,13 @@ def scope(*headers: tuple[bytes, bytes], query: bytes = b"") -> Scope:
 
 @pytest.fixture
 def heads() -> Heads:
-    return Heads(Naming("secret", Memory()), Memory())
+    return Heads(Memory())
 
 
 def test_a_head_is_the_same_however_long_its_body_is(heads: Heads) -> None:
     first = heads.of(scope(KEY, (b"content-length", b"10")))
     assert heads.of(scope(KEY, (b"content-length", b"11"))) is first
-    assert heads.of(scope(KEY)).envelope is first.envelope
+    assert heads.of(scope(KEY)).envelope(NAMING) is first.envelope(NAMING)
 
 
 @pytest.mark.parametrize(
@@ -56,12 +58,10 @@ def test_a_head_tells_what_is_asked(heads: Heads) -> None:
         b"x-vendor": b"1",
     }
     head = heads.of(scope(KEY, *asked.items(), query=b"x=1"))
-    envelope = head.envelope
+    envelope = head.envelope(NAMING)
     assert (head.policy_name, head.mode, head.encoding) == ("agent", "append", b"gzip")
     assert (envelope.target, envelope.budget, envelope.is_boundary) == ("/chat/completions?x=1", 900, True)
-    assert envelope.caller == Naming("secret", Memory()).caller(
-        {KEY[0]: KEY[1], b"x-unabridged-session": b"mine"}
-    )
+    assert envelope.caller == NAMING.caller({KEY[0]: KEY[1], b"x-unabridged-session": b"mine"})
     assert envelope.forwarded == [KEY, (b"x-vendor", b"1"), (b"accept-encoding", b"identity")]
     assert envelope.credentials == [KEY]
 
@@ -81,12 +81,12 @@ def test_what_is_wrong_is_said_each_time_and_only_where_the_request_is_managed(
     for _ in range(2):
         head = heads.of(scope(KEY, wrong))
         with pytest.raises(error):
-            _ = head.envelope
+            _ = head.envelope(NAMING)
 
 
 def test_of_a_repeated_content_type_the_first_counts(heads: Heads) -> None:
     told = (b"content-type", b"application/json")
-    assert heads.of(scope(KEY, told, told)).envelope.forwarded[:3] == [KEY, told, told]
+    assert heads.of(scope(KEY, told, told)).envelope(NAMING).forwarded[:3] == [KEY, told, told]
 
 
 def test_a_mode_that_there_is_not_is_refused_each_time(heads: Heads) -> None:
@@ -96,7 +96,7 @@ def test_a_mode_that_there_is_not_is_refused_each_time(heads: Heads) -> None:
 
 
 def test_heads_that_nobody_sends_any_more_are_forgotten() -> None:
-    heads = Heads(Naming("secret", Memory()), Memory(2_000_000))
+    heads = Heads(Memory(2_000_000))
     first = heads.of(scope(KEY))
     for number in range(100):
         heads.of(scope((b"x-padding", b"%d" % number * 30_000)))

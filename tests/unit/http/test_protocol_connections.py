@@ -206,3 +206,34 @@ async def test_one_that_does_not_come_is_not_waited_for(
         while not connection.wire.is_closed:  # noqa: ASYNC110 - its time passes
             await asyncio.sleep(0.01)
     assert connection.wire.written == b""
+
+
+async def test_half_a_head_that_comes_with_the_end_of_an_early_answered_body_is_waited_for(
+    connect: Connect,
+) -> None:
+    connection = connect()
+
+    async def answers_early(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body", "body": b""})
+
+    connection.guard.app = answers_early  # type: ignore[assignment]
+    await connection.say(POST + b"Content-Length: 5\r\n\r\nabc")
+    assert connection.statuses == [200]
+    await connection.say(b"de" + GET[:10])
+    connection.guard.shutdown()
+    assert not connection.wire.is_closed
+
+
+async def test_an_empty_line_after_a_request_cuts_no_answer(connect: Connect) -> None:
+    connection = connect()
+    connection.guard._timeout = 0.01  # pyright: ignore[reportPrivateUsage]
+    connection.may_answer.clear()
+    await connection.say(GET)
+    await connection.say(b"\r\n")
+    await asyncio.sleep(0.1)
+    assert not connection.wire.is_closed
+    connection.may_answer.set()
+    await settled()
+    await connection.say(GET)
+    assert connection.statuses == [200, 200]
