@@ -202,11 +202,12 @@ class Reader:
         """Count what is not counted yet, off the loop where it is much."""
         raws = history.raws[len(history.counted) :]
         await self._count_texts(history.new, raws)
+        name = known_by(history.model)
         for entry, raw in zip(history.new, raws, strict=True):
-            if entry.other is not None and known_by(history.model) not in entry.other:
+            if entry.other is not None and name not in entry.other:
                 if len(entry.other) >= _MODELS:
                     entry.other.clear()
-                entry.other[known_by(history.model)] = _other_tokens(raw, history.model)
+                entry.other[name] = _other_tokens(raw, history.model)
 
     async def _count_texts(self, known: Sequence[Known], raws: Sequence[bytes]) -> None:
         new = [(entry, raw) for entry, raw in zip(known, raws, strict=True) if entry.text is None]

@@ -36,8 +36,6 @@ _PART = 4
 """An answer takes this part of the budget at most, so that it does not force out what it stands beside."""
 _SEARCH_SECONDS = 3.0
 MEANING_SECONDS = 5.0
-
-
 _PIECE_BYTES = 200
 """What a piece is reckoned at: its places, not its text."""
 

@@ -232,9 +232,7 @@ class Recognition:
 
 def _weight(epochs: Sequence[Epoch], before: Held | None) -> int:
     """What epochs are reckoned at, which for the most part were held ``before``."""
-    goes_on = before is not None and before.epochs == tuple(epochs[: len(before.epochs)])
-    known, weight = (len(before.epochs), before.weight) if before is not None and goes_on else (0, 0)
-    new = epochs[known:]
-    if not new:
-        return weight
-    return weight + _EPOCH_BYTES * len(new) + 2 * len(msgspec.msgpack.encode(new))
+    weight = 0
+    if before is not None and before.epochs == tuple(epochs[: len(before.epochs)]):
+        weight, epochs = before.weight, epochs[len(before.epochs) :]
+    return weight + sum([_EPOCH_BYTES + 2 * len(msgspec.msgpack.encode(epoch)) for epoch in epochs])

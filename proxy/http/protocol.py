@@ -105,6 +105,11 @@ class WireGuard(Connection):
         if self._phase != _IDLE and not self._is_deaf:
             self._watch(len(data))
 
+    def await_request(self) -> None:
+        """Nothing is asked or answered, unless a request has come in part."""
+        if self._phase == _IDLE:
+            super().await_request()
+
     # --- what the parser finds ---
 
     def on_message_begin(self) -> None:
@@ -243,8 +248,6 @@ class WireGuard(Connection):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if self._phase != _IDLE:
-            self.idle_since = None  # the next has come in part
         if self._refusal is not None and not self.is_answering:
             self._answer(self._refusal)
 
