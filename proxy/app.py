@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import multiprocessing
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -13,54 +14,55 @@ from starlette.types import ASGIApp
 from proxy.adapters import prices
 from proxy.adapters.files.policies import PolicyLibrary
 from proxy.adapters.files.secrets import kept_secret
-from proxy.adapters.files.watched import WatchedPolicies
-from proxy.adapters.httptools import HttptoolsUpstream
-from proxy.adapters.httpx import HttpxUpstream
+from proxy.adapters.files.settings import SettingsFile
+from proxy.adapters.files.watcher import WatchedPolicies
 from proxy.adapters.plugins import load_plugins
-from proxy.adapters.redis.sealing import Keyring
-from proxy.adapters.remembering import RememberingStore
-from proxy.adapters.sqlite_search import SqliteSearch
-from proxy.adapters.stores import open_store
-from proxy.adapters.tiktoken import TiktokenCounter
-from proxy.adapters.timed import TimedStore
-from proxy.config import Settings
-from proxy.engine.append import Appends
+from proxy.adapters.search import SqliteSearch
+from proxy.adapters.stores.open import open_store
+from proxy.adapters.stores.redis.codec import Keyring
+from proxy.adapters.tokens import TiktokenCounter
+from proxy.adapters.upstream import HttptoolsUpstream
+from proxy.adapters.upstream.base_url import DoubtedUpstream
+from proxy.adapters.upstream.httpx import HttpxUpstream
+from proxy.cache import Memory
+from proxy.config import Settings, is_loopback
+from proxy.engine.admin.edits import Edits
+from proxy.engine.admin.forks import Forks
+from proxy.engine.admin.inspection import Inspection
+from proxy.engine.answers.added_parameters import AddedParameters
+from proxy.engine.answers.recall import Recall
+from proxy.engine.answers.sending import Sender
+from proxy.engine.answers.tool_cache import ToolCaches
+from proxy.engine.answers.tool_loop import ToolLoop
+from proxy.engine.append.append import Appends
+from proxy.engine.append.turn_queue import TurnQueue
 from proxy.engine.background import Background
-from proxy.engine.backlog import Backlog
-from proxy.engine.bodies import Bodies
-from proxy.engine.curation import Curation
-from proxy.engine.deciding import Decisions
-from proxy.engine.embeddings import Embeddings
-from proxy.engine.epochs import Epochs
-from proxy.engine.extras import Extras
-from proxy.engine.foreground import Foreground
-from proxy.engine.forks import Forks
-from proxy.engine.hidden import Hidden
-from proxy.engine.history import Reader
-from proxy.engine.injections import Injections
-from proxy.engine.inspection import Inspection
-from proxy.engine.line import Line
-from proxy.engine.models import Models
-from proxy.engine.naming import Naming
-from proxy.engine.pins import Pins
-from proxy.engine.recall import Recall
-from proxy.engine.recognition import Recognition
-from proxy.engine.record import Recorder
-from proxy.engine.request import Engine
-from proxy.engine.summaries import Summaries
-from proxy.engine.summary_jobs import SummaryJobs
-from proxy.engine.tools import Tools
-from proxy.engine.warmth import Warmth
+from proxy.engine.intake.body_cache import BodyCache
+from proxy.engine.intake.history import Reader
+from proxy.engine.intake.naming import Naming
+from proxy.engine.models.models import Models
+from proxy.engine.models.stated_windows import StatedWindows
+from proxy.engine.pipeline import Pipeline
+from proxy.engine.planning.decisions import Decisions
+from proxy.engine.planning.epochs import Epochs
+from proxy.engine.planning.provider_cache import ProviderCache
+from proxy.engine.recording.backlog import Backlog
+from proxy.engine.recording.recorder import Recorder
+from proxy.engine.sessions.attachments import Injections, Pins
+from proxy.engine.sessions.recognition import Recognition
+from proxy.engine.summaries.foreground import Foreground
+from proxy.engine.summaries.pool import Summaries
+from proxy.engine.summaries.wanted import SummaryJobs
 from proxy.errors import StoreUnavailable
 from proxy.http.admin import AdminAPI
-from proxy.http.admission import Admission
-from proxy.http.body_memory import BodyMemory
-from proxy.http.drain import Drain, Draining
 from proxy.http.front import Front, refusals, request_id
+from proxy.http.limits import Admission, BodyMemory
 from proxy.http.managed import Managed
+from proxy.http.origins import Origins
 from proxy.http.probes import probe_routes
 from proxy.http.relay import Relay
-from proxy.lru import Memory
+from proxy.http.request_head import Heads
+from proxy.http.server.drain import Drain, Draining
 from proxy.ports import Search, SessionStore, TokenCounter, Upstream
 from proxy.telemetry import Metrics, log_warning, set_up_logging
 
@@ -105,29 +107,32 @@ class Outside:
 class Inside:
     """The engine, and what works beside it."""
 
-    engine: Engine
-    hidden: Hidden
-    recorder: Recorder
+    pipeline: Pipeline
     appends: Appends
-    line: Line
+    line: TurnQueue
     backlog: Backlog
     summaries: Summaries
     summary_jobs: SummaryJobs
 
 
 def create_app(
-    settings: Settings, on_ready: Callable[[], object] = lambda: None, *, owns_store: bool = False
+    settings: Settings,
+    on_ready: Callable[[], object] = lambda: None,
+    written: SettingsFile | None = None,
+    *,
+    owns_store: bool = False,
 ) -> ASGIApp:
     """Build the proxy. The store must be named; the embedded one is started by whoever serves.
 
+    ``written`` is the settings file that the settings are from, if there is one; its rules are followed.
     ``on_ready`` is called before the first request. Who ``owns_store`` vouches that nobody but this process
     writes to it: no other worker, no other server.
-    Raises SettingsError, PluginError and PolicyError.
+    Raises SettingsError, PluginError and FileError.
     """
-    set_up_logging(logging.DEBUG if settings.log_content else logging.INFO)
+    begin_log(settings)
     load_plugins()
-    outside = _outside(settings, owns_store=owns_store)
-    inside = _inside(settings, outside)
+    outside = _outside(settings, written, owns_store=owns_store)
+    inside = assembled(settings, outside)
     metrics, policies = outside.metrics, outside.policies
     drain = Drain(settings.drain_timeout)
     probes = probe_routes(
@@ -144,97 +149,119 @@ def create_app(
     )
     admission = Admission(lambda: policies.named("").limits.streams, BodyMemory(settings.body_memory))
     relay = Relay(outside.upstream, admission, request_id, metrics.relayed)
-    logs_content = settings.log_content
+    heads, logs_content = Heads(outside.memory, inside.pipeline.naming.tenant_header), settings.log_content
     managed = Managed(
-        inside.hidden, inside.appends, relay, metrics, admission, outside.memory, logs_content=logs_content
+        inside.pipeline,
+        inside.appends,
+        relay,
+        metrics,
+        admission,
+        heads,
+        logs_content=logs_content,
     )
-    return Draining(Front(managed, relay, own), drain)
+    origins = Origins(
+        is_local=is_loopback(settings.host),
+        public_url=settings.public_url,
+        named=settings.cors_origin,
+        hosts=settings.allowed_host,
+    )
+    return Draining(Front(managed, relay, own, origins, heads), drain)
 
 
-def _outside(settings: Settings, *, owns_store: bool) -> Outside:
+def begin_log(settings: Settings) -> None:
+    """Log as the settings say; one of several workers tells its number in each line."""
+    shows_content = settings.log_content and "log_level" not in settings.model_fields_set
+    level = "DEBUG" if shows_content else settings.log_level.upper()
+    is_worker = settings.workers > 1 and multiprocessing.parent_process() is not None
+    number = int(multiprocessing.current_process().name.rpartition("-")[2]) if is_worker else None
+    set_up_logging(logging.getLevelNamesMapping()[level], settings.log_format, number)
+
+
+def _outside(settings: Settings, written: SettingsFile | None, *, owns_store: bool) -> Outside:
     clock, learned = SystemClock(), Memory(settings.cache_memory // _LEARNED, part=2)
     memory = Memory(settings.cache_memory - learned.most)
     metrics = Metrics(lambda: memory.held + learned.held)
-    policies = WatchedPolicies(PolicyLibrary.of(settings.policies), settings.policy, metrics)
+    policies = WatchedPolicies(PolicyLibrary.of(settings.policies), settings.policy, metrics, written)
     keyring = Keyring(_secrets(settings), policies.encrypts)
     url = settings.store or "memory://"
-    linger = _LINGER if owns_store else 0.0
-    store = open_store(url, clock, settings.store_timeout, settings.store_breaker, keyring, linger)
+    times = (settings.store_timeout, settings.store_breaker)
+    store = open_store(
+        url, clock, *times, keyring, linger=_LINGER if owns_store else None, timed=metrics.stored
+    )
+    upstream = _HTTP_CLIENTS[settings.http_client](
+        settings.upstream,
+        connect_timeout=settings.upstream_connect_timeout,
+        read_timeout=settings.upstream_read_timeout,
+    )
     return Outside(
         memory=memory,
         learned=learned,
         clock=clock,
         metrics=metrics,
-        store=TimedStore(RememberingStore(store, clock, memory) if owns_store else store, metrics),
-        upstream=_HTTP_CLIENTS[settings.http_client](
-            settings.upstream,
-            connect_timeout=settings.upstream_connect_timeout,
-            read_timeout=settings.upstream_read_timeout,
-        ),
+        store=store,
+        upstream=DoubtedUpstream(upstream, settings.upstream, _operator_credentials(settings)),
         counter=TiktokenCounter(),
         search=SqliteSearch(),
         policies=policies,
     )
 
 
-def _inside(settings: Settings, outside: Outside) -> Inside:
-    store, clock, learned = outside.store, outside.clock, outside.learned
+def assembled(settings: Settings, outside: Outside) -> Inside:
+    """The engine, whatever the world is."""
+    store, clock, counter, metrics = outside.store, outside.clock, outside.counter, outside.metrics
+    upstream, memory, learned = outside.upstream, outside.memory, outside.learned
     secret, former = (*_secrets(settings), None)[:2]
-    naming = Naming(secret or "", outside.memory, settings.tenant_header, former=former)
-    foreground = Foreground()
-    summaries = Summaries(
-        outside.upstream, store, outside.counter, foreground, clock, outside.metrics, learned
-    )
+    naming = Naming(secret or "", memory, settings.tenant_header, former=former)
+    foreground, background = Foreground(), Background()
+    summaries = Summaries(upstream, store, counter, foreground, clock, metrics, learned)
     summary_jobs = SummaryJobs(summaries, naming, learned)
-    engine = _engine(outside, naming, foreground, summary_jobs)
-    backlog = Backlog(store, pause=settings.store_breaker)
-    recorder = Recorder(
-        recognition=engine.recognition,
-        background=engine.background,
-        store=store,
-        counter=outside.counter,
-        models=engine.models,
-        clock=clock,
-        metrics=outside.metrics,
-        backlog=backlog,
-        patience=settings.save_timeout,
-    )
-    line = Line(store, engine.background, clock, settings.line_lease)
-    is_shared = settings.workers == 1 or settings.shares_store
-    appends = Appends(store, engine.reader, recorder, line, outside.memory, is_shared=is_shared)
-    hidden = Hidden(engine, recorder)
-    return Inside(engine, hidden, recorder, appends, line, backlog, summaries, summary_jobs)
-
-
-def _engine(outside: Outside, naming: Naming, foreground: Foreground, summary_jobs: SummaryJobs) -> Engine:
-    store, upstream, counter, clock = outside.store, outside.upstream, outside.counter, outside.clock
-    memory, learned = outside.memory, outside.learned
-    models, injections = Models(upstream, prices.context_window, clock, learned), Injections(store, learned)
-    reader, recognition = Reader(counter, memory), Recognition(store, naming, learned, injections.digest)
-    return Engine(
-        upstream=upstream,
-        bodies=Bodies(memory),
+    models = Models(StatedWindows(upstream, clock, learned), prices.context_window, clock, learned)
+    injections, reader = Injections(store, learned), Reader(counter, memory)
+    recognition = Recognition(store, naming, learned, clock, injections.digest)
+    decisions = Decisions(
         reader=reader,
         models=models,
         recognition=recognition,
-        decisions=Decisions(
-            reader=reader,
-            models=models,
-            recognition=recognition,
-            epochs=Epochs(store, summary_jobs, counter, clock, outside.metrics, learned),
-            recall=Recall(outside.search, counter, Embeddings(upstream, memory), outside.metrics, memory),
-        ),
+        epochs=Epochs(store, summary_jobs, counter, clock, metrics, learned),
+        recall=Recall(outside.search, counter, metrics, memory),
+    )
+    backlog = Backlog(store, pause=settings.store_breaker)
+    recorder = Recorder(
+        recognition=recognition,
+        background=background,
+        store=store,
+        counter=counter,
+        models=models,
+        clock=clock,
+        metrics=metrics,
+        backlog=backlog,
+        patience=settings.save_timeout,
+    )
+    added, provider_cache = AddedParameters(models, naming), ProviderCache(prices.prices_of, clock, learned)
+    sender = Sender(upstream, models, decisions, recognition, added, provider_cache)
+    pipeline = Pipeline(
+        policies=outside.policies.named,
+        rules=lambda: outside.policies.rules,
+        naming=naming,
+        body_cache=BodyCache(memory),
+        reader=reader,
+        recognition=recognition,
         pins=Pins(store, learned),
         injections=injections,
-        naming=naming,
+        models=models,
+        decisions=decisions,
+        tools=ToolCaches(metrics, memory),
+        added=added,
+        provider_cache=provider_cache,
+        sender=sender,
+        tool_loop=ToolLoop(sender, recorder, clock),
+        recorder=recorder,
         foreground=foreground,
-        background=Background(),
-        extras=Extras(models, naming),
-        warmth=Warmth(prices.prices_of, clock, learned),
-        tools=Tools(outside.metrics, memory),
-        policies=outside.policies.named,
-        clock=clock,
+        background=background,
     )
+    line = TurnQueue(store, background, clock, settings.line_lease)
+    appends = Appends(store, reader, recorder, line, memory)
+    return Inside(pipeline, appends, line, backlog, summaries, summary_jobs)
 
 
 def _lifespan(
@@ -254,7 +281,7 @@ def _lifespan(
         await drain.emptied(_CUT_OFF)
         await inside.summaries.aclose()
         inside.line.close()
-        await inside.engine.background.drain()
+        await inside.pipeline.background.drain()
         await inside.backlog.aclose()
         await outside.search.aclose()
         await outside.upstream.aclose()
@@ -276,24 +303,24 @@ def _secrets(settings: Settings) -> tuple[str, ...]:
 
 
 def _admin_api(settings: Settings, outside: Outside, inside: Inside) -> AdminAPI:
-    store, clock, engine = outside.store, outside.clock, inside.engine
-    inspection = Inspection(store, outside.counter, engine.policies)
-    curation = Curation(
+    store, clock, pipeline = outside.store, outside.clock, inside.pipeline
+    inspection = Inspection(store, outside.counter, outside.policies.named)
+    edits = Edits(
         store=store,
         inspection=inspection,
-        recognition=engine.recognition,
-        epochs=engine.decisions.epochs,
-        pins=engine.pins,
-        tools=engine.tools,
-        injections=engine.injections,
+        recognition=pipeline.recognition,
+        epochs=pipeline.decisions.epochs,
+        pins=pipeline.pins,
+        tools=pipeline.tools,
+        injections=pipeline.injections,
         summary_jobs=inside.summary_jobs,
         line=inside.line,
         clock=clock,
-        recorder=inside.recorder,
+        recorder=pipeline.recorder,
         credentials=_operator_credentials(settings),
     )
-    forks = Forks(store, inspection, engine.naming, clock, inside.recorder.written)
-    return AdminAPI(inspection, curation, forks, clock.now, _admin_token(settings))
+    forks = Forks(store, inspection, pipeline.naming, clock, pipeline.recorder.written)
+    return AdminAPI(inspection, edits, forks, clock.now, _admin_token(settings))
 
 
 def _operator_credentials(settings: Settings) -> list[tuple[bytes, bytes]]:

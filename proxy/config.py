@@ -1,43 +1,46 @@
-"""Settings: what whoever starts the server decides, by flags and `UNABRIDGED_...` variables (DESIGN 7).
+"""Settings: what whoever starts the server decides, by flags, variables and a file.
 
-Flags win over the environment. Secrets never are flags: a process list shows those. A setting that would be
-unsafe stops the start, and the message says what to set instead.
+`Settings` is the one list of them: variables and the file have its names, flags are those with a `Flag`.
+Flags win over the environment, and that over the file. Secrets never are flags: a process list shows those. A
+setting that would be unsafe stops the start, and the message says what to set instead.
 """
 
 from __future__ import annotations
 
 import ipaddress
-import os
 import re
-from collections.abc import Container
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 from urllib.parse import SplitResult, urlsplit
 
 from pydantic import (
-    AliasChoices,
+    BaseModel,
     BeforeValidator,
+    ConfigDict,
     Field,
     SecretStr,
+    StringConstraints,
     ValidationError,
+    ValidationInfo,
     field_validator,
-    model_validator,
 )
-from pydantic_core import ErrorDetails
-from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from proxy.core.quantities import size
+from proxy.core.policy.values import size
+from proxy.environment import default_data_dir, over, variable, variables, with_files_read
 from proxy.errors import SettingsError
 
-PREFIX = "UNABRIDGED_"
 STORE_SCHEMES = ("redis", "rediss", "redis+cluster", "rediss+cluster", "unix", "memory")
-FLAGS = ("upstream", "store", "policy", "policies", "host", "port", "workers", "tenant_header", "log_content")
-"""Settings that the command line sets too."""
-_FROM_FILES = ("secret", "admin_token", "upstream_key", "store")
 _DATABASE = re.compile(r"(/\d{0,5})?")
+_ENDPOINT = "/chat/completions"
 _LEAST_CACHE = 8 * 2**20
 """Bytes: with less, what was just learned may be forgotten before it is of use."""
+_LEAST_SECRET = 16
+"""Characters: who has the store could try all shorter ones."""
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a token, RFC 9110 clause 5.6.2
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?:[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::\d{1,5})?/?")  # RFC 6454
+_HOST_NAME = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 
 Timeout = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -50,43 +53,69 @@ Bytes = Annotated[int, BeforeValidator(_bytes), Field(gt=0)]
 """Bytes, or text such as `512MiB`."""
 
 
-def default_data_dir() -> Path:
-    """`unabridged` under the user's data directory (XDG base directories; a relative one does not count)."""
-    named = Path(os.environ.get("XDG_DATA_HOME", ""))
-    return (named if named.is_absolute() else Path.home() / ".local" / "share") / "unabridged"
+def _words(value: object) -> object:
+    return [word for word in value.split(",") if word.strip()] if isinstance(value, str) else value
 
 
-class Settings(BaseSettings):
+_Word = Annotated[str, StringConstraints(strip_whitespace=True, to_lower=True)]
+Words = Annotated[tuple[_Word, ...], BeforeValidator(_words)]
+"""Words, in a list or in one text with commas between them."""
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A setting that the command line takes too: what its help says, and the word for its value."""
+
+    metavar: str | None
+    """None for a switch."""
+    help: str
+
+
+class Settings(BaseModel):
     """One server. Use `load`, which reports errors in terms of what was set."""
 
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX,
-        env_ignore_empty=True,
-        populate_by_name=True,
-        extra="forbid",
-        frozen=True,
-        hide_input_in_errors=True,
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    upstream: str = Field(
-        default="https://api.openai.com/v1",
-        validation_alias=AliasChoices(f"{PREFIX}UPSTREAM", "OPENAI_BASE_URL"),
+    config: Annotated[Path | None, Flag("FILE", "settings, and rules for policies (see the manual)")] = None
+    """It decides what neither a flag nor a variable does."""
+    upstream: Annotated[str, Flag("URL", "stands for the /v1 of requests (OpenAI's API)")] = (
+        "https://api.openai.com/v1"
     )
-    """Stands for the `/v1` of a request; without a slash at its end."""
-    store: str | None = Field(default=None, repr=False)
-    """URL of the store; None is the embedded one. It may hold a password."""
-    policy: str = Field(default="default", min_length=1)
-    """Name or path of the policy for requests that name none."""
-    policies: Path | None = None
-    """A directory of policies, before the presets."""
-    host: str = Field(default="127.0.0.1", min_length=1)
-    port: int = Field(default=8080, ge=0, le=65535)
-    """0 is any free one."""
-    workers: int = Field(default=1, ge=1)
-    tenant_header: str | None = None
-    """Header, in lower case, with which a trusted gateway names the tenant."""
-    log_content: bool = False
-    """Adds contents to the log, at debug level."""
+    """Without a slash at its end."""
+    store: Annotated[
+        str | None,
+        Field(repr=False),
+        Flag("URL", "redis://, redis+cluster://, unix://, memory:// (embedded)"),
+    ] = None
+    """It may hold a password."""
+    policy: Annotated[
+        str, Field(min_length=1), Flag("NAME|FILE", "for requests that name none (default)")
+    ] = "default"
+    policies: Annotated[Path | None, Flag("DIR", "a directory of policies")] = None
+    """Before the presets."""
+    host: Annotated[str, Field(min_length=1), Flag("ADDRESS", "to listen on (127.0.0.1)")] = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535), Flag("PORT", "to listen on; 0 is any free one (8080)")] = 8080
+    workers: Annotated[int, Field(ge=1), Flag("N", "processes (1)")] = 1
+    tenant_header: Annotated[str | None, Flag("NAME", "with which a trusted gateway names the tenant")] = None
+    """In lower case."""
+    public_url: Annotated[str | None, Flag("URL", "where browsers find it, if elsewhere")] = None
+    cors_origin: Annotated[
+        Words,
+        Flag(
+            "ORIGIN",
+            "of a web page that may ask here; repeatable (its own, and on loopback those of this machine)",
+        ),
+    ] = ()
+    allowed_host: Annotated[Words, Flag("NAME", "by which it may be asked; repeatable")] = ()
+    log_format: Annotated[
+        Literal["text", "json"] | None,
+        Flag("FORMAT", "of log lines: text or json (text on a terminal)"),
+    ] = None
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        Flag("LEVEL", "debug, info, warning or error (info)"),
+    ] = "info"
+    log_content: Annotated[bool, Flag(None, "log contents too, at debug level")] = False
     data_dir: Path = Field(default_factory=default_data_dir)
     """Home of the embedded store and of what the first start makes."""
 
@@ -126,16 +155,20 @@ class Settings(BaseSettings):
     """Seconds that streams have to end after a SIGTERM."""
 
     @classmethod
-    def load(cls, **flags: object) -> Self:
-        """Settings from the environment and `flags`; a flag that is None was not given.
+    def load(cls, below: Mapping[str, object] | None = None, /, **flags: object) -> Self:
+        """Settings from `flags`, the environment and what stands `below` these; None was not given.
 
         Raises SettingsError.
         """
-        given: dict[str, Any] = {name: value for name, value in flags.items() if value is not None}
+        given = {name: value for name, value in flags.items() if value is not None}
+        merged = over(over(given, variables()), below or {})
+        known = {name: value for name, value in merged.items() if name in cls.model_fields or name in given}
         try:
-            return cls(**given)
+            settings = cls(**with_files_read(known))
         except ValidationError as error:
             raise SettingsError(_in_plain_words(error, given)) from None
+        settings._check()
+        return settings
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -147,25 +180,6 @@ class Settings(BaseSettings):
         """Whether other servers may use the same store."""
         return self.store is not None and urlsplit(self.store).scheme != "memory"
 
-    @model_validator(mode="before")
-    @classmethod
-    def _read_files(cls, given: dict[str, object]) -> dict[str, object]:
-        found = dict(given)
-        for name in _FROM_FILES:
-            file = found.pop(f"{name}_file", None)
-            if file is None:
-                continue
-            if found.get(name) is not None:
-                raise ValueError(
-                    f"{_variable(name)} and {_variable(name)}_FILE are both set; keep one of them"
-                )
-            try:
-                found[name] = Path(str(file)).read_text(encoding="utf-8").strip()
-            except (OSError, UnicodeDecodeError) as error:
-                reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-                raise ValueError(f"{_variable(name)}_FILE: {file} cannot be read: {reason}") from None
-        return found
-
     @field_validator("cache_memory")
     @classmethod
     def _is_enough(cls, most: int) -> int:
@@ -173,17 +187,23 @@ class Settings(BaseSettings):
             raise ValueError(f"must be at least {_LEAST_CACHE // 2**20}MiB")
         return most
 
-    @field_validator("upstream")
+    @field_validator("upstream", "public_url")
     @classmethod
-    def _is_plain_url(cls, url: str) -> str:
+    def _is_plain_url(cls, url: str | None, about: ValidationInfo) -> str | None:
+        if url is None:
+            return None
         parts = _parts(url)
         if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise ValueError("must be a URL such as https://api.openai.com/v1")
+            example = "api.openai.com/v1" if about.field_name == "upstream" else "models.example.com"
+            raise ValueError(f"must be a URL such as https://{example}")
         if parts.username is not None or parts.password is not None:
             raise ValueError("must not hold a user or a password: clients send their own keys")
         if parts.query or parts.fragment:
             raise ValueError("must not have a query or a fragment")
-        return url.rstrip("/")
+        url = url.rstrip("/")
+        if url.endswith(_ENDPOINT):
+            raise ValueError(f"must end before {_ENDPOINT}: {url.removesuffix(_ENDPOINT)}")
+        return url
 
     @field_validator("store")
     @classmethod
@@ -211,12 +231,32 @@ class Settings(BaseSettings):
             raise ValueError("must be the name of a header")
         return name and name.lower()
 
+    @field_validator("cors_origin")
+    @classmethod
+    def _are_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(_ORIGIN.fullmatch(origin) and _parts(origin) for origin in origins):
+            raise ValueError("must be an origin such as https://chat.example.com")
+        return origins
+
+    @field_validator("allowed_host")
+    @classmethod
+    def _are_host_names(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(map(_HOST_NAME.fullmatch, names)):
+            raise ValueError("must be a name such as models.example.com, without a port")
+        return names
+
     @field_validator("secret")
     @classmethod
-    def _has_whole_parts(cls, secret: SecretStr | None) -> SecretStr | None:
-        parts = secret.get_secret_value().split(",") if secret else ["one"]
+    def _is_whole_and_no_guess(cls, secret: SecretStr | None) -> SecretStr | None:
+        if not secret:
+            return secret
+        parts = secret.get_secret_value().split(",")
         if len(parts) > 2 or not all(part and part == part.strip() for part in parts):
             raise ValueError('must be one secret, or "new,old" while rotating, without spaces')
+        if len(parts[0]) < _LEAST_SECRET:
+            raise ValueError(
+                f"must be at least {_LEAST_SECRET} characters long: `openssl rand -hex 32` makes one"
+            )
         return secret
 
     @field_validator("admin_token", "upstream_key")
@@ -226,27 +266,36 @@ class Settings(BaseSettings):
             raise ValueError("must be visible ASCII characters without spaces")
         return secret
 
-    @model_validator(mode="after")
-    def _is_safe(self) -> Self:
+    def _check(self) -> None:
+        """Refuse settings that are unsafe, or contradict each other (SettingsError)."""
         if not is_loopback(self.host) and self.admin_token is None:
-            raise ValueError(
-                f"{_variable('host')} = {self.host} lets others in: set {_variable('admin_token')} too"
+            raise SettingsError(
+                f"{variable('host')} = {self.host} lets others in: set {variable('admin_token')} too"
             )
         if self.shares_store and self.secret is None:
-            raise ValueError(
-                f"a shared store needs {_variable('secret')}, the same one on every server that uses it"
+            raise SettingsError(
+                f"a shared store needs {variable('secret')}, the same one on every server that uses it"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _is_not_its_own_upstream(self) -> Self:
+        if self.workers > 1 and self.store is not None and not self.shares_store:
+            raise SettingsError(
+                f"memory:// is within one process, and {self.workers} workers need a store that they share: "
+                "leave --store out, or name another"
+            )
         parts = urlsplit(self.upstream)
         port = parts.port or (443 if parts.scheme == "https" else 80)
         if is_loopback(parts.hostname or "") and port == self.port:
-            raise ValueError(
-                f"the upstream, {parts.netloc}, is this server itself: set {_variable('upstream')}"
+            raise SettingsError(
+                f"the upstream, {parts.netloc}, is this server itself: set {variable('upstream')}"
             )
-        return self
+
+
+FLAGS: Mapping[str, Flag] = {
+    name: found
+    for name, field in Settings.model_fields.items()
+    for found in field.metadata
+    if isinstance(found, Flag)
+}
+"""The settings that the command line takes too."""
 
 
 def is_loopback(host: str) -> bool:
@@ -257,10 +306,6 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
-
-
-def _variable(name: str) -> str:
-    return PREFIX + name.upper()
 
 
 def _parts(url: str) -> SplitResult | None:
@@ -275,7 +320,7 @@ def _parts(url: str) -> SplitResult | None:
 
 # --- complaints ---
 
-_WORDS = {
+WORDS = {
     "int_parsing": "must be a whole number",
     "int_from_float": "must be a whole number",
     "float_parsing": "must be a number",
@@ -289,23 +334,16 @@ _WORDS = {
 
 
 def _in_plain_words(error: ValidationError, given: Container[str]) -> str:
-    """One line for each finding, after what was set; never a value, it may be a secret."""
-    findings = error.errors(include_url=False, include_input=False)
-    return "\n".join(_subject(finding["loc"], given) + _predicate(finding) for finding in findings)
+    """One line for each finding, after the flag, where it was `given` as one, else the variable.
 
-
-def _subject(location: tuple[int | str, ...], given: Container[str]) -> str:
-    """The flag, where it was `given` as one, else the variable."""
-    if not location:
-        return ""
-    variable = str(location[0])
-    name = variable.lower().removeprefix(PREFIX.lower())
-    if name in FLAGS and name in given:
-        return f"--{name.replace('_', '-')} "
-    return f"{variable} " if variable.isupper() else f"{_variable(name)} "
-
-
-def _predicate(finding: ErrorDetails) -> str:
-    words = _WORDS.get(finding["type"])
-    said = words.format(**finding.get("ctx", {})) if words else finding["msg"]
-    return said.removeprefix("Value error, ").replace("Input should be", "must be")
+    Never a value: it may be a secret.
+    """
+    lines: list[str] = []
+    for finding in error.errors(include_url=False, include_input=False):
+        name = "".join(map(str, finding["loc"][:1]))
+        is_flag = name in FLAGS and name in given
+        subject = f"--{name.replace('_', '-')} " if is_flag else f"{variable(name)} " if name else ""
+        words = WORDS.get(finding["type"])
+        said = words.format(**finding.get("ctx", {})) if words else finding["msg"]
+        lines.append(subject + said.removeprefix("Value error, ").replace("Input should be", "must be"))
+    return "\n".join(lines)

@@ -1,6 +1,6 @@
 """Every error of our own, in one tree, by whose fault it is.
 
-`UnabridgedError` is for clients: `status` and `code` are the contract (DESIGN 7, FAULTS), `code` is also a
+`UnabridgedError` is for clients: `status` and `code` are the contract (docs/api.md), `code` is also a
 metric's label, and `body()` is OpenAI's error shape. `OperatorError` is for whoever starts the server: it has
 no status, and the command line prints it. A table in the form of classes, made of the standard library alone.
 """
@@ -9,7 +9,7 @@ no status, and the command line prints it. A table in the form of classes, made 
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class UnabridgedError(Exception):
@@ -33,7 +33,7 @@ class UnabridgedError(Exception):
         self.retry_after: int | None = self.default_retry_after if retry_after is None else retry_after
         super().__init__(self.message)
 
-    def body(self) -> dict[str, dict[str, str | None]]:
+    def body(self) -> dict[str, Any]:
         """The answer's JSON, in the shape of OpenAI's errors."""
         error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
         return {"error": error}
@@ -153,10 +153,16 @@ class Forbidden(RequestError):
     default_message = "This credential may not do that."
 
 
-class PolicyForbidden(RequestError):
-    status = 403
-    code = "policy_forbidden"
-    default_message = "A request may lower the budget of its policy, not raise it."
+class OriginForbidden(Forbidden):
+    code = "origin_forbidden"
+    default_message = (
+        "Web pages of another origin may not ask here, but for those that the server's --cors-origin names."
+    )
+
+
+class HostForbidden(Forbidden):
+    code = "host_forbidden"
+    default_message = "The Host is no name of this server: its --allowed-host names those that are."
 
 
 class NotFound(RequestError):
@@ -219,6 +225,14 @@ class UnsupportedMediaType(RequestError):
     default_message = "The body must be application/json."
 
 
+class IdempotencyKeyReused(RequestError):
+    status = 422
+    code = "idempotency_key_reused"
+    default_message = (
+        "This Idempotency-Key belongs to a turn with other messages: a new turn needs a new key."
+    )
+
+
 class SessionBusy(RequestError):
     status = 429
     code = "session_busy"
@@ -236,11 +250,18 @@ class HeadersTooLarge(RequestError):
 
 
 class UpstreamError(UnabridgedError):
-    """Whatever stands behind the proxy did not answer as it should."""
+    """Whatever stands behind the proxy did not answer as it should.
+
+    `why` is told in a word or two that anybody may read; `detail` may hold an address, and is for the log.
+    """
 
     status = 502
     code = "upstream_error"
     default_message = "The upstream failed."
+
+    def __init__(self, why: str = "", detail: str = "") -> None:
+        self.detail: str = detail
+        super().__init__(f"{self.default_message[:-1]}: {why}." if why else None)
 
 
 class UpstreamUnreachable(UpstreamError):
@@ -261,7 +282,7 @@ class UpstreamTruncated(UpstreamError):
 class UpstreamTimeout(UpstreamError):
     status = 504
     code = "upstream_timeout"
-    default_message = "The upstream did not answer in time."
+    default_message = "The request to the upstream timed out."
 
 
 # --- the server is at fault ---
@@ -304,38 +325,24 @@ class Overloaded(Unavailable):
     default_message = "The proxy has more to do than it can."
 
 
-# --- whoever starts the server is at fault ---
-
-
 class SearchUnavailable(Exception):
     """What was cut cannot be searched. No client hears of it: the model is told to read by number."""
 
 
+# --- whoever starts the server is at fault ---
+
+
 class OperatorError(Exception):
-    """Something to tell whoever starts the server: never an answer to a client."""
+    """Something to tell whoever starts the server, a line or several: never an answer to a client."""
 
     exit_code: ClassVar[int] = 1
+
+    def body(self) -> dict[str, Any]:
+        """What is printed where JSON is asked for."""
+        return {"error": {"message": str(self)}}
 
 
 class SettingsError(OperatorError):
     """An option or an environment variable is wrong; the message names it."""
 
     exit_code = 2  # as for any other wrong usage
-
-
-class VocabularyError(OperatorError):
-    """The tokenizer's own file is damaged or missing."""
-
-
-class PluginError(OperatorError):
-    """An installed package offers what cannot be used; the message names its entry point."""
-
-
-class PolicyError(OperatorError):
-    """A policy file is wrong; `line` counts from 1, None where the fault has no line."""
-
-    def __init__(self, file: str, line: int | None, message: str) -> None:
-        self.file: str = file
-        self.line: int | None = line
-        self.message: str = message
-        super().__init__(f"{file}: {message}" if line is None else f"{file}:{line}: {message}")

@@ -1,15 +1,21 @@
-"""Every metric, and the one log line of a request. Nothing else declares a metric.
+"""Every metric, and what is logged: JSON or text on standard error, in as few writes as may be.
 
-No session, key or content in a label or in the log.
+Nothing else declares a metric. No session, key or content in a label or in the log.
 """
 
 import asyncio
+import json
 import logging
+import re
+import sys
 import time
 import traceback
 from collections.abc import Callable
-from functools import cache, partial
+from datetime import UTC, datetime
+from functools import cache, lru_cache, partial
+from typing import TextIO
 
+import msgspec
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -18,8 +24,6 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
-
-from proxy.log_lines import Lines
 
 _QUICK = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 _PATIENT = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
@@ -83,6 +87,7 @@ class Metrics:
         counter, gauge = self._counter, self._gauge
         gauge("unabridged_cache_bytes", "What this process remembers of sessions.").set_function(cached)
         self.store = self._histogram("unabridged_store_seconds", "Time of store calls.", _QUICK, "op")
+        self._stored = cache(self.store.labels)
         self.is_degraded = False
         gauge("unabridged_degraded", "1 while the store cannot be used.").set_function(
             lambda: self.is_degraded
@@ -98,6 +103,14 @@ class Metrics:
         self.policies_stale = gauge(
             "unabridged_policies_stale", "Policies whose files cannot be used as they are now."
         )
+        self.settings_reloads = counter(
+            "unabridged_settings_reloads",
+            "Edits of the settings file: loaded, or refused and all kept as it was.",
+            "result",
+        )
+        self.settings_stale = gauge(
+            "unabridged_settings_stale", "1 while the settings file cannot be used as it is now."
+        )
 
     def _counter(self, name: str, told: str, *labels: str) -> Counter:
         return Counter(name, told, labels, registry=self.registry)
@@ -112,6 +125,10 @@ class Metrics:
         """Count a request that was relayed without being managed."""
         self._relayed(status).inc()
 
+    def stored(self, op: str, seconds: float) -> None:
+        """A call of the store took so long."""
+        self._stored(op).observe(seconds)
+
     def exposition(self) -> bytes:
         """The metrics in Prometheus' text format."""
         return generate_latest(self.registry)
@@ -125,13 +142,15 @@ def _tasks() -> int:
         return 0
 
 
+# --- what is logged ---
+
 _log = logging.getLogger("proxy")
 _server_log = logging.getLogger("uvicorn.error")
 
 
-def set_up_logging(level: int = logging.INFO) -> None:
-    """Send our log lines and the server's to standard error, one JSON object each."""
-    out = Lines()
+def set_up_logging(level: int = logging.INFO, form: str | None = None, worker: int | None = None) -> None:
+    """Send our log lines and the server's to standard error, as `text` or `json`, of a numbered worker."""
+    out = Lines(form, worker)
     for log in (_log, _server_log):
         log.handlers = [out]
         log.propagate = False
@@ -171,3 +190,124 @@ def log_fault(what: str, error: BaseException) -> None:
 def log_warning(what: str, **fields: object) -> None:
     """Something that an operator should look at."""
     _log.warning(what, extra={"fields": fields})
+
+
+# --- how lines are written ---
+
+_PIPED = 4096
+"""Bytes that a pipe takes in one piece (Linux): no other worker's lines come between."""
+_PLAIN = re.compile(r"[\w.:/@+-]+", re.ASCII)
+"""Text that needs no quotes."""
+_BELOW = ("frames", "exception")
+"""What has several lines: as text it stands below its line."""
+
+
+class JSONLines(logging.Formatter):
+    """One JSON object a line. ``worker`` is the number of this process among several."""
+
+    _encode = msgspec.json.Encoder(enc_hook=str).encode
+
+    def __init__(self, worker: int | None = None) -> None:
+        super().__init__()
+        self._worker: dict[str, object] = {} if worker is None else {"worker": worker}
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = self._line(record)
+        try:
+            return self._encode(line).decode()
+        except (UnicodeEncodeError, OverflowError):  # half of a surrogate pair, a number without end
+            return json.dumps(line, default=str)
+
+    def _line(self, record: logging.LogRecord) -> dict[str, object]:
+        line: dict[str, object] = {
+            "at": f"{_second(int(record.created))}.{int(record.created % 1 * 1000):03}+00:00",
+            "level": record.levelname.lower(),
+            **self._worker,
+            "message": record.getMessage(),
+        }
+        fields: dict[str, object] | None = getattr(record, "fields", None)
+        if fields is not None:
+            line |= fields
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return line
+
+
+class TextLines(JSONLines):
+    """The same for people: one line each, but for the place of a fault below it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = self._line(record)
+        level, message, at = line.pop("level"), str(line.pop("message")), line.pop("at")
+        below = [str(line.pop(name)).rstrip("\n") for name in _BELOW if name in line]
+        told = [f"{name}={_quoted(value)}" for name, value in line.items()]
+        shown = message if message.isprintable() else _quoted(message)
+        first = " ".join([str(at), f"{level:<7}", shown, *told])
+        return "\n".join([first, *("    " + each.replace("\n", "\n    ") for each in below)])
+
+
+def _quoted(value: object) -> str:
+    """A value on a terminal: what clients choose has no control characters there."""
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    if _PLAIN.fullmatch(text) or not isinstance(value, str):
+        return text
+    return json.dumps(text, ensure_ascii=not text.isprintable())
+
+
+@lru_cache(maxsize=1)
+def _second(at: int) -> str:
+    """A second since 1970 as ISO 8601 has it; many lines are of the same."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+class Lines(logging.StreamHandler[TextIO]):
+    """Writes the lines of one pass of the event loop at once; what may not wait, immediately."""
+
+    def __init__(self, form: str | None = None, worker: int | None = None) -> None:
+        """``form`` is `text` or `json`; None is text on a terminal, else JSON."""
+        super().__init__(sys.stderr)
+        is_text = form == "text" if form else sys.stderr.isatty()
+        self.setFormatter((TextLines if is_text else JSONLines)(worker))
+        self._unwritten: list[str] = []
+        self._held = 0
+        """Bytes in them."""
+        self._flushed_by: asyncio.AbstractEventLoop | None = None
+        """The loop that is about to write them; one that has ended never does."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            line = self.format(record) + "\n"
+        except Exception:  # noqa: BLE001 - whatever is wrong with a line, logging says so by itself
+            self.handleError(record)
+            return
+        size = len(line.encode())
+        if self._held + size > _PIPED:
+            self.flush()
+        self._unwritten.append(line)
+        self._held += size
+        loop = _running_loop() if record.levelno < logging.WARNING else None
+        if loop is None:
+            self.flush()
+        elif loop is not self._flushed_by:
+            self._flushed_by = loop
+            loop.call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Write what is held; logging asks for it at the end of the process, too."""
+        self.acquire()
+        try:
+            lines, self._unwritten, self._held, self._flushed_by = self._unwritten, [], 0, None
+            if lines:
+                self.stream.write("".join(lines))
+                self.stream.flush()
+        except (OSError, ValueError):
+            pass  # nobody reads standard error any more, or it is closed: there is nowhere to say so
+        finally:
+            self.release()
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

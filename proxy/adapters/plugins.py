@@ -1,4 +1,4 @@
-"""What installed packages add by entry points: `unabridged.strategies` and `unabridged.compactors`.
+"""What installed packages add by entry points: strategies, compactors and searches.
 
 Loaded once a process, before the first policy is read, so that policies may name them.
 """
@@ -7,15 +7,20 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from proxy.core import registry
-from proxy.core.strategies import Strategy
-from proxy.errors import PluginError
+from proxy.core.planning.strategies import Strategy
+from proxy.core.policy import values
+from proxy.errors import OperatorError
 
 STRATEGIES = "unabridged.strategies"
 """An entry point's name is what `strategy.name` says; it stands for a Strategy, or for its class."""
 COMPACTORS = "unabridged.compactors"
 """An entry point's name is what `[[compactors]]` says; it stands for a compactor, or for its class."""
-_COMPACTOR = ("can_compact", "compact")
+SEARCHES = "unabridged.searches"
+"""An entry point's name is what `recall.search` says; it stands for a search, or for its class."""
+
+
+class PluginError(OperatorError):
+    """An installed package offers what cannot be used; the message names its entry point."""
 
 
 @cache
@@ -24,14 +29,20 @@ def load_plugins() -> None:
     for point in entry_points(group=STRATEGIES):
         strategy = _loaded(point)
         if not isinstance(strategy, Strategy):
-            raise PluginError(_told(point, "is no proxy.core.strategies.Strategy"))
-        _add(registry.STRATEGIES, point, strategy)
+            raise PluginError(_told(point, "is no proxy.core.planning.strategies.Strategy"))
+        _add(values.STRATEGIES, point, strategy)
     for point in entry_points(group=COMPACTORS):
-        compactor = _loaded(point)
-        missing = [member for member in _COMPACTOR if not callable(getattr(compactor, member, None))]
-        if missing:
-            raise PluginError(_told(point, f"has no method `{missing[0]}`"))
-        _add(registry.COMPACTORS, point, compactor)
+        _add(values.COMPACTORS, point, _with_methods(point, "can_compact", "compact"))
+    for point in entry_points(group=SEARCHES):
+        _add(values.SEARCHES, point, _with_methods(point, "search"))
+
+
+def _with_methods(point: EntryPoint, *names: str) -> Any:
+    found = _loaded(point)
+    for name in names:
+        if not callable(getattr(found, name, None)):
+            raise PluginError(_told(point, f"has no method `{name}`"))
+    return found
 
 
 def _loaded(point: EntryPoint) -> Any:
@@ -43,7 +54,7 @@ def _loaded(point: EntryPoint) -> Any:
         raise PluginError(_told(point, f"cannot be loaded: {type(error).__name__}: {error}")) from error
 
 
-def _add(known: registry.Registry[Any], point: EntryPoint, thing: Any) -> None:
+def _add(known: values.Registry[Any], point: EntryPoint, thing: Any) -> None:
     try:
         known.add(point.name, thing)
     except ValueError as error:

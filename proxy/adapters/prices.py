@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
-from proxy.core.prices import UNKNOWN_PRICES, Prices
+from proxy.core.economics.prices import UNKNOWN_PRICES, Prices
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo, Provider, TieredPrices
@@ -41,8 +41,8 @@ def context_window(model: str) -> int | None:
 
 @lru_cache(maxsize=1024)
 def _context_window(model: str) -> int | None:
-    windows = (_window(provider, name) for name, provider in _candidates(model))
-    return next(filter(None, windows), None)
+    found = (_found(provider, name) for name, provider in _candidates(model))
+    return next((info.context_window for info in found if info and info.context_window), None)
 
 
 def prices_of(model: str) -> Prices:
@@ -94,11 +94,6 @@ def _candidates(model: str) -> Iterator[tuple[str, Provider]]:
             yield bare, provider
     # Some names escape the rule by which a provider knows its own (chatgpt-4o-latest). We speak OpenAI's API.
     yield from ((bare, provider) for provider in providers if provider.id == "openai")
-
-
-def _window(provider: Provider, model: str) -> int | None:
-    found = _found(provider, model)
-    return found.context_window if found else None
 
 
 def _found(provider: Provider, model: str) -> ModelInfo | None:

@@ -1,7 +1,7 @@
-"""The command line, `unabridged` (DESIGN 7): one module a command, loaded when it is named.
+"""The command line, `unabridged`: one module a command, loaded when it is named.
 
 Exit codes: 0 done, 1 failed, 2 used wrongly. What a person asked for goes to stdout, as JSON with `--json`;
-everything else, and every error, as one line, goes to stderr.
+everything else goes to stderr, and so does every error, mostly as one line.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module, metadata
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
+from proxy.core.text.similarity import nearest
 from proxy.errors import OperatorError
 
 FAILED = 1
@@ -42,6 +43,22 @@ class Command(Protocol):
         ...
 
 
+class _Parser(argparse.ArgumentParser):
+    """Knows no abbreviations, and which flag may be meant by one that there is not."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, allow_abbrev=False, **options)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:  # pyright: ignore[reportIncompatibleMethodOverride] - it has overloads
+        parsed, unknown = super().parse_known_args(args, namespace)
+        for word in unknown:
+            flag = word.partition("=")[0]
+            if flag.startswith("--"):
+                meant = nearest(flag, self._option_string_actions)
+                self.error(f"there is no {flag}" + (f"; did you mean {meant}?" if meant else ""))
+        return parsed, unknown
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and answer its exit code; argparse itself exits with 2 on wrong usage."""
     words = list(sys.argv[1:] if argv is None else argv)
@@ -50,17 +67,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parser(name, command).parse_args(words)
     if command is None:
         raise AssertionError("argparse lets no unknown command through")
-    return _run(command, args)
-
-
-def _run(command: Command, args: argparse.Namespace) -> int:
     try:
         code = command.run(args)
         sys.stdout.flush()
     except OperatorError as error:
         if getattr(args, "json", False):
-            sys.stdout.write(json.dumps({"error": {"message": str(error)}}) + "\n")
-        sys.stderr.write(f"unabridged: {error}\n")
+            sys.stdout.write(json.dumps(error.body()) + "\n")
+        sys.stderr.writelines(f"unabridged: {line}\n" for line in str(error).splitlines())
         return error.exit_code
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -72,27 +85,20 @@ def _run(command: Command, args: argparse.Namespace) -> int:
 
 def _parser(name: str, command: Command | None) -> argparse.ArgumentParser:
     """The whole program, but only the named command in detail: the others are not loaded."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="unabridged",
         description="An OpenAI-compatible proxy that keeps the whole conversation and sends what fits.",
         epilog="`unabridged COMMAND --help` says what a command takes.",
-        allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=_version())
+    try:
+        version = metadata.version("unabridged")
+    except metadata.PackageNotFoundError:
+        version = "(not installed)"
+    parser.add_argument("--version", action="version", version=f"unabridged {version}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for each, (_, purpose) in _COMMANDS.items():
-        added = commands.add_parser(each, help=purpose, description=_sentence(purpose), allow_abbrev=False)
+        sentence = f"{purpose[:1].upper()}{purpose[1:]}."
+        added = commands.add_parser(each, help=purpose, description=sentence)
         if command is not None and each == name:
             command.add_arguments(added)
     return parser
-
-
-def _sentence(purpose: str) -> str:
-    return f"{purpose[:1].upper()}{purpose[1:]}."
-
-
-def _version() -> str:
-    try:
-        return f"unabridged {metadata.version('unabridged')}"
-    except metadata.PackageNotFoundError:
-        return "unabridged (not installed)"

@@ -1,15 +1,20 @@
-"""`unabridged check FILE`: whether a policy is valid, and what it decides."""
+"""`unabridged check FILE`: whether a policy is valid, what follows from it, and all that it says."""
 
 import argparse
-from collections.abc import Iterator
+import json
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, cast
 
-from proxy.adapters.files.policies import PolicyLibrary
+from proxy.adapters import prices
+from proxy.adapters.files.policies import PolicyFile, PolicyLibrary, shipped_policies
+from proxy.adapters.files.toml_file import PolicyError, toml_key
 from proxy.adapters.plugins import load_plugins
 from proxy.cli.terminal import add_json_option, facts, positive, print_json, show
-from proxy.core.budget import Budget, budget_tokens
-from proxy.core.policy import Policy
+from proxy.core.budget.budget import Budget, budget_tokens
+from proxy.core.policy.policy import Policy
+from proxy.core.policy.warnings import warnings_of
 
 EXAMPLE_WINDOW = 128_000
 """Tokens of the window by which stages are explained."""
@@ -17,51 +22,88 @@ _STAGES = ("warn", "trim", "compact", "emergency")
 _BY_COUNT = ("sliding_window", "exchanges")
 
 
+class Window(NamedTuple):
+    """The window for which a policy is explained."""
+
+    tokens: int | None
+    """None where nobody knows it."""
+    told: str
+    """Whose it is, for people."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """A file, and where the policies are that it may extend."""
+    """A file, where the policies are that it may extend, and for which window it is explained."""
     parser.add_argument("file", metavar="FILE", help="a policy file, or the name of a policy")
     parser.add_argument("--policies", metavar="DIR", type=Path, help="a directory of policies")
-    parser.add_argument(
-        "--window", metavar="TOKENS", type=positive, default=EXAMPLE_WINDOW, help="of the example (128000)"
-    )
+    window = parser.add_mutually_exclusive_group()
+    window.add_argument("--model", metavar="NAME", help="for this model, not for an example")
+    window.add_argument("--window", metavar="TOKENS", type=positive, help="of the example (128000)")
     add_json_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Say ok and show what follows from the policy. Raises PolicyError, PluginError."""
     load_plugins()
-    policy = PolicyLibrary.of(args.policies).load(args.file)
+    policy, file = PolicyLibrary.of(args.policies).read(args.file)
+    window = _window(policy, args.window, args.model)
+    decided, warnings = decisions(policy, window.tokens), _warnings(policy, file, window)
+    rules = policy.model_dump(mode="json", by_alias=True, exclude={"name", "extends"}, exclude_none=True)
     if args.json:
-        print_json({"ok": True, **decisions(policy, args.window)})
+        told = [{"line": each.line, "key": each.key, "message": each.message} for each in warnings]
+        print_json({"ok": True, **decided, "model": args.model, "warnings": told, "rules": rules})
         return 0
-    show(f"ok: {policy.name} ({policy.digest})", facts(_lines(policy, args.window)))
+    remarks = [("warning", str(each)) for each in warnings]
+    show(f"ok: {policy.name} ({policy.digest})", facts([*_lines(policy, decided, window), *remarks]))
+    sys.stdout.write(f"\n# the whole policy\n{as_toml(rules)}")
     return 0
 
 
-def decisions(policy: Policy, window: int) -> dict[str, Any]:
+def _window(policy: Policy, given: int | None, model: str | None) -> Window:
+    if given is not None:
+        return Window(given, f"in a window of {given:,}")
+    if model is None:
+        return Window(EXAMPLE_WINDOW, f"for example, in a window of {EXAMPLE_WINDOW:,}")
+    stated, priced = policy.budget.window(model), prices.context_window(model)
+    known = stated or priced
+    if known is None:
+        return Window(None, f"nobody knows the window of {model}")
+    source = "this policy" if stated else "the price list"
+    return Window(known, f"in the window of {model}, {known:,} by {source}")
+
+
+def _warnings(policy: Policy, file: PolicyFile, window: Window) -> list[PolicyError]:
+    """Remarks, each with the line of its key. A preset may state keys for what they tell."""
+    stated = file.lines if file.path.parent != shipped_policies() else ()
+    remarks = warnings_of(policy, stated, _budget(policy, window.tokens))
+    found = [file.error(each.message, each.location) for each in remarks]
+    return sorted(found, key=lambda warning: warning.line or 0)
+
+
+def decisions(policy: Policy, window: int | None) -> dict[str, Any]:
     """What a policy decides for a model with a window of so many tokens and an empty head."""
-    budget, stages = _budget(policy, window), policy.stages
+    tokens, stages = _budget(policy, window), policy.stages
+    budget = None if tokens is None else Budget(tokens, 1.0, 0)
     return {
         "policy": policy.name,
         "digest": policy.digest,
         "extends": policy.extends,
         "strategy": policy.strategy.name,
         "window": window,
-        "budget": budget.tokens,
-        "stages": {stage: round(float(getattr(stages, stage)) * budget.tokens) for stage in _STAGES},
-        "target": budget.share(stages.target),
+        "budget": tokens,
+        "stages": tokens and {each: round(float(getattr(stages, each)) * tokens) for each in _STAGES},
+        "target": budget and budget.share(stages.target),
         "counts": _counts(policy),
-        "summary": policy.summary_tokens(budget.tokens) if policy.summary.enabled else 0,
+        "summary": policy.summary_tokens(tokens) if tokens and policy.summary.enabled else 0,
         "encrypted": policy.store.encrypt,
         "not_acting": list(policy.not_acting()),
     }
 
 
-def _budget(policy: Policy, window: int) -> Budget:
+def _budget(policy: Policy, window: int | None) -> int | None:
     rules = policy.budget
     limit = rules.tokens if isinstance(rules.tokens, int) else None
     reserve = rules.reserve if isinstance(rules.reserve, int) else None
-    return Budget(budget_tokens(limit, window, reserve), 1.0, 0)
+    return budget_tokens(limit, window, reserve)
 
 
 def _counts(policy: Policy) -> dict[str, int]:
@@ -70,7 +112,7 @@ def _counts(policy: Policy) -> dict[str, int]:
     counts = {"messages": rules.last} if strategy == "sliding_window" else {}
     if strategy == "exchanges":
         counts = {"exchanges": rules.exchanges, "roll_to": rules.roll_to}
-    if policy.stages.max_units and "stages.max_units" not in policy.not_acting():
+    if policy.stages.max_units:
         counts["units"] = policy.stages.max_units
     return counts
 
@@ -78,37 +120,67 @@ def _counts(policy: Policy) -> dict[str, int]:
 # --- for people ---
 
 
-def _lines(policy: Policy, window: int) -> Iterator[tuple[str, str]]:
-    decided = decisions(policy, window)
+def _lines(policy: Policy, decided: Mapping[str, Any], window: Window) -> Iterator[tuple[str, str]]:
     yield "strategy", policy.strategy.name
     if policy.strategy.name == "off":
         yield "cuts", "nothing: requests are relayed as they come"
         return
-    yield "budget", f"{decided['budget']:,} tokens, in a window of {window:,}"
+    if decided["budget"] is None:
+        said = "unless the upstream says it, nothing is cut by tokens until it refuses a request for length"
+        yield "budget", f"none: {window.told}; {said}"
+    else:
+        yield "budget", f"{decided['budget']:,} tokens; {window.told}"
     yield from (("cuts", sentence) for sentence in _count_sentences(decided["counts"]))
     if policy.strategy.name == "session":
         yield "cuts", f"what came before a pause over {policy.strategy.idle:g} seconds, at any usage"
-    if policy.strategy.name in _BY_COUNT:
+    if decided["stages"] is not None and policy.strategy.name in _BY_COUNT:
         yield "emergency", f"above {decided['stages']['emergency']:,} tokens, cuts as much as it takes"
-    else:
-        yield from _stage_lines(decided)
-    yield "summary", f"at most {decided['summary']:,} tokens" if decided["summary"] else "none"
+    elif decided["stages"] is not None:
+        for stage, tokens in decided["stages"].items():
+            yield stage, f"{'above' if stage == 'emergency' else 'from'} {tokens:,} tokens"
+        yield "target", f"an epoch prunes to {decided['target']:,} tokens, with an empty head"
+    if decided["budget"] is not None or not policy.summary.enabled:
+        yield "summary", f"at most {decided['summary']:,} tokens" if decided["summary"] else "none"
     if policy.store.encrypt:
         yield "store", "encrypted at rest, for every policy of a server that has this one"
     if decided["not_acting"]:
         yield "no effect yet", ", ".join(decided["not_acting"])
 
 
-def _stage_lines(decided: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    for stage, tokens in decided["stages"].items():
-        yield stage, f"{'above' if stage == 'emergency' else 'from'} {tokens:,} tokens"
-    yield "target", f"an epoch prunes to {decided['target']:,} tokens, with an empty head"
-
-
-def _count_sentences(counts: dict[str, int]) -> Iterator[str]:
+def _count_sentences(counts: Mapping[str, int]) -> Iterator[str]:
     if "messages" in counts:
         yield f"all but the newest {counts['messages']:,} messages, at any usage"
     if "exchanges" in counts:
         yield f"past {counts['exchanges']:,} exchanges all but the newest {counts['roll_to']:,}, at any usage"
     if "units" in counts:
         yield f"after {counts['units']:,} more units, at any usage"
+
+
+# --- all that it says ---
+
+
+def as_toml(rules: Mapping[str, Any]) -> str:
+    """A policy as a file that means the same; what differs from the defaults says so."""
+    plain, written = Policy().model_dump(mode="json", by_alias=True), list[str]()
+    for name, section in rules.items():
+        if isinstance(section, dict):
+            written += ["", f"[{name}]", *_entries(cast("Mapping[str, Any]", section), plain[name])]
+        elif isinstance(section, list):
+            for each in cast("list[Mapping[str, Any]]", section):
+                written += ["", f"[[{name}]]", *_entries(each, each)]
+    return "\n".join([*written, ""])
+
+
+def _entries(section: Mapping[str, Any], plain: Mapping[str, Any]) -> Iterator[str]:
+    for key, value in section.items():
+        remark = "" if value == plain[key] else f"  # default: {_value(plain[key])}"
+        yield f"{toml_key(key)} = {_value(value)}{remark}"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict):
+        pairs = cast("Mapping[str, Any]", value).items()
+        return "{" + ", ".join(f"{toml_key(key)} = {_value(each)}" for key, each in pairs) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_value, cast("list[Any]", value))) + "]"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

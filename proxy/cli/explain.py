@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from itertools import groupby
 
 from rich.console import RenderableType
 from rich.text import Text
 
-from proxy.cli.admin import AdminApi, Json, add_server_option
+from proxy.cli.client import AdminApi, Json, add_server_option
 from proxy.cli.sessions import epochs_table
 from proxy.cli.terminal import bar, percent, print_json, show, stage_marks, stage_text, table, words
+from proxy.core.text.words import one_line
 
 _STATE_STYLES = {"kept": "", "cut": "dim", "clipped": "yellow", "cleared": "yellow"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The session."""
-    parser.add_argument("session", metavar="SESSION", help="id or name")
+    parser.add_argument("session", metavar="SESSION", help="id, its beginning, or name")
     add_server_option(parser)
 
 
@@ -49,19 +51,25 @@ def _telling(answer: Json) -> Iterator[RenderableType]:
         ">role",
         ">content",
         ">total",
+        "begins with",
     )
     yield table(columns, [_unit(row) for row in answer["units"]])
 
 
 def _header(answer: Json) -> Text:
-    told = f" · {percent(answer['usage'])} of {words(answer['budget'])} tokens"
+    budget = answer["budget"]
+    told = f" · {percent(answer['usage'])} of {words(budget)} tokens" if budget else " · no budget"
+    told += (
+        f" · window {words(answer['window'])} ({answer['window_from']})"
+        if answer["window"]
+        else " · window unknown"
+    )
     told += f" · {words(answer['tokens'])} sent of {words(answer['full_tokens'])}"
     told += f" · head {words(answer['head_tokens'])} counted · ratio {answer['ratio']:.2f}"
     if answer["injected"]:
         told += f" · {answer['injected']} messages handed in"
-    return (
-        Text(f"{answer['id']} · {answer['policy']} · ").append_text(stage_text(answer["stage"])).append(told)
-    )
+    policy = f"policy {answer['policy']}" + (f", by {answer['policy_by']}" if answer["policy_by"] else "")
+    return Text(f"{answer['id']} · {policy} · ").append_text(stage_text(answer["stage"])).append(told)
 
 
 def _unit(row: Json) -> tuple[object, ...]:
@@ -72,13 +80,8 @@ def _unit(row: Json) -> tuple[object, ...]:
         None if score is None else float(score[part]) for part in ("recency", "role", "content", "total")
     ]
     shown = Text(state, style=_STATE_STYLES.get(row["state"], ""))
-    return (place, _roles(row["roles"]), row["tokens"], shown, row["protection"], row["retention"], *parts)
-
-
-def _roles(roles: list[str]) -> str:
-    """The roles of a unit, a run of equal ones as one: `assistant, 3 tool`."""
-    runs: list[tuple[str, int]] = []
-    for role in roles:
-        count = runs.pop()[1] if runs and runs[-1][0] == role else 0
-        runs.append((role, count + 1))
-    return ", ".join(role if count == 1 else f"{count} {role}" for role, count in runs)
+    kept = (row["protection"], row["retention"])
+    said = one_line(row["begins_with"], 40)
+    runs = ((role, len(list(same))) for role, same in groupby(row["roles"]))
+    roles = ", ".join(role if count == 1 else f"{count} {role}" for role, count in runs)
+    return (place, roles, row["tokens"], shown, *kept, *parts, said)

@@ -1,6 +1,7 @@
 """`unabridged replay`: what policies would have sent for recorded sessions, and the bill; no model is asked.
 
-A file has one session a line, `{"id", "messages", "tools"?}`; messages are read and counted as in a request.
+A file has one session a line, `{"id", "messages", "tools"?}`, or is one session over many lines, or the array
+of its messages alone. Messages are read and counted as in a request.
 """
 
 import argparse
@@ -11,34 +12,39 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 from typing import IO, cast
 
+import msgspec
 from msgspec.structs import replace
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from proxy.adapters import prices
 from proxy.adapters.files.policies import PolicyLibrary
 from proxy.adapters.plugins import load_plugins
-from proxy.adapters.tiktoken import TiktokenCounter
-from proxy.cli.outcomes import Outcome, as_json, tables
-from proxy.cli.replay_page import page
+from proxy.adapters.tokens import TiktokenCounter
+from proxy.cache import Memory
+from proxy.cli.replay_report import Outcome, as_json, page, tables
 from proxy.cli.terminal import CommandError, add_json_option, notes, positive, print_json, seconds, show
-from proxy.core.body import read_body
-from proxy.core.budget import Budget, budget_tokens
-from proxy.core.calibration import Ratio
-from proxy.core.policy import Policy
-from proxy.core.prices import Prices
-from proxy.core.replay import replay
-from proxy.core.situation import Chain
-from proxy.engine.history import Reader, root_of
-from proxy.errors import UnabridgedError
-from proxy.lru import Memory
+from proxy.core.budget.budget import Budget, budget_tokens
+from proxy.core.budget.calibration import Ratio
+from proxy.core.budget.window import Evidence
+from proxy.core.dialects.chat.body import BOM, read_body
+from proxy.core.economics.prices import Prices
+from proxy.core.economics.simulate import replay
+from proxy.core.planning.chain import Chain
+from proxy.core.policy.policy import Policy
+from proxy.engine.intake.history import Reader, root_of
+from proxy.errors import InvalidJSON, MissingParameter, UnabridgedError
+
+EXAMPLE_WINDOW = 8_000
+"""Tokens of the window that stands for a model where none is named."""
 
 
 @dataclass(frozen=True)
 class RecordedSession:
-    """One line of the file, read and counted."""
+    """One session of the file, read and counted."""
 
     id: str
     chain: Chain
@@ -48,7 +54,7 @@ class RecordedSession:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """A file, policies, and what stands for a request's model and budget."""
-    parser.add_argument("file", metavar="FILE", help="sessions, .jsonl or .jsonl.gz; - is stdin")
+    parser.add_argument("file", metavar="FILE", help="sessions, a line each, or one as JSON; .gz; - is stdin")
     parser.add_argument(
         "--policy", metavar="NAME|FILE", action="append", help="may be given several times (default)"
     )
@@ -71,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     policies = _by_label(PolicyLibrary.of(args.policies), args.policy or ["default"])
     counter = TiktokenCounter()
     known, outcomes = prices.prices_of(args.model), list[Outcome]()
-    for session in _with_progress(list(_lines(args.file)), args.file, args.model, counter):
+    for session in _with_progress(_documents(_content(args.file)), args.file, args.model, counter):
         for label, policy in policies.items():
             budget = _budget(policy, session.head, args.budget, args.model)
             played = replay(session.chain, policy, budget, counter.count, prices=known, idle=args.idle)
@@ -114,13 +120,11 @@ def _by_label(library: PolicyLibrary, given: Sequence[str]) -> dict[str, Policy]
 # --- reading ---
 
 
-def _lines(file: str) -> Iterator[tuple[int, bytes]]:
-    """Numbered lines that are not blank. Raises CommandError where the file cannot be read."""
+def _content(file: str) -> bytes:
+    """Raises CommandError where the file cannot be read."""
     try:
         with ExitStack() as stack:
-            for number, line in enumerate(_opened(file, stack), 1):
-                if line.strip():
-                    yield number, line
+            return _opened(file, stack).read().removeprefix(BOM)
     except (OSError, EOFError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise CommandError(f"{file} cannot be read: {reason}") from error
@@ -134,36 +138,65 @@ def _opened(file: str, stack: ExitStack) -> IO[bytes]:
     return stack.enter_context(Path(file).open("rb"))
 
 
+def _documents(content: bytes) -> list[tuple[int, bytes]]:
+    """Sessions as they are written, each with its line: every line is one, or all are one together."""
+    lines = content.split(b"\n")
+    found = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    if found and _goes_on(found[0][1]):
+        found = [(found[0][0], b"\n".join(lines[found[0][0] - 1 :]))]
+    if len(found) == 1 and found[0][1].lstrip().startswith(b"["):
+        return [(found[0][0], b'{"messages":%b}' % found[0][1])]
+    return found
+
+
+def _goes_on(line: bytes) -> bool:
+    """Whether a line is the beginning of JSON that ends on another."""
+    try:
+        msgspec.json.decode(line, type=msgspec.Raw)
+    except msgspec.DecodeError as error:
+        return "truncated" in str(error)
+    return False
+
+
 def _with_progress(
-    lines: Sequence[tuple[int, bytes]], file: str, model: str, counter: TiktokenCounter
+    documents: Sequence[tuple[int, bytes]], file: str, model: str, counter: TiktokenCounter
 ) -> Iterator[RecordedSession]:
     """Sessions, read one by one while a bar on a terminal tells how far this is."""
     console = notes()
     columns = (TextColumn("replaying"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        for number, line in progress.track(lines):
+        for number, document in progress.track(documents):
             try:
-                yield asyncio.run(read_session(line, model, counter, number))
+                yield asyncio.run(read_session(document, model, counter, number))
             except UnabridgedError as error:
-                raise CommandError(f"{file}:{number}: not a session: {error.message}") from None
+                read = document[: error.offset] if isinstance(error, InvalidJSON) else b""
+                line = number + read.count(b"\n")
+                raise CommandError(f"{file}:{line}: not a session: {error.message}") from None
 
 
-async def read_session(line: bytes, model: str, counter: TiktokenCounter, number: int = 1) -> RecordedSession:
-    """One line of a file; a session without an id is named after its line. Raises UnabridgedError."""
-    body = read_body(line.strip(), sys.maxsize)
+async def read_session(
+    document: bytes, model: str, counter: TiktokenCounter, number: int = 1
+) -> RecordedSession:
+    """One session of a file; without an id it is named after its line. Raises UnabridgedError."""
+    body = read_body(document.rstrip(), sys.maxsize)
     reader = Reader(counter, Memory())
     history = replace(reader.read(body, root_of(body, by_header=True)), model=model)
     await reader.count(history)
     head = await reader.head_tokens(history)
-    name = body.get("id")
-    return RecordedSession(str(number) if name is None else str(name), history.chain(), head)
+    chain, name = history.chain(), body.get("id")
+    if not all(message.role for message in chain.messages):
+        raise MissingParameter("A message has no `role`.", param="messages")
+    return RecordedSession(str(number) if name is None else str(name), chain, head)
 
 
 def _budget(policy: Policy, head: int, lowered: int | None, model: str) -> Budget:
-    """The budget of a request without an output limit; no model: a window of 8,000 and a ratio of 1."""
+    """The budget of a request without an output limit; without a model an example's, and a ratio of 1."""
     rules = policy.budget
     limits = [limit for limit in (rules.tokens, lowered) if isinstance(limit, int)]
-    window = rules.window(model) or (prices.context_window(model) if model else None)
+    example = None if limits else EXAMPLE_WINDOW
+    priced = prices.context_window(model) if model else example
+    window = Evidence().window(rules.window(model), None, priced, 0.0)
     reserve = rules.reserve if isinstance(rules.reserve, int) else None
     ratio = Ratio.of(model).value if model else 1.0
-    return Budget(budget_tokens(min(limits, default=None), window, reserve), ratio, head)
+    tokens = budget_tokens(min(limits, default=None), window.limit, reserve, ceil(head * ratio))
+    return Budget(tokens, ratio, head, window)

@@ -4,7 +4,7 @@ import argparse
 
 from proxy.adapters.plugins import load_plugins
 from proxy.cli.terminal import add_json_option, print_json
-from proxy.core.policy import Policy
+from proxy.core.policy.policy import Policy
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

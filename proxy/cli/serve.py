@@ -1,23 +1,20 @@
 """`unabridged serve`: settings, the embedded store where no other is named, and uvicorn around the app.
 
 The store begins first and ends last. With one worker the server runs in this process; with several, uvicorn's
-supervisor keeps them, and each gets the settings, the store's socket included, through its environment.
+supervisor keeps them, and hands each the settings, the store's socket included.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
+import asyncio
 import json
-import multiprocessing
-import os
-import signal
+import logging
 import socket
 import sys
-from collections.abc import Generator, MutableMapping
-from contextlib import contextmanager
-from pathlib import Path
-from threading import Thread
+from collections.abc import Callable, Generator
+from contextlib import aclosing, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -27,41 +24,34 @@ from uvicorn.supervisors import Multiprocess
 
 from proxy.adapters.files.policies import PolicyLibrary
 from proxy.adapters.files.secrets import kept_secret
+from proxy.adapters.files.settings import SettingsFile, load_settings
+from proxy.adapters.files.toml_file import FileError
 from proxy.adapters.plugins import load_plugins
-from proxy.adapters.redis.embedded import EmbeddedValkey
-from proxy.app import ADMIN_TOKEN_FILE, SECRET_FILE, create_app
-from proxy.cli.descriptors import raise_file_limit
-from proxy.cli.interruption import sigterm_interrupts
+from proxy.adapters.stores.open import open_store
+from proxy.adapters.stores.redis.embedded import EmbeddedValkey
+from proxy.app import ADMIN_TOKEN_FILE, SECRET_FILE, SystemClock, begin_log, create_app
+from proxy.cli.process import app_of_worker, raise_file_limit, settle, sigterm_interrupts
 from proxy.cli.terminal import CommandError, add_json_option, facts, notes
-from proxy.config import FLAGS, PREFIX, Settings
-from proxy.errors import PolicyError, SettingsError
-from proxy.http.server import BACKLOG, ServerConfig
+from proxy.config import FLAGS, Settings
+from proxy.core.text.similarity import nearest
+from proxy.environment import PREFIX, unknown_variables, variable
+from proxy.errors import SettingsError, StoreUnavailable
+from proxy.http.server.server import BACKLOG, ServerConfig
+from proxy.telemetry import log_warning
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 
-_GARBAGE = (10_000, 20, 50)
-"""New objects before the young ones are looked at; and how many such looks before the older ones are."""
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """One flag a setting (never a secret: a process list shows those); each has an environment variable."""
-    parser.add_argument("--upstream", metavar="URL", help="stands for the /v1 of requests (OpenAI's API)")
-    parser.add_argument(
-        "--store", metavar="URL", help="redis://, redis+cluster://, unix://, memory:// (embedded)"
-    )
-    parser.add_argument("--policy", metavar="NAME|FILE", help="for requests that name none (default)")
-    parser.add_argument("--policies", metavar="DIR", type=Path, help="a directory of policies")
-    parser.add_argument("--host", metavar="ADDRESS", help="to listen on (127.0.0.1)")
-    parser.add_argument("--port", metavar="PORT", help="to listen on; 0 is any free one (8080)")
-    parser.add_argument("--workers", metavar="N", help="processes (1)")
-    parser.add_argument(
-        "--tenant-header", metavar="NAME", help="with which a trusted gateway names the tenant"
-    )
-    parser.add_argument(
-        "--log-content", action="store_true", default=None, help="log contents too, at debug level"
-    )
+    for name, flag in FLAGS.items():
+        word = f"--{name.replace('_', '-')}"
+        if flag.metavar is None:
+            parser.add_argument(word, action="store_true", default=None, help=flag.help)
+        else:
+            action = "append" if Settings.model_fields[name].default == () else "store"
+            parser.add_argument(word, metavar=flag.metavar, action=action, help=flag.help)
     parser.epilog = (
         f"Each flag has a variable, {PREFIX}UPSTREAM and so on. Secrets are variables alone, or files: "
         f"{PREFIX}SECRET, {PREFIX}ADMIN_TOKEN, {PREFIX}UPSTREAM_KEY, with _FILE for a file that holds it."
@@ -71,20 +61,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGINT or SIGTERM. Raises OperatorError."""
-    settings = Settings.load(**{name: getattr(args, name) for name in FLAGS})
-    # The app reads it again; here a mistake is said once, before anything starts.
     load_plugins()
     try:
-        PolicyLibrary.of(settings.policies).load(settings.policy)
-    except PolicyError as error:
+        settings, written = load_settings(**{name: getattr(args, name) for name in FLAGS})
+        # The app reads them again; here a mistake is said once, before anything starts.
+        library = PolicyLibrary.of(settings.policies)
+        if written is not None:
+            written.check(library)
+        library.load(settings.policy)
+    except FileError as error:
         raise SettingsError(str(error)) from error
+    begin_log(settings)
+    for name in unknown_variables(Settings.model_fields):
+        meant = nearest(name.removeprefix(PREFIX).lower(), Settings.model_fields)
+        log_warning("there is no such setting", variable=name, nearest=meant and variable(meant))
     raise_file_limit()
     with sigterm_interrupts(), _listening(settings) as listener:
         try:
             with _store(settings) as url:
+                fault = _fault_of(settings)
+                listener.listen(BACKLOG)  # whoever is told where it serves may come at once
                 complete = _complete(settings, url, listener.getsockname()[1])
-                _greet(complete, is_embedded=settings.store is None, as_json=args.json)
-                return _serve(complete, listener, is_embedded=settings.store is None)
+                _greet(complete, fault, is_embedded=settings.store is None, as_json=args.json)
+                return _serve(complete, written, listener, is_embedded=settings.store is None)
         except KeyboardInterrupt:
             return 0  # how this command is meant to end
 
@@ -119,6 +118,27 @@ def _store(settings: Settings) -> Generator[str]:
         valkey.stop()
 
 
+def _fault_of(settings: Settings) -> str:
+    """Why the store that was named cannot be used, else empty; as patiently as workers find it out."""
+    if settings.store is None:
+        return ""
+
+    async def meet(url: str) -> None:
+        async with aclosing(
+            open_store(url, SystemClock(), settings.store_timeout, settings.store_breaker)
+        ) as store:
+            await store.knows_secret()
+
+    logging.disable(logging.WARNING)  # each worker will log it for itself
+    try:
+        asyncio.run(meet(settings.store))
+    except StoreUnavailable as error:
+        return error.message
+    finally:
+        logging.disable(logging.NOTSET)
+    return ""
+
+
 def _complete(settings: Settings, store: str, port: int) -> Settings:
     """The settings with what the first start makes and every later one finds."""
     secret = settings.secret or SecretStr(kept_secret(settings.data_dir / SECRET_FILE))
@@ -127,21 +147,27 @@ def _complete(settings: Settings, store: str, port: int) -> Settings:
     return settings.model_copy(update=made)
 
 
-def _greet(settings: Settings, *, is_embedded: bool, as_json: bool) -> None:
+def _greet(settings: Settings, fault: str, *, is_embedded: bool, as_json: bool) -> None:
     """Say where it serves: on stdout as one line of JSON where asked to, else on stderr for people.
 
+    A store that cannot be used has its ``fault`` told beside it, in the words of the log and of ``/readyz``.
     Neither the token nor a store's password is shown.
     """
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     address = f"http://{host}:{settings.port}"
-    store = f"embedded, in {settings.data_dir / 'valkey'}" if is_embedded else _without_password(settings)
+    scheme, _, rest = (settings.store or "").partition("://")
+    store = f"{scheme}://{rest.rpartition('@')[2]}"
+    file = settings.data_dir / ADMIN_TOKEN_FILE
+    kept = file.is_file() and file.read_text(encoding="ascii").strip()
+    given = settings.admin_token.get_secret_value() if settings.admin_token else ""
     told = {
         "base_url": f"{address}/v1",
         "upstream": settings.upstream,
         "policy": settings.policy,
-        "store": store,
+        "store": f"embedded, in {settings.data_dir / 'valkey'}" if is_embedded else store,
+        **({"store_fault": fault} if fault else {}),
         "admin": f"{address}/unabridged/v1",
-        "token": _token_hint(settings),
+        "token": f"in {file}" if kept == given else f"as {PREFIX}ADMIN_TOKEN has it",
     }
     if as_json:
         sys.stdout.write(json.dumps(told) + "\n")
@@ -150,70 +176,27 @@ def _greet(settings: Settings, *, is_embedded: bool, as_json: bool) -> None:
         notes().print(facts(told.items()))
 
 
-def _without_password(settings: Settings) -> str:
-    scheme, _, rest = (settings.store or "").partition("://")
-    return f"{scheme}://{rest.rpartition('@')[2]}"
-
-
-def _token_hint(settings: Settings) -> str:
-    file = settings.data_dir / ADMIN_TOKEN_FILE
-    kept = file.is_file() and file.read_text(encoding="ascii").strip()
-    given = settings.admin_token.get_secret_value() if settings.admin_token else ""
-    return f"in {file}" if kept == given else f"as {PREFIX}ADMIN_TOKEN has it"
-
-
 # --- uvicorn ---
 
 
-def _serve(settings: Settings, listener: socket.socket, *, is_embedded: bool) -> int:
+def _serve(
+    settings: Settings, written: SettingsFile | None, listener: socket.socket, *, is_embedded: bool
+) -> int:
     if settings.workers == 1:
-        server = uvicorn.Server(_config(settings, create_app(settings, settle, owns_store=is_embedded)))
+        server = uvicorn.Server(
+            _config(settings, create_app(settings, settle, written, owns_store=is_embedded))
+        )
         server.run(sockets=[listener])
         return 0 if server.started else 1
-    _export(settings, os.environ)
-    config = _config(settings, f"{__name__}:app_from_environment", factory=True)
-    listener.listen(BACKLOG)
+    config = _config(settings, partial(app_of_worker, settings, written), factory=True)
     supervisor = Multiprocess(config, sockets=[listener])
     supervisor.run()
     return 1 if any(process.exitcode == STARTUP_FAILURE for process in supervisor.processes) else 0
 
 
-def _config(settings: Settings, app: ASGIApp | str, *, factory: bool = False) -> ServerConfig:
+def _config(
+    settings: Settings, app: ASGIApp | Callable[[], ASGIApp], *, factory: bool = False
+) -> ServerConfig:
     return ServerConfig(
         app, request_timeout=settings.request_timeout, workers=settings.workers, factory=factory
     )
-
-
-def _export(settings: Settings, environment: MutableMapping[str, str]) -> None:
-    """Hand the settings to workers: they inherit the environment, and read it as `Settings.load` does."""
-    for name in Settings.model_fields:
-        value = getattr(settings, name)
-        environment.pop(f"{PREFIX}{name.upper()}", None)
-        if value is None or name.endswith("_file"):
-            continue
-        is_secret = isinstance(value, SecretStr)
-        environment[f"{PREFIX}{name.upper()}"] = value.get_secret_value() if is_secret else str(value)
-
-
-def app_from_environment() -> ASGIApp:
-    """The app of one worker. The worker ends with its supervisor, however that ends."""
-    Thread(target=_end_with_supervisor, name="supervisor", daemon=True).start()
-    return create_app(Settings.load(), settle)
-
-
-def settle() -> None:
-    """Keep what was built at the start, and stays, out of every later look for garbage.
-
-    Looking for it as often as Python does by itself costs a twentieth of all work and finds next to nothing:
-    only a turn that begins an epoch leaves any.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*_GARBAGE)
-
-
-def _end_with_supervisor() -> None:
-    supervisor = multiprocessing.parent_process()
-    if supervisor is not None:
-        supervisor.join()
-        os.kill(os.getpid(), signal.SIGTERM)

@@ -1,28 +1,61 @@
-"""`unabridged sessions …`: sessions of a running proxy. Looking is here, changing in `proxy.cli.curation`."""
+"""`unabridged sessions …`: looking at sessions of a running proxy, keeping them, changing them."""
+
+from __future__ import annotations
 
 import argparse
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from itertools import count
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from rich.console import RenderableType
 from rich.text import Text
 
-from proxy.cli import curation
-from proxy.cli.admin import AdminApi, Json, add_server_option
-from proxy.cli.terminal import facts, one_line, percent, positive, print_json, show, stage_text, table, words
-from proxy.core.jsonvalue import dumps
-from proxy.core.messages import Content
+from proxy.cli.client import AdminApi, Json, add_server_option
+from proxy.cli.terminal import (
+    CommandError,
+    facts,
+    percent,
+    positive,
+    print_json,
+    show,
+    stage_text,
+    table,
+    words,
+)
+from proxy.core.dialects.chat.messages import Content
+from proxy.core.formats.json import dumps
+from proxy.core.text.words import one_line
 
 _LIMIT = 50
-_SESSION_HELP = "id, its beginning as listed, or name"
-_SHORT = 8
-"""Characters of an id that are shown at least."""
+_LOOKS = {
+    "show": "one session and its epochs",
+    "transcript": "all of its messages, as they came",
+    "view": "what the model gets",
+    "tools": "tool results that are fresh",
+}
+_CHANGES = {
+    "export": "all that is kept of it, as one line of JSON",
+    "fork": "make a branch a session of its own",
+    "compact": "cut messages now",
+    "restore": "undo cuts",
+    "pause": "let turns in append mode wait",
+    "resume": "let them go on",
+    "delete": "forget it for good",
+}
+_RANGES = re.compile(r"\d{1,6}(-\d{1,6})?(,\d{1,6}(-\d{1,6})?)*", re.ASCII)
 _TO_THE_MINUTE = len("2026-11-22T03:47")
+_LEFT_OUT = {
+    "unknown_secret": "written under an UNABRIDGED_SECRET that the server does not know",
+    "newer_release": "written by a newer release",
+}
 _FACTS = (
-    *("id", "name", "model", "policy", "stage", "tokens", "budget", "full_tokens", "turns", "exchanges"),
-    *("prune_count", "llm_compressions", "summary_bytes", "blocked", "created", "updated"),
+    *("id", "name", "began_with", "model", "window", "window_from", "policy", "stage", "tokens", "budget"),
+    *("full_tokens", "turns", "exchanges", "prune_count", "llm_compressions", "summary_bytes", "blocked"),
+    *("created", "updated"),
 )
 
 
@@ -32,23 +65,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listing = verbs.add_parser("list", help="the sessions used last")
     listing.add_argument("--limit", metavar="N", type=positive, default=_LIMIT, help=f"how many ({_LIMIT})")
     add_server_option(listing)
-    for verb, purpose in (
-        ("show", "one session and its epochs"),
-        ("transcript", "all of its messages, as they came"),
-        ("view", "what the model gets"),
-        ("tools", "tool results that are fresh"),
-    ):
-        one = verbs.add_parser(verb, help=purpose)
-        one.add_argument("session", metavar="SESSION", help=_SESSION_HELP)
+    added: dict[str, argparse.ArgumentParser] = {}
+    for verb, purpose in {**_LOOKS, **_CHANGES}.items():
+        one = added[verb] = verbs.add_parser(verb, help=purpose)
+        one.add_argument("session", metavar="SESSION", help="id, its beginning, or name")
         add_server_option(one)
-    curation.add_verbs(verbs.add_parser, _SESSION_HELP)
+    added["export"].add_argument("-o", "--output", metavar="FILE", type=Path, help="instead of stdout")
+    fork = added["fork"]
+    fork.add_argument("--at", metavar="N", type=int, help="the last message to take along (all)")
+    fork.add_argument("--tip", metavar="HASH", help="another branch, by its last message")
+    fork.add_argument("--name", metavar="NAME", help="what the fork is named (made up)")
+    numbers = "such as 4-19 or 4,7-9, as the transcript numbers them (all)"
+    added["compact"].add_argument("--messages", metavar="N-M", type=_ranges, help=numbers)
+    which = added["restore"].add_mutually_exclusive_group()
+    which.add_argument("--messages", metavar="N-M", type=_ranges, help=numbers)
+    which.add_argument("--epoch", metavar="N", type=int, help="what the epoch of this number cut")
+    added["delete"].add_argument("--yes", action="store_true", help="do not ask")
 
 
 def run(args: argparse.Namespace) -> int:
     """Ask, and show the answer. Raises CommandError."""
     api = AdminApi.of(args)
-    if args.verb in curation.VERBS:
-        return curation.run(args, api)
+    if args.verb in _CHANGES:
+        return _change(args, api)
     answer: Any
     if args.verb == "list":
         answer, telling = api.sessions(args.limit), _listing
@@ -56,46 +95,30 @@ def run(args: argparse.Namespace) -> int:
         part = "" if args.verb == "show" else args.verb
         answer, telling = api.session(args.session, part), _TELLINGS[args.verb]
     if args.json:
-        print_json({"sessions": answer} if args.verb == "list" else answer)
+        print_json(answer)
     else:
-        show(*telling(answer))
+        show(*telling(answer), wraps=args.verb != "list")
     return 0
 
 
-def _listing(sessions: list[Json]) -> Iterator[RenderableType]:
-    columns = ("id", "name", "model", "stage", ">tokens", ">budget", ">full", ">turns", ">epochs", "updated")
-    shown = short_ids([session["id"] for session in sessions])
-    listed = table(columns, [_session_row(session, shown[session["id"]]) for session in sessions])
-    listed.columns[0].no_wrap = True  # to be copied whole
-    yield listed
+def _listing(answer: Json) -> Iterator[RenderableType]:
+    numbers, sessions = (">tokens", ">budget", ">full", ">turns", ">epochs"), answer["sessions"]
+    yield table(("id", "name", "began with", "model", "stage", *numbers, "updated"), map(_row, sessions))
+    left_out: dict[str, int] = answer.get("left_out", {})
+    for reason, count in left_out.items():
+        if count:
+            are = "session is not shown: it was" if count == 1 else "sessions are not shown: they were"
+            yield f"{count} {are} {_LEFT_OUT.get(reason, reason)}"
 
 
-def short_ids(ids: Iterable[str]) -> dict[str, str]:
-    """For each id as much of it as tells it from the others, after its tenant: a command takes that for it.
-
-    In a log line the same beginning is a request's `session`.
-    """
-    left = {each: each.partition(".")[2] for each in ids}
-    shown: dict[str, str] = {}
-    for size in count(_SHORT):
-        sharing = Counter(whole[:size] for whole in left.values())
-        for each, whole in left.items():
-            if sharing[whole[:size]] == 1 or size >= len(whole):
-                shown[each] = whole[:size]
-        left = {each: whole for each, whole in left.items() if each not in shown}
-        if not left:
-            break
-    return shown
-
-
-def _session_row(session: Json, shown: str) -> tuple[object, ...]:
+def _row(session: Json) -> tuple[object, ...]:
     sizes = (session["tokens"], session["budget"], session["full_tokens"], session["turns"])
     name = str(session["name"])
     is_issued = name.startswith(f"ub-{session['id'].split('.')[1]}-")  # by the server: as good as the id
-    told = "" if is_issued else one_line(name, 40)
+    told = ("" if is_issued else one_line(name, 40), one_line(session["began_with"] or "", 40))
     stage = stage_text(session["stage"])
     updated = str(session["updated"])[:_TO_THE_MINUTE].replace("T", " ")
-    return (shown, told, session["model"], stage, *sizes, session["prune_count"], updated)
+    return (session["id"], *told, session["model"], stage, *sizes, session["prune_count"], updated)
 
 
 def _session(session: Json) -> Iterator[RenderableType]:
@@ -142,7 +165,8 @@ def _transcript(transcript: Json) -> Iterator[RenderableType]:
 
 
 def _view(view: Json) -> Iterator[RenderableType]:
-    yield f"{words(view['tokens'])} of {words(view['budget'])} tokens, epoch {view['epoch'] or 'none'}"
+    budget = "no budget" if view["budget"] is None else f"{words(view['budget'])} tokens"
+    yield f"{words(view['tokens'])} of {budget}, epoch {view['epoch'] or 'none'}"
     for message in view["messages"]:
         yield from message_lines(None, message, "")
 
@@ -170,9 +194,13 @@ def _tools(answer: Json) -> Iterator[RenderableType]:
     if not answer["tools"]:
         yield f"no tool result is fresh under the policy {answer['policy']}"
         return
+
+    def arguments(parameters: object) -> str:
+        return parameters if isinstance(parameters, str) else dumps(parameters).decode()
+
     rows = [
         (
-            one_line(f"{each['tool_name']}({_arguments(each['parameters'])})", 60),
+            one_line(f"{each['tool_name']}({arguments(each['parameters'])})", 60),
             f"{each['remaining_duration']} of {each['original_duration']}",
             each["hits"],
             each["result_bytes"],
@@ -184,8 +212,73 @@ def _tools(answer: Json) -> Iterator[RenderableType]:
     yield table(("call", ">exchanges left", ">hits", ">bytes", "since", "result"), rows)
 
 
-def _arguments(parameters: object) -> str:
-    return parameters if isinstance(parameters, str) else dumps(parameters).decode()
-
-
 _TELLINGS = {"show": _session, "transcript": _transcript, "view": _view, "tools": _tools}
+
+
+# --- keeping and changing ---
+
+
+def _ranges(word: str) -> str:
+    """Numbers of messages, as the type of an option."""
+    given = _RANGES.fullmatch(word) and (each.partition("-") for each in word.split(","))
+    if not given or any(last and int(last) < int(first) for first, _, last in given):
+        raise argparse.ArgumentTypeError("must be numbers of messages, such as 7, 4-19 or 4,7-9")
+    return word
+
+
+def _change(args: argparse.Namespace, api: AdminApi) -> int:
+    if args.verb == "export":
+        return _export(api.export(args.session), args.output)
+    if args.verb == "delete":
+        _confirm(args, api)
+        answer = api.delete(args.session)
+    else:
+        body = {name: getattr(args, name, None) for name in ("at", "tip", "name", "messages", "epoch")}
+        answer = api.change(args.session, args.verb, {n: v for n, v in body.items() if v is not None})
+    if args.json:
+        print_json(answer)
+    else:
+        show(_told(args.verb, answer))
+    return 0
+
+
+def _export(content: bytes, output: Path | None) -> int:
+    if output is None:
+        sys.stdout.buffer.write(content + b"\n")
+        return 0
+    try:
+        # It holds whole conversations: for its owner alone, also where the file was there before.
+        descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor has no path
+            os.fchmod(descriptor, 0o600)
+            file.write(content + b"\n")
+    except OSError as error:
+        raise CommandError(f"{output} cannot be written: {error.strerror}") from error
+    return 0
+
+
+def _confirm(args: argparse.Namespace, api: AdminApi) -> None:
+    """Ask whoever sits at a terminal. Raises CommandError where the answer is no."""
+    if args.yes or not sys.stdin.isatty():
+        return
+    session = api.session(args.session)
+    name, turns = one_line(str(session["name"])), words(session["turns"])
+    sys.stderr.write(f"Delete {name} ({turns} turns, last used {session['updated']}) for good? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        raise CommandError("not deleted")
+
+
+def _told(verb: str, answer: Json) -> str:
+    if verb in {"compact", "restore"}:
+        messages = f"{words(answer['original_count'])} → {words(answer['final_count'])} messages"
+        tokens = f"{words(answer['original_tokens'])} → {words(answer['final_tokens'])} tokens"
+        return f"epoch {answer['number']}: {messages}, {tokens}"
+    name = json.dumps(answer["name"], ensure_ascii=False)
+    match verb:
+        case "fork":
+            return f"forked as {name}: send it as X-Unabridged-Session"
+        case "delete":
+            return f"deleted {name}"
+        case _:
+            return f"{name} is {answer['blocked'] or 'not blocked'}"

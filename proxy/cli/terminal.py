@@ -18,6 +18,7 @@ STAGE_STYLES = {
     "compact": "red",
     "emergency": "bold red",
 }
+_UNWRAPPED = 10_000
 _WIDE = 200  # columns where nobody watches: a pipe should not wrap what `grep` looks for
 
 
@@ -60,9 +61,9 @@ def print_json(value: object) -> None:
     sys.stdout.write("\n")
 
 
-def show(*things: RenderableType) -> None:
-    """Print for people, on stdout."""
-    console = _console(stderr=False)
+def show(*things: RenderableType, wraps: bool = True) -> None:
+    """Print for people, on stdout; what does not wrap leaves it to the terminal where a line goes on."""
+    console = _console(stderr=False, width=None if wraps else _UNWRAPPED)
     for thing in things:
         console.print(thing)
 
@@ -72,11 +73,10 @@ def notes() -> Console:
     return _console(stderr=True)
 
 
-def _console(*, stderr: bool) -> Console:
+def _console(*, stderr: bool, width: int | None = None) -> Console:
     stream = sys.stderr if stderr else sys.stdout
-    return Console(
-        stderr=stderr, width=None if stream.isatty() else _WIDE, highlight=False, emoji=False, markup=False
-    )
+    width = width or (None if stream.isatty() else _WIDE)
+    return Console(stderr=stderr, width=width, highlight=False, emoji=False, markup=False)
 
 
 def table(columns: Iterable[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> Table:
@@ -142,12 +142,3 @@ def bar(usage: float, marks: Mapping[str, float], width: int = 40) -> Text:
 def percent(share: float) -> str:
     """A share of one as people read it."""
     return f"{share:.0%}"
-
-
-def one_line(text: str, length: int = 60) -> str:
-    """The beginning of a text, as one line of printable characters.
-
-    Content comes from clients: control characters would reach the terminal.
-    """
-    line = "".join(character if character.isprintable() else " " for character in " ".join(text.split()))
-    return line if len(line) <= length else line[: length - 1] + "…"

@@ -1,12 +1,18 @@
 """Work that outlives its request. What must be done runs to its end, and the process's end waits for it."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from proxy.engine.flow import Request
 from proxy.telemetry import log_fault
 
 T = TypeVar("T")
+
+_LONG = 20_000
+"""Counted tokens of a chain from which planning happens off the event loop."""
+_MANY = 200
+"""Messages of which the same is true."""
 
 
 class Background:
@@ -37,3 +43,10 @@ class Background:
             task.cancel()
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+async def off_loop(request: Request, work: Callable[[], T]) -> T:
+    """Run planning where it cannot hold up other requests, if it is much."""
+    if request.counted < _LONG and len(request.chain) < _MANY:
+        return work()
+    return await asyncio.to_thread(work)

@@ -10,11 +10,10 @@ from functools import partial
 import msgspec
 from starlette.types import Send
 
-from proxy.core.completion import TRUNCATED_EVENT
-from proxy.core.final import FinalEvent
-from proxy.core.stream import UsageRemover
-from proxy.engine.collector import Collector
-from proxy.engine.exchange import Sent
+from proxy.core.dialects.chat.completion import TRUNCATED_EVENT
+from proxy.core.dialects.chat.stream import FinalEvent, UsageRemover
+from proxy.engine.flow import Sent
+from proxy.engine.recording.collector import Collector
 from proxy.errors import HistoryNotSaved, UnabridgedError, UpstreamError, UpstreamTimeout
 from proxy.http.relay import pump
 

@@ -1,7 +1,7 @@
 """Small pieces of raw ASGI: is the client there, what did it send, and how it hears of an error of ours.
 
-Raw, because a framework's Request and Response cost more than everything else on the way (PERFORMANCE), and
-because a relay must not touch bytes. Bodies are read under a limit (FAULTS, malformed 5 to 7).
+Raw, because a framework's Request and Response cost more than everything else on the way, and
+because a relay must not touch bytes. Bodies are read under a limit.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from types import TracebackType
 from typing import Protocol, Self, cast
 
 import msgspec
-from starlette.types import Receive, Send
+from starlette.types import Message, Receive, Send
 
 from proxy.errors import InvalidEncoding, RequestTooLarge, UnabridgedError, UnsupportedMediaType
-from proxy.http.body_memory import Share
 from proxy.http.headers import Header
+from proxy.http.limits import Share
 
 LINGER = 1.0
 """Seconds for which an unread body is thrown away, so that its sender comes to read the answer."""
@@ -48,6 +48,19 @@ class Client(Protocol):
     def discard(self) -> None:
         """Throw away what comes of the body from now on, so that its sender is not held up."""
         ...
+
+
+class Reread:
+    """A client whose whole body has been read, for whoever reads it again."""
+
+    def __init__(self, client: Client, body: bytes) -> None:
+        self._client = client
+        self._body = body
+        self.watch = client.watch
+        self.discard = client.discard
+
+    def whole_body(self) -> bytes | None:
+        return self._body
 
 
 class ClientDisconnected(Exception):  # noqa: N818 - an event, not an error: nobody is left to be answered
@@ -224,6 +237,17 @@ def error_answer(
     if closes:
         fields.append((b"connection", b"close"))
     return fields, body
+
+
+def with_headers(send: Send, *added: Header) -> Send:
+    """`send`, of an answer that has these headers too."""
+
+    async def send_them(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message.get("headers", ()), *added]
+        await send(message)
+
+    return send_them
 
 
 async def send_error(

@@ -1,38 +1,43 @@
 """``POST /v1/chat/completions``: the one route whose requests are managed. Raw ASGI, because it is hot.
 
-This module moves bytes and answers errors; what a request becomes is :mod:`proxy.engine.request`'s business,
-and what its turn leaves behind :mod:`proxy.engine.record`'s.
+This module moves bytes and answers errors; what a request becomes is :mod:`proxy.engine.pipeline`'s business,
+and what its turn leaves behind :mod:`proxy.engine.recording.recorder`'s.
 """
 
+from collections.abc import Sequence
 from functools import cache, partial
 
 import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from proxy.core.budget import Stage
-from proxy.core.policy import Policy
-from proxy.engine.append import Appends
-from proxy.engine.collector import Collector
-from proxy.engine.exchange import Appended, Incoming, Prepared, Sent
-from proxy.engine.hidden import Hidden
-from proxy.engine.naming import Naming
-from proxy.errors import UnabridgedError
-from proxy.http.admission import Admission
+from proxy.core.budget.budget import Stage
+from proxy.core.dialects.chat.body import model_of
+from proxy.core.policy.policy import Policy
+from proxy.core.policy.rules import Way, chosen
+from proxy.engine.append.append import Appends, StoredAnswer
+from proxy.engine.flow import Exchange, Incoming, Sent
+from proxy.engine.intake.envelope import Envelope
+from proxy.engine.intake.naming import Naming
+from proxy.engine.pipeline import Pipeline
+from proxy.engine.recording.collector import Collector
+from proxy.engine.recording.recorder import UNREAD
+from proxy.errors import RequestTooLarge, UnabridgedError
 from proxy.http.answer import send_answer, send_appended
 from proxy.http.asgi import (
     CLIENT,
     ClientDisconnected,
+    Reread,
     WhilePresent,
     decode_body,
     read_body,
     send_error,
     whole_body,
+    with_headers,
 )
-from proxy.http.body_memory import Share
 from proxy.http.front import request_id as id_of
 from proxy.http.headers import content_length, to_client
-from proxy.http.heads import Head, Heads
-from proxy.lru import Memory
+from proxy.http.limits import Admission, Share
+from proxy.http.request_head import Head, Heads
 from proxy.telemetry import Metrics, log_content, log_fault, log_request
 
 _ROUTE = "chat"
@@ -65,22 +70,20 @@ class Managed:
 
     def __init__(
         self,
-        hidden: Hidden,
+        pipeline: Pipeline,
         appends: Appends,
         relay: ASGIApp,
         metrics: Metrics,
         admission: Admission,
-        memory: Memory,
+        heads: Heads,
         *,
         logs_content: bool = False,
     ) -> None:
-        self._engine = engine = hidden.engine
-        self._heads = Heads(memory)
-        self._hidden = hidden
-        self._recorder = hidden.recorder
+        self._pipeline = pipeline
+        self._heads = heads
         self._appends = appends
         self._relay = relay
-        self._now = engine.clock.monotonic
+        self._now = pipeline.recorder.clock.monotonic
         self._metrics = metrics
         self._stages = {stage: metrics.stages.labels(stage.value) for stage in Stage}
         self._requests = cache(partial(metrics.requests.labels, _ROUTE))
@@ -92,13 +95,19 @@ class Managed:
         passage = _Passage(scope=scope, receive=receive, send=send, began=self._now(), share=share)
         try:
             head = self._heads.of(scope)
-            policy = self._engine.policies(head.policy_name)
-            # A policy that cuts nothing still needs an appended history.
-            if head.mode == "off" or (head.mode == "full" and policy.strategy.name == "off"):
+            if head.warning:
+                send = passage.send = with_headers(send, (b"x-unabridged-warning", head.warning))
+            ways = head.ways(self._pipeline.rules())
+            policies = [self._pipeline.policies(way.policy) for way in ways]
+            if head.mode == "off" or all(_is_relayed(head, policy) for policy in policies):
                 await self._relay(scope, receive, send)
                 return
-            with self._admission.admitted(policy.limits.streams), share:
-                await self._manage(head, policy, passage)
+            with share:
+                with self._admission.admitted(max([policy.limits.streams for policy in policies])):
+                    unmanaged = await self._manage(head, ways, policies, passage)
+                if unmanaged is not None:
+                    await self._relay({**scope, CLIENT: Reread(scope[CLIENT], unmanaged)}, receive, send)
+                    return
         except ClientDisconnected:
             passage.status = passage.status or 499
         except UnabridgedError as error:
@@ -115,79 +124,109 @@ class Managed:
             passage.status = error.status
             await send_error(passage.send, error, id_of(passage.scope), unread=unread)
 
-    async def _manage(self, head: Head, policy: Policy, passage: _Passage) -> None:
+    async def _manage(
+        self, head: Head, ways: Sequence[Way], policies: Sequence[Policy], passage: _Passage
+    ) -> bytes | None:
+        """Answer the request. Where the model says that it is to be relayed instead, its body as it came."""
         self._metrics.streams_active += 1
         try:
-            incoming = await _read(head, self._engine.naming, policy, passage)
+            limit = max([policy.limits.body for policy in policies])
+            envelope, raw, body = await _read(head, self._pipeline.naming, limit, passage)
+            way = ways[0] if len(ways) == 1 else chosen(ways, model_of(body))
+            policy = policies[ways.index(way)]
+            if _is_relayed(head, policy):
+                return raw
+            if len(body) > policy.limits.body:
+                raise RequestTooLarge
+            incoming = Incoming(envelope, body, policy, self._now(), way.by)
             with WhilePresent(passage.scope[CLIENT]):
                 if head.mode == "append":
-                    async with self._appends.turn(incoming, policy) as (whole, appended):
-                        passage.share.take(len(whole.body) - len(incoming.body))
-                        await self._answer(whole, policy, passage, appended)
+                    async with self._appends.turn(incoming) as turn:
+                        if isinstance(turn, StoredAnswer):
+                            await self._tell_again(incoming, turn, passage)
+                        else:
+                            passage.share.take(len(turn.body) - len(incoming.body))
+                            await self._answer(turn, passage)
                 else:
-                    await self._answer(incoming, policy, passage)
+                    await self._answer(incoming, passage)
         finally:
             self._metrics.streams_active -= 1
+        return None
 
-    async def _answer(
-        self, incoming: Incoming, policy: Policy, passage: _Passage, appended: Appended | None = None
-    ) -> None:
-        prepared = await self._engine.prepare(incoming, policy, appended)
-        self._note(prepared, passage)
-        if appended is not None:
-            await self._recorder.announce(prepared)
-        with self._engine.foreground.request():
+    async def _tell_again(self, incoming: Incoming, stored: StoredAnswer, passage: _Passage) -> None:
+        """Send the stored answer to a turn that was sent again."""
+        caller = incoming.envelope.caller
+        kind = b"text/event-stream" if stored.is_stream else b"application/json"
+        headers = [
+            (b"content-type", kind),
+            (b"content-length", b"%d" % len(stored.body)),
+            (b"idempotent-replayed", b"true"),
+            (b"x-request-id", id_of(passage.scope).encode()),
+            (b"x-unabridged-session", (caller.name or "").encode("latin-1", "replace")),
+        ]
+        passage.fields |= {"session": caller.key and caller.key.id_for(caller.tenant), "replayed": True}
+        passage.status, passage.has_begun = _ANSWERED, True
+        await passage.send({"type": "http.response.start", "status": _ANSWERED, "headers": headers})
+        await passage.send({"type": "http.response.body", "body": stored.body, "more_body": False})
+
+    async def _answer(self, incoming: Incoming, passage: _Passage) -> None:
+        exchange = await self._pipeline.prepare(incoming)
+        self._note(exchange, passage)
+        if incoming.appended is not None:
+            await self._pipeline.recorder.announce(exchange)
+        with self._pipeline.foreground.request():
             passage.forwarded = self._now()
-            sent = await self._engine.send(prepared, incoming)
-            sent = await self._hidden.told(prepared, incoming, sent)
+            sent = await self._pipeline.answer(exchange)
             try:
-                await self._pass_on(prepared, sent, passage)
+                await self._pass_on(exchange, sent, passage)
             finally:
                 await sent.response.aclose()
 
-    async def _pass_on(self, prepared: Prepared, sent: Sent, passage: _Passage) -> None:
+    async def _pass_on(self, exchange: Exchange, sent: Sent, passage: _Passage) -> None:
         """Relay an answer, and have its turn recorded however far it comes."""
         passage.status = sent.response.status
         is_answered = passage.status == _ANSWERED
         collector = Collector(sent.response)
         if is_answered and not collector.is_readable:
-            prepared.degraded.append("answer-unread")
-        begin = partial(self._begin, prepared, sent, collector, passage)
-        adds_usage = prepared.adds_usage
+            exchange.degraded.append(UNREAD)
+        begin = partial(self._begin, exchange, sent, collector, passage)
+        adds_usage = exchange.adds_usage
         try:
-            if prepared.appended is not None and is_answered:
-                acknowledged = partial(self._appends.acknowledged, prepared, collector)
+            if exchange.incoming.appended is not None and is_answered:
+                acknowledged = partial(self._appends.acknowledged, exchange, collector)
                 await send_appended(sent, collector, begin, passage.send, acknowledged, adds_usage=adds_usage)
             else:
                 await send_answer(sent, collector, begin, passage.send, adds_usage=adds_usage)
         finally:
             if is_answered:
-                self._recorder.begin(prepared, collector)
+                self._pipeline.recorder.begin(exchange, collector)
+            if exchange.degraded:
+                passage.fields["degraded"] = exchange.degraded
             if self._logs_content:
-                log_content(id_of(passage.scope), prepared.body, collector.answer().message)
+                log_content(id_of(passage.scope), exchange.body, collector.answer().message)
 
-    async def _begin(self, prepared: Prepared, sent: Sent, collector: Collector, passage: _Passage) -> None:
+    async def _begin(self, exchange: Exchange, sent: Sent, collector: Collector, passage: _Passage) -> None:
         """Send the head of an answer."""
         headers = to_client(sent.response.headers, same_body=not collector.is_stream)
-        headers += prepared.response_headers()
+        headers += exchange.response_headers()
         passage.has_begun = True
         await passage.send({"type": "http.response.start", "status": passage.status, "headers": headers})
         self._metrics.first_chunk.observe(self._now() - passage.forwarded)
 
-    def _note(self, prepared: Prepared, passage: _Passage) -> None:
-        stage = prepared.verdict.stage
+    def _note(self, exchange: Exchange, passage: _Passage) -> None:
+        stage = exchange.decision.stage
         self._stages[stage].inc()
-        self._metrics.is_degraded = "store" in prepared.degraded
-        self._metrics.overhead.observe(self._now() - prepared.arrived)
-        real = prepared.budget.real
+        self._metrics.is_degraded = "store" in exchange.degraded
+        self._metrics.overhead.observe(self._now() - exchange.incoming.arrived)
+        request, real = exchange.request, exchange.request.budget.real
         passage.fields |= {
-            "session": prepared.recognised.key.tag[:8],
-            "model": prepared.case.model[:_NAME],
+            "session": request.key.id_for(request.tenant),
+            "model": request.model[:_NAME],
             "stage": stage,
-            "epoch": prepared.verdict.number,
-            "sent": real(prepared.sent_tokens),
-            "full": real(prepared.case.counted),
-            "budget": prepared.budget.tokens,
+            "epoch": exchange.decision.number,
+            "sent": real(exchange.sent_tokens),
+            "full": real(request.counted),
+            "budget": request.budget.tokens,
         }
 
     def _tell(self, passage: _Passage) -> None:
@@ -198,9 +237,14 @@ class Managed:
         )
 
 
-async def _read(head: Head, naming: Naming, policy: Policy, passage: _Passage) -> Incoming:
-    """The request, whole and decoded."""
-    limit, share = policy.limits.body, passage.share
+def _is_relayed(head: Head, policy: Policy) -> bool:
+    """Whether a policy cuts nothing, and the client has no history that would have to be read."""
+    return head.mode == "full" and policy.strategy.name == "off"
+
+
+async def _read(head: Head, naming: Naming, limit: int, passage: _Passage) -> tuple[Envelope, bytes, bytes]:
+    """What the head asks for, and the whole body: as it came, and decoded."""
+    share = passage.share
     body = whole_body(passage.scope[CLIENT], limit, share)
     passage.is_read = body is not None
     envelope = head.envelope(naming)  # what is wrong with it is told before any more is read
@@ -208,8 +252,8 @@ async def _read(head: Head, naming: Naming, policy: Policy, passage: _Passage) -
         announced = content_length(passage.scope["headers"])
         body = await read_body(passage.receive, limit, share, announced)
         passage.is_read = True
+    decoded = body
     if head.encoding:
         decoded = await decode_body(body, head.encoding, limit)
         share.take(len(decoded) if decoded is not body else 0)
-        body = decoded
-    return Incoming(envelope, body)
+    return envelope, body, decoded

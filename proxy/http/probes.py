@@ -35,9 +35,10 @@ def probe_routes(
         told = {"stale_policies": stale} if stale else {}
         try:
             await store.ping()
-        except StoreUnavailable:
+        except StoreUnavailable as error:
             metrics.is_degraded = True
-            return JSONResponse({"status": "degraded", **told}, 200 if opens_on_fault() else 503)
+            why = {"store": error.message}
+            return JSONResponse({"status": "degraded", **why, **told}, 200 if opens_on_fault() else 503)
         metrics.is_degraded = False
         return JSONResponse({"status": "ready", **told})
 

@@ -13,10 +13,10 @@ from collections.abc import AsyncIterable, Callable
 from starlette.types import Message, Receive, Scope, Send
 
 from proxy.errors import NotBuilt, UnabridgedError, UpstreamError
-from proxy.http.admission import Admission
 from proxy.http.asgi import CLIENT, ClientDisconnected, Upload, WhilePresent, send_error
 from proxy.http.headers import announces_body, check_credentials, to_client, to_upstream, value
-from proxy.http.paths import upstream_target
+from proxy.http.limits import Admission
+from proxy.http.request_head import upstream_target
 from proxy.ports import Upstream, UpstreamResponse
 
 NO_LENGTH = 304

@@ -12,19 +12,16 @@ class Passage:
     key: bytes
     """Equal for equal texts alone."""
     read: Callable[[], str]
-    """The text, its words apart from each other; called where the search does not hold it yet."""
+    """The text; called where the search does not hold it yet."""
 
 
 class Search(Protocol):
-    """Finds passages by words. What was searched before on the same shelf is not read again."""
+    """Finds passages. What was searched before on the same shelf is not read again."""
 
-    async def search(
-        self, shelf: str, passages: Sequence[Passage], terms: Sequence[str], most: int
-    ) -> list[int]:
-        """Indexes of the ``most`` passages that say most of the terms, best first; off the event loop.
+    async def search(self, shelf: str, passages: Sequence[Passage], query: str, most: int) -> Sequence[int]:
+        """Indexes of the ``most`` passages that say most of what is asked, best first; off the event loop.
 
-        A term of several words is found where these stand side by side. Case, accents and English endings
-        do not matter. The answer rests on these passages alone, whatever the shelf has held before.
+        The answer rests on these passages alone, whatever the shelf has held before.
         Raises :class:`proxy.errors.SearchUnavailable`.
         """
         ...
@@ -77,8 +74,13 @@ class Upstream(Protocol):
         target: str,
         headers: Sequence[tuple[bytes, bytes]],
         body: bytes | AsyncIterator[bytes] | None,
+        *,
+        at_root: bool = False,
     ) -> UpstreamResponse:
         """Send one request; ``target`` is the path and query after the client's ``/v1``.
+
+        ``at_root``: after what stands before the ``/v1`` of the upstream's URL, where servers have what is
+        no part of that API.
 
         Raises UpstreamUnreachable (no connection), UpstreamTimeout.
         """

@@ -1,13 +1,22 @@
 """Where sessions are kept: what is asked of a store, and what it answers."""
 
+from collections import Counter
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import msgspec
 
-from proxy.core.plan import Epoch
-from proxy.core.records import HiddenCalls, Node, Session, Turn
+from proxy.core.conversation.records import HiddenCalls, Node, Session, Turn
+from proxy.core.planning.plan import Epoch
+from proxy.errors import StoreUnavailable
+
+
+class UnreadableRecord(StoreUnavailable):
+    """The store answers, with something that cannot be read. `reason` is a word for it."""
+
+    default_message = "A record of the store cannot be read."
+    reason: ClassVar[str] = "damaged"
 
 
 class SessionKey(NamedTuple):
@@ -15,6 +24,10 @@ class SessionKey(NamedTuple):
 
     tag: str
     sid: str
+
+    def id_for(self, tenant: str) -> str:
+        """By what operators know the session, in the admin API and in the log."""
+        return f"{tenant}.{self.tag}.{self.sid}"
 
 
 class Lookup(msgspec.Struct, frozen=True):
@@ -34,10 +47,10 @@ class Lookup(msgspec.Struct, frozen=True):
     """(sid, how many of its answers with hidden calls this process already knows)."""
     injected: bytes = b""
     """Digest of what was handed in for the session, as far as this process knows."""
-    fresh: str = ""
-    """The sid, new and random, that the session is given where none is found by its chain."""
-    whole: bool = False
-    """Ask for the counts of all messages, where the session is not very long."""
+    joints: tuple[bytes, ...] = ()
+    """Beside each of ``newest``, where that is an answer, what names it by its place alone; else empty."""
+    first: str = ""
+    """The tag under which the first answer may be noted, for a session that is kept under another tag."""
 
     def epochs_from(self, sid: str | None) -> int:
         """From which number on the lane's epochs are asked for, if the session is this one."""
@@ -52,6 +65,8 @@ class Found(msgspec.Struct, frozen=True):
     """The answer to a :class:`Lookup`; everything empty where nothing is known."""
 
     sid: str | None = None
+    tag: str = ""
+    """Its tag, where that is not the one that was asked about."""
     session: Session | None = None
     known: bytes | None = None
     """The newest of the asked chain hashes that the session holds."""
@@ -67,17 +82,10 @@ class Found(msgspec.Struct, frozen=True):
     """Digest of what was handed in for the session; empty where nothing was."""
     injection: bytes | None = None
     """What was handed in; None where it is what the question named by its digest."""
-    whole: "Whole | None" = None
-    """There where ``counts`` are those of all messages."""
-
-
-class Whole(msgspec.Struct, frozen=True):
-    """What is to be known of a session beside all of its counts."""
-
-    lives: float
-    """Seconds until it ends if it is left alone; infinite where there is none."""
-    written: int
-    """How many turns were written to it, repeated ones too."""
+    joint: bytes = b""
+    """By which of the joints it was found, where by one of them."""
+    said: Node | None = None
+    """The user message that was answered there; it may have changed."""
 
 
 class Recorded(StrEnum):
@@ -88,16 +96,6 @@ class Recorded(StrEnum):
     """Not written: messages before it are not there, as after a session has expired or was deleted."""
     MOVED = "moved"
     """Not written: appended to a session that has gone on from elsewhere in the meantime."""
-
-
-class Written(msgspec.Struct, frozen=True):
-    """What became of a turn, and of its session."""
-
-    recorded: Recorded
-    session: Session | None = None
-    """As it is with the turn; None where that was not written."""
-    written: int = 0
-    """How many turns were written to it by then, repeated ones too."""
 
 
 class Standing(StrEnum):
@@ -131,15 +129,45 @@ class Stored(msgspec.Struct, frozen=True):
     """Whether they are those alone that were written since the mark that was asked about."""
 
 
-class SessionStore(Protocol):
-    """Sessions, kept for at least their time to live (seconds). Every write can be repeated unharmed.
+class Listed(msgspec.Struct, frozen=True):
+    """The sessions used last, newest first."""
 
-    Every method raises :class:`proxy.errors.StoreUnavailable` when the store cannot be reached in time,
-    refuses, or answers with something that cannot be read.
-    """
+    sessions: list[tuple[SessionKey, Session]]
+    left_out: Counter[str]
+    """How many between them cannot be read, by :attr:`UnreadableRecord.reason`."""
 
-    def known(self, lookup: Lookup) -> Found | None:
-        """What :meth:`find` would answer, where that is certain here and now; None where it must be asked."""
+
+class MessageStore(Protocol):
+    """What is stored of a session and its messages."""
+
+    async def session(self, key: SessionKey) -> Session | None:
+        """One session's own record."""
+        ...
+
+    async def nodes(self, key: SessionKey) -> dict[bytes, Node]:
+        """Every message of the session by chain hash: the whole tree (for the admin API; O(n))."""
+        ...
+
+    async def history(self, key: SessionKey, since: Mark | None = None) -> Stored:
+        """The session with every message, or where that is known with those alone that are new ``since``."""
+        ...
+
+    async def mark_unsaved(self, key: SessionKey, answer: bytes) -> None:
+        """The client of this ``answer`` (its chain hash) was told that it is not saved, be it or not.
+
+        Holds until the session's next appended turn.
+        """
+        ...
+
+
+class TurnStore(Protocol):
+    """What a request asks, and what it and its turn write. Every write can be repeated unharmed."""
+
+    def revision(self) -> int | None:
+        """Another number once anything but turns may have changed what :meth:`find` tells of any session.
+
+        None where others may write, too.
+        """
         ...
 
     async def find(self, lookup: Lookup) -> Found:
@@ -186,10 +214,6 @@ class SessionStore(Protocol):
         """
         ...
 
-    async def hidden(self, key: SessionKey) -> tuple[HiddenCalls, ...]:
-        """All answers of the session with hidden calls, in the order written."""
-        ...
-
     async def inject(self, key: SessionKey, digest: bytes, injection: bytes, ttl: float) -> bytes:
         """Keep what is handed in for the session, unless something was before; answers what stands.
 
@@ -201,31 +225,17 @@ class SessionStore(Protocol):
         """What was handed in for the session."""
         ...
 
-    async def history(self, key: SessionKey, since: Mark | None = None) -> Stored:
-        """The session with every message, or where that is known with those alone that are new ``since``."""
-        ...
-
-    async def delete(self, key: SessionKey) -> bool:
-        """Forget a session, all but that there was one; whether there was."""
-        ...
-
-    async def move(self, former: str, tag: str, tenant: str) -> bool:
+    async def move(self, former: str, tag: str, tenant: str, first: str = "") -> bool:
         """Take the sessions under the tag ``former`` to ``tag``, as those of ``tenant``.
 
-        Answers whether anything was known there. A session that has begun under ``tag`` stays as it is.
+        Where there are none, those that are noted under the tag ``first``. Answers whether anything was known
+        there. A session that has begun under ``tag`` stays as it is.
         """
         ...
 
-    async def pause(self, key: SessionKey, *, paused: bool) -> bool:
-        """Let appended turns of a session wait, or go on; whether there is such a session."""
-        ...
 
-    async def mark_unsaved(self, key: SessionKey, answer: bytes) -> None:
-        """The client of this ``answer`` (its chain hash) was told that it is not saved, be it or not.
-
-        Holds until the session's next appended turn.
-        """
-        ...
+class QueueStore(Protocol):
+    """The line in which appended turns of a session wait for each other."""
 
     async def stand(self, key: SessionKey, ticket: str, most: int, lease: float) -> Standing:
         """Take a place in the session's line for a ``lease`` (seconds), or ask again how it stands.
@@ -242,6 +252,10 @@ class SessionStore(Protocol):
     async def leave(self, key: SessionKey, ticket: str) -> None:
         """Give up a place in the session's line."""
         ...
+
+
+class SummaryStore(MessageStore, Protocol):
+    """Summaries by content address and who writes which, beside the messages that they are of."""
 
     async def summaries(self, key: SessionKey, addresses: Sequence[str]) -> dict[str, str]:
         """The ready summaries among these content addresses."""
@@ -268,16 +282,12 @@ class SessionStore(Protocol):
         """
         ...
 
-    async def session(self, key: SessionKey) -> Session | None:
-        """One session's own record."""
-        ...
 
-    async def sessions(self, limit: int) -> list[tuple[SessionKey, Session]]:
+class SessionAdmin(Protocol):
+    """What operators see of sessions beside their messages, and do to them."""
+
+    async def sessions(self, limit: int) -> Listed:
         """The sessions used last, newest first."""
-        ...
-
-    async def nodes(self, key: SessionKey) -> dict[bytes, Node]:
-        """Every message of the session by chain hash: the whole tree (for the admin API; O(n))."""
         ...
 
     async def epochs(self, key: SessionKey, lane: str) -> tuple[Epoch, ...]:
@@ -287,6 +297,26 @@ class SessionStore(Protocol):
     async def lanes(self, key: SessionKey) -> tuple[str, ...]:
         """The lanes of the session that have epochs, sorted."""
         ...
+
+    async def hidden(self, key: SessionKey) -> tuple[HiddenCalls, ...]:
+        """All answers of the session with hidden calls, in the order written."""
+        ...
+
+    async def pause(self, key: SessionKey, *, paused: bool) -> bool:
+        """Let appended turns of a session wait, or go on; whether there is such a session."""
+        ...
+
+    async def delete(self, key: SessionKey) -> bool:
+        """Forget a session, all but that there was one; whether there was."""
+        ...
+
+
+class SessionStore(TurnStore, QueueStore, SummaryStore, SessionAdmin, Protocol):
+    """Sessions, kept for at least their time to live (seconds): all that is asked of a store.
+
+    Every method of every protocol here raises :class:`proxy.errors.StoreUnavailable` when the store cannot be
+    reached in time, refuses, or answers with something that cannot be read.
+    """
 
     async def knows_secret(self) -> bool:
         """Whether the store was written with one of our secrets; asked once, at the start.

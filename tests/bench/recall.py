@@ -1,6 +1,6 @@
 """Ask recorded conversations the questions that were written for them, and print what recall brings back.
 
-    make bench-recall DATA=locomo.jsonl.gz ARGS="--embeddings http://127.0.0.1:8000/v1 --model NAME"
+    make bench-recall DATA=locomo.jsonl.gz ARGS="--search NAME"
 
 A line of the data is a session: `messages`, and `probes` of type `qa`, each with its `question` and the
 indexes of the messages that hold its evidence (`evidence_message_indexes`). Everything but the last message
@@ -21,30 +21,31 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from proxy.adapters.httpx import HttpxUpstream
-from proxy.adapters.sqlite_search import SqliteSearch
-from proxy.adapters.tiktoken import TiktokenCounter
-from proxy.core.budget import Budget
-from proxy.core.growing import Sizes
-from proxy.core.identity import chain_of, read_message, root
-from proxy.core.jsonvalue import dumps
-from proxy.core.messages import Content, head_length
-from proxy.core.plan import Gap, Plan
-from proxy.core.policy import Policy
-from proxy.core.policy_sections import Recall as RecallSection
+from proxy.adapters.plugins import load_plugins
+from proxy.adapters.search import SqliteSearch
+from proxy.adapters.tokens import TiktokenCounter
+from proxy.cache import Memory
+from proxy.core.budget.budget import Budget
+from proxy.core.conversation.identity import chain_of, read_message, root
+from proxy.core.conversation.messages import head_length
+from proxy.core.dialects.chat.dialect import CHAT
+from proxy.core.dialects.chat.messages import Content
+from proxy.core.formats.json import dumps
+from proxy.core.persistent import Sizes
+from proxy.core.planning.chain import Chain
+from proxy.core.planning.plan import Gap, Plan
+from proxy.core.policy.policy import Policy
+from proxy.core.policy.sections import Recall as RecallSection
 from proxy.core.recall.passages import WINGS, widened
 from proxy.core.recall.tool import Wanted
-from proxy.core.situation import Chain
-from proxy.engine.case import Case
-from proxy.engine.embeddings import Embeddings
-from proxy.engine.recall import Recall, Recaller
-from proxy.lru import Memory
+from proxy.engine.answers.recall import Recall, Recaller
+from proxy.engine.flow import EpochLog, Request, SessionState
 from proxy.ports import SessionKey
 from proxy.telemetry import Metrics
 
 AIM = 0.80
 PATIENCE = 3600.0
-"""Seconds that embeddings may take: what is measured is whether they help."""
+"""Seconds that a plug-in's search may take: what is measured is whether it helps."""
 
 
 @dataclass
@@ -74,7 +75,7 @@ def sessions(path: Path) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-def recaller(recall: Recall, session: dict[str, Any], embeddings: str) -> tuple[Recaller, int]:
+def recaller(recall: Recall, session: dict[str, Any], search: str) -> tuple[Recaller, int]:
     """An answerer for a session of which all but the last message is cut, and the length of its head."""
     raws = [dumps(message) for message in session["messages"]]
     read = [read_message(Content.of(raw)) for raw in raws]
@@ -84,38 +85,36 @@ def recaller(recall: Recall, session: dict[str, Any], embeddings: str) -> tuple[
         raws=raws[head:],
         tokens=Sizes.of([0] * (len(raws) - head)),
         hashes=chain_of((message.identity for message in read[head:]), root()),
+        dialect=CHAT,
     )
-    case = Case(
-        tenant="bench",
-        key=SessionKey("bench", session["id"]),
-        lane=embeddings,
+    case = Request(
+        session=SessionState("bench", SessionKey("bench", session["id"])),
+        lane=search,
         model="bench",
         chain=chain,
         head_count=head,
-        policy=Policy(recall=RecallSection(enabled=True, embeddings=embeddings)),
+        policy=Policy(recall=RecallSection(enabled=True, search=search)),
         budget=Budget(8000, 1.0, 0),
-        epochs=(),
-        saved=0,
+        log=EpochLog(),
         credentials=[],
-        deadline=0.0,
     )
     return recall.of(case, Plan(gaps=(Gap(0, len(chain) - 1),))), head
 
 
 async def ask_all(
-    recall: Recall, data: Sequence[dict[str, Any]], embeddings: str, wings: Sequence[int]
+    recall: Recall, data: Sequence[dict[str, Any]], search: str, wings: Sequence[int]
 ) -> dict[int, Score]:
     """Ask every session its questions; a score for each number of neighbours shown."""
     scores = {each: Score() for each in wings}
     for session in data:
-        found, head = recaller(recall, session, embeddings)
+        found, head = recaller(recall, session, search)
         probes = [probe for probe in session["probes"] if probe["type"] == "qa"]
         for number, probe in enumerate(probes):
             began = time.perf_counter()
             hits, by = await found.find(Wanted(probe["question"]))
             took = time.perf_counter() - began
-            if embeddings and by != "meaning":
-                sys.exit("the embeddings did not answer")
+            if by != search:
+                sys.exit(f"the search {search} did not answer")
             evidence = [index - head for index in probe["evidence_message_indexes"]]
             for each, score in scores.items():
                 shown = {piece for hit in hits for piece in widened(found.reach.pieces, hit, each)}
@@ -135,20 +134,17 @@ def _add(score: Score, found: Recaller, shown: set[int], evidence: list[int], re
 async def play(arguments: argparse.Namespace) -> bool:
     """Print the table; whether the aim is reached."""
     data = list(sessions(arguments.data))[: arguments.sessions]
-    url = arguments.embeddings or "http://127.0.0.1:9"
-    async with aclosing(HttpxUpstream(url)) as upstream, aclosing(SqliteSearch()) as search:
-        recall = Recall(
-            search, TiktokenCounter(), Embeddings(upstream, Memory()), Metrics(), Memory(), PATIENCE
-        )
+    async with aclosing(SqliteSearch()) as search:
+        recall = Recall(search, TiktokenCounter(), Metrics(), Memory(), PATIENCE)
         print("| found by, messages a passage | recall@5 | tokens | ms a search | ms the first |")
         print("|---|---|---|---|---|")
-        scores = await ask_all(recall, data, "", range(WINGS + 1))
+        scores = await ask_all(recall, data, "words", range(WINGS + 1))
         for wings, score in scores.items():
             print(score.row(f"words, {3 + 2 * wings}"))
         best = scores[WINGS].recall
-        if arguments.embeddings:
-            scores = await ask_all(recall, data, arguments.model, [WINGS])
-            print(scores[WINGS].row(f"words and meaning, {3 + 2 * WINGS}"))
+        if arguments.search:
+            scores = await ask_all(recall, data, arguments.search, [WINGS])
+            print(scores[WINGS].row(f"{arguments.search}, {3 + 2 * WINGS}"))
     print(f"{len(scores[WINGS].found)} questions of {len(data)} sessions")
     return best >= AIM
 
@@ -158,8 +154,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="a .jsonl or .jsonl.gz file")
     parser.add_argument("--sessions", type=int, help="only the first so many")
-    parser.add_argument("--embeddings", help="URL of an API with /embeddings, to search by meaning too")
-    parser.add_argument("--model", default="embeddings", help="its model")
+    parser.add_argument("--search", help="name of a plug-in's search, to ask it too")
+    load_plugins()
     sys.exit(0 if asyncio.run(play(parser.parse_args())) else 1)
 
 

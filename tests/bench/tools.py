@@ -23,14 +23,15 @@ from pathlib import Path
 from typing import Any
 
 from proxy.adapters.files.policies import PolicyLibrary
-from proxy.adapters.tiktoken import TiktokenCounter
-from proxy.core.identity import chain_of, read_message, root
-from proxy.core.jsonvalue import dumps
-from proxy.core.messages import TOOL_ROLES, Content
-from proxy.core.policy_sections import Tool
-from proxy.core.tools.cache import ToolCache
-from proxy.core.tools.folding import begun, folded, text_of
-from proxy.core.tools.rules import Rules
+from proxy.adapters.tokens import TiktokenCounter
+from proxy.core.conversation.identity import chain_of, read_message, root
+from proxy.core.conversation.messages import TOOL_ROLES
+from proxy.core.dialects.chat.dialect import CHAT
+from proxy.core.dialects.chat.messages import Content
+from proxy.core.formats.json import dumps
+from proxy.core.policy.sections import Tool
+from proxy.core.tool_cache.cache import Rules, ToolCache
+from proxy.core.tool_cache.derive import begun, folded, text_of
 
 EXCHANGES = (3, 10, 1_000)
 """For how long results are kept."""
@@ -160,7 +161,7 @@ def play(messages: Sequence[dict[str, Any]], rules: Rules, tally: Tally, count: 
             asked = asked.after(tool, arguments, served=are_right[-1])
         if are_right and all(are_right):
             tally.prompts += prompt + tally.again - again
-        onto = folded(onto, [(read[place], raws[place], hash_after)])
+        onto = folded(onto, [(read[place], raws[place], hash_after)], CHAT)
 
 
 def _judge(

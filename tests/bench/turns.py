@@ -101,14 +101,14 @@ class Upstream:
 
 def cpu_of(served: Served) -> float:
     """Milliseconds that a proxy and all that it has started have run."""
-    return sum(map(_ran, _family(served.process.pid))) / 1e6
+    return sum(map(_ran, family(served.process.pid))) / 1e6
 
 
-def _family(pid: int) -> list[int]:
+def family(pid: int) -> list[int]:
     """A process and all that descend from it."""
     tasks = Path(f"/proc/{pid}/task")
     children = " ".join((task / "children").read_text() for task in tasks.iterdir()).split()
-    return [pid, *(each for child in children for each in _family(int(child)))]
+    return [pid, *(each for child in children for each in family(int(child)))]
 
 
 def _ran(pid: int) -> int:

@@ -10,8 +10,9 @@ import pytest_asyncio
 
 from tests.clients.programs import BUDGET
 from tests.clients.serving import log_of, serving
-from tests.servers import FakeUpstream
-from tests.upstreams import Model, write_policy
+from tests.support.clients import write_policy
+from tests.support.servers import FakeUpstream
+from tests.support.upstreams import Model
 
 POLICY = f'extends = "balanced"\n[budget]\ntokens = {BUDGET}\n'
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import httpx2
 
-from tests.upstreams import Message, admin
+from tests.support.clients import admin
+from tests.support.upstreams import Message
 
 START = 30.0
 """Seconds to start in, and to end in."""

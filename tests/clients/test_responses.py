@@ -12,8 +12,8 @@ import pytest
 from tests.clients.programs import RESPONDERS, Program, converse, here
 from tests.clients.python.dialogue import Dialogue, Turn
 from tests.clients.serving import sessions
-from tests.servers import Exchange, FakeUpstream, Header, Received
-from tests.upstreams import EVENTS, sse
+from tests.support.servers import Exchange, FakeUpstream, Header, Received
+from tests.support.upstreams import EVENTS, sse
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -17,7 +17,7 @@ import pytest
 from tests.clients.programs import BUDGET, PROGRAMS, Program, converse, here
 from tests.clients.python.dialogue import Dialogue, Turn, look_up
 from tests.clients.serving import sessions, transcript
-from tests.upstreams import JSON, Message, Model, calling, count_tokens, plainly, said
+from tests.support.upstreams import JSON, Message, Model, calling, count_tokens, plainly, said
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

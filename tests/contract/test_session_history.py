@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from proxy.core.records import Session
+from proxy.core.conversation.records import Session
 from proxy.ports import Mark, SessionStore, Stored
-from tests.stores import DAY, KEY, OTHER, HandClock, chain, turn
+from tests.support.stores import DAY, KEY, OTHER, HandClock, chain, turn
 
 
 async def read(store: SessionStore) -> Stored:

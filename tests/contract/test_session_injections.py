@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proxy.ports import Found, Lookup, SessionKey, SessionStore
-from tests.stores import DAY, KEY, HandClock, chain, pass_time, turn
+from tests.support.stores import DAY, KEY, HandClock, chain, pass_time, turn
 
 OTHER = SessionKey(KEY.tag, "02")
 STRANGER = SessionKey("bb", KEY.sid)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from proxy.ports import Recorded, SessionKey, SessionStore, Standing, Stored
-from tests.stores import DAY, KEY, HandClock, chain, found, turn
+from tests.support.stores import DAY, KEY, HandClock, chain, found, turn
 
 LEASE = 5.0
 
@@ -208,7 +208,7 @@ class TestTheLine:
         assert await blocked(store) == ""
         await store.leave(KEY, "turn-1")
         assert await blocked(store) == "compacting"
-        ((_, listed),) = await store.sessions(10)
+        ((_, listed),) = (await store.sessions(10)).sessions
         assert listed.blocked == "compacting"
         await store.leave(KEY, "compact-1")
         assert await blocked(store) == ""
@@ -220,7 +220,7 @@ class TestDeleting:
         await store.keep_summary(KEY, "address", "what was said", DAY)
         assert await store.delete(KEY)
         assert await store.history(KEY) == Stored(was_here=True)
-        assert await store.sessions(10) == []
+        assert (await store.sessions(10)).sessions == []
         assert await store.summaries(KEY, ["address"]) == {}
         assert (await found(store, "u1", "a1", sid=None)).sid is None
 

@@ -7,12 +7,12 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from proxy.adapters.memory import MemoryStore
-from proxy.adapters.redis import RedisStore
-from proxy.adapters.redis.sealing import Keyring
-from proxy.core.records import Session
+from proxy.adapters.stores.memory import MemoryStore
+from proxy.adapters.stores.redis import RedisStore
+from proxy.adapters.stores.redis.codec import Keyring
+from proxy.core.conversation.records import Session
 from proxy.ports import SessionKey
-from tests.stores import DAY, HandClock, Site, chain, dump, epoch, found, hidden, turn
+from tests.support.stores import DAY, HandClock, Site, chain, dump, epoch, found, hidden, turn
 
 FORMER = SessionKey("aa", "named")
 NOW = SessionKey("bb", "named")
@@ -67,7 +67,7 @@ async def test_all_of_a_named_session_is_found_under_its_new_name_and_nothing_un
     session = await store.session(NOW)
     assert session is not None
     assert session.tenant == "new tenant"
-    assert [key for key, _ in await store.sessions(10)] == [NOW]
+    assert [key for key, _ in (await store.sessions(10)).sessions] == [NOW]
     held = [text for server in site.servers for text in dump(server)]
     assert [text for text in held if b"{aa}" in text or b"aa/" in text] == []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from proxy.ports import SessionStore
-from tests.stores import DAY, KEY, STRANGER, HandClock, epoch, found, pass_time, turn
+from tests.support.stores import DAY, KEY, STRANGER, HandClock, epoch, found, pass_time, turn
 
 
 class TestEpochs:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-import math
-
+import pytest
 from msgspec.structs import replace
 
-from proxy.adapters.remembering import TellingStore
-from proxy.ports import Found, Recorded, SessionKey, SessionStore, Whole, Written
-from tests.stores import DAY, KEY, OTHER, STRANGER, chain, epoch, found, lookup, turn
+from proxy.ports import Found, SessionKey, SessionStore
+from tests.support.stores import (
+    DAY,
+    KEY,
+    OTHER,
+    STRANGER,
+    chain,
+    epoch,
+    found,
+    joint,
+    lookup,
+    nodes,
+    turn,
+)
 
 
 class TestFinding:
@@ -17,7 +27,7 @@ class TestFinding:
         assert await found(store, "u1", sid=None) == Found()
         assert await store.session(KEY) is None
         assert await store.nodes(KEY) == {}
-        assert await store.sessions(10) == []
+        assert (await store.sessions(10)).sessions == []
 
     async def test_a_recorded_turn_is_found_by_its_session(self, store: SessionStore) -> None:
         await store.record(KEY, turn("u1", "a1", model="m", tokens=7), DAY)
@@ -26,15 +36,6 @@ class TestFinding:
         assert answer.session is not None
         assert (answer.session.model, answer.session.tokens, answer.session.turns) == ("m", 7, 1)
         assert answer.known == chain("u1", "a1")[-1]
-
-    async def test_what_is_told_without_a_trip_is_what_a_trip_would_tell(self, store: SessionStore) -> None:
-        await store.record(KEY, turn("u1", "a1"), DAY)
-        asked = lookup("u1", "a1", "u2")
-        answer = await store.find(asked)
-        assert store.known(asked) in (None, answer)
-        assert store.known(replace(asked, sid=OTHER.sid)) is None, (
-            "never of a session that nobody has asked about"
-        )
 
     async def test_counts_come_back_for_the_hashes_that_were_asked_for(self, store: SessionStore) -> None:
         await store.record(KEY, turn("u1", "a1"), DAY)
@@ -116,6 +117,72 @@ class TestRecognition:
         assert (await found(store, "hi", "a", "u2", sid=None)).sid == many[-1].sid
 
 
+class TestJoints:
+    """What was said before an answer has changed, and the answer is where it was."""
+
+    @pytest.fixture(autouse=True)
+    async def asked_with_more(self, store: SessionStore) -> None:
+        """Two turns; the words of the second will be other ones when they are sent again."""
+        await store.record(KEY, turn("u1", "a1", headerless=True), DAY)
+        told = turn("u1", "a1", "u2+", "a2", known=2, headerless=True, joint=joint("u1", "a1", "u2+", "a2"))
+        await store.record(KEY, told, DAY)
+
+    async def test_a_session_is_found_by_the_place_of_our_answer(self, store: SessionStore) -> None:
+        answer = await found(store, "u1", "a1", "u2", "a2", "u3", sid=None)
+        assert (answer.sid, answer.known) == (KEY.sid, chain("u1", "a1")[-1])
+        assert (answer.joint, answer.said) == (
+            joint("u1", "a1", "u2", "a2").hash,
+            nodes("u1", "a1", "u2+")[-1],
+        )
+
+    async def test_where_the_words_are_the_same_nothing_is_told_of_others(self, store: SessionStore) -> None:
+        answer = await found(store, "u1", "a1", "u2+", "a2", "u3", sid=None)
+        assert (answer.sid, answer.joint, answer.said) == (KEY.sid, b"", None)
+
+    async def test_the_same_answer_at_another_place_finds_none(self, store: SessionStore) -> None:
+        assert await found(store, "u1", "b1", "u2", "a2", "u3", sid=None) == Found()
+        assert await found(store, "u0", "a1", "u2", "a2", "u3", sid=None) == Found()
+
+    async def test_an_answer_that_two_sessions_gave_there_joins_none_while_both_are_there(
+        self, store: SessionStore
+    ) -> None:
+        told = turn("u1", "a1", "v2+", "a2", headerless=True, joint=joint("u1", "a1", "v2+", "a2"))
+        await store.record(OTHER, told, DAY)
+        assert await found(store, "u1", "a1", "u2", "a2", "u3", sid=None) == Found()
+        await store.delete(OTHER)
+        assert (await found(store, "u1", "a1", "u2", "a2", "u3", sid=None)).sid == KEY.sid
+
+    async def test_what_was_said_there_last_is_told(self, store: SessionStore) -> None:
+        told = turn("u1", "a1", "u2++", "a2", known=2, headerless=True, joint=joint("u1", "a1", "u2++", "a2"))
+        for _ in range(3):
+            await store.record(KEY, told, DAY)
+        answer = await found(store, "u1", "a1", "u2", "a2", "u3", sid=None)
+        assert (answer.sid, answer.said) == (KEY.sid, nodes("u1", "a1", "u2++")[-1])
+
+    async def test_a_branch_that_goes_on_there_becomes_the_tip_and_is_gone_on_from(
+        self, store: SessionStore
+    ) -> None:
+        for names in (["v1", "a1"], ["v1", "a1", "v2", "a2"]):
+            await store.record(KEY, turn(*names, headerless=True, is_joined=len(names) == 2), DAY)
+            session = await store.session(KEY)
+            assert session is not None
+            assert session.tip == chain(*names)[-1]
+
+    async def test_a_session_that_began_with_other_words_is_found_under_its_own_tag(
+        self, store: SessionStore
+    ) -> None:
+        began = SessionKey("cc", "03")
+        told = turn("w1+", "a1", headerless=True, joint=joint("w1+", "a1", first="ff"))
+        await store.record(began, told, DAY)
+        asked = lookup("w1", "a1", "w2", sid=None, first="ff")
+        answer = await store.find(asked)
+        assert (answer.sid, answer.tag, answer.said) == (began.sid, began.tag, nodes("w1+")[-1])
+        assert await store.find(replace(asked, first="ee")) == Found()
+        other = SessionKey("dd", "04")
+        await store.record(other, replace(told, nodes=turn("w0+", "a1").nodes), DAY)
+        assert await store.find(asked) == Found(), "two may be meant"
+
+
 class TestIsolation:
     async def test_another_tag_sees_nothing(self, store: SessionStore) -> None:
         await store.record(KEY, turn("u1", "a1", headerless=True), DAY)
@@ -147,30 +214,3 @@ class TestDeletion:
         assert (await found(store, "u1")).was_here
         await store.record(KEY, turn("u1", "a1"), DAY)
         assert not (await found(store, "u1")).was_here
-
-
-class TestWhole:
-    async def test_all_counts_are_told_where_they_are_asked_for(self, plain: TellingStore) -> None:
-        await plain.record(KEY, turn("u1", "a1", "u2", "a2"), DAY)
-        await plain.record(KEY, turn("u1", "a1", "other", known=2), DAY)
-        asked = replace(lookup("u1"), uncounted=(), whole=True)
-        answer = await plain.find(asked)
-        assert answer.whole is not None
-        assert DAY - 60 < answer.whole.lives <= DAY + 3_600
-        assert answer.whole.written == 2
-        assert sorted(answer.counts.values()) == [10, 11, 12, 12, 13]
-        assert await plain.find(replace(asked, sid=OTHER.sid)) == Found(whole=Whole(math.inf, written=0))
-
-    async def test_a_turn_tells_the_session_that_it_has_made(self, plain: TellingStore) -> None:
-        first, second = turn("u1", "a1", model="m"), turn("u1", "a1", "u2", "a2", known=2, model="n")
-        for number, told in enumerate((first, second, second), 1):
-            written = await plain.write(KEY, told, DAY)
-            assert written == Written(Recorded.KEPT, (await found(plain)).session, number)
-        await plain.pin(KEY, chain("u1"), DAY)
-        again = await plain.write(KEY, turn("u1", "a1", model="late"), DAY)
-        assert again.session == (await found(plain)).session
-        assert again.session is not None
-        assert (again.session.pins, again.session.model) == (tuple(chain("u1")), "n")
-
-    async def test_a_turn_that_is_not_written_tells_of_none(self, plain: TellingStore) -> None:
-        assert await plain.write(KEY, turn("u1", "a1", "u2", known=2), DAY) == Written(Recorded.TORN)

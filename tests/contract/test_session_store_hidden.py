@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from proxy.ports import SessionStore
-from tests.stores import DAY, KEY, STRANGER, HandClock, found, hidden, pass_time, turn
+from tests.support.stores import DAY, KEY, STRANGER, HandClock, found, hidden, pass_time, turn
 
 FIRST, SECOND = hidden("u1", "a1"), hidden("u1", "a1", "u2", "a2")
 

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
-from proxy.adapters.memory import MemoryStore
-from proxy.adapters.redis import RedisStore
-from proxy.adapters.redis.keys import REMEMBERED
-from proxy.adapters.stores import open_store
-from proxy.errors import SettingsError
+from proxy.adapters.stores.memory import MemoryStore
+from proxy.adapters.stores.open import open_store
+from proxy.adapters.stores.redis import RedisStore
+from proxy.adapters.stores.redis.keys import REMEMBERED
+from proxy.errors import SettingsError, StoreUnavailable
 from proxy.ports import Found, SessionKey
-from tests.shim import relaying
-from tests.stores import DAY, KEY, OTHER, STRANGER, HandClock, epoch, found, run, turn
+from tests.support.network import relaying
+from tests.support.stores import (
+    DAY,
+    KEY,
+    OTHER,
+    STRANGER,
+    HandClock,
+    chain,
+    epoch,
+    found,
+    hidden,
+    run,
+    turn,
+)
 
 
 class TestMemory:
@@ -82,6 +95,47 @@ class TestServers:
             await store.record(KEY, turn("hi", f"a-{i}", headerless=True), DAY)
         await store.aclose()
         assert run(server_url, "HLEN", "u1:{aa}:tips") < 61 + 20
+
+
+WRITES: dict[str, Callable[[RedisStore], Awaitable[object]]] = {
+    "begin_epoch": lambda store: store.begin_epoch(KEY, epoch("e1"), 0, DAY),
+    "pin": lambda store: store.pin(KEY, chain("u1"), DAY),
+    "keep_hidden": lambda store: store.keep_hidden(KEY, hidden("u1", "a1"), DAY),
+    "inject": lambda store: store.inject(KEY, b"digest", b"text", DAY),
+    "mark_unsaved": lambda store: store.mark_unsaved(KEY, chain("u1", "a1")[-1]),
+    "pause": lambda store: store.pause(KEY, paused=True),
+    "delete": lambda store: store.delete(KEY),
+    "keep_summary": lambda store: store.keep_summary(KEY, "one", "text", 20.0),
+    "move": lambda store: store.move(KEY.tag, "cc", "t"),
+}
+"""All that changes what is found of a session, or how long it is there, but for turns."""
+
+
+class TestRevision:
+    @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+    async def test_it_is_another_one_after_any_write_but_a_turn(
+        self, write: Callable[[RedisStore], Awaitable[object]], server_url: str, clock: HandClock
+    ) -> None:
+        store = RedisStore(server_url, clock, 2.0, 1.0, linger=0.0)
+        before = store.revision()
+        await store.record(KEY, turn("u1", "a1", headerless=True), DAY)
+        await found(store, "u1", "a1")
+        assert store.revision() == before
+        await write(store)
+        assert store.revision() != before
+        await store.aclose()
+
+    async def test_it_is_another_one_after_a_fault(self, clock: HandClock, tmp_path: Path) -> None:
+        store = RedisStore(f"unix://{tmp_path}/nobody", clock, 2.0, 1.0, linger=0.0)
+        before = store.revision()
+        with pytest.raises(StoreUnavailable):
+            await found(store, "u1")
+        assert store.revision() != before
+
+    async def test_there_is_none_where_others_may_write(self, server_url: str, clock: HandClock) -> None:
+        store = RedisStore(server_url, clock, 2.0, 1.0)
+        assert store.revision() is None
+        await store.aclose()
 
 
 def test_a_store_of_an_unknown_kind_is_refused_by_name(clock: HandClock) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from proxy.ports import Found, SessionKey, SessionStore
-from tests.stores import DAY, KEY, OTHER, STRANGER, THIRD, HandClock, epoch, found, pass_time, turn
+from tests.support.stores import DAY, KEY, OTHER, STRANGER, THIRD, HandClock, epoch, found, pass_time, turn
 
 
 class TestListing:
@@ -13,9 +13,9 @@ class TestListing:
         for i, key in enumerate([KEY, OTHER, STRANGER]):
             await store.record(key, turn("u1", "a1", updated=10.0 + i), DAY)
         await store.record(KEY, turn("u1", "a1", "u2", "a2", known=2, updated=20.0), DAY)
-        assert [key for key, _ in await store.sessions(10)] == [KEY, STRANGER, OTHER]
-        assert [key for key, _ in await store.sessions(2)] == [KEY, STRANGER]
-        assert [session.turns for _, session in await store.sessions(2)] == [2, 1]
+        assert [key for key, _ in (await store.sessions(10)).sessions] == [KEY, STRANGER, OTHER]
+        assert [key for key, _ in (await store.sessions(2)).sessions] == [KEY, STRANGER]
+        assert [session.turns for _, session in (await store.sessions(2)).sessions] == [2, 1]
 
     async def test_names_none_twice_while_others_begin(self, store: SessionStore) -> None:
         async def begin_sessions() -> None:
@@ -26,7 +26,7 @@ class TestListing:
 
         beginning = asyncio.create_task(begin_sessions())
         while not beginning.done():
-            names = [key.sid for key, _ in await store.sessions(1_000)]
+            names = [key.sid for key, _ in (await store.sessions(1_000)).sessions]
             assert len(names) == len(set(names))
             await asyncio.sleep(0)
         await beginning
@@ -43,7 +43,7 @@ class TestLifetime:
         assert await store.nodes(KEY) == {}
         assert await store.epochs(KEY, "lane") == ()
         assert await store.summaries(KEY, ["one"]) == {}
-        assert await store.sessions(10) == []
+        assert (await store.sessions(10)).sessions == []
 
     async def test_any_write_renews_all_of_a_session(self, store: SessionStore, clock: HandClock) -> None:
         await store.record(KEY, turn("u1", "a1", headerless=True), ttl=0.4)
@@ -92,4 +92,4 @@ class TestLifetime:
         await store.record(OTHER, turn("hi", "a2", headerless=True), DAY)
         await pass_time(clock, 0.1)
         assert await found(store, "hi", "a1", "u2", sid=None) == Found()
-        assert [key for key, _ in await store.sessions(1)] == [OTHER]
+        assert [key for key, _ in (await store.sessions(1)).sessions] == [OTHER]

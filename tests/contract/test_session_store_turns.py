@@ -7,9 +7,9 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from proxy.adapters.redis import turns as redis_turns
+from proxy.adapters.stores.redis import scripts
 from proxy.ports import SessionKey, SessionStore
-from tests.stores import DAY, KEY, OTHER, STRANGER, HandClock, chain, found, pass_time, turn
+from tests.support.stores import DAY, KEY, OTHER, STRANGER, HandClock, chain, found, pass_time, turn
 
 
 async def recorded_turns(store: SessionStore, key: SessionKey = KEY) -> int:
@@ -102,7 +102,7 @@ class TestRecording:
     async def test_a_turn_of_many_pieces_is_counted_by_its_answers(
         self, store: SessionStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(redis_turns, "PIECE_NODES", 3)
+        monkeypatch.setattr(scripts, "PIECE_NODES", 3)
         names = [*(f"u{i}" for i in range(5)), "a5", *(f"u{i}" for i in range(6, 10)), "a10"]
         await store.record(KEY, turn(*names), DAY)
         assert await recorded_turns(store) == 2
@@ -191,7 +191,7 @@ class TestPins:
             (await found(store, "u1", "a1")).session,
             await store.session(KEY),
             (await store.history(KEY)).session,
-            *(session for _, session in await store.sessions(1)),
+            *(session for _, session in (await store.sessions(1)).sessions),
         ]
         assert [session and session.pins for session in told] == [tuple(chain("u1"))] * 4
 

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiktoken_ext import openai_public  # pyright: ignore[reportMissingTypeStubs]
 
-from proxy.adapters import tiktoken as adapter
-from proxy.adapters.tiktoken import TiktokenCounter, vocabulary
-from proxy.adapters.tiktoken.pieces import pieces
+from proxy.adapters import tokens as adapter
+from proxy.adapters.tokens import TiktokenCounter
+from proxy.adapters.tokens.counter import VocabularyError, o200k_base, pieces, ranks_of
 from proxy.ports import TokenCounter
 
 COUNTERS: list[Callable[[], TokenCounter]] = [TiktokenCounter]
@@ -101,7 +101,7 @@ def test_a_million_of_one_character_count_and_never_raise(counter: TokenCounter,
 
 
 def whole(text: str) -> int:
-    return len(vocabulary.o200k_base().encode(text, disallowed_special=()))
+    return len(o200k_base().encode(text, disallowed_special=()))
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_the_vocabulary_is_read_without_a_network(monkeypatch: pytest.MonkeyPatc
         raise AssertionError("the vocabulary ships with the package")
 
     monkeypatch.setattr(socket, "socket", refuse)
-    assert vocabulary.o200k_base.__wrapped__().n_vocab == 200_019
+    assert o200k_base.__wrapped__().n_vocab == 200_019
 
 
 def test_the_encoding_is_tiktokens_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,14 +186,14 @@ def test_the_encoding_is_tiktokens_own(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(openai_public, "load_tiktoken_bpe", no_download)
     published = openai_public.o200k_base()
-    ours = vocabulary.o200k_base()
+    ours = o200k_base()
     assert ours._pat_str == published["pat_str"]  # pyright: ignore[reportPrivateUsage]
     assert ours._special_tokens == published["special_tokens"]  # pyright: ignore[reportPrivateUsage]
 
 
 def test_a_damaged_vocabulary_fails_loudly() -> None:
-    with pytest.raises(vocabulary.VocabularyError, match="reinstall"):
-        vocabulary._ranks(gzip.compress(b"IQ== 0\n"))  # pyright: ignore[reportPrivateUsage]
+    with pytest.raises(VocabularyError, match="reinstall"):
+        ranks_of(gzip.compress(b"IQ== 0\n"))
 
 
 def test_the_vocabulary_names_its_licence() -> None:

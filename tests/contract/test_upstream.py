@@ -9,12 +9,11 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from proxy.adapters.httptools import HttptoolsUpstream
-from proxy.adapters.httpx import HttpxUpstream
+from proxy.adapters.upstream import HttptoolsUpstream
+from proxy.adapters.upstream.httpx import HttpxUpstream
 from proxy.errors import (
     InvalidHeader,
     SettingsError,
@@ -23,34 +22,12 @@ from proxy.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
-from proxy.ports import Upstream, UpstreamResponse
-from tests.servers import PATIENCE, Exchange, FakeUpstream, Script, eventually
+from proxy.ports import Upstream
+from tests.support.answers import get, whole
+from tests.support.servers import Exchange, FakeUpstream, Script, eventually
 
 CERTIFICATE = Path(__file__).parent / "certificate" / "certificate.pem"
 UPSTREAMS: list[Callable[..., Upstream]] = [HttptoolsUpstream, HttpxUpstream]
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[FakeUpstream]:
-    async with FakeUpstream().serve() as serving:
-        yield serving
-
-
-@pytest.fixture(params=UPSTREAMS)
-async def upstream(request: Any, server: FakeUpstream) -> AsyncIterator[Upstream]:
-    async with aclosing(
-        request.param(server.url + "/base/v1", connect_timeout=1.0, read_timeout=0.3)
-    ) as made:
-        yield made
-
-
-async def whole(response: UpstreamResponse) -> bytes:
-    async with aclosing(response):
-        return b"".join([chunk async for chunk in response.chunks()])
-
-
-async def get(upstream: Upstream) -> bytes:
-    return await whole(await upstream.send("GET", "/models", [], None))
 
 
 async def pieces(*parts: bytes) -> AsyncIterator[bytes]:
@@ -193,135 +170,6 @@ async def test_informational_answers_are_not_the_answer(server: FakeUpstream, up
 
     server.script = script
     assert await get(upstream) == b"final"
-
-
-# --- connections ---
-
-
-async def test_a_connection_serves_one_request_after_another(
-    server: FakeUpstream, upstream: Upstream
-) -> None:
-    for _ in range(3):
-        await get(upstream)
-    assert (len(server.requests), server.connections) == (3, 1)
-
-
-async def test_a_connection_that_the_upstream_closed_meanwhile_fails_no_request(
-    server: FakeUpstream, upstream: Upstream
-) -> None:
-    async def script(exchange: Exchange) -> None:
-        await exchange.answer(200)
-        exchange.close()
-
-    server.script = script
-    for sent in range(3):
-        await whole(await upstream.send("POST", "/x", [], b"{}"))
-        await eventually(lambda: server.open_connections == 0)
-        assert len(server.requests) == sent + 1
-
-
-async def test_a_connection_that_the_upstream_reset_meanwhile_fails_no_request(
-    server: FakeUpstream, upstream: Upstream
-) -> None:
-    async def script(exchange: Exchange) -> None:
-        await exchange.answer(200)
-        await asyncio.sleep(0.02)
-        exchange.reset()
-
-    server.script = script
-    for sent in range(3):
-        await whole(await upstream.send("POST", "/x", [], b"{}"))
-        await eventually(lambda: server.open_connections == 0)
-        assert len(server.requests) == sent + 1
-
-
-async def test_a_request_that_the_upstream_may_have_acted_on_is_not_sent_again(
-    server: FakeUpstream, upstream: Upstream
-) -> None:
-    await get(upstream)
-
-    async def script(exchange: Exchange) -> None:
-        await exchange.body()
-        exchange.close()
-
-    server.script = script
-    with pytest.raises(UpstreamInvalidResponse):
-        await upstream.send("POST", "/x", [], b"{}")
-    assert len(server.requests) == 2
-
-
-async def test_an_unfinished_answer_takes_its_connection_with_it(
-    server: FakeUpstream, upstream: Upstream
-) -> None:
-    gone = asyncio.Event()
-
-    async def script(exchange: Exchange) -> None:
-        await exchange.start()
-        await exchange.chunk(b"first")
-        await exchange.gone()
-        gone.set()
-
-    server.script = script
-    response = await upstream.send("GET", "/x", [], None)
-    assert await anext(response.chunks()) == b"first"
-    await response.aclose()
-    await asyncio.wait_for(gone.wait(), PATIENCE)
-
-
-@pytest.mark.parametrize("begun", [False, True], ids=["before the answer", "in the answer"])
-async def test_a_cancelled_request_closes_its_connection(
-    server: FakeUpstream, upstream: Upstream, begun: bool
-) -> None:
-    waiting, gone = asyncio.Event(), asyncio.Event()
-
-    async def script(exchange: Exchange) -> None:
-        await exchange.body()
-        if begun:
-            await exchange.start()
-        waiting.set()
-        await exchange.gone()
-        gone.set()
-
-    server.script = script
-    task = asyncio.create_task(get(upstream))
-    await waiting.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    await asyncio.wait_for(gone.wait(), PATIENCE)
-
-
-async def test_what_follows_an_answer_unasked_is_no_answer_to_the_next_request(
-    server: FakeUpstream, upstream: Upstream
-) -> None:
-    async def script(exchange: Exchange) -> None:
-        await exchange.answer(200, body=b"right")
-        await exchange.raw(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwrong")
-
-    server.script = script
-    for _ in range(3):
-        assert await get(upstream) == b"right"
-
-
-async def test_a_body_sent_to_head_is_no_answer_to_the_next_request(
-    server: FakeUpstream, upstream: Upstream
-) -> None:
-    async def script(exchange: Exchange) -> None:
-        await exchange.answer(200, body=b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwrong")
-
-    server.script = script
-    response = await upstream.send("HEAD", "/x", [], None)
-    assert await whole(response) == b""
-    assert await get(upstream) == b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwrong"
-
-
-async def test_closing_the_upstream_closes_its_idle_connections(
-    server: FakeUpstream, upstream: Upstream
-) -> None:
-    await get(upstream)
-    assert server.open_connections == 1
-    await upstream.aclose()
-    await eventually(lambda: server.open_connections == 0)
 
 
 # --- faults ---

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -8,9 +8,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.appending import Appender
-from tests.servers import PATIENCE
-from tests.upstreams import Chat, Model, proxying, running, write_policy
+from tests.support.append_client import Appender, Appenders
+from tests.support.clients import Chats, Small, making_chats, proxying, write_policy
+from tests.support.servers import PATIENCE
+from tests.support.upstreams import Model, running
 
 NAME = "small"
 SMALL = """
@@ -44,9 +45,6 @@ async def client(url: str) -> AsyncIterator[httpx2.AsyncClient]:
         yield opened
 
 
-Small = Callable[..., Awaitable[str]]
-
-
 @pytest.fixture
 async def small(model: Model, tmp_path: Path) -> AsyncIterator[Small]:
     """Starts a proxy whose budget is small: `await small(tokens=800, wait="200ms", summaries=True)`."""
@@ -68,22 +66,10 @@ async def small(model: Model, tmp_path: Path) -> AsyncIterator[Small]:
 
 
 @pytest.fixture
-async def chats() -> AsyncIterator[Callable[[str], Chat]]:
+async def chats() -> AsyncIterator[Chats]:
     """Makes clients, which are closed at the end."""
-    made: list[Chat] = []
-
-    def chat(url: str, **headers: str) -> Chat:
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        made.append(Chat(url))
-        made[-1].headers |= named
-        return made[-1]
-
-    yield chat
-    for each in made:
-        await each.client.aclose()
-
-
-Appenders = Callable[..., Appender]
+    async with making_chats() as chats:
+        yield chats
 
 
 @pytest.fixture

@@ -5,39 +5,26 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.appending import Appender, contents, error_code, transcript
-from tests.servers import Exchange
-from tests.upstreams import (
-    DONE,
-    EVENTS,
-    JSON,
-    Chat,
-    Model,
+from tests.support.append_client import Appender, Appenders, contents, error_code, transcript
+from tests.support.clients import (
+    Chats,
     admin,
     answer_in,
-    calling,
-    completion,
-    events,
     only_session,
-    plainly,
     proxying,
-    said,
-    sse,
     told,
     user,
     write_policy,
 )
+from tests.support.servers import Exchange
+from tests.support.upstreams import DONE, EVENTS, JSON, Model, calling, completion, events, plainly, said, sse
 
 SYSTEM = {"role": "system", "content": "Be kind."}
 LONG = "tell me more of it, " * 20
-
-Appenders = Callable[..., Appender]
-Chats = Callable[..., Chat]
 
 
 # --- the tip ---
@@ -161,16 +148,11 @@ async def test_the_same_words_twice_are_two_turns(appender: Appender, model: Mod
     assert await transcript(appender.url) == ["yes", "Sure?", "yes", "Then I will."]
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [{"x_stainless_retry_count": "1"}, {"Idempotency_Key": "k-1"}],
-    ids=["retry count", "idempotency key"],
-)
-async def test_a_retried_turn_is_one(appender: Appender, model: Model, headers: dict[str, str]) -> None:
+async def test_a_retried_turn_is_one(appender: Appender, model: Model) -> None:
     model.replies.extend([said("Lost on the way."), said("Again."), said("Next.")])
-    await appender.ask("yes", **{name: value for name, value in headers.items() if "retry" not in name})
-    await appender.ask("yes", **headers)
-    await appender.ask("next", **headers)
+    await appender.ask("yes")
+    await appender.ask("yes", x_stainless_retry_count="1")
+    await appender.ask("next", x_stainless_retry_count="1")
     assert [contents(view) for view in model.views()] == [
         ["yes"],
         ["yes"],
@@ -255,13 +237,6 @@ async def test_a_header_of_another_agent_names_it_too(appender: Appender, model:
         del request.headers["x-unabridged-session"]
         assert (await appender.client.send(request)).status_code == 200
     assert len(model.views()[1]) == 3
-
-
-async def test_workers_that_share_no_store_have_no_history(model: Model, appenders: Appenders) -> None:
-    async with proxying(model.url, store="memory://", workers=2) as url:
-        response = await appenders(url).ask("first")
-        assert (response.status_code, error_code(response)) == (503, "history_unavailable")
-        assert not model.chats
 
 
 async def test_several_choices_are_refused(appender: Appender, model: Model) -> None:

@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import httpx2
 
-from proxy.adapters.stores import open_store
+from proxy.adapters.stores.open import open_store
 from proxy.app import SystemClock
-from proxy.engine.naming import Naming
-from proxy.lru import Memory
+from proxy.cache import Memory
+from proxy.engine.intake.naming import Naming
 from proxy.ports import Standing
-from tests.appending import Appender, contents, error_code, transcript
-from tests.servers import Exchange, eventually
-from tests.stores import embedded_valkey
-from tests.upstreams import (
-    KEY,
-    Chat,
-    Model,
-    only_session,
-    proxying,
-    said,
-    write_policy,
-)
-
-Appenders = Callable[..., Appender]
-Chats = Callable[..., Chat]
+from tests.support.append_client import Appender, Appenders, contents, error_code, transcript
+from tests.support.clients import KEY, SECRET, Chats, only_session, proxying, write_policy
+from tests.support.servers import Exchange, eventually
+from tests.support.stores import embedded_valkey
+from tests.support.upstreams import Model, said
 
 
 async def test_turns_of_one_session_run_one_after_the_other(appender: Appender, model: Model) -> None:
@@ -101,7 +90,7 @@ async def test_a_place_is_free_again_when_its_worker_has_died(model: Model, appe
             appender = appenders(url)
             await appender.ask("first")
             named = {b"authorization": KEY.encode(), b"x-unabridged-session": b"s"}
-            key = Naming("secret", Memory()).caller(named).key
+            key = Naming(SECRET, Memory()).caller(named).key
             assert key is not None
             dead = open_store(store, SystemClock(), 1.0, 1.0)
             while await dead.stand(key, "turn-of-a-dead-worker", 8, 0.3) is not Standing.GO:  # noqa: ASYNC110

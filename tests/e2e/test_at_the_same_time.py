@@ -1,37 +1,29 @@
-"""What happens at the same time to clients that send their whole history; FAULTS, "At the same time"."""
+"""What happens at the same time to clients that send their whole history."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import httpx2
 import pytest
 
-from tests.servers import PATIENCE, Exchange
-from tests.stores import serving, valkey_command
-from tests.upstreams import (
+from tests.support.clients import Chat, Chats, Small, admin, only_session, question, told, user
+from tests.support.servers import PATIENCE, Exchange
+from tests.support.stores import serving, valkey_command
+from tests.support.upstreams import (
     JSON,
-    Chat,
     Message,
     Model,
-    admin,
     calling,
     completion,
     count_tokens,
     fault_in,
-    only_session,
     plainly,
-    question,
     said,
-    told,
-    user,
 )
 
-Chats = Callable[..., Chat]
-Small = Callable[..., Awaitable[str]]
 BUDGET = 800
 
 

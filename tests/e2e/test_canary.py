@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable
 
 import httpx2
 import pytest
 
-from tests.appending import Appender
-from tests.canaries import CANARY, KEY, logged
-from tests.shim import relaying
-from tests.stores import serving, valkey_command
-from tests.upstreams import ADMIN, JSON, Chat, Model, calling, only_session, plainly, question, user
+from tests.support.append_client import Appenders
+from tests.support.canaries import CANARY, KEY, logged
+from tests.support.clients import ADMIN, Chats, Small, only_session, question, user
+from tests.support.network import relaying
+from tests.support.stores import serving, valkey_command
+from tests.support.upstreams import JSON, Model, calling, plainly
 
-Chats = Callable[..., Chat]
-Appenders = Callable[..., Appender]
-Small = Callable[..., Awaitable[str]]
 BUDGET = 800
 TOOLS = """
 [recall]
@@ -53,16 +50,18 @@ async def test_appended_turns_tell_nothing(
         async with relaying(server.socket) as store:
             url = await small(BUDGET, store=store.url, store_timeout=0.3)
             client = appenders(url, CANARY)
-            client.headers |= {"Authorization": KEY, "X-Vendor": CANARY, "Idempotency-Key": CANARY}
+            client.headers |= {"Authorization": KEY, "X-Vendor": CANARY}
             with logged() as lines:
-                await client.ask(f"Before: {CANARY}.")
+                await client.ask(f"Before: {CANARY}.", Idempotency_Key=CANARY)
+                await client.ask(f"Before: {CANARY}.", Idempotency_Key=CANARY)
+                assert CANARY not in (await client.ask("Another.", Idempotency_Key=CANARY)).text
                 store.lag = lag
                 for streams in (False, True):
                     client.members |= {"stream": streams, "user": CANARY}
                     for reply in (None, failing):
                         if reply:
                             model.replies.append(reply)
-                        answer = await client.ask(f"{CANARY} {question(1)}")
+                        answer = await client.ask(f"{CANARY} {question(1)}", Idempotency_Key=f"{CANARY} 2")
                         is_ours = answer.headers.get("x-request-id", "").startswith("req-")
                         assert not (is_ours and answer.status_code >= 400 and CANARY in answer.text)
                 client.members["n"] = 2

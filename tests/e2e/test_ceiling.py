@@ -7,8 +7,9 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.servers import Exchange, FakeUpstream
-from tests.upstreams import JSON, Chat, Message, Model, proxying, question, told, user, write_policy
+from tests.support.clients import Chat, proxying, question, told, user, write_policy
+from tests.support.servers import Exchange, FakeUpstream
+from tests.support.upstreams import JSON, Message, Model
 
 MOST = 8_000
 NO_LEDGER = "[ledger]\nconstraints = false\nidentifiers = false\n"

@@ -7,18 +7,23 @@ import io
 import json
 import re
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import pytest
 
 from proxy.cli import main
-from tests.upstreams import Chat, Model, proxying, write_policy
+from tests.support.clients import Chat, proxying, write_policy
+from tests.support.upstreams import Model
 
 SMALL = 'extends = "balanced"\n[budget]\ntokens = 600\n[summary]\nwait = "0s"\nenabled = false\n'
 
-Ask = Callable[..., "asyncio.Future[int]"]
+
+class Run(Protocol):
+    """Runs a command beside the loop in which the upstream lives; gives its exit code, stdout and stderr."""
+
+    async def __call__(self, *words: str, server: str = ...) -> tuple[int, str, str]: ...
 
 
 @pytest.fixture
@@ -35,10 +40,7 @@ async def served(model: Model, tmp_path: Path) -> AsyncIterator[str]:
 
 
 @pytest.fixture
-def cli(
-    served: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., Any]:
-    """Runs a command beside the loop in which the upstream lives; gives its exit code, stdout and stderr."""
+def cli(served: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     monkeypatch.setenv("UNABRIDGED_ADMIN_TOKEN", "admin")
 
     async def run(*words: str, server: str = served) -> tuple[int, str, str]:
@@ -49,13 +51,13 @@ def cli(
     return run
 
 
-async def test_sessions_are_listed(cli: Callable[..., Any]) -> None:
+async def test_sessions_are_listed(cli: Run) -> None:
     code, out, _ = await cli("sessions", "list")
     assert code == 0
     assert "trip? to #1 & 100%" in out
 
 
-async def test_a_session_is_found_by_a_name_that_needs_encoding(cli: Callable[..., Any]) -> None:
+async def test_a_session_is_found_by_a_name_that_needs_encoding(cli: Run) -> None:
     _, out, _ = await cli("sessions", "list", "--json")
     (listed,) = json.loads(out)["sessions"]
     for name in ("trip? to #1 & 100%", listed["id"]):
@@ -67,17 +69,40 @@ async def test_a_session_is_found_by_a_name_that_needs_encoding(cli: Callable[..
     assert "prune_count" in out
 
 
-async def test_a_session_is_found_by_the_short_id_that_is_listed(cli: Callable[..., Any]) -> None:
+async def test_a_listing_shows_the_whole_id_and_how_the_session_began(cli: Run) -> None:
     _, out, _ = await cli("sessions", "list")
-    short = out.splitlines()[1].split()[0]
-    assert len(short) == 8
-    code, out, _ = await cli("sessions", "show", short, "--json")
+    line = out.splitlines()[1]
+    code, told, _ = await cli("sessions", "show", line.split()[0], "--json")
     assert code == 0
-    assert json.loads(out)["id"].partition(".")[2].startswith(short)
+    assert json.loads(told)["id"] == line.split()[0]
+    assert json.loads(told)["began_with"].startswith("Question 0: where do we go from here")
+    assert "Question 0: where do we go from here, a…" in line
+
+
+async def test_a_session_is_found_by_the_beginning_of_its_id(cli: Run) -> None:
+    _, out, _ = await cli("sessions", "list", "--json")
+    (listed,) = json.loads(out)["sessions"]
+    tenant, _, rest = listed["id"].partition(".")
+    for beginning in (listed["id"][:8], rest[:8], f"{tenant}.{rest[:4]}"):
+        _, out, _ = await cli("sessions", "show", beginning, "--json")
+        assert json.loads(out)["id"] == listed["id"]
+
+
+async def test_what_may_mean_several_sessions_is_answered_with_all_of_them(cli: Run) -> None:
+    await cli("sessions", "fork", "trip? to #1 & 100%", "--name", "other")
+    _, out, _ = await cli("sessions", "list", "--json")
+    one, two = (each["id"] for each in json.loads(out)["sessions"])
+    code, out, err = await cli("sessions", "show", one[:8])
+    assert (code, out) == (1, "")
+    said, *candidates = err.splitlines()
+    assert said.endswith(f'answers 409: "{one[:8]}" may mean 2 sessions: give the whole id of one.')
+    assert {each.split()[1] for each in candidates} == {one, two}
+    assert all("Question 0: where do we go" in each for each in candidates)
+    assert any("trip? to #1 & 100%" in each for each in candidates)
 
 
 async def test_the_transcript_has_every_message_and_the_view_only_what_is_sent(
-    cli: Callable[..., Any],
+    cli: Run,
 ) -> None:
     _, transcript, _ = await cli("sessions", "transcript", "trip? to #1 & 100%")
     _, view, _ = await cli("sessions", "view", "trip? to #1 & 100%")
@@ -87,18 +112,19 @@ async def test_the_transcript_has_every_message_and_the_view_only_what_is_sent(
     assert "messages omitted]" not in transcript
 
 
-async def test_explain_shows_what_became_of_each_unit(cli: Callable[..., Any]) -> None:
+async def test_explain_shows_what_became_of_each_unit(cli: Run) -> None:
     code, out, _ = await cli("explain", "trip? to #1 & 100%")
     assert code == 0
     assert "cut, gap 1" in out
     assert "of 600 tokens" in out
+    assert all(f"Question {place}: where do we go" in out for place in range(8))
     _, out, _ = await cli("explain", "trip? to #1 & 100%", "--json")
     told = json.loads(out)
     assert [unit["start"] for unit in told["units"]] == list(range(16))
     assert {"kept", "cut"} == {unit["state"] for unit in told["units"]}
 
 
-async def test_a_session_that_is_not_there_is_one_clear_line(cli: Callable[..., Any]) -> None:
+async def test_a_session_that_is_not_there_is_one_clear_line(cli: Run) -> None:
     code, out, err = await cli("sessions", "show", "nobody's")
     assert (code, out) == (1, "")
     assert err.startswith("unabridged: ")
@@ -106,9 +132,7 @@ async def test_a_session_that_is_not_there_is_one_clear_line(cli: Callable[..., 
     assert err.count("\n") == 1
 
 
-async def test_a_wrong_token_says_what_to_set(
-    cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_wrong_token_says_what_to_set(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UNABRIDGED_ADMIN_TOKEN", "guessed")
     code, _, err = await cli("sessions", "list")
     assert code == 1
@@ -116,14 +140,14 @@ async def test_a_wrong_token_says_what_to_set(
     assert "UNABRIDGED_ADMIN_TOKEN" in err
 
 
-async def test_where_no_proxy_answers_server_is_named(cli: Callable[..., Any]) -> None:
+async def test_where_no_proxy_answers_server_is_named(cli: Run) -> None:
     code, _, err = await cli("sessions", "list", server="http://127.0.0.1:9")
     assert code == 1
     assert "--server" in err
 
 
 @pytest.mark.parametrize("server", ["127.0.0.1:8080", "localhost", "", "ftp://localhost"])
-async def test_a_server_without_a_scheme_is_wrong_usage(cli: Callable[..., Any], server: str) -> None:
+async def test_a_server_without_a_scheme_is_wrong_usage(cli: Run, server: str) -> None:
     code, out, err = await cli("sessions", "list", server=server)
     assert (code, out) == (2, "")
     assert err == f'unabridged: --server must be a URL such as http://127.0.0.1:8080, not "{server}"\n'
@@ -132,7 +156,7 @@ async def test_a_server_without_a_scheme_is_wrong_usage(cli: Callable[..., Any],
 NAME = "trip? to #1 & 100%"
 
 
-async def test_an_export_is_a_line_that_replay_takes(cli: Callable[..., Any], tmp_path: Path) -> None:
+async def test_an_export_is_a_line_that_replay_takes(cli: Run, tmp_path: Path) -> None:
     code, out, _ = await cli("sessions", "export", NAME)
     assert code == 0
     assert out.count("\n") == 1
@@ -142,7 +166,7 @@ async def test_an_export_is_a_line_that_replay_takes(cli: Callable[..., Any], tm
     assert len(json.loads(out)["messages"]) == 16
 
 
-async def test_an_export_to_a_file_is_for_its_owner_alone(cli: Callable[..., Any], tmp_path: Path) -> None:
+async def test_an_export_to_a_file_is_for_its_owner_alone(cli: Run, tmp_path: Path) -> None:
     file = tmp_path / "kept.json"
     file.write_text("something longer than nothing")
     file.chmod(0o644)
@@ -155,7 +179,7 @@ async def test_an_export_to_a_file_is_for_its_owner_alone(cli: Callable[..., Any
     assert "cannot be written" in err
 
 
-async def test_a_fork_tells_what_to_send(cli: Callable[..., Any]) -> None:
+async def test_a_fork_tells_what_to_send(cli: Run) -> None:
     code, out, _ = await cli("sessions", "fork", NAME, "--at", "3", "--name", "other")
     assert code == 0
     assert '"other"' in out
@@ -168,7 +192,7 @@ async def test_a_fork_tells_what_to_send(cli: Callable[..., Any]) -> None:
     assert "409" in err
 
 
-async def test_cuts_are_made_and_undone(cli: Callable[..., Any]) -> None:
+async def test_cuts_are_made_and_undone(cli: Run) -> None:
     code, out, _ = await cli("sessions", "restore", NAME, "--json")
     assert code == 0
     assert json.loads(out)["asked"] == "restore"
@@ -183,7 +207,18 @@ async def test_cuts_are_made_and_undone(cli: Callable[..., Any]) -> None:
     assert (await cli("sessions", "restore", NAME, "--messages", "2-99"))[0] == 1
 
 
-async def test_a_session_is_paused_and_resumed(cli: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("word", ["abc", "4-", "-4", "9-4", "4,,5", "4;5", ""])
+@pytest.mark.parametrize("verb", ["restore", "compact"])
+def test_what_is_no_range_of_messages_is_said_before_anybody_is_asked(
+    verb: str, word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["sessions", verb, NAME, f"--messages={word}", "--server", "http://127.0.0.1:9"])
+    assert ended.value.code == 2
+    assert "--messages: must be numbers of messages, such as 7, 4-19 or 4,7-9" in capsys.readouterr().err
+
+
+async def test_a_session_is_paused_and_resumed(cli: Run) -> None:
     for verb, told in (("pause", "is paused"), ("resume", "is not blocked")):
         code, out, _ = await cli("sessions", verb, NAME)
         assert code == 0
@@ -195,9 +230,7 @@ class Terminal(io.StringIO):
         return True
 
 
-async def test_a_deletion_is_confirmed_at_a_terminal(
-    cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_deletion_is_confirmed_at_a_terminal(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
     code, out, err = await cli("sessions", "delete", NAME)
     assert (code, out) == (1, "")
@@ -208,9 +241,7 @@ async def test_a_deletion_is_confirmed_at_a_terminal(
     assert (await cli("sessions", "show", NAME))[0] == 1
 
 
-async def test_a_deletion_by_a_program_is_not_asked_about(
-    cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_deletion_by_a_program_is_not_asked_about(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", Terminal(""))
     code, out, _ = await cli("sessions", "delete", NAME, "--yes", "--json")
     assert code == 0

@@ -12,9 +12,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.processes import Serving, serving
-from tests.servers import PATIENCE, Exchange, FakeUpstream, connect
-from tests.upstreams import DONE, EVENTS, Model, sse
+from tests.support.processes import Serving, serving
+from tests.support.servers import PATIENCE, Exchange, FakeUpstream, connect
+from tests.support.upstreams import DONE, EVENTS, Model, sse
 
 HELLO = {"model": "gpt-test", "messages": [{"role": "user", "content": "Hello"}]}
 STREAM = HELLO | {"stream": True}
@@ -57,7 +57,7 @@ def before(
     model: Model, data: Path, *flags: str, timeout: str = "30"
 ) -> AbstractAsyncContextManager[Serving]:
     """A server that drains for `timeout` seconds at most."""
-    words = ("--store", "memory://", "--upstream", model.url, *flags)
+    words = ("--upstream", model.url, *flags)
     return serving(data, *words, UNABRIDGED_DRAIN_TIMEOUT=timeout)
 
 
@@ -105,7 +105,7 @@ async def test_a_connection_that_was_kept_alive_is_told_too(
     model: Streaming, client: httpx2.AsyncClient, tmp_path: Path
 ) -> None:
     async with before(model, tmp_path) as served, connect(served.url) as kept:
-        probe = b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n"
+        probe = b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n"
         await kept.send(probe)
         assert (await kept.until(b"}")).startswith(b"HTTP/1.1 200 ")
         stream = await streaming(client, served)

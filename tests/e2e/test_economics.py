@@ -12,25 +12,11 @@ import httpx2
 import pytest
 
 from proxy import app
-from tests.servers import PATIENCE, Exchange
-from tests.stores import HandClock
-from tests.upstreams import (
-    OPENAI,
-    Chat,
-    Message,
-    Model,
-    admin,
-    completion,
-    only_session,
-    proxying,
-    refusal,
-    said,
-    told,
-    write_policy,
-)
+from tests.support.clients import Chat, Chats, Small, admin, only_session, proxying, told, write_policy
+from tests.support.servers import PATIENCE, Exchange
+from tests.support.stores import HandClock
+from tests.support.upstreams import OPENAI, Message, Model, completion, refusal, said
 
-Chats = Callable[..., Chat]
-Small = Callable[..., Awaitable[str]]
 POLICY = """
 extends = "default"
 [budget]

@@ -16,9 +16,10 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.servers import PATIENCE, Exchange, FakeUpstream
-from tests.stores import embedded_valkey
-from tests.upstreams import CHAT, KEY, completion, proxying, said, user, write_policy
+from tests.support.clients import CHAT, KEY, proxying, user, write_policy
+from tests.support.servers import PATIENCE, Exchange, FakeUpstream
+from tests.support.stores import embedded_valkey
+from tests.support.upstreams import completion, said
 
 FEW, MANY = 200, 1_000
 """Turns past."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,31 +12,24 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletionMessageParam
 
-from tests.appending import Appender
-from tests.servers import Exchange, eventually
-from tests.stores import serving, valkey_command
-from tests.upstreams import (
+from tests.support.append_client import Appenders
+from tests.support.clients import (
     ADMIN,
-    Chat,
-    Message,
-    Model,
+    Chats,
+    Small,
     admin,
-    completion,
-    count_tokens,
-    fault_in,
     only_session,
     proxying,
     question,
-    said,
     tokens_of,
     told,
     user,
     write_policy,
 )
+from tests.support.servers import Exchange, eventually
+from tests.support.stores import serving, valkey_command
+from tests.support.upstreams import Message, Model, completion, count_tokens, fault_in, said
 
-Chats = Callable[..., Chat]
-Small = Callable[..., Awaitable[str]]
-Appenders = Callable[..., Appender]
 BUDGET = 800
 CHAT = "/v1/chat/completions"
 RAIN: Message = {"name": "weather", "arguments": {"city": "Rom"}, "result": {"sky": "rain"}, "call_id": "w1"}

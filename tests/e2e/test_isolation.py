@@ -1,43 +1,36 @@
-"""Nothing of one reaches another, and nobody's words become the proxy's; FAULTS, "Isolation and poison"."""
+"""Nothing of one reaches another, and nobody's words become the proxy's."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 
 import httpx2
 import pytest
 
-from tests.canaries import CANARY, KEY, logged
-from tests.servers import Exchange
-from tests.shim import relaying
-from tests.stores import serving, valkey_command
-from tests.upstreams import (
-    CHAT,
+from tests.support.canaries import CANARY, KEY, logged
+from tests.support.clients import CHAT, Chat, Chats, Small, admin, question, told, user
+from tests.support.network import relaying
+from tests.support.servers import Exchange
+from tests.support.stores import serving, valkey_command
+from tests.support.upstreams import (
     EVENTS,
     JSON,
     Behaviour,
-    Chat,
     Message,
     Model,
-    admin,
     calling,
     completion,
     in_pieces,
     plainly,
-    question,
     refusal,
     running,
     said,
     sse,
-    told,
-    user,
 )
 
-Chats = Callable[..., Chat]
-Small = Callable[..., Awaitable[str]]
 BUDGET = 800
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
 
 import httpx2
 
-from tests.servers import PATIENCE
-from tests.upstreams import ADMIN, Message, Model, calling, user
+from tests.support.clients import ADMIN, Small, user
+from tests.support.servers import PATIENCE
+from tests.support.upstreams import Message, Model, calling
 
-Small = Callable[..., Awaitable[str]]
 RULE = "Never open the bridge after 22:00, not even for the mayor."
 LEDGER = "[keep]\nfirst_user = false\nrecent = 0.1\n[ledger]\nshare = 0.2"
 

@@ -1,4 +1,4 @@
-"""More load than fits, and as much as must fit: FAULTS, fault 12, and "The stream"."""
+"""More load than fits, and as much as must fit."""
 
 from __future__ import annotations
 
@@ -12,22 +12,11 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.descriptors import file_limit, may_open
-from tests.processes import Serving, serving
-from tests.servers import PATIENCE, Exchange, FakeUpstream, RawClient, connect, ok
-from tests.upstreams import (
-    ADMIN,
-    CHAT,
-    DONE,
-    EVENTS,
-    HELLO,
-    STREAMED,
-    events,
-    proxying,
-    said,
-    sse,
-    write_policy,
-)
+from tests.support.clients import ADMIN, CHAT, HELLO, STREAMED, proxying, write_policy
+from tests.support.descriptors import file_limit, may_open
+from tests.support.processes import Serving, serving
+from tests.support.servers import PATIENCE, Exchange, FakeUpstream, RawClient, connect, ok
+from tests.support.upstreams import DONE, EVENTS, events, said, sse
 
 ANSWER = "Hello there, whoever you are"
 CHUNK_SIZE = re.compile(rb"\r\n[0-9a-f]+\r\n|\r\n$")
@@ -86,7 +75,11 @@ async def client(url: str) -> AsyncIterator[httpx2.AsyncClient]:
 
 
 def request(body: bytes = STREAMED, path: str = CHAT) -> bytes:
-    return b"POST %b HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (path.encode(), len(body), body)
+    return b"POST %b HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%b" % (
+        path.encode(),
+        len(body),
+        body,
+    )
 
 
 async def begin(stack: AsyncExitStack, url: str, path: str = CHAT) -> RawClient:
@@ -122,7 +115,9 @@ async def test_a_refusal_does_not_wait_for_the_body(url: str) -> None:
         for _ in range(AT_ONCE):
             await begin(stack, url)
         late = await stack.enter_async_context(connect(url))
-        await late.send(b"POST %b HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\n{" % CHAT.encode())
+        await late.send(
+            b"POST %b HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5000\r\n\r\n{" % CHAT.encode()
+        )
         answer = await late.until(b"\r\n\r\n")
         assert answer.startswith(b"HTTP/1.1 503 ")
         assert b"\r\nconnection: close\r\n" in answer

@@ -6,7 +6,7 @@ import asyncio
 import json
 import random
 from collections.abc import AsyncGenerator, Generator
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,13 @@ import openai
 import pytest
 import pytest_asyncio
 
-from tests.appending import Appender, contents
-from tests.cluster import three_nodes
-from tests.processes import Serving, serving
-from tests.repeating import POLICY, WEATHER, ask, both, known, result, sent_back, talking
-from tests.stores import embedded_valkey
-from tests.upstreams import Chat, Model, admin, question, running, said, told, user, write_policy
+from tests.support.append_client import Appender, contents
+from tests.support.clients import SECRET, Chat, admin, question, told, user, write_policy
+from tests.support.cluster import three_nodes
+from tests.support.processes import Serving, serving
+from tests.support.repeated_calls import POLICY, WEATHER, ask, both, known, result, sent_back, talking
+from tests.support.stores import embedded_valkey
+from tests.support.upstreams import Model, running, said
 
 SMALL = 'extends = "balanced"\nbudget.tokens = 800\n'
 
@@ -94,12 +95,12 @@ async def started(store: str, tmp_path_factory: pytest.TempPathFactory) -> Async
         yield Machines(model, served, stack)
 
 
-def _machine(data: Path, model: Model, store: str, policies: Path) -> Any:
+def _machine(data: Path, model: Model, store: str, policies: Path) -> AbstractAsyncContextManager[Serving]:
     return serving(
         data,
         *("--upstream", model.url, "--store", store, "--policies", str(policies)),
         ready=False,
-        UNABRIDGED_SECRET="shared",
+        UNABRIDGED_SECRET=SECRET,
         UNABRIDGED_ADMIN_TOKEN="admin",
         UNABRIDGED_STORE_TIMEOUT="10",
     )

@@ -9,9 +9,10 @@ from typing import Any
 
 import httpx2
 
-from tests.processes import environment, serving
-from tests.servers import Exchange, FakeUpstream
-from tests.upstreams import Chat, Model, question, told
+from tests.support.clients import Chat, question, told
+from tests.support.processes import environment, serving
+from tests.support.servers import Exchange, FakeUpstream
+from tests.support.upstreams import Model
 
 MODELS = ["gpt-4o", "gpt-4", "o3-mini", "claude-sonnet-4-5", "gemini-2.5-pro", "llama-3.1-8b", "nobody-knows"]
 

@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import httpx2
 import pytest
 
-from tests.servers import PATIENCE, eventually
-from tests.stores import serving, valkey_command
-from tests.upstreams import (
-    KEY,
-    Chat,
-    Message,
-    Model,
-    admin,
-    calling,
-    only_session,
-    said,
-    told,
-    user,
-)
+from tests.support.clients import KEY, Chat, Chats, Small, admin, only_session, told, user
+from tests.support.servers import PATIENCE, eventually
+from tests.support.stores import serving, valkey_command
+from tests.support.upstreams import Message, Model, calling, said
 
-Chats = Callable[..., Chat]
-Small = Callable[..., Awaitable[str]]
 BUDGET = 800
 CHAT = "/v1/chat/completions"
 ORDER = "My order number is 4711-B. " + "It came in a green box. " * 4

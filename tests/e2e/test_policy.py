@@ -11,35 +11,37 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.servers import Exchange
-from tests.stores import serving, valkey_command
-from tests.upstreams import (
-    JSON,
-    LLAMA,
-    OPENAI,
+from tests.support.clients import (
     Chat,
-    Message,
-    Model,
+    Chats,
+    Small,
     admin,
-    calling,
-    count_tokens,
-    events,
-    fault_in,
-    plainly,
     proxying,
     question,
-    refusal,
-    running,
-    said,
-    sse,
     tokens_of,
     told,
     user,
     write_policy,
 )
+from tests.support.servers import PATIENCE, Exchange
+from tests.support.stores import serving, valkey_command
+from tests.support.upstreams import (
+    JSON,
+    LLAMA,
+    OPENAI,
+    Message,
+    Model,
+    calling,
+    count_tokens,
+    events,
+    fault_in,
+    plainly,
+    refusal,
+    running,
+    said,
+    sse,
+)
 
-Chats = Callable[..., Chat]
-Small = Callable[..., Awaitable[str]]
 BUDGET = 800
 ORDER = ["calm", "warn", "trim", "compact", "emergency"]
 
@@ -119,6 +121,16 @@ async def test_every_request_of_a_long_conversation_is_valid_and_within_the_budg
     assert all(tokens_of(response)["sent"] <= BUDGET for response in responses)
     assert epochs_of(responses) == sorted(epochs_of(responses))
     assert epochs_of(responses)[-1] >= 2
+
+
+@pytest.mark.parametrize("asked", [BUDGET + 1, 10**30])
+async def test_a_budget_that_is_asked_for_beyond_the_policys_counts_as_the_policys(
+    chats: Chats, small: Small, asked: int
+) -> None:
+    chat = chats(await small(BUDGET), X_Unabridged_Session="asks", X_Unabridged_Budget=str(asked))
+    for response in [await chat.ask(question(number)) for number in range(2)]:
+        assert (response.status_code, tokens_of(response)["budget"]) == (200, BUDGET)
+        assert "x-unabridged-degraded" not in response.headers
 
 
 async def test_an_agent_with_one_user_message_and_many_tool_rounds_stays_within_the_budget(
@@ -399,7 +411,14 @@ async def _stream(chat: Chat, turns: int) -> list[str]:
 async def test_usage_is_asked_for_from_warn_on_until_five_samples_are_known(
     model: Model, chats: Chats, small: Small
 ) -> None:
-    answers = await _stream(chats(await small(BUDGET)), 24)
+    model.listing = {"data": [{"id": "gpt-test", "context_length": 128_000}]}
+    url = await small(BUDGET)
+    async with asyncio.timeout(PATIENCE):
+        while "window" not in tokens_of(await chats(url, X_Unabridged_Session="first").ask("Hello")):
+            pass
+    model.chats.clear()
+    chat = chats(url, Authorization="Bearer another")
+    answers = await _stream(chat, 24)
     asked = [options == {"include_usage": True} for options in _options(model)]
     assert not asked[0]
     assert sum(asked) == 5

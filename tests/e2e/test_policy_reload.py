@@ -1,18 +1,17 @@
 """Policies that are edited while the server runs, seen from outside."""
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import httpx2
 import pytest
 
-from proxy.adapters.files import watched
-from tests.servers import PATIENCE
-from tests.upstreams import Chat, Model, proxying, tokens_of, told, write_policy
+from proxy.adapters.files import watcher as watched
+from tests.support.clients import Chat, Chats, proxying, tokens_of, told, write_policy
+from tests.support.servers import PATIENCE, until
+from tests.support.upstreams import Model
 
-Chats = Callable[..., Chat]
 BUDGET = '[budget]\ntokens = {}\n[summary]\nenabled = false\nwait = "0s"\n'
 
 
@@ -20,13 +19,6 @@ BUDGET = '[budget]\ntokens = {}\n[summary]\nenabled = false\nwait = "0s"\n'
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looks at files fifty times a second, not twice."""
     monkeypatch.setattr(watched, "_EVERY", 0.02)
-
-
-async def until(expected: object, ask: Callable[[], Awaitable[object]]) -> None:
-    """Return once the answer is as expected; fail if it is not within `PATIENCE`."""
-    async with asyncio.timeout(PATIENCE):
-        while await ask() != expected:  # noqa: ASYNC110 - another process, or another thread, changes it
-            await asyncio.sleep(0.01)
 
 
 @dataclass

@@ -11,22 +11,10 @@ import httpx2
 import openai
 import pytest
 
-from proxy.core.recall.tool import DEFINITION, NAME
-from tests.embedding import embed
-from tests.servers import Exchange
-from tests.upstreams import (
-    Message,
-    Model,
-    calling,
-    completion,
-    proxying,
-    running,
-    said,
-    tokens_of,
-    told,
-    user,
-    write_policy,
-)
+from proxy.core.recall.tool import DESCRIPTION, NAME, PARAMETERS
+from tests.support.clients import proxying, tokens_of, told, user, write_policy
+from tests.support.servers import Exchange
+from tests.support.upstreams import Message, Model, calling, completion, running, said
 
 SECRET = 'The bridge INV-2023-001 was paid in "cash",\n  by my physician.'
 POLICY = """
@@ -41,7 +29,10 @@ enabled = false
 [recall]
 enabled = true
 """
-TOOL: Message = json.loads(DEFINITION)
+TOOL: Message = {
+    "type": "function",
+    "function": {"name": NAME, "description": DESCRIPTION, "parameters": PARAMETERS},
+}
 
 
 def client_tool(name: str) -> Message:
@@ -289,22 +280,7 @@ async def test_a_branch_cannot_read_its_siblings(model: Model, url: str) -> None
     assert not any(tells(message, "INV-2023") for message in model.views()[-1])
 
 
-async def test_by_meaning_the_upstreams_embeddings_are_asked(model: Model, policy: Start) -> None:
-    asked: list[bytes | None] = []
-
-    async def embeddings(exchange: Exchange) -> None:
-        asked.append(exchange.request.value("authorization"))
-        await embed(exchange)
-
-    model.elsewhere["/embeddings"] = embeddings
-    async with proxying(model.url, policy=policy('embeddings = "small"')) as url:
-        model.replies += [recalls(query="Which doctor?"), said("Yours.")]
-        await ask(url, long_talk())
-    assert SECRET in model.views()[-1][-1]["content"]
-    assert set(asked) == {b"Bearer sk-test"}
-
-
-async def test_an_upstream_without_embeddings_is_searched_by_words(model: Model, policy: Start) -> None:
+async def test_a_policy_that_names_embeddings_is_searched_by_words(model: Model, policy: Start) -> None:
     async with proxying(model.url, policy=policy('embeddings = "small"')) as url:
         model.replies += [recalls(query="Who paid the bridge?"), said("A doctor.")]
         answer = await ask(url, long_talk())

@@ -10,8 +10,8 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletionMessage, ChatCompletionMessageParam
 
-from tests.servers import Exchange
-from tests.upstreams import DONE, EVENTS, Model, calling, events, said, sse
+from tests.support.servers import Exchange
+from tests.support.upstreams import DONE, EVENTS, Model, calling, events, said, sse
 
 TEXT = "An answer, with “quotes”, 🐘 and\nlines."
 ASKED: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Hello"}]

@@ -11,27 +11,28 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.appending import Appender
-from tests.canaries import CANARY, KEY
-from tests.servers import PATIENCE
-from tests.stores import Server, dump, serving, valkey_command
-from tests.upstreams import (
+from tests.support.append_client import Appenders
+from tests.support.canaries import CANARY, KEY
+from tests.support.clients import (
     ADMIN,
+    SECRET,
     Chat,
-    Model,
+    Chats,
     admin,
     only_session,
     proxying,
     question,
-    said,
     told,
     user,
     write_policy,
 )
+from tests.support.servers import PATIENCE
+from tests.support.stores import Server, dump, serving, valkey_command
+from tests.support.upstreams import Model, said
 
-Chats = Callable[..., Chat]
-Appenders = Callable[..., Appender]
 Start = Callable[..., Awaitable[str]]
+
+OLD, NEW = "the-secret-until-now", "the-secret-from-now-on"
 
 SEALED = """
 extends = "balanced"
@@ -55,7 +56,7 @@ async def start(model: Model, valkey: Server, tmp_path: Path) -> AsyncGenerator[
     plain = str(write_policy(tmp_path, "plain", SEALED.replace("true", "false")))
     async with AsyncExitStack() as servers:
 
-        async def begin(secret: str = "secret", *, encrypted: bool = True) -> str:
+        async def begin(secret: str = SECRET, *, encrypted: bool = True) -> str:
             policy = sealed if encrypted else plain
             settings: dict[str, Any] = {"store": valkey.url, "secret": secret, "policy": policy}
             return await servers.enter_async_context(proxying(model.url, **settings))
@@ -117,7 +118,7 @@ class TestRotation:
         self, model: Model, appenders: Appenders, start: Start, encrypted: bool
     ) -> None:
         asked: list[str] = []
-        for secret in ("old", "new,old", "new"):
+        for secret in (OLD, f"{NEW},{OLD}", NEW):
             client = appenders(await start(secret, encrypted=encrypted))
             asked.append(f"With {secret}.")
             assert (await client.ask(asked[-1])).status_code == 200
@@ -129,11 +130,11 @@ class TestRotation:
         self, model: Model, chats: Chats, start: Start, named: bool
     ) -> None:
         headers = {"X_Unabridged_Session": "chat"} if named else {}
-        first = chats(await start("old"), Authorization=KEY, **headers)
+        first = chats(await start(OLD), Authorization=KEY, **headers)
         await converse(model, first)
         await recorded(first.url, 12)
         before = model.views()[-1]
-        for number, secret in enumerate(("new,old", "new")):
+        for number, secret in enumerate((f"{NEW},{OLD}", NEW)):
             chat = chats(await start(secret), Authorization=KEY, **headers)
             chat.members, chat.messages = first.members, first.messages
             response = await chat.say(user(f"Go on, {number}."))
@@ -144,14 +145,14 @@ class TestRotation:
     async def test_servers_in_the_midst_of_it_agree_on_each_session(
         self, model: Model, appenders: Appenders, start: Start
     ) -> None:
-        urls = [await start("old,new"), await start("new,old")]
+        urls = [await start(f"{OLD},{NEW}"), await start(f"{NEW},{OLD}")]
         for number in range(6):
             client = appenders(urls[number % 2])
             assert (await client.ask(f"Turn {number}.")).status_code == 200
         assert sum(message["role"] == "user" for message in model.views()[-1]) == 6
 
     @pytest.mark.parametrize(
-        ("secrets", "says"), [(("a", "b"), True), (("a", "a"), False), (("a", "b,a", "b"), False)]
+        ("secrets", "says"), [((OLD, NEW), True), ((OLD, OLD), False), ((OLD, f"{NEW},{OLD}", NEW), False)]
     )
     async def test_a_server_with_another_secret_says_that_it_will_find_nothing(
         self, start: Start, capsys: pytest.CaptureFixture[str], secrets: tuple[str, ...], says: bool
@@ -160,11 +161,28 @@ class TestRotation:
             await admin(await start(secret), "sessions")  # answered once it has started
         assert ("written with another UNABRIDGED_SECRET" in capsys.readouterr().err) is says
 
+    async def test_the_listing_shows_what_is_found_with_another_secret_and_counts_what_is_not(
+        self, model: Model, chats: Chats, start: Start, valkey: Server
+    ) -> None:
+        before = await start(OLD)
+        for name in ("one", "two", "three"):
+            await converse(model, chats(before, X_Unabridged_Session=name))
+        await recorded(before, 36)
+        after = await start(NEW)
+        await chats(after, X_Unabridged_Session="four").ask("Hello")
+        await recorded(after, 1)
+        listing = await admin(after, "sessions")
+        assert [session["name"] for session in listing["sessions"]] == ["four"]
+        assert listing["left_out"] == {"unknown_secret": 3, "newer_release": 0, "damaged": 0}
+        assert (await admin(before, "sessions"))["left_out"]["unknown_secret"] == 1
+        valkey.run("LSET", valkey.run("KEYS", "*:epochs:*")[0], 0, "junk")
+        assert (await admin(before, "sessions"))["left_out"]["damaged"] == 1
+
     async def test_another_callers_session_of_that_name_is_not_moved(
         self, model: Model, appenders: Appenders, start: Start
     ) -> None:
-        await appenders(await start("old")).ask("Mine.")
-        thief = appenders(await start("new,old"))
+        await appenders(await start(OLD)).ask("Mine.")
+        thief = appenders(await start(f"{NEW},{OLD}"))
         thief.headers["Authorization"] = "Bearer sk-thief"
         await thief.ask("And?")
         assert [message["content"] for message in model.views()[-1]] == ["And?"]

@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
 
 from proxy.cli import main
-from tests.processes import Serving, environment, serving
-from tests.servers import PATIENCE
-from tests.upstreams import Chat, Model, tokens_of, write_policy
+from tests.support.clients import Chat, Chats, tokens_of, write_policy
+from tests.support.processes import LOG, Serving, environment, serving
+from tests.support.servers import PATIENCE
+from tests.support.stores import embedded_valkey
+from tests.support.upstreams import Model
 
 Refused = Callable[..., tuple[int, str]]
 
@@ -30,6 +34,14 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def store_of(data: Path) -> Path:
     return data / "valkey" / "valkey.sock"
+
+
+def log_of(data: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (data / LOG).read_text().splitlines()]
+
+
+def workers_that_said(data: Path, message: str) -> set[int]:
+    return {line["worker"] for line in log_of(data) if line["message"] == message}
 
 
 async def is_gone(data: Path) -> bool:
@@ -50,7 +62,7 @@ def answers(socket_path: Path) -> bool:
 
 
 async def test_ctrl_c_ends_it_in_order_and_a_restart_finds_its_sessions_again(
-    model: Model, data: Path, chats: Callable[..., Chat]
+    model: Model, data: Path, chats: Chats
 ) -> None:
     async with serving(data, "--upstream", model.url) as served:
         chat = chats(served.url, X_Unabridged_Session="kept")
@@ -87,19 +99,37 @@ async def test_a_second_serve_on_the_same_data_names_store_and_kill_9_leaves_no_
 async def test_several_workers_share_the_store_follow_an_edit_and_end_with_their_supervisor(
     model: Model, data: Path, by: signal.Signals
 ) -> None:
-    policy = write_policy(data, "mine", BUDGET.format(1000))
-    async with serving(data, "--workers", "2", "--upstream", model.url, "--policy", str(policy)) as served:
+    write_policy(data, "mine", BUDGET.format(1000))
+    file = data / "config.toml"
+    rule = '[[use]]\nmodel = "x"\npolicy = "off"\n'
+    file.write_text(f'workers = 2\nupstream = "{model.url}"\npolicy = "mine.toml"\n{rule}')
+    pages = ["https://a.example", "https://b.example"]
+    flags = [word for page in pages for word in ("--cors-origin", page)]
+    async with serving(data, "--config", str(file), *flags) as served:
+        assert await allowed_pages(served, [*pages, "https://c.example"]) == pages
         assert await budgets_in(served, "shared") == {1000}
         assert await names_at(served, data) == ["shared"]
         write_policy(data, "mine", BUDGET.format(900))
         async with asyncio.timeout(PATIENCE * 2):
             while await budgets_in(served, "edited") != {900}:  # noqa: ASYNC110 - other processes look
                 await asyncio.sleep(0.02)
+            while workers_that_said(data, "policies were read anew") != {1, 2}:  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0.02)
+            file.write_text('policy = "balanced"\n')
+            while workers_that_said(data, "the settings file was read anew") != {1, 2}:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
         await served.end(by)
         assert await is_gone(data)
         async with asyncio.timeout(PATIENCE * 2):
             while await listens(served.url):  # noqa: ASYNC110 - as above
                 await asyncio.sleep(0.02)
+
+
+async def allowed_pages(served: Serving, pages: list[str]) -> list[str]:
+    """Those that may ask, whichever worker they meet."""
+    async with httpx2.AsyncClient(timeout=PATIENCE) as client:
+        answers = [await client.get(f"{served.url}/v1/models", headers={"Origin": page}) for page in pages]
+    return [page for page, answer in zip(pages, answers, strict=True) if answer.status_code == 200]
 
 
 async def budgets_in(served: Serving, session: str) -> set[int]:
@@ -150,6 +180,7 @@ def refused(data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         (["--store", "redis://127.0.0.1:1"], "UNABRIDGED_SECRET"),
         (["--store", "127.0.0.1:6379"], "--store must be a URL"),
         (["--port", "eighty"], "--port must be a whole number"),
+        (["--store", "memory://", "--workers", "2"], "2 workers need a store that they share"),
     ],
 )
 def test_what_is_unsafe_or_wrong_does_not_start(refused: Refused, flags: list[str], reason: str) -> None:
@@ -165,6 +196,25 @@ def test_a_policy_that_cannot_be_used_does_not_start(refused: Refused, flags: li
     assert said.startswith("unabridged: nonsense: ")
 
 
+def test_a_policy_that_there_is_not_is_answered_with_those_that_there_are(
+    refused: Refused, tmp_path: Path
+) -> None:
+    write_policy(tmp_path, "ours", BUDGET.format(1000))
+    _, said = refused("--store", "memory://", "--policies", str(tmp_path), "--policy", "nope")
+    assert "nope: there is no such policy; there are " in said
+    names = said.rpartition("there are ")[2].strip().replace(" and ", ", ").split(", ")
+    assert {"`ours`", "`default`", "`agent`", "`off`"} <= {*names}
+
+
+def test_a_mistake_in_the_settings_file_is_told_by_file_and_line(refused: Refused, tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    for text, line in {"prot = 8080\n": 1, '[[use]]\nclient = "x"\npolicy = "nope"\n': 3}.items():
+        file.write_text(text)
+        code, said = refused("--config", str(file))
+        assert code == 2
+        assert said.startswith(f"unabridged: {file}:{line}: ")
+
+
 def test_a_taken_port_is_said(refused: Refused) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -176,8 +226,77 @@ def test_a_taken_port_is_said(refused: Refused) -> None:
 
 async def test_neither_the_token_nor_a_password_is_shown(data: Path) -> None:
     flags = ["--host", "127.0.0.1", "--store", "redis://:hush@127.0.0.1:1"]
-    secrets = {"UNABRIDGED_SECRET": "naming", "UNABRIDGED_ADMIN_TOKEN": "opensesame"}
+    secrets = {"UNABRIDGED_SECRET": "naming-and-encrypting", "UNABRIDGED_ADMIN_TOKEN": "opensesame"}
     async with serving(data, *flags, ready=False, **secrets) as served:
         told = json.dumps(served.told)
     assert served.told["store"] == "redis://127.0.0.1:1"
-    assert not [word for word in ("hush", "naming", "opensesame") if word in told]
+    assert not [word for word in ("hush", "naming-and", "opensesame") if word in told]
+
+
+# --- what it says ---
+
+
+async def test_where_it_listens_is_one_line_of_json_and_whoever_reads_it_can_connect(data: Path) -> None:
+    async with serving(data, "--store", "memory://", ready=False) as served:
+        address, port = served.url.removeprefix("http://").split(":")
+        with socket.create_connection((address, int(port))):  # raises where nobody listens
+            assert int(port) > 0
+        assert served.told["base_url"] == f"http://127.0.0.1:{port}/v1"
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+async def test_a_store_that_cannot_be_reached_at_the_start_is_told_with_its_fault(
+    data: Path, workers: str
+) -> None:
+    flags = ["--store", "redis://:hush@127.0.0.1:1", "--workers", workers]
+    secret = {"UNABRIDGED_SECRET": "naming-and-encrypting"}
+    async with (
+        serving(data, *flags, ready=True, **secret) as served,
+        httpx2.AsyncClient(timeout=PATIENCE) as probe,
+    ):
+        readiness = (await probe.get(f"{served.url}/readyz")).json()
+        assert served.told["store"] == "redis://127.0.0.1:1"
+        assert served.told["store_fault"] == readiness["store"]
+        assert served.told["store_fault"] == "The store cannot be used: connection refused."
+        (warning, *others) = [line for line in log_of(data) if line["level"] == "warning"]
+    assert (warning["message"], warning["why"]) == ("the store cannot be used", "connection refused")
+    assert all(line["worker"] != warning["worker"] for line in others)
+
+
+async def test_a_store_that_can_be_used_is_told_without_a_fault(data: Path) -> None:
+    with embedded_valkey() as store:
+        secret = {"UNABRIDGED_SECRET": "naming-and-encrypting"}
+        for flags in (["--store", store], ["--store", "memory://"], []):
+            async with serving(data, *flags, ready=False, **secret) as served:
+                assert "store" in served.told
+                assert "store_fault" not in served.told
+
+
+async def test_a_variable_that_there_is_not_is_named_with_the_one_that_may_be_meant(data: Path) -> None:
+    variables = {
+        "UNABRIDGED_POLICI": "agent",
+        "UNABRIDGED_PORT": "tcp://10.0.0.1:80",
+        "UNABRIDGED_SERVICE_HOST": "10.0.0.1",
+    }
+    async with serving(data, "--store", "memory://", ready=True, **variables) as served:
+        assert served.told["policy"] == "default"
+    warnings = [line for line in log_of(data) if line["level"] == "warning"]
+    assert [(line["variable"], line["nearest"]) for line in warnings] == [
+        ("UNABRIDGED_POLICI", "UNABRIDGED_POLICY")
+    ]
+
+
+async def test_log_lines_are_text_where_that_is_asked_for_and_none_below_their_level(
+    model: Model, data: Path, chats: Chats
+) -> None:
+    flags = ("--store", "memory://", "--upstream", model.url, "--log-format", "text")
+    async with serving(data, *flags) as served:
+        await chats(served.url).ask("Hello")
+        assert await served.end() == 0
+    (line,) = [line for line in (data / LOG).read_text().splitlines() if " request " in line]
+    assert re.match(r"2\S+T\S+\+00:00 info    request route=chat status=200 ", line)
+    (data / LOG).unlink()
+    async with serving(data, *flags, "--log-level", "warning") as served:
+        await chats(served.url).ask("Hello")
+        assert await served.end() == 0
+    assert (data / LOG).read_text() == ""

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.shim import relaying
-from tests.stores import serving, valkey_command
-from tests.upstreams import Chat, Model, admin, calling, only_session, proxying, said, told, user
+from tests.support.clients import Chat, Chats, admin, only_session, proxying, told, user
+from tests.support.network import relaying
+from tests.support.stores import serving, valkey_command
+from tests.support.upstreams import Model, calling, said
 
-Chats = Callable[..., Chat]
 FOREIGN = [
     "X-Session-Id",
     "x-litellm-session-id",

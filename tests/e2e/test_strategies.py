@@ -12,22 +12,11 @@ import pytest
 
 from proxy import app
 from proxy.adapters.files.policies import shipped_policies
-from tests.servers import PATIENCE
-from tests.stores import serving, valkey_command
-from tests.upstreams import (
-    Chat,
-    Message,
-    Model,
-    admin,
-    only_session,
-    proxying,
-    said,
-    told,
-    user,
-    write_policy,
-)
+from tests.support.clients import Chat, Chats, admin, only_session, proxying, told, user, write_policy
+from tests.support.servers import PATIENCE
+from tests.support.stores import serving, valkey_command
+from tests.support.upstreams import Message, Model, said
 
-Chats = Callable[..., Chat]
 Start = Callable[..., Awaitable[str]]
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import Any
 
 import httpx2
 import pytest
 
-from tests.servers import Exchange, Received, eventually
-from tests.upstreams import (
+from tests.support.clients import Chat, Chats, Small, question, tokens_of, told
+from tests.support.servers import Exchange, Received, eventually
+from tests.support.upstreams import (
     JSON,
-    Chat,
     Message,
     Model,
     calling,
@@ -22,14 +22,9 @@ from tests.upstreams import (
     count_tokens,
     fault_in,
     plainly,
-    question,
     said,
-    tokens_of,
-    told,
 )
 
-Chats = Callable[..., Chat]
-Small = Callable[..., Awaitable[str]]
 BUDGET = 800
 
 

@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx2
 import pytest
 
-from tests.upstreams import (
-    Chat,
-    Message,
-    Model,
-    admin,
-    answer_in,
-    calling,
-    proxying,
-    said,
-    user,
-    write_policy,
-)
+from tests.support.clients import Chat, Chats, admin, answer_in, proxying, user, write_policy
+from tests.support.upstreams import Message, Model, calling, said
 
-Chats = Callable[..., Chat]
 RULES = """
 extends = "default"
 budget.tokens = 2000

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import httpx2
 import pytest
 
-from tests.upstreams import CHAT, DONE, HELLO, JSON, Model, admin, in_pieces, plainly, told
+from tests.support.clients import CHAT, HELLO, admin, told
+from tests.support.upstreams import DONE, JSON, Model, in_pieces, plainly
 
 ODD = (
     '{ "messages" :[ {"role":"user" ,"content":"\\ud800 \\u0000 \\u202e \\u200b \\u2028 🐘 é"} ],\r\n\t'
@@ -73,9 +76,10 @@ async def test_every_managed_answer_has_the_headers_of_the_contract(
 
 
 async def test_tokens_are_told_as_sent_full_and_budget(client: httpx2.AsyncClient) -> None:
-    sent, full, budget = told(await post(client, HELLO), "tokens").split(";")
-    assert sent.removeprefix("sent=") == full.removeprefix("full=")
-    assert int(budget.removeprefix("budget=")) > 0
+    known = told(await post(client, HELLO.replace(b"gpt-test", b"gpt-4o")), "tokens")
+    assert re.fullmatch(r"sent=(\d+);full=\1;budget=112000;window=128000;window_from=prices", known)
+    unknown = told(await post(client, HELLO), "tokens")
+    assert re.fullmatch(r"sent=(\d+);full=\1;budget=none;window=none;window_from=unknown", unknown)
 
 
 async def test_our_own_headers_stay_with_us_and_all_others_go_on(

@@ -4,33 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 
 import httpx2
 import pytest
 
-from tests.servers import Exchange, FakeUpstream, connect, eventually
-from tests.upstreams import (
-    CHAT,
-    DONE,
-    EVENTS,
-    HELLO,
-    JSON,
-    STREAMED,
-    Chat,
-    Model,
-    admin,
-    events,
-    in_pieces,
-    only_session,
-    plainly,
-    proxying,
-    said,
-    sse,
-    user,
-)
-
-Chats = Callable[..., Chat]
+from tests.support.clients import CHAT, HELLO, STREAMED, Chats, admin, only_session, proxying, user
+from tests.support.servers import Exchange, FakeUpstream, connect, eventually
+from tests.support.upstreams import DONE, EVENTS, JSON, Model, events, in_pieces, plainly, said, sse
 
 
 async def post(client: httpx2.AsyncClient, body: bytes = HELLO) -> httpx2.Response:
@@ -45,12 +25,27 @@ async def test_an_upstreams_error_passes_with_its_headers_and_body(
     body = b'{ "error": {"message": "no", "odd": 1e400} }\n'
     headers = [JSON, (b"Retry-After", b"7"), (b"X-Ratelimit-Reset", b"1s")]
     model.replies.append(plainly(status, headers, body))
-    response = await post(client, STREAMED if stream else HELLO)
+    response = await post(client, (STREAMED if stream else HELLO).replace(b"gpt-test", b"gpt-4o"))
     assert (response.status_code, response.content) == (status, body)
     assert response.headers["retry-after"] == "7"
     assert response.headers["x-ratelimit-reset"] == "1s"
     assert response.headers["x-unabridged-stage"] == "calm"
     assert len(model.chats) == 1, "the SDK does its own retries"
+
+
+@pytest.mark.parametrize("path", [CHAT, "/v1/embeddings"])
+async def test_a_head_without_end_is_a_bad_gateway_and_nobody_waits_for_it(path: str) -> None:
+    async def endless(exchange: Exchange) -> None:
+        await exchange.raw(b"HTTP/1.1 200 OK\r\nX-A: ")
+        while True:
+            await exchange.raw(b"a" * 65536)
+
+    async with FakeUpstream(endless).serve() as upstream, proxying(f"{upstream.url}/v1") as url:
+        async with httpx2.AsyncClient(base_url=url) as client:
+            response = await client.post(path, content=HELLO, headers={"Content-Type": "application/json"})
+            assert (await client.get("/healthz")).status_code == 200
+        await eventually(lambda: upstream.open_connections == 0)
+    assert (response.status_code, response.json()["error"]["code"]) == (502, "upstream_invalid_response")
 
 
 async def test_an_upstream_that_is_down_is_a_bad_gateway_in_openais_shape() -> None:
@@ -175,7 +170,8 @@ async def leave_in_mid_stream(url: str, model: Model, body: bytes) -> None:
     model.replies.append(waits)
     async with connect(url) as raw:
         head = (
-            f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nX-Unabridged-Session: s\r\nAuthorization: Bearer sk-test\r\n"
+            f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\n"
+            "X-Unabridged-Session: s\r\nAuthorization: Bearer sk-test\r\n"
         )
         await raw.send(head.encode() + b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
         await raw.until(b"Hello th")

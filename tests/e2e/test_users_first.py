@@ -4,29 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx2
 
-from tests.servers import PATIENCE, Exchange, FakeUpstream, eventually
-from tests.stores import embedded_valkey
-from tests.upstreams import (
-    Chat,
-    Message,
-    Model,
-    completion,
-    count_tokens,
-    is_summary,
-    proxying,
-    running,
-    said,
-    told,
-    write_policy,
-)
+from tests.support.clients import Chat, Chats, proxying, told, write_policy
+from tests.support.servers import PATIENCE, Exchange, FakeUpstream, eventually
+from tests.support.stores import embedded_valkey
+from tests.support.upstreams import Message, Model, completion, count_tokens, is_summary, running, said
 
-Chats = Callable[[str], Chat]
 POLICY = """
 extends = "balanced"
 [budget]

@@ -6,18 +6,17 @@ import asyncio
 import gzip
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import pytest
 
-from proxy.engine import beginning
-from tests.servers import PATIENCE, Exchange, eventually
-from tests.upstreams import (
+from proxy.engine.answers import first_event as beginning
+from tests.support.clients import Chat, Chats, question, tokens_of, user
+from tests.support.servers import Exchange
+from tests.support.upstreams import (
     DONE,
     EVENTS,
     JSON,
     Behaviour,
-    Chat,
     Message,
     Model,
     completion,
@@ -25,22 +24,14 @@ from tests.upstreams import (
     events,
     in_pieces,
     plainly,
-    proxying,
-    question,
-    running,
     said,
     sse,
-    tokens_of,
-    user,
 )
 
-Chats = Callable[..., Chat]
 Refusal = tuple[int, object]
 """Status and body."""
 
 WINDOW = 900
-UNKNOWN = 7_000
-"""The budget of a model of which nothing is known, in tokens."""
 
 
 def openai(message: str, **members: object) -> Message:
@@ -275,13 +266,13 @@ async def test_a_rate_limit_that_speaks_of_tokens_is_passed_on_and_teaches_nothi
     for upstream, (status, body) in RATE_LIMITS.items():
         model.chats.clear()
         chat = long_chat(chats, url, stream=True, Authorization=f"Bearer {upstream}")
-        before = tokens_of(await chat.ask(question(30)))["budget"]
+        before = tokens_of(await chat.ask(question(30))).get("budget")
         model.replies.append(as_json((status, body)))
         response = await chat.ask(question(31))
         assert (response.status_code, response.json()) == (status, body)
         assert response.headers["x-refused"] == "1"
         assert len(model.chats) == 2
-        assert tokens_of(await chat.send())["budget"] == before
+        assert tokens_of(await chat.send()).get("budget") == before
 
 
 @pytest.mark.parametrize("how", [as_json, as_event])
@@ -307,31 +298,31 @@ async def test_a_refusal_that_somebody_quotes_teaches_nothing(
 ) -> None:
     """The upstream complains about something else, and says what it could not read."""
     chat = long_chat(chats, url, stream=False)
-    before = tokens_of(await chat.ask(question(30)))["budget"]
+    before = tokens_of(await chat.ask(question(30))).get("budget")
     text = f"What is “{quoted}”?"
     model.replies.append(as_json((400, vllm(f"[{{'type': 'missing', 'input': {text!r}}}]"))))
     chat.messages.append(user(text))
     response = await chat.send()
     assert (response.status_code, len(model.chats)) == (400, 2)
-    assert tokens_of(await chat.send())["budget"] == before
+    assert tokens_of(await chat.send()).get("budget") == before
 
 
 async def test_an_answer_that_speaks_of_windows_is_no_refusal(model: Model, chats: Chats, url: str) -> None:
     chat = long_chat(chats, url, stream=True)
-    before = tokens_of(await chat.ask(question(30)))["budget"]
+    before = tokens_of(await chat.ask(question(30))).get("budget")
     model.replies.append(said(LENGTH + "your messages resulted in 1900 tokens."))
-    assert tokens_of(await chat.ask(question(31)))["budget"] == before
-    assert tokens_of(await chat.ask(question(32)))["budget"] == before
+    assert tokens_of(await chat.ask(question(31))).get("budget") == before
+    assert tokens_of(await chat.ask(question(32))).get("budget") == before
     assert len(model.chats) == 3
 
 
 async def test_one_callers_refusal_is_nobody_elses(model: Model, chats: Chats, url: str) -> None:
     mine = long_chat(chats, url, stream=False)
-    before = tokens_of(await mine.ask(question(30)))["budget"]
+    assert "budget" not in tokens_of(await mine.ask(question(30)))
     model.replies.append(as_json(REFUSALS["OpenAI"]))
-    assert tokens_of(await mine.ask(question(31)))["budget"] < before
+    assert tokens_of(await mine.ask(question(31)))["budget"] < WINDOW
     theirs = long_chat(chats, url, stream=False, Authorization="Bearer sk-other")
-    assert tokens_of(await theirs.ask(question(31)))["budget"] == before
+    assert "budget" not in tokens_of(await theirs.ask(question(31)))
 
 
 # --- ratios ---
@@ -358,107 +349,3 @@ async def test_a_model_that_counts_otherwise_is_not_overrun_once_that_is_known(
     for number in range(30):
         assert (await chat.ask(question(number))).status_code == 200
     assert refused == 0
-
-
-# --- the upstream's own list ---
-
-LISTED: dict[str, Message] = {
-    "OpenRouter": {"id": "gpt-test", "context_length": 1000, "top_provider": {"context_length": 900}},
-    "vLLM": {"id": "gpt-test", "object": "model", "owned_by": "vllm", "max_model_len": 1000},
-    "llama.cpp": {"id": "gpt-test", "meta": {"n_ctx_train": 131_072, "n_ctx": 1000, "n_vocab": 128_256}},
-}
-
-
-@pytest.mark.parametrize("server", LISTED)
-async def test_an_upstream_that_lists_its_window_is_never_overrun_from_the_second_request_on(
-    chats: Chats, server: str
-) -> None:
-    model = Model(window=1000, listing={"object": "list", "data": [{"id": "other"}, LISTED[server]]})
-    async with running(model), proxying(model.url) as url:
-        async with asyncio.timeout(PATIENCE):
-            while tokens_of(await chats(url).ask("Hello"))["budget"] == UNKNOWN:
-                pass
-        chat = long_chat(chats, url, stream=False)
-        for number in range(30, 40):
-            assert (await chat.ask(question(number))).status_code == 200
-    assert (model.refused, len(model.others)) == (0, 1)
-
-
-@dataclass
-class ListingModel(Model):
-    """A model whose list is answered by a script."""
-
-    lists: Behaviour = field(kw_only=True)
-
-    async def serve_one(self, exchange: Exchange) -> None:
-        if exchange.request.method == "GET":
-            self.others.append(exchange.request)
-            await self.lists(exchange)
-        else:
-            await super().serve_one(exchange)
-
-
-LISTS: dict[str, Behaviour] = {
-    "an error": plainly(500, [JSON], b'{"error": "no"}'),
-    "forbidden": plainly(401, [JSON], b'{"data": [{"id": "gpt-test", "context_length": 300}]}'),
-    "HTML": plainly(200, [(b"Content-Type", b"text/html")], b"<html>Not found</html>"),
-    "huge": plainly(200, [JSON], b'{"data": [' + b'{"id": "x"},' * 300_000),
-    "garbage": plainly(200, [JSON], b"\xff\x00"),
-    "cut off": in_pieces(b'{"data": [', headers=[JSON], end=False),
-    "odd": plainly(
-        200,
-        [JSON],
-        b'{"data": [null, 1, [], {"id": 5, "context_length": 9000}, {"id": "gpt-test", "context_length": "4k"'
-        b', "max_model_len": true, "meta": []}, {"id": "gpt-test", "context_length": 1}]}',
-    ),
-}
-
-
-async def test_model_lists_that_cannot_be_had_cost_nothing(chats: Chats) -> None:
-    async def lists(exchange: Exchange) -> None:
-        caller = exchange.request.value("authorization") or b""
-        await LISTS[caller.decode().removeprefix("Bearer ")](exchange)
-
-    model = ListingModel(lists=lists)
-    async with running(model), proxying(model.url) as url:
-        for asked, how in enumerate(LISTS, 1):
-            chat = chats(url, Authorization=f"Bearer {how}")
-            responses = [await chat.ask("Hello") for _ in range(3)]
-            await eventually(lambda asked=asked: len(model.others) == asked)
-            responses.append(await chat.ask("Hello"))
-            told = {(response.status_code, tokens_of(response)["budget"]) for response in responses}
-            assert told == {(200, UNKNOWN)}, how
-    assert len(model.others) == len(LISTS), "none is asked for again and again"
-
-
-async def test_a_model_list_that_never_comes_keeps_nobody_waiting(chats: Chats) -> None:
-    answered = asyncio.Event()
-
-    async def hangs(exchange: Exchange) -> None:
-        await answered.wait()
-        await exchange.answer_json({"data": []})
-
-    model = ListingModel(lists=hangs)
-    async with running(model), proxying(model.url) as url:
-        chat = chats(url)
-        statuses = [(await chat.ask("Hello")).status_code for _ in range(3)]
-        assert (statuses, len(model.others)) == ([200, 200, 200], 1)
-        answered.set()
-
-
-async def test_a_caller_who_may_not_see_the_list_keeps_nobody_from_it(chats: Chats) -> None:
-    async def guarded(exchange: Exchange) -> None:
-        if exchange.request.value("authorization") == b"Bearer good":
-            await exchange.answer_json({"data": [{"id": "gpt-test", "context_length": 32_000}]})
-        else:
-            await exchange.answer_json({"error": {"message": "no"}}, 401)
-
-    model = ListingModel(lists=guarded)
-    async with running(model), proxying(model.url) as url:
-        await chats(url, Authorization="Bearer bad").ask("Hello")
-        good = chats(url, Authorization="Bearer good")
-        await good.ask("Hello")
-        await eventually(lambda: len(model.others) == 2)
-        async with asyncio.timeout(PATIENCE):
-            while tokens_of(await good.ask("Hello"))["budget"] != 28_000:
-                pass

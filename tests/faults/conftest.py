@@ -4,12 +4,12 @@ from collections.abc import AsyncGenerator, AsyncIterator, Generator
 
 import pytest
 
-from proxy.adapters.redis import RedisStore
-from tests.faults.calls import HASTE
-from tests.servers import PATIENCE
-from tests.shim import Shim, relaying
-from tests.stores import HandClock, Server, serving, valkey_command
-from tests.upstreams import Model, running
+from proxy.adapters.stores.redis import RedisStore
+from tests.support.calls import HASTE
+from tests.support.network import Shim, relaying
+from tests.support.servers import PATIENCE
+from tests.support.stores import HandClock, Server, serving, valkey_command
+from tests.support.upstreams import Model, running
 
 
 @pytest.fixture

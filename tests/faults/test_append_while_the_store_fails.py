@@ -10,31 +10,21 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.appending import Appender, contents, error_code
-from tests.servers import Exchange
-from tests.shim import relaying
-from tests.stores import Server
-from tests.upstreams import (
-    DONE,
-    Behaviour,
-    Message,
-    Model,
-    completion,
-    events,
-    proxying,
-    said,
-    sse,
-    user,
-)
+from tests.support.append_client import Appender, contents, error_code
+from tests.support.clients import proxying, user
+from tests.support.network import relaying
+from tests.support.servers import Exchange
+from tests.support.stores import Server
+from tests.support.upstreams import DONE, Behaviour, Message, Model, completion, events, said, sse
 
 PATIENCE = 0.5
 """Seconds after which the store is tried again: its breaker rests for 0.2."""
 
 
-async def append(url: str, *messages: Message, stream: bool = False) -> httpx2.Response:
+async def append(url: str, *messages: Message, stream: bool = False, **headers: str) -> httpx2.Response:
     appender = Appender(url, members={"model": "gpt-test", "stream": stream})
     async with appender.client:
-        return await appender.say(*messages)
+        return await appender.say(*messages, **headers)
 
 
 def after(happening: asyncio.Event, begun: asyncio.Event, text: str) -> Behaviour:
@@ -137,6 +127,32 @@ async def test_a_turn_whose_confirmation_was_lost_is_there_once_when_sent_again(
         await append(other, user("next"))
         assert contents(model.views()[2]) == ["first", "One.", "yes"]
         assert contents(model.views()[3]) == ["first", "One.", "yes", "Two again.", "next"]
+
+
+async def test_a_turn_whose_confirmation_was_lost_is_told_again_under_its_key(
+    durable: Server, model: Model
+) -> None:
+    """It was written: its client gets that answer, and what it says then is a turn of its own."""
+    happening, begun = asyncio.Event(), asyncio.Event()
+    model.replies.extend([said("One."), after(happening, begun, "Two."), said("Three.")])
+    async with (
+        relaying(durable.socket) as relay,
+        proxying(model.url, store=relay.url) as url,
+        proxying(model.url, store=durable.url) as other,
+    ):
+        await append(url, user("first"))
+        asked = asyncio.create_task(append(url, user("yes"), stream=True, Idempotency_Key="k"))
+        await begun.wait()
+        await asyncio.sleep(0.2)  # what is under way behind the turn, such as its place in the listing
+        relay.lose_replies = True
+        happening.set()
+        assert "history_not_saved" in (await asked).text
+        resent = asyncio.create_task(append(other, user("yes"), Idempotency_Key="k"))
+        await asyncio.sleep(PATIENCE)
+        relay.lose_replies = False
+        assert (await resent).json()["choices"][0]["message"]["content"] == "Two."
+        await append(other, user("yes"), Idempotency_Key="k-2")
+        assert [contents(view) for view in model.views()[2:]] == [["first", "One.", "yes", "Two.", "yes"]]
 
 
 async def test_a_store_that_takes_no_writes_gives_no_complete_answer(durable: Server, model: Model) -> None:

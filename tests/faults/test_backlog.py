@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import httpx2
 
-from tests.stores import Server
-from tests.upstreams import ADMIN, Chat, Model, admin, only_session, proxying, said, told
+from tests.support.clients import ADMIN, Chat, admin, only_session, proxying, told
+from tests.support.servers import Exchange, until
+from tests.support.stores import Server
+from tests.support.upstreams import Model, said
 
 
 async def transcript(url: str, **query: str) -> list[str]:
     session = await only_session(url)
     told: Any = await admin(url, f"sessions/{session['id']}/transcript", **query)
     return [entry["message"]["content"] for entry in told["messages"]]
-
-
-async def comes_to(expected: object, ask: Callable[[], Awaitable[object]]) -> None:
-    """Return once the answer is as expected; fail if it never is."""
-    async with asyncio.timeout(15.0):
-        while await ask() != expected:  # noqa: ASYNC110 - another process has it
-            await asyncio.sleep(0.02)
 
 
 async def written(url: str) -> None:
@@ -45,9 +39,33 @@ async def test_a_lost_turn_is_written_when_the_store_is_back(durable: Server, mo
         async def is_ready() -> bool:
             return (await chat.client.get(f"{url}/readyz")).json() == {"status": "ready"}
 
-        await comes_to(True, is_ready)
-        await comes_to(["first", "One.", "second", "Two."], lambda: transcript(url))
+        await until(True, is_ready)
+        await until(["first", "One.", "second", "Two."], lambda: transcript(url))
         await chat.client.aclose()
+
+
+async def test_a_session_that_cannot_be_read_holds_up_no_other(durable: Server, model: Model) -> None:
+    async with proxying(model.url, store=durable.url) as url:
+        chats = {name: Chat(url) for name in ("of a newer release", "ours")}
+        for name, chat in chats.items():
+            chat.headers["X-Unabridged-Session"] = name
+            await chat.ask("first")
+            await written(url)
+            if name != "ours":
+                durable.run("HSET", durable.run("KEYS", "*:named")[0], "record", b"\x02" + name.encode())
+        durable.kill()
+        for chat in chats.values():
+            assert told(await chat.ask("second"), "degraded") == "store"
+        durable.start()
+
+        async def messages() -> list[int]:
+            return [durable.run("HLEN", key) for key in durable.run("KEYS", "*:nodes")]
+
+        await until([4, 4], messages)
+        records = [durable.run("HGET", key, "record") for key in durable.run("KEYS", "*:named")]
+        assert b"\x02of a newer release" in records
+        for chat in chats.values():
+            await chat.client.aclose()
 
 
 async def test_a_deleted_session_does_not_come_back(durable: Server, model: Model) -> None:
@@ -93,13 +111,13 @@ async def test_a_late_turn_does_not_become_the_tip_of_a_session_that_has_gone_on
         async def is_counted() -> bool:
             return "unabridged_lost_turns_total 1.0" in (await chat.client.get(f"{url}/metrics")).text
 
-        await comes_to(True, is_counted)
+        await until(True, is_counted)
         assert await transcript(other) == expected
         await chat.client.aclose()
 
 
 async def test_a_refusal_does_not_spend_the_word_that_a_turn_was_lost(durable: Server, model: Model) -> None:
-    async def refuse(exchange: Any) -> None:
+    async def refuse(exchange: Exchange) -> None:
         await exchange.body()
         await exchange.answer_json({"error": {"message": "later"}}, 429)
 

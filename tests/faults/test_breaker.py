@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.adapters.redis.breaker import Breaker
+from proxy.adapters.stores.redis.connection import Breaker
 from proxy.errors import StoreUnavailable
-from tests.stores import HandClock
+from tests.support.stores import HandClock
 
 
 class TestTheBreaker:

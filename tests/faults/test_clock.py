@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from proxy.app import SystemClock
-from tests.appending import Appender, contents
-from tests.stores import Server
-from tests.upstreams import Chat, Model, admin, only_session, proxying, question, write_policy
+from tests.support.append_client import Appender, contents
+from tests.support.clients import Chat, admin, only_session, proxying, question, write_policy
+from tests.support.stores import Server
+from tests.support.upstreams import Model
 
 HOUR = 3_600.0
 JUMPS = [0.0, HOUR, -HOUR, 2 * HOUR, -2 * HOUR]

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from proxy.adapters.httptools import HttptoolsUpstream
+from proxy.adapters.upstream import HttptoolsUpstream
 from proxy.errors import Overloaded
-from tests.descriptors import file_limit
-from tests.servers import FakeUpstream
+from tests.support.descriptors import file_limit
+from tests.support.servers import FakeUpstream
 
 
 @contextmanager

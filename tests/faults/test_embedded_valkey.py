@@ -18,17 +18,17 @@ from threading import Thread
 import pytest
 import redis
 
-from proxy.adapters.redis import RedisStore
-from proxy.adapters.redis.embedded import EmbeddedStoreError, EmbeddedValkey
+from proxy.adapters.stores.redis import RedisStore
+from proxy.adapters.stores.redis.embedded import EmbeddedStoreError, EmbeddedValkey
 from proxy.errors import StoreUnavailable
-from tests.stores import DAY, KEY, HandClock, run, turn, wait_until
+from tests.support.stores import DAY, KEY, HandClock, run, turn, wait_until
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the kernel's limits and promises are Linux's")
 
 OWNER = """
 import sys, time
 from pathlib import Path
-from proxy.adapters.redis.embedded import EmbeddedValkey
+from proxy.adapters.stores.redis.embedded import EmbeddedValkey
 
 valkey = EmbeddedValkey(Path(sys.argv[1]))
 valkey.start()
@@ -220,7 +220,9 @@ class TestItsOwner:
         wait_until(lambda: not runs(int(pid)))
 
     def test_is_watched_through_a_pipe_where_the_kernel_promises_nothing(self) -> None:
-        watch = "import sys; from proxy.adapters.redis.tether import watch; sys.exit(watch(sys.argv[1:]))"
+        watch = (
+            "import sys; from proxy.adapters.stores.redis.tether import watch; sys.exit(watch(sys.argv[1:]))"
+        )
         sleeper = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
         watcher = subprocess.Popen(
             [sys.executable, "-c", watch, sys.executable, "-c", sleeper],
@@ -234,7 +236,9 @@ class TestItsOwner:
         assert not runs(pid)
 
     def test_learns_of_a_watched_command_that_ends_by_itself(self) -> None:
-        watch = "import sys; from proxy.adapters.redis.tether import watch; sys.exit(watch(sys.argv[1:]))"
+        watch = (
+            "import sys; from proxy.adapters.stores.redis.tether import watch; sys.exit(watch(sys.argv[1:]))"
+        )
         watcher = subprocess.Popen(
             [sys.executable, "-c", watch, sys.executable, "-c", "raise SystemExit(7)"], stdin=subprocess.PIPE
         )

@@ -8,13 +8,12 @@ from contextlib import AsyncExitStack, aclosing
 
 import pytest
 
-from proxy.adapters.redis import RedisStore
-from proxy.adapters.redis.codec import UnreadableRecord
-from proxy.adapters.redis.sealing import SEALED, Keyring, UnknownSecret
+from proxy.adapters.stores.redis import RedisStore
+from proxy.adapters.stores.redis.codec import SEALED, DamagedRecord, Keyring, UnknownSecret
 from proxy.errors import StoreUnavailable
-from tests.faults.calls import PLANTED
-from tests.servers import PATIENCE
-from tests.stores import (
+from tests.support.calls import PLANTED
+from tests.support.servers import PATIENCE
+from tests.support.stores import (
     DAY,
     KEY,
     OTHER,
@@ -158,8 +157,10 @@ class TestAnotherSecret:
     ) -> None:
         await fill(opened("secret"))
         valkey.run("HSET", PLANTED["session"], "record", "junk")
-        with pytest.raises(UnreadableRecord):
+        before = sorted(dump(valkey.url))
+        with pytest.raises(UnknownSecret):
             await found(opened("another"), "u1", "a1")
+        assert sorted(dump(valkey.url)) == before
         whole = opened("secret")
         assert len(await whole.nodes(KEY)) == 2
         assert len(await whole.hidden(KEY)) == 1
@@ -169,7 +170,9 @@ class TestAnotherSecret:
         await fill(opened("secret"))
         stranger = opened("another")
         await stranger.record(OTHER, turn("u1", "a1"), DAY)
-        assert [key for key, _ in await stranger.sessions(10)] == [OTHER]
+        listed = await stranger.sessions(10)
+        assert [key for key, _ in listed.sessions] == [OTHER]
+        assert listed.left_out == {"unknown_secret": 1}
 
     async def test_is_said_once_in_the_log(
         self, opened: Open, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
@@ -200,7 +203,7 @@ class TestDamage:
         stored: bytes = valkey.run("HGET", PLANTED["summaries"], "one")
         for changed in (stored[:-1], stored[:9], stored + b"x", SEALED):
             valkey.run("HSET", PLANTED["summaries"], "one", changed)
-            with pytest.raises(UnreadableRecord):
+            with pytest.raises(DamagedRecord):
                 await store.summaries(KEY, ["one"])
 
     async def test_a_record_that_was_moved_is_not_believed(self, opened: Open, valkey: Server) -> None:
@@ -210,7 +213,7 @@ class TestDamage:
         valkey.run("HSET", PLANTED["summaries"], "two", mine)
         valkey.run("HSET", f"u1:{{{OTHER.tag}}}:{OTHER.sid}:summaries", "one", mine)
         for key, address in ((KEY, "two"), (OTHER, "one")):
-            with pytest.raises(UnreadableRecord):
+            with pytest.raises(DamagedRecord):
                 await store.summaries(key, [address])
         valkey.run("DEL", f"u1:{{{OTHER.tag}}}:{OTHER.sid}:summaries")
 
@@ -221,7 +224,7 @@ class TestDamage:
         await store.record(KEY, turn("u1", "a1"), DAY)
         node: bytes = valkey.run("HGET", PLANTED["nodes"], chain("u1")[0])
         valkey.run("HSET", PLANTED["nodes"], chain("u1")[0], node[:-1] + bytes([node[-1] ^ 1]))
-        with pytest.raises(UnreadableRecord):
+        with pytest.raises(DamagedRecord):
             await store.history(KEY)
         await store.record(KEY, turn("u1", "a1"), DAY)
         assert len((await store.history(KEY)).nodes) == 2

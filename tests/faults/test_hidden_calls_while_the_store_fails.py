@@ -8,10 +8,11 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.repeating import POLICY, WEATHER, known, talking
-from tests.servers import Exchange
-from tests.stores import Server
-from tests.upstreams import Message, Model, completion, events, proxying, said, user, write_policy
+from tests.support.clients import proxying, user, write_policy
+from tests.support.repeated_calls import POLICY, WEATHER, known, talking
+from tests.support.servers import Exchange
+from tests.support.stores import Server
+from tests.support.upstreams import Message, Model, completion, events, said
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "in one piece"])

@@ -7,10 +7,11 @@ import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from tests.appending import kept
-from tests.servers import PATIENCE
-from tests.stores import Server
-from tests.upstreams import Chat, Model, proxying
+from tests.support.append_client import kept
+from tests.support.clients import Chat, proxying
+from tests.support.servers import PATIENCE
+from tests.support.stores import Server
+from tests.support.upstreams import Model
 
 HASTE = 0.6
 
@@ -42,9 +43,12 @@ def finds(server: Server) -> int:
     return int(found[1]) if found else 0
 
 
-async def test_turn_after_turn_is_asked_about_once(model: Model, valkey: Server) -> None:
+async def test_turn_after_turn_nothing_is_asked_of_a_session_that_is_there(
+    model: Model, valkey: Server
+) -> None:
     async with chatting(model, valkey) as chat:
         await chat.ask("first")
+        await chat.ask("second")
         assert await whole(chat)
         before = finds(valkey)
         for number in range(5):

@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from tests.appending import kept
-from tests.servers import PATIENCE, Exchange
-from tests.shim import Shim, relaying
-from tests.stores import Server
-from tests.upstreams import DONE, EVENTS, Chat, Model, events, only_session, proxying, said, sse
+from tests.support.append_client import kept
+from tests.support.clients import Chat, only_session, proxying
+from tests.support.network import Shim, relaying
+from tests.support.servers import PATIENCE, Exchange
+from tests.support.stores import Server
+from tests.support.upstreams import DONE, EVENTS, Model, events, said, sse
 
 HASTE = 0.6
 """The timeout of the store, in seconds."""

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from proxy.adapters.redis import RedisStore
+from proxy.adapters.stores.redis import RedisStore
 from proxy.errors import StoreUnavailable
 from proxy.ports import SessionKey
-from tests.faults.calls import HASTE, Call, every_call, turns
-from tests.servers import PATIENCE
-from tests.shim import Shim
-from tests.stores import DAY, KEY, HandClock, epoch, turn
+from tests.support.calls import HASTE, Call, every_call, turns
+from tests.support.network import Shim
+from tests.support.servers import PATIENCE
+from tests.support.stores import DAY, KEY, HandClock, epoch, turn
 
 BOUND = HASTE + 0.5
 
@@ -53,6 +54,7 @@ async def test_a_call_says_so_in_time_and_the_next_one_is_answered_again(
     shim: Shim, afar: RedisStore, clock: HandClock, fault: dict[str, Any]
 ) -> None:
     await afar.record(KEY, turn("u1", "a1"), DAY)
+    assert len(await afar.nodes(KEY)) == 2
     harm(shim, fault)
     with pytest.raises(StoreUnavailable):
         await asyncio.wait_for(afar.nodes(KEY), BOUND)
@@ -60,6 +62,21 @@ async def test_a_call_says_so_in_time_and_the_next_one_is_answered_again(
     clock.time += 1.0
     assert len(await afar.nodes(KEY)) == 2
     assert await turns(afar) == 1
+
+
+@every_fault
+async def test_a_connection_that_cannot_be_made_is_given_up_and_made_anew(
+    shim: Shim, afar: RedisStore, clock: HandClock, fault: dict[str, Any]
+) -> None:
+    harm(shim, fault)
+    with pytest.raises(StoreUnavailable):
+        await asyncio.wait_for(afar.ping(), BOUND)
+    mend(shim, fault)
+    async with asyncio.timeout(PATIENCE):
+        while afar.is_left_alone:
+            clock.time += 1.0
+            with suppress(StoreUnavailable):
+                await afar.ping()
 
 
 @every_call
@@ -148,6 +165,7 @@ async def test_a_reply_that_nobody_asked_for_is_no_answer_to_the_next_call(
     shim: Shim, afar: RedisStore, clock: HandClock
 ) -> None:
     await summarised(afar)
+    await afar.ping()
     shim.stray = b"$6\r\nforged\r\n"
     await afar.ping()
     shim.stray = b""
@@ -165,6 +183,7 @@ async def test_a_server_that_says_no_more_will_come_is_asked_on_another_connecti
     shim: Shim, afar: RedisStore, clock: HandClock
 ) -> None:
     await summarised(afar)
+    await afar.ping()
     shim.half_close = True
     await afar.ping()
     shim.half_close = False

@@ -1,4 +1,4 @@
-"""FAULTS, row 2 of the faults: a server that answers, and refuses."""
+"""A server that answers, and refuses."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from proxy.adapters.redis import RedisStore
+from proxy.adapters.stores.redis import RedisStore
 from proxy.errors import StoreUnavailable
-from tests.faults.calls import Call, every_write, turns, until_refused
-from tests.servers import PATIENCE
-from tests.stores import DAY, KEY, HandClock, Server, found, turn
+from tests.support.calls import Call, every_write, turns, until_refused
+from tests.support.servers import PATIENCE
+from tests.support.stores import DAY, KEY, HandClock, Server, found, turn
 
 
 class TestAServerThatRefuses:

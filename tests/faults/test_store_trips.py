@@ -9,14 +9,14 @@ from contextlib import aclosing
 import pytest
 from msgspec.structs import replace
 
-from proxy.adapters.redis import RedisStore
-from proxy.adapters.redis.trips import LARGE
+from proxy.adapters.stores.redis import RedisStore
+from proxy.adapters.stores.redis.autopipeline import LARGE
 from proxy.errors import StoreUnavailable
 from proxy.ports import Found, Recorded, SessionKey
-from tests.faults.calls import HASTE
-from tests.servers import PATIENCE
-from tests.shim import Shim
-from tests.stores import DAY, KEY, HandClock, Server, chain, found, turn
+from tests.support.calls import HASTE
+from tests.support.network import Shim
+from tests.support.servers import PATIENCE
+from tests.support.stores import DAY, KEY, HandClock, Server, chain, found, turn
 
 SIDS = [f"{number:02}" for number in range(8)]
 
@@ -252,7 +252,7 @@ async def test_who_asks_for_the_listing_waits_for_what_was_used_before_and_not_f
     await asyncio.sleep(0.05)
     await afar.record(KEY, turn("u1", "a1", updated=9.0), DAY)
     listed = await asyncio.wait_for(afar.sessions(3), PATIENCE)
-    assert KEY in [key for key, _ in listed]
+    assert KEY in [key for key, _ in listed.sessions]
     assert await asyncio.wait_for(afar.delete(KEY), PATIENCE)
     for each in load:
         each.cancel()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.adapters.redis import RedisStore
+from proxy.adapters.stores.redis import RedisStore
 from proxy.errors import StoreUnavailable
 from proxy.ports import Found, SessionKey
-from tests.faults.calls import CALLS, PLANTED
-from tests.stores import DAY, KEY, Server, chain, epoch, found, hidden, keys_without_ttl, turn
+from tests.support.calls import CALLS, PLANTED
+from tests.support.stores import DAY, KEY, Server, chain, epoch, found, hidden, keys_without_ttl, turn
 
 
 class TestValuesThatAreNotOurs:
@@ -134,7 +134,7 @@ class TestValuesThatAreNotOurs:
         valkey.run("DEL", PLANTED["session"])
         valkey.run("SET", PLANTED["session"], "a string")
         valkey.run("EXPIRE", PLANTED["session"], 100)
-        assert [key for key, _ in await store.sessions(10)] == [other]
+        assert [key for key, _ in (await store.sessions(10)).sessions] == [other]
 
     async def test_a_value_of_another_version_is_not_read_as_ours(
         self, store: RedisStore, valkey: Server
@@ -152,14 +152,14 @@ class TestValuesThatAreNotOurs:
         valkey.run("HSET", PLANTED["session"], "record", "junk")
         other = type(KEY)("aa", "02")
         await store.record(other, turn("u1", "a1"), DAY)
-        assert [key for key, _ in await store.sessions(10)] == [other]
+        assert [key for key, _ in (await store.sessions(10)).sessions] == [other]
 
     async def test_a_member_of_the_listing_that_is_not_ours_is_dropped(
         self, store: RedisStore, valkey: Server
     ) -> None:
         await store.record(KEY, turn("u1", "a1"), DAY)
         valkey.run("ZADD", "u1:sessions", 9e9, b"\xff\xfe")
-        assert [key for key, _ in await store.sessions(10)] == [KEY]
+        assert [key for key, _ in (await store.sessions(10)).sessions] == [KEY]
 
 
 async def _outcomes(store: RedisStore) -> dict[str, object]:

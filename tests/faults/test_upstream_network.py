@@ -9,9 +9,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.servers import PATIENCE
-from tests.shim import Shim, relaying_to_port
-from tests.upstreams import CHAT, DONE, JSON, STREAMED, Model, events, plainly, proxying, said, sse
+from tests.support.clients import CHAT, STREAMED, proxying
+from tests.support.network import Shim, relaying_to_port
+from tests.support.servers import PATIENCE
+from tests.support.upstreams import DONE, JSON, Model, events, plainly, said, sse
 
 SILENCE = 0.5
 """Seconds that the proxies here wait for the next byte of the upstream."""

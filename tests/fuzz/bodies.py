@@ -5,10 +5,10 @@ from __future__ import annotations
 from tests.fuzz.guided import fuzz, instrumented
 
 with instrumented():
-    from proxy.core.body import read_body
-    from proxy.core.extension import take_extension
-    from proxy.core.identity import read_message
-    from proxy.core.messages import Content
+    from proxy.core.conversation.identity import read_message
+    from proxy.core.dialects.chat.body import read_body
+    from proxy.core.dialects.chat.extension import take_extension
+    from proxy.core.dialects.chat.messages import Content
     from proxy.errors import RequestError
 
 BEGUN = b'{"messages":[{'

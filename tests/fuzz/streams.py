@@ -8,7 +8,7 @@ import re
 from tests.fuzz.guided import fuzz, instrumented
 
 with instrumented():
-    from proxy.core.sse import Decoder
+    from proxy.core.formats.sse import Decoder
 
 
 def one(data: bytes) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.upstreams import ADMIN, Chat, Model, proxying, question, running
+from tests.support.clients import ADMIN, Chat, proxying, question
+from tests.support.upstreams import Model, running
 
 pytest.importorskip("schemathesis")
 

@@ -1,4 +1,4 @@
-"""What must hold for clients that send only what is new (DESIGN 3, "Two kinds of client")."""
+"""What must hold for clients that send only what is new."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def check(evidence: Evidence) -> Iterator[Violation]:
         tree = evidence.history.trees.get(session, Tree({}, b""))
         line, faults = _line(evidence, tree)
         yield from faults
-        yield from _turns(attempts, line)
+        yield from _turns(evidence, attempts, line)
         yield from _unexplained(evidence, tree, attempts)
         for attempt in attempts:
             for forwarded in evidence.forwarded.get(attempt.id, ())[-1:]:
@@ -74,19 +74,28 @@ def _ends_with(new: Sequence[Message], attempt: Attempt) -> bool:
     return all_said(new[len(before) :]) == mine and all(each["role"] == "tool" for each in before)
 
 
-def _turns(attempts: Sequence[Attempt], line: Sequence[str]) -> Iterator[Violation]:
+def _turns(evidence: Evidence, attempts: Sequence[Attempt], line: Sequence[str]) -> Iterator[Violation]:
     """Each acknowledged turn once, and none before one that was over when it began."""
     answered = [attempt for attempt in attempts if attempt.is_answered]
+    named = {attempt.id: _answered(evidence, attempt) for attempt in answered}
     for attempt in answered:
-        times = line.count(attempt.id)
+        times = line.count(named[attempt.id])
         if times == 0:
             yield Violation(Kind.LOST, attempt.id, "acknowledged, and not on the branch of the tip")
         elif times > 1:
             yield Violation(Kind.TWICE, attempt.id, f"{times} times on the branch of the tip")
-    placed = [attempt for attempt in answered if attempt.id in line]
-    for one, other in combinations(sorted(placed, key=lambda each: line.index(each.id)), 2):
+    placed = [attempt for attempt in answered if named[attempt.id] in line]
+    for one, other in combinations(sorted(placed, key=lambda each: line.index(named[each.id])), 2):
         if other.ended < one.began:
             yield Violation(Kind.DISORDER, other.id, f"stands after {one.id}, which began later")
+
+
+def _answered(evidence: Evidence, attempt: Attempt) -> str:
+    """The attempt whose answer this one got: one that it repeats, where that was answered unheard."""
+    heard, before = attempts_named(attempt.answer or {}), attempt
+    while before.retries and not heard & {before.id}:
+        before = evidence.attempts[before.retries]
+    return before.id if heard & {before.id} else attempt.id
 
 
 def _unexplained(evidence: Evidence, tree: Tree, attempts: Sequence[Attempt]) -> Iterator[Violation]:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from proxy.core.records import Node, Turn
+from proxy.core.conversation.records import Node, Turn
 from proxy.ports import Recorded, SessionKey, SessionStore
 
 

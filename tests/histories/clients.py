@@ -13,7 +13,7 @@ from tests.histories.history import Attempt, History, Message, Mode, Outcome
 from tests.histories.reading import Reading
 from tests.histories.scripts import WORKERS, Act, Client, Step, Then
 from tests.histories.wire import Answer, ConnectionBrokenError, post
-from tests.upstreams import user
+from tests.support.clients import user
 
 PATIENCE = 20.0
 """Seconds that a client waits for anything."""

@@ -15,8 +15,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tests.histories.history import END, Forwarded, Message
-from tests.servers import Exchange, FakeUpstream
-from tests.upstreams import DONE, EVENTS, JSON, calling, completion, events, said, sse
+from tests.support.servers import Exchange, FakeUpstream
+from tests.support.upstreams import DONE, EVENTS, JSON, calling, completion, events, said, sse
 
 _SLOWLY = 0.004
 """Seconds between two chunks of a slow answer."""

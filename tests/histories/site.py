@@ -20,17 +20,17 @@ import httpx2
 import pytest
 
 from proxy import app
-from proxy.adapters.redis import RedisStore
-from proxy.core.jsonvalue import loads
-from proxy.engine.naming import Naming
-from proxy.lru import Memory
+from proxy.adapters.stores.redis import RedisStore
+from proxy.cache import Memory
+from proxy.core.formats.json import loads
+from proxy.engine.intake.naming import Naming
 from proxy.ports import SessionStore
 from tests.histories.history import Attempt, History, Kept, Message, Tree, without_head
 from tests.histories.model import EchoModel
 from tests.histories.scripts import WORKERS, Fault
-from tests.shim import Shim, relaying
-from tests.stores import HandClock, Server, serving, valkey_command
-from tests.upstreams import ADMIN, proxying, write_policy
+from tests.support.clients import ADMIN, SECRET, proxying, write_policy
+from tests.support.network import Shim, relaying
+from tests.support.stores import HandClock, Server, serving, valkey_command
 
 STORE_TIMEOUT = 0.4
 """Seconds, where the store is disturbed. Undisturbed it has all the time that a busy machine takes."""
@@ -39,7 +39,6 @@ _BREAKER = 0.1
 _LEASE = 1.0
 """Seconds after which a killed worker's place in a line is given up."""
 _POLICY = 'extends = "balanced"\n[summary]\nenabled = false\n'
-_SECRET = "secret"
 _STARTING = 30.0
 """Seconds that workers have to start."""
 Plant = Callable[[SessionStore], SessionStore]
@@ -128,7 +127,7 @@ class Site:
         }
 
     async def _tree(self, attempt: Attempt, name: str) -> Tree:
-        naming = Naming(_SECRET, Memory())
+        naming = Naming(SECRET, Memory())
         tenant = naming.tenant({b"authorization": attempt.tenant.encode()})
         key = naming.named(tenant, name)
         session = await self.store.session(key)
@@ -220,7 +219,7 @@ async def _ground(*, disturbed: bool) -> AsyncGenerator[tuple[Site, dict[str, An
         stack.push_async_callback(store.aclose)
         settings = {
             "policy": str(write_policy(directory, "histories", _POLICY)),
-            "secret": _SECRET,
+            "secret": SECRET,
             "store_timeout": STORE_TIMEOUT if disturbed else _CALM_TIMEOUT,
             "save_timeout": 1.0 if disturbed else _CALM_TIMEOUT,
             "store_breaker": _BREAKER,
@@ -234,8 +233,8 @@ def planted(plant: Plant | None) -> Generator[None]:
     """Proxies that are built within have a fault in their stores."""
     opened = app.open_store
 
-    def open_planted(*given: Any) -> SessionStore:
-        store = opened(*given)
+    def open_planted(*given: Any, **named: Any) -> SessionStore:
+        store = opened(*given, **named)
         return plant(store) if plant else store
 
     with pytest.MonkeyPatch.context() as patch:

@@ -23,7 +23,8 @@ from tests.histories.history import (
     Tree,
     log,
 )
-from tests.upstreams import said, user
+from tests.support.clients import user
+from tests.support.upstreams import said
 
 TENANT, SESSION = "Bearer sk", "s"
 

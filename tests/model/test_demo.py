@@ -16,9 +16,9 @@ if missing:
 
 from proxy.cli.demo.children import running_model, running_proxy  # noqa: E402
 from proxy.cli.demo.conversation import Refusal, TurnSeen  # noqa: E402
-from proxy.cli.demo.picture import Lines  # noqa: E402
+from proxy.cli.demo.picture import Picture  # noqa: E402
 from proxy.cli.demo.script import QUESTIONS  # noqa: E402
-from proxy.cli.demo.show import converse, converse_directly  # noqa: E402
+from proxy.cli.demo.show import converse_directly, converse_through  # noqa: E402
 from proxy.cli.terminal import notes  # noqa: E402
 
 WINDOW = 512
@@ -33,11 +33,11 @@ class Seen:
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> Generator[Seen]:
-    directory, picture = tmp_path_factory.mktemp("demo"), Lines(notes())
+    directory, picture = tmp_path_factory.mktemp("demo"), Picture(notes(), is_live=False)
     with running_model(directory, WINDOW) as upstream:
         refusal = converse_directly(upstream, SHORT, picture)
         with running_proxy(directory, upstream) as proxy:
-            turns, _ = converse(proxy, SHORT, picture, reading=3)
+            turns, _ = converse_through(proxy, SHORT, picture, reading=3)
         yield Seen(refusal, turns)
 
 

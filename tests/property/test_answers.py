@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.completion import Answer, StreamCollector, read_completion
-from proxy.core.sse import Decoder, Event
+from proxy.core.dialects.chat.completion import StreamCollector, read_completion
+from proxy.core.dialects.dialect import Answer
+from proxy.core.formats.sse import Decoder, Event
 
 RECORDED = (
     "\ufeff: hello\n\n"

@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from proxy.core.beginning import beginning_of, continued
-from proxy.core.body import Body, read_body
-from proxy.core.extension import take_extension
+from proxy.core.dialects.chat.body import Body, read_body
+from proxy.core.dialects.chat.body_append import beginning_of, continued
+from proxy.core.dialects.chat.extension import take_extension
 from proxy.errors import RequestError
 
 _space = st.sampled_from(["", "", "", " ", "\n", "\t \r\n"])

@@ -9,28 +9,26 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from proxy.adapters.httptools import HttptoolsUpstream
-from proxy.adapters.memory import MemoryStore
-from proxy.core.budget import Budget
-from proxy.core.plan import EMPTY, Plan, apply
-from proxy.core.policy import Policy
-from proxy.core.policy_sections import Budget as Limits
-from proxy.core.policy_sections import Keep, Summary
-from proxy.core.situation import Chain
-from proxy.core.units import request_points
-from proxy.engine.case import Case
-from proxy.engine.ceiling import within_bytes
-from proxy.engine.epochs import Epochs
-from proxy.engine.foreground import Foreground
-from proxy.engine.naming import Naming
-from proxy.engine.summaries import Summaries
-from proxy.engine.summary_jobs import SummaryJobs
-from proxy.engine.verdict import Verdict
-from proxy.lru import Memory
+from proxy.adapters.stores.memory import MemoryStore
+from proxy.adapters.upstream import HttptoolsUpstream
+from proxy.cache import Memory
+from proxy.core.budget.budget import Budget
+from proxy.core.conversation.units import request_points
+from proxy.core.planning.chain import Chain
+from proxy.core.planning.plan import EMPTY, Plan, apply
+from proxy.core.policy.policy import Policy
+from proxy.core.policy.sections import Budget as Limits
+from proxy.core.policy.sections import Keep, Summary
+from proxy.engine.flow import Decision, EpochLog, Request, SessionState
+from proxy.engine.intake.naming import Naming
+from proxy.engine.planning.decisions import within_bytes
+from proxy.engine.planning.epochs import Epochs
+from proxy.engine.summaries.foreground import Foreground
+from proxy.engine.summaries.pool import Summaries
+from proxy.engine.summaries.wanted import SummaryJobs
 from proxy.ports import SessionKey
 from proxy.telemetry import Metrics
-from tests.property.conversations import chain_from, count, valid_conversations
-from tests.property.test_plans import is_reduced
+from tests.support.conversations import chain_from, count, is_reduced, valid_conversations
 
 METRICS = Metrics()
 BESIDE = 256
@@ -93,33 +91,29 @@ class Engine:
             METRICS,
             Memory(),
         )
-        self._known: Verdict | None = None
+        self._known: Decision | None = None
 
-    async def decide(self, chain: Chain, budget: Budget) -> Verdict:
+    async def decide(self, chain: Chain, budget: Budget) -> Decision:
         """Decide on the next request of the session."""
 
-        def case(chain: Chain, budget: Budget, known: Verdict | None) -> Case:
-            return Case(
-                tenant="t",
-                key=SessionKey("tag", "one"),
+        def request(chain: Chain, budget: Budget, known: Decision | None) -> Request:
+            return Request(
+                session=SessionState("t", SessionKey("tag", "one")),
                 lane="lane",
                 model="m",
                 chain=chain,
                 head_count=0,
                 policy=self._policy,
                 budget=budget,
-                epochs=(known.epochs if known else ()) if self._has_store else None,
-                saved=known.saved if known else 0,
-                credentials=(),
-                deadline=0.0,
+                log=(known.log if known else EpochLog()) if self._has_store else None,
             )
 
-        async def again(weighed: Chain, budget: Budget, before: Verdict) -> Verdict:
-            return await self._epochs.decide(case(weighed, budget, before))
+        async def again(weighed: Chain, budget: Budget, before: Decision) -> Decision:
+            return await self._epochs.decide(request(weighed, budget, before))
 
-        first = case(chain, budget, self._known)
-        verdict = await self._epochs.decide(first)
-        found = await within_bytes(first, verdict, lambda each: size(chain, each.plan), again)
+        first = request(chain, budget, self._known)
+        decision = await self._epochs.decide(first)
+        found = await within_bytes(first, decision, lambda each: size(chain, each.plan), again)
         self._known = found
         return found
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from proxy.core.budget import Budget, Stage
-from proxy.core.change import COMPACT, RESTORE, Change
-from proxy.core.curation import compacted, restored
-from proxy.core.plan import EMPTY, Plan, apply, in_force, view_tokens
-from proxy.core.planner import finish
-from proxy.core.policy import Policy
-from proxy.core.policy_sections import Keep, Summary
-from proxy.core.situation import CRITICAL, Chain, Situation
-from proxy.core.units import Asked
-from tests.property.conversations import (
+from proxy.core.budget.budget import Budget, Stage
+from proxy.core.conversation.units import Asked
+from proxy.core.planning.chain import Chain
+from proxy.core.planning.edits import compacted, restored
+from proxy.core.planning.epoch import Change
+from proxy.core.planning.life import in_force
+from proxy.core.planning.plan import EMPTY, Plan, Verb, apply, view_tokens
+from proxy.core.planning.planner import finish
+from proxy.core.planning.situation import CRITICAL, Situation
+from proxy.core.policy.policy import Policy
+from proxy.core.policy.sections import Keep, Summary
+from tests.support.conversations import (
     Sent,
     budgets,
     chain_from,
@@ -130,10 +132,10 @@ def test_a_restore_is_in_force_for_the_chain_and_all_that_go_on_from_it(
 ) -> None:
     chain, budget = situation.chain, Budget(10**9, 1.0, 0)
     first = Change("lane", 0, Situation(chain, EMPTY, situation.policy, budget, count), situation.plan,
-                   Stage.COMPACT, None, COMPACT).epoch(1.0)  # fmt: skip
+                   Stage.COMPACT, None, Verb.COMPACT).epoch(1.0)  # fmt: skip
     plan = restored(situation, asked)
     assume(plan != situation.plan)
-    second = Change("lane", 0, situation, plan, Stage.CALM, first, RESTORE).epoch(2.0)
+    second = Change("lane", 0, situation, plan, Stage.CALM, first, Verb.RESTORE).epoch(2.0)
     assert (second.parent, second.number, second.depth) == (first.id, 2, first.depth)
     assert in_force([first, second], chain.hashes, 10**9, chain.is_spared_by) == second
     fork = chain.prefix(first.depth - 1)

@@ -7,15 +7,15 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.breaker import distance
-from proxy.core.budget import Budget, Stage
-from proxy.core.plan import PAYS, WAITS
-from proxy.core.policy import Policy
-from proxy.core.policy_sections import Importance, Keep, Stages, Summary
-from proxy.core.prices import Prices
-from proxy.core.replay import ReplayedTurn, replay
-from proxy.core.situation import Chain
-from tests.property.conversations import (
+from proxy.core.budget.budget import Budget, Stage
+from proxy.core.economics.prices import Prices
+from proxy.core.economics.simulate import ReplayedTurn, replay
+from proxy.core.planning.chain import Chain
+from proxy.core.planning.life import distance
+from proxy.core.planning.plan import Verdict
+from proxy.core.policy.policy import Policy
+from proxy.core.policy.sections import Importance, Keep, Stages, Summary
+from tests.support.conversations import (
     Sent,
     budgets,
     chain_from,
@@ -87,9 +87,9 @@ def test_an_epoch_at_trim_saves_more_than_it_costs_or_costs_nothing(
     for turn in replay(chain, policy, budget, count, prices=paid, idle=idle):
         if turn.account is None:
             continue
-        assert turn.began == (turn.account.verdict != WAITS)
-        assert turn.account.verdict != WAITS or turn.stage is Stage.TRIM
-        if turn.account.verdict == PAYS:
+        assert turn.began == (turn.account.verdict is not Verdict.WAITS)
+        assert turn.account.verdict is not Verdict.WAITS or turn.stage is Stage.TRIM
+        if turn.account.verdict is Verdict.PAYS:
             assert turn.account.freed > 0
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.growing import Grown, Sizes, grown
+from proxy.core.persistent import Grown, Sizes, grown
 
 runs = st.lists(st.integers(0, 99), max_size=4)
 places = st.integers(-12, 12)

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.hidden.calls import Call, Rules
-from tests.hiding import always, collected, cut, in_one_piece, never, read, streamed
-from tests.property.conversations import identity_of
-from tests.property.test_cuts import STREAMS
+from proxy.core.tool_loop.calls import Call, Rules
+from tests.support.conversations import identity_of
+from tests.support.streams import STREAMS
+from tests.support.tool_loop import Answers, always, collected, cut, in_one_piece, never, read, streamed
 
 TOOLS = ["get_a", "get_b", "set_c", "recall", "other"]
 words = st.text('ab {}"\\é🐘\u2028', max_size=12)
@@ -23,6 +23,7 @@ ends = st.sampled_from([b"\n", b"\r\n", b"\r"])
 cuts = st.lists(st.integers(0, 6000), max_size=8)
 
 Message = dict[str, Any]
+Rounds = tuple[tuple[Message, list[Message]], ...]
 
 
 @st.composite
@@ -108,7 +109,7 @@ deciding = st.sampled_from([always, never, by_arguments])
 
 @given(answers, ends, cuts, st.sampled_from([always, by_arguments]))
 def test_wherever_the_upstreams_bytes_are_cut_the_client_is_told_the_same(
-    rounds: tuple[Any, ...], end: bytes, points: list[int], answered: Any
+    rounds: Rounds, end: bytes, points: list[int], answered: Answers
 ) -> None:
     streams = [stream_of(chunks, end) for _, chunks in rounds]
     at_once = streamed([[stream] for stream in streams], answered)
@@ -118,7 +119,7 @@ def test_wherever_the_upstreams_bytes_are_cut_the_client_is_told_the_same(
 
 
 @given(answers, deciding)
-def test_what_is_streamed_is_what_is_told_in_one_piece(rounds: tuple[Any, ...], answered: Any) -> None:
+def test_what_is_streamed_is_what_is_told_in_one_piece(rounds: Rounds, answered: Answers) -> None:
     told = streamed([[stream_of(chunks, b"\n")] for _, chunks in rounds], answered)
     body, visible = in_one_piece([json.dumps(whole).encode() for whole, _ in rounds], answered)
     piece, stream = read(body), told.answer
@@ -137,7 +138,7 @@ def _said(message: bytes | None) -> Message:
 
 
 @given(answers, cuts)
-def test_no_hidden_call_reaches_the_client_in_a_stream(rounds: tuple[Any, ...], points: list[int]) -> None:
+def test_no_hidden_call_reaches_the_client_in_a_stream(rounds: Rounds, points: list[int]) -> None:
     told = streamed([cut(stream_of(chunks, b"\n"), points) for _, chunks in rounds], by_arguments)
     assert b"recall" not in told.whole
     seen = _said(told.answer.message).get("tool_calls", [])
@@ -149,7 +150,7 @@ def test_no_hidden_call_reaches_the_client_in_a_stream(rounds: tuple[Any, ...], 
 
 
 @given(answers, cuts)
-def test_no_hidden_call_reaches_the_client_in_one_piece(rounds: tuple[Any, ...], points: list[int]) -> None:
+def test_no_hidden_call_reaches_the_client_in_one_piece(rounds: Rounds, points: list[int]) -> None:
     body, _ = in_one_piece([json.dumps(whole).encode() for whole, _ in rounds], by_arguments)
     assert b"recall" not in body
 
@@ -178,7 +179,7 @@ def _calls(whole: Message) -> list[Message]:
     answers, st.integers(0, 6000), st.binary(max_size=20) | st.just(b'data: {"error": {"message": "no"}}\n\n')
 )
 def test_a_stream_that_breaks_off_leaks_nothing_and_is_not_complete(
-    rounds: tuple[Any, ...], at: int, garbage: bytes
+    rounds: Rounds, at: int, garbage: bytes
 ) -> None:
     streams = [stream_of(chunks, b"\n") for _, chunks in rounds]
     broken = streams[-1][: at % (streams[-1].index(b'"finish_reason": "'))]

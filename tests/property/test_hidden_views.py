@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from proxy.core.growing import Sizes
-from proxy.core.hidden.placing import parted, placed
-from proxy.core.merging import alternating
-from proxy.core.messages import Content
-from proxy.core.plan import EMPTY, Plan, apply, view_tokens
-from proxy.core.policy import Policy
-from proxy.core.situation import Chain
-from tests.property.conversations import (
+from proxy.core.dialects.chat.dialect import CHAT
+from proxy.core.dialects.chat.messages import Content
+from proxy.core.persistent import Sizes
+from proxy.core.planning.chain import Chain
+from proxy.core.planning.plan import EMPTY, Plan, apply, view_tokens
+from proxy.core.policy.policy import Policy
+from proxy.core.tool_loop.continuation import parted, placed
+from tests.support.conversations import (
     Sent,
     budgets,
     calling,
@@ -80,7 +80,7 @@ def test_no_call_is_parted_from_its_results(case: Case) -> None:
         plain = apply(plan, case.chain.prefix(length).raws)
         view = case.view(length, plan)
         assert sum(oddities(parted(view, case.said)).values()) == sum(oddities(plain).values())
-        assert [raw for raw in alternating(plan, view) if raw in _slices(case)] == [
+        assert [raw for raw in CHAT.alternating(view, plan.note_places) if raw in _slices(case)] == [
             raw for raw in view if raw in _slices(case)
         ]
 

@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from proxy.core.identity import chain_of, root
-from proxy.core.jsonvalue import loads
-from tests.property.conversations import Sent, conversations, encode, identity_of
+from proxy.core.conversation.identity import chain_of, root
+from proxy.core.formats.json import loads
+from tests.support.conversations import Sent, conversations, encode, identity_of
 
 _arguments = st.dictionaries(
     st.text(max_size=4),

@@ -9,16 +9,17 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.body import read_body
-from proxy.core.extension import take_extension
-from proxy.core.growing import grown
-from proxy.core.injection import Injection
-from proxy.core.messages import Content
-from proxy.core.plan import EMPTY, Plan
-from proxy.core.policy import Policy
-from proxy.engine.exchange import edited_body
-from proxy.engine.history import History
-from tests.property.conversations import (
+from proxy.core.conversation.injection import Injection
+from proxy.core.dialects.chat.body import read_body
+from proxy.core.dialects.chat.dialect import CHAT
+from proxy.core.dialects.chat.extension import take_extension
+from proxy.core.dialects.chat.messages import Content
+from proxy.core.persistent import grown
+from proxy.core.planning.plan import EMPTY, Plan
+from proxy.core.policy.policy import Policy
+from proxy.engine.intake.history import History
+from proxy.engine.planning.decisions import edited_body
+from tests.support.conversations import (
     Sent,
     budgets,
     chain_from,
@@ -30,7 +31,7 @@ from tests.property.conversations import (
     user,
     valid_conversations,
 )
-from tests.upstreams import fault_in
+from tests.support.upstreams import fault_in
 
 letters = st.text(st.characters(), max_size=40)
 values = st.recursive(
@@ -78,7 +79,7 @@ def test_the_same_messages_stand_before_every_view(
     value: dict[str, Any], messages: list[Sent], data: st.DataObject
 ):
     injection = taken(value)
-    prelude = list(injection.messages)
+    prelude = list(injection.messages(CHAT))
     chain = chain_from(messages)
     for done in session(chain, Policy(), data.draw(budgets(chain)), ""):
         raws = list(done.chain.raws)
@@ -101,7 +102,7 @@ def test_roles_alternate_as_they_did_without_it(
         assert not oddities(whole)
         roles = [Content.of(raw).role for raw in whole[1:]]
         assert roles[0] == "user"
-        assert ("tool", "user") not in list(pairwise(roles))[: len(injection.messages)]
+        assert ("tool", "user") not in list(pairwise(roles))[: len(injection.messages(CHAT))]
         plain = [Content.of(raw).role for raw in sent(raws, done.plan, None, alternates=True)]
         assert _pairs_of_users(roles) <= _pairs_of_users(plain)
 
@@ -124,7 +125,7 @@ def test_what_is_stored_says_what_was_handed_in(value: dict[str, Any]):
         result = tool["result"]
         assert told.result == result if isinstance(result, str) else json.loads(told.result) == result
         assert told.cache_exchanges == tool.get("cache_exchanges")
-    said = [json.loads(raw) for raw in injection.messages]
+    said = [json.loads(raw) for raw in injection.messages(CHAT)]
     assert fault_in(said) is None
     assert [message["content"] for message in said if message["role"] == "tool"] == [
         tool.result for tool in injection.tools
@@ -137,4 +138,4 @@ def test_what_was_handed_in_is_the_body_s_only_change(value: dict[str, Any]):
     raws = [encode(user("Hello"))]
     head = encode(system("Be brief."))
     assert sent(raws, EMPTY, None, alternates=False) == [head, *raws]
-    assert sent(raws, EMPTY, injection, alternates=False) == [head, *injection.messages, *raws]
+    assert sent(raws, EMPTY, injection, alternates=False) == [head, *injection.messages(CHAT), *raws]

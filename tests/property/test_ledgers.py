@@ -9,14 +9,17 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.budget import MESSAGE_TOKENS, Budget
-from proxy.core.ledger.placing import plain_of
-from proxy.core.messages import TOOL_ROLES, Content
-from proxy.core.plan import Plan, view_tokens
-from proxy.core.policy import Policy
-from proxy.core.policy_sections import Keep, Ledger, Retention, Tool
-from proxy.core.situation import Chain, Situation
-from tests.property.conversations import (
+from proxy.core.budget.budget import MESSAGE_TOKENS, Budget
+from proxy.core.conversation.messages import TOOL_ROLES
+from proxy.core.dialects.chat.dialect import CHAT
+from proxy.core.dialects.chat.messages import Content
+from proxy.core.planning.chain import Chain
+from proxy.core.planning.ledger import plain_of
+from proxy.core.planning.plan import Plan, view_tokens
+from proxy.core.planning.situation import Situation
+from proxy.core.policy.policy import Policy
+from proxy.core.policy.sections import Keep, Ledger, Retention, Tool
+from tests.support.conversations import (
     Sent,
     Turn,
     assistant,
@@ -110,7 +113,7 @@ def test_a_view_with_a_ledger_is_valid_and_no_larger_than_without_one_may_be(dra
     policy, budget = drawn.policy, drawn.budget
     for done in drawn.turns:
         assert oddities(done.view) <= oddities(done.chain.raws)
-        plain = plain_of(done.plan, count)
+        plain = plain_of(done.plan, count, CHAT)
         before, after = (view_tokens(plan, done.chain.tokens) for plan in (plain, done.plan))
         assert after - before <= max(
             policy.ledger.share * budget.limit, min(policy.ledger.tokens, budget.room)

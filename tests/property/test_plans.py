@@ -9,18 +9,22 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from proxy.core.breaker import LEAST_FREED
-from proxy.core.budget import Budget, Stage
-from proxy.core.fold import fold
-from proxy.core.growing import Sizes
-from proxy.core.messages import TOOL_ROLES, Content
-from proxy.core.plan import EMPTY, Epoch, Plan, apply, in_force, view_tokens
-from proxy.core.planner import draft, finish
-from proxy.core.policy import Policy
-from proxy.core.policy_sections import Importance, Keep, Stages, Strategy, Summary, Tool
-from proxy.core.situation import CRITICAL, FIXED, FREE, Chain, Situation
-from proxy.core.units import Asked, last_user, open_from, request_points, units_of
-from tests.property.conversations import (
+from proxy.core.budget.budget import Budget, Stage
+from proxy.core.conversation.messages import TOOL_ROLES
+from proxy.core.conversation.units import Asked, last_user, open_from, request_points, units_of
+from proxy.core.dialects.chat.dialect import CHAT
+from proxy.core.dialects.chat.messages import Content
+from proxy.core.persistent import Sizes
+from proxy.core.planning.chain import Chain
+from proxy.core.planning.from_scratch import fold
+from proxy.core.planning.ledger import plain_of
+from proxy.core.planning.life import LEAST_FREED, in_force
+from proxy.core.planning.plan import EMPTY, Epoch, Plan, apply, view_tokens
+from proxy.core.planning.planner import draft, finish
+from proxy.core.planning.situation import CRITICAL, FREE, Situation
+from proxy.core.policy.policy import Policy
+from proxy.core.policy.sections import Importance, Keep, Stages, Strategy, Summary, Tool
+from tests.support.conversations import (
     Sent,
     Turn,
     budgets,
@@ -28,8 +32,12 @@ from tests.property.conversations import (
     conversations,
     count,
     counted,
+    fits,
+    is_reduced,
+    is_worth_a_note,
     oddities,
     prose,
+    runs,
     session,
     stage_at,
     turn,
@@ -45,9 +53,6 @@ KEEPING = Policy(keep=Keep(recent=0.0), tools=(Tool(match="look", cache_exchange
 policies = st.sampled_from([DEFAULT, BALANCED, PINNED, BARE, WINDOW, KEEPING])
 by_importance = st.sampled_from([DEFAULT, BALANCED, PINNED, BARE, KEEPING])
 summaries = st.sampled_from([None, None, "", "Built a bridge of stone."])
-
-MARK = 40
-"""Counted tokens of a tool result of which only the mark of a clip is left, id and all."""
 
 
 class Session:
@@ -82,24 +87,6 @@ def sessions(
     assume(len(chain) > 0)
     policy, budget = draw(policies), draw(budgets(chain))
     return Session(chain, policy, budget, list(session(chain, policy, budget, draw(summaries))))
-
-
-def is_reduced(chain: Chain, plan: Plan, policy: Policy, budget: Budget) -> bool:
-    """Whether only what is incompressible is left in the view, and notes."""
-    situation = Situation(chain, plan, policy, budget, count)
-    if any(level != FIXED for level in situation.protection.values()):
-        return False
-    asked = last_user(chain.messages)
-    for place, message in enumerate(chain.messages):
-        if plan.covers(place) or place == asked or message.role not in TOOL_ROLES:
-            continue
-        if situation.tokens[place] > MARK:
-            return False
-    return True
-
-
-def fits(chain: Chain, plan: Plan, budget: Budget) -> bool:
-    return budget.head + view_tokens(plan, chain.tokens) <= budget.limit
 
 
 # --- bounded
@@ -309,7 +296,9 @@ def test_the_same_situation_gives_the_same_plan(drawn: Session):
     chain, policy, budget = drawn.chain, drawn.policy, drawn.budget
     for done in drawn.turns:
         if done.begun is not None:
-            other = Chain(list(chain.messages), list(chain.raws), Sizes.of(chain.tokens), list(chain.hashes))
+            other = Chain(
+                list(chain.messages), list(chain.raws), Sizes.of(chain.tokens), list(chain.hashes), CHAT
+            )
             situation = Situation(other.prefix(len(done.chain)), done.before, policy, budget, count)
             again = draft(situation, done.stage)
             assert again is not None
@@ -419,6 +408,18 @@ def test_each_gap_has_one_note_that_says_how_many_messages_are_gone(drawn: Sessi
             assert text.endswith("</note " + text[6:18] + ">")
 
 
+@given(sessions())
+def test_a_note_is_never_longer_than_what_it_stands_for(drawn: Session):
+    for done in drawn.turns:
+        for gap in done.plan.gaps:
+            plain = plain_of(Plan((gap,)), count, CHAT).gaps[0]
+            assert plain.tokens <= done.chain.tokens.between(gap.start, gap.end)
+            assert len(plain.note) <= sum(map(len, done.chain.raws[gap.start : gap.end]))
+        for edit in done.plan.replacements:
+            assert edit.tokens < done.chain.tokens[edit.position]
+            assert len(edit.raw) <= len(done.chain.raws[edit.position])
+
+
 @given(sessions(policies=by_importance))
 def test_without_summaries_no_gap_wants_one(drawn: Session):
     policy, budget = drawn.policy, drawn.budget
@@ -441,4 +442,6 @@ def test_unprotected_units_go_before_protected_ones(drawn: Session):
         lost = {level for index, level in before.items() if index not in standing}
         if lost - {FREE}:
             assert done.begun.stage is Stage.EMERGENCY
-            assert all(before[index] >= max(lost) for index in standing)
+            left = [index for index in sorted(standing) if before[index] < max(lost)]
+            now = Situation(done.chain, done.plan, policy, budget, count)
+            assert not any(is_worth_a_note(now, span) for span in runs(now, left))

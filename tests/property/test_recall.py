@@ -7,14 +7,13 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.plan import EMPTY
-from proxy.core.policy import Policy
-from proxy.core.policy_sections import Importance, Keep, Retention, RetentionMatch
+from proxy.core.planning.plan import EMPTY
+from proxy.core.policy.policy import Policy
+from proxy.core.policy.sections import Importance, Keep, Retention, RetentionMatch
 from proxy.core.recall.answer import NO_ROOM, found_text, range_text
-from proxy.core.recall.passages import best_of
-from proxy.core.recall.reach import Reach
+from proxy.core.recall.passages import Reach, best_of
 from proxy.core.recall.tool import Wanted
-from tests.property.conversations import (
+from tests.support.conversations import (
     Sent,
     budgets,
     chain_from,

@@ -9,25 +9,28 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from proxy.core.budget import Budget, Stage
-from proxy.core.conditions import Conditions
-from proxy.core.ledger.placing import plain_of
-from proxy.core.messages import Content
-from proxy.core.plan import EMPTY, Plan, apply, view_tokens
-from proxy.core.planner import Draft, draft, finish
-from proxy.core.policy import Policy
-from proxy.core.policy_sections import Retention, RetentionMatch, Stages
-from proxy.core.retention import FIRMEST
-from proxy.core.situation import CRITICAL, FIXED, FREE, PINNED, Chain, Situation
-from proxy.core.source import source_of
-from proxy.core.units import request_points, units_of
-from tests.property.conversations import (
+from proxy.core.budget.budget import Budget, Stage
+from proxy.core.conversation.retention import FIRMEST
+from proxy.core.conversation.units import request_points, units_of
+from proxy.core.dialects.chat.dialect import CHAT
+from proxy.core.dialects.chat.messages import Content
+from proxy.core.planning.chain import Chain
+from proxy.core.planning.ledger import plain_of
+from proxy.core.planning.plan import EMPTY, Plan, apply, view_tokens
+from proxy.core.planning.planner import Draft, draft, finish
+from proxy.core.planning.situation import CRITICAL, FIXED, FREE, PINNED, Conditions, Situation
+from proxy.core.policy.policy import Policy
+from proxy.core.policy.sections import Retention, RetentionMatch, Stages
+from proxy.core.summaries.source import source_of
+from tests.support.conversations import (
     Sent,
     budgets,
     chain_from,
     conversations,
     count,
+    is_worth_a_note,
     oddities,
+    runs,
     stage_at,
     valid_conversations,
 )
@@ -146,7 +149,8 @@ def test_protections_yield_in_their_order_and_only_to_the_budget(made: list[Requ
         lost = {level for index, level in before.items() if index not in standing}
         if lost - {FREE}:
             assert request.stage is Stage.EMERGENCY
-            assert all(before[index] >= max(lost) for index in standing)
+            less = [index for index in sorted(standing) if before[index] < max(lost)]
+            assert not any(is_worth_a_note(request.after, span) for span in runs(request.after, less))
 
 
 @given(sessions())
@@ -218,14 +222,16 @@ def test_an_ephemeral_text_is_in_no_note_and_in_no_source_of_a_summary(made: lis
 def test_an_epoch_by_count_leaves_nothing_that_may_be_cut(made: list[Request]):
     for request in made:
         if request.begun is not None and request.stage in (Stage.CALM, Stage.WARN):
-            assert FREE not in {
-                request.before.protection[index]
-                for index in request.before.standing
-                if not request.plan.covers(request.before.units[index].start)
-            }
-            plans = [plain_of(plan, count) for plan in (request.before.plan, request.plan)]
-            before, after = (view_tokens(plan, request.chain.tokens) for plan in plans)
-            assert after < before, "ledgers apart"
+            before = request.before
+            left = [
+                index
+                for index in before.standing
+                if before.protection[index] == FREE and not request.plan.covers(before.units[index].start)
+            ]
+            assert not any(is_worth_a_note(request.after, span) for span in runs(before, left))
+            plans = [plain_of(plan, count, CHAT) for plan in (request.before.plan, request.plan)]
+            larger, smaller = (view_tokens(plan, request.chain.tokens) for plan in plans)
+            assert smaller < larger, "ledgers apart"
 
 
 @given(sessions(counted=True))

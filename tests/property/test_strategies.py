@@ -10,25 +10,28 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from proxy.core import registry
-from proxy.core.budget import Budget, Stage
-from proxy.core.conditions import UNKNOWN, Conditions
-from proxy.core.fold import fold
-from proxy.core.messages import TOOL_ROLES, Content
-from proxy.core.plan import EMPTY, Plan, apply
-from proxy.core.planner import Draft, draft, finish
-from proxy.core.policy import Policy
-from proxy.core.policy_sections import Keep
-from proxy.core.policy_sections import Strategy as Rules
-from proxy.core.situation import Chain, Situation
-from proxy.core.strategies import STRATEGIES, Strategy
-from proxy.core.truncation import head_of, shares, size, tail_of
-from proxy.core.units import last_user, open_from, request_points
-from tests.property.conversations import (
+from proxy.core.budget.budget import Budget, Stage
+from proxy.core.conversation.messages import TOOL_ROLES
+from proxy.core.conversation.units import last_user, open_from, request_points
+from proxy.core.dialects.chat.messages import Content
+from proxy.core.planning.chain import Chain
+from proxy.core.planning.from_scratch import fold
+from proxy.core.planning.plan import EMPTY, Plan, apply
+from proxy.core.planning.planner import Draft, draft, finish
+from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Conditions, Situation
+from proxy.core.planning.strategies import STRATEGIES, Strategy
+from proxy.core.policy import values
+from proxy.core.policy.policy import Policy
+from proxy.core.policy.sections import Keep
+from proxy.core.policy.sections import Strategy as Rules
+from proxy.core.text.words import head_of, shares, size, tail_of
+from tests.support.conversations import (
     Sent,
     budgets,
     chain_from,
     count,
+    fits,
+    is_reduced,
     odd_conversations,
     oddities,
     prose,
@@ -36,11 +39,16 @@ from tests.property.conversations import (
     texts,
     valid_conversations,
 )
-from tests.property.test_plans import fits, is_reduced
 
 SUMMARIES = (None, "", "Built a bridge of stone.", prose("ja", 200))
 short_conversations = st.one_of(valid_conversations(6), valid_conversations(6), odd_conversations())
-CIRCUMSTANCES = (UNKNOWN, UNKNOWN, Conditions(idle=10.0), Conditions(idle=4_000.0), Conditions(boundary=True))
+CIRCUMSTANCES = (
+    UNKNOWN_CONDITIONS,
+    UNKNOWN_CONDITIONS,
+    Conditions(idle=10.0),
+    Conditions(idle=4_000.0),
+    Conditions(boundary=True),
+)
 
 
 class Wild(Strategy):
@@ -65,7 +73,7 @@ class Wild(Strategy):
 
 @pytest.fixture(autouse=True)
 def wild(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry.STRATEGIES, "_added", {"wild": Wild()})
+    monkeypatch.setattr(values.STRATEGIES, "_added", {"wild": Wild()})
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.policy_sections import Tool
-from proxy.core.situation import Chain
-from proxy.core.tools.cache import LINE_BYTES, ToolCache, key_of
-from proxy.core.tools.errors import is_error
-from proxy.core.tools.folding import Folded, Place, begun, folded
-from proxy.core.tools.rules import Rules
-from tests.property.conversations import Sent, assistant, chain_from, odd_conversations, result, user
+from proxy.core.dialects.chat.dialect import CHAT
+from proxy.core.planning.chain import Chain
+from proxy.core.policy.sections import Tool
+from proxy.core.tool_cache.cache import LINE_BYTES, Rules, ToolCache, key_of
+from proxy.core.tool_cache.derive import Folded, Place, begun, folded
+from proxy.core.tool_cache.errors import is_error
+from tests.support.conversations import Sent, assistant, chain_from, odd_conversations, result, user
 
 TOOLS = ["get_user", "get_order", "set_user", "think", "deploy"]
 IDS = ["a", "b", "c"]
@@ -52,14 +52,14 @@ def places(chain: Chain) -> Iterator[Place]:
 
 
 def whole(chain: Chain, tools: tuple[Tool, ...]) -> Folded:
-    return folded(begun(Rules(tools)), places(chain))
+    return folded(begun(Rules(tools)), places(chain), CHAT)
 
 
 def steps(chain: Chain, tools: tuple[Tool, ...]) -> list[ToolCache]:
     """The cache after each message."""
     onto, found = begun(Rules(tools)), list[ToolCache]()
     for place in places(chain):
-        onto = folded(onto, [place])
+        onto = folded(onto, [place], CHAT)
         found.append(onto.cache)
     return found
 
@@ -72,7 +72,7 @@ def test_a_fold_in_pieces_is_the_fold_of_the_whole(
     onto, length = begun(Rules(tools)), 0
     while length < len(chain):
         end = data.draw(st.integers(length + 1, len(chain)))
-        onto = folded(onto, list(places(chain))[length:end])
+        onto = folded(onto, list(places(chain))[length:end], CHAT)
         length = end
     assert onto == whole(chain, tools)
     assert list(onto.cache) == list(whole(chain, tools).cache)
@@ -86,7 +86,7 @@ def test_what_is_fresh_never_hangs_on_what_follows(
     told = list(before.cache)
     both = [*history, *following]
     assert len(chain_from(both)) == len(both) or not history
-    folded(before, list(places(chain_from(both)))[len(history) :])
+    folded(before, list(places(chain_from(both)))[len(history) :], CHAT)
     assert list(before.cache) == told
     if history:
         assert steps(chain_from(both), tools)[len(history) - 1] == before.cache

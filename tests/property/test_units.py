@@ -5,11 +5,12 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from proxy.core.messages import TOOL_ROLES, Content, Message
-from proxy.core.prior import Prior
-from proxy.core.situation import Chain
-from proxy.core.units import Asked, Unit, open_from, request_points, units_of
-from tests.property.conversations import Sent, assistant, calling, chain_from, result, user
+from proxy.core.conversation.messages import TOOL_ROLES, Message
+from proxy.core.conversation.units import Asked, Unit, open_from, request_points, units_of
+from proxy.core.dialects.chat.messages import Content
+from proxy.core.persistent import Prior
+from proxy.core.planning.chain import Chain
+from tests.support.conversations import Sent, assistant, calling, chain_from, result, user
 
 _ids = st.sampled_from(["a", "b", "c"])
 
@@ -127,6 +128,13 @@ def test_units_go_on_from_those_of_whichever_requests_came_before(
         assert Asked(messages, raws, known).units == units_of(messages)
 
 
+@given(st.lists(_said, max_size=15))
+def test_the_beginning_of_a_chain_has_the_units_that_it_had_when_that_was_all(said: list[Sent]):
+    whole = chain_from(said)
+    for length in range(len(said) + 1):
+        assert whole.prefix(length).units == units_of(whole.messages[:length])
+
+
 @given(st.lists(_said, max_size=15), _lengths)
 def test_what_each_message_is_about_does_not_depend_on_the_requests_before(
     said: list[Sent], lengths: list[int]
@@ -139,6 +147,7 @@ def test_what_each_message_is_about_does_not_depend_on_the_requests_before(
             alone.raws,
             alone.tokens,
             alone.hashes,
+            alone.dialect,
             *([known.gathered] if known is not None else []),
         )
         contents = [Content.of(raw) for raw in alone.raws]

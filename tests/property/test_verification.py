@@ -7,15 +7,15 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.budget import Budget
-from proxy.core.digest import digest
-from proxy.core.plan import EMPTY
-from proxy.core.policy import Policy
-from proxy.core.situation import Situation
-from proxy.core.source import Piece, source_of
-from proxy.core.verification import UNFOUNDED, fault_in, unfounded
-from proxy.core.wording import sentences_in
-from tests.property.conversations import (
+from proxy.core.budget.budget import Budget
+from proxy.core.planning.plan import EMPTY
+from proxy.core.planning.situation import Situation
+from proxy.core.policy.policy import Policy
+from proxy.core.summaries.extractive import extractive_summary
+from proxy.core.summaries.source import Piece, source_of
+from proxy.core.summaries.verification import UNFOUNDED, fault_in, unfounded
+from proxy.core.text.words import sentences_in
+from tests.support.conversations import (
     Sent,
     assistant,
     calling,
@@ -87,7 +87,7 @@ def test_any_text_passes_as_its_own_summary(messages: list[Sent]) -> None:
 @given(talks(), st.integers(20, 10_000))
 def test_a_digest_fits_quotes_and_passes(talk: list[Sent], room: int) -> None:
     (piece,) = pieces_of(talk)
-    text = digest(piece.told, room, count)
+    text = extractive_summary(piece.told, room, count)
     assert count(text) <= room
     quoted = [line.split(': "', 1)[1][:-1] for line in text.splitlines()]
     told = " ".join(piece.text.replace('"', " ").split())

@@ -21,17 +21,17 @@ from tempfile import TemporaryDirectory
 import msgspec
 from rich.console import Console
 
-from tests.descriptors import file_limit
-from tests.processes import LOG, serving
-from tests.servers import FakeUpstream
-from tests.shim import Shim, relaying, relaying_to_port
 from tests.soak.crowd import Tally, Visitor
 from tests.soak.gauges import MIB, Reading, at_rest
 from tests.soak.talker import Talker
 from tests.soak.weather import Weather
-from tests.stores import serving as serving_store
-from tests.stores import valkey_command
-from tests.upstreams import write_policy
+from tests.support.clients import SECRET, write_policy
+from tests.support.descriptors import file_limit
+from tests.support.network import Shim, relaying, relaying_to_port
+from tests.support.processes import LOG, serving
+from tests.support.servers import FakeUpstream
+from tests.support.stores import serving as serving_store
+from tests.support.stores import valkey_command
 
 POLICY = """
 extends = "balanced"
@@ -98,7 +98,7 @@ async def opened(seed: int, clients: int) -> AsyncGenerator[Ground]:
                 directory,
                 *("--upstream", f"{way.url}/v1", "--store", store.url),
                 *("--policy", str(write_policy(directory, "soak", POLICY))),
-                UNABRIDGED_SECRET="soak",  # a shared store asks for one
+                UNABRIDGED_SECRET=SECRET,  # a shared store asks for one
                 UNABRIDGED_UPSTREAM_READ_TIMEOUT="1",
                 UNABRIDGED_REQUEST_TIMEOUT="2",
                 UNABRIDGED_CACHE_MEMORY=CACHES,

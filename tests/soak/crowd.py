@@ -16,9 +16,10 @@ from typing import Any
 
 import httpx2
 
-from tests.servers import connect
 from tests.soak.talker import answer_to
-from tests.upstreams import CHAT, Message, user
+from tests.support.clients import CHAT, user
+from tests.support.servers import connect
+from tests.support.upstreams import Message
 
 TOPICS = 40
 TURNS = 14
@@ -146,7 +147,7 @@ class Visitor:
     async def _stop_half_way(self, _: httpx2.AsyncClient, headers: Named, body: Any) -> None:
         whole = json.dumps(body).encode()
         async with connect(self._url) as raw:
-            head = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(whole)}\r\n\r\n"
+            head = f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(whole)}\r\n\r\n"
             await raw.send(head.encode() + whole[: self._random.randrange(len(whole))])
             await asyncio.sleep(self._random.uniform(0, 0.2))
         self._tally.answers["stopped half way"] += 1

@@ -7,8 +7,8 @@ import json
 from collections.abc import Awaitable, Callable
 from random import Random
 
-from tests.servers import Exchange
-from tests.upstreams import DONE, EVENTS, JSON, Message, completion, events, is_summary, said, sse
+from tests.support.servers import Exchange
+from tests.support.upstreams import DONE, EVENTS, JSON, Message, completion, events, is_summary, said, sse
 
 _PAUSE = 0.002
 """Seconds between two events."""

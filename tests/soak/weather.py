@@ -8,9 +8,9 @@ import signal
 from collections import Counter
 from random import Random
 
-from tests.shim import Shim
 from tests.soak.talker import Talker
-from tests.stores import Server
+from tests.support.network import Shim
+from tests.support.stores import Server
 
 _PAUSE = (1.0, 4.0)
 """Seconds between two things that happen."""

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config import Settings, default_data_dir, is_loopback
+from proxy.config import Settings, is_loopback
+from proxy.environment import default_data_dir, unknown_variables
 from proxy.errors import SettingsError
+
+LONG = "0123456789abcdef"
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +52,37 @@ def test_memory_is_a_number_of_bytes_or_has_a_unit(monkeypatch: pytest.MonkeyPat
     assert complaint(cache_memory="1MiB").startswith("UNABRIDGED_CACHE_MEMORY must be at least 8MiB")
 
 
+def test_origins_and_hosts_are_listed_with_commas_or_flag_by_flag(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (Settings.load().cors_origin, Settings.load().allowed_host) == ((), ())
+    monkeypatch.setenv("UNABRIDGED_CORS_ORIGIN", "https://a.example, http://B.example:81/,")
+    monkeypatch.setenv("UNABRIDGED_ALLOWED_HOST", "a.example")
+    assert Settings.load().cors_origin == ("https://a.example", "http://b.example:81/")
+    assert Settings.load().allowed_host == ("a.example",)
+    flags = {"cors_origin": ["app://x", "http://[::1]:81"], "allowed_host": ["b", "C.example"]}
+    assert Settings.load(**flags).cors_origin == ("app://x", "http://[::1]:81")
+    assert Settings.load(**flags).allowed_host == ("b", "c.example")
+
+
+@pytest.mark.parametrize(
+    "origin",
+    "* null a.example https://a.example/page https://u@a.example https://a.example:99999 http://[:]".split(),
+)
+def test_what_is_no_origin_is_refused(origin: str) -> None:
+    said = complaint(cors_origin=["https://b.example", origin])
+    assert said == "--cors-origin must be an origin such as https://chat.example.com"
+
+
+@pytest.mark.parametrize("name", ["*", "a.example:8080", "http://a.example", "a b"])
+def test_what_is_no_name_of_a_host_is_refused(name: str) -> None:
+    said = complaint(allowed_host=[name])
+    assert said == "--allowed-host must be a name such as models.example.com, without a port"
+
+
+def test_a_public_url_is_a_url_of_the_web() -> None:
+    assert Settings.load(public_url="https://models.example/").public_url == "https://models.example"
+    assert complaint(public_url="models.example").startswith("--public-url must be a URL such as https://")
+
+
 def test_an_empty_variable_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UNABRIDGED_PORT", "")
     assert Settings.load().port == 8080
@@ -77,6 +111,37 @@ def test_an_upstream_that_is_no_plain_http_url_is_refused(url: str) -> None:
     assert complaint(upstream=url).startswith("--upstream must ")
 
 
+def test_a_store_in_memory_is_not_shared_by_several_workers() -> None:
+    said = complaint(store="memory://", workers=2)
+    assert said.startswith("memory:// is within one process")
+    assert "--store" in said
+    assert Settings.load(store="memory://", workers=1).workers == 1
+
+
+def test_what_kubernetes_sets_for_a_service_of_our_name_is_no_setting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in {
+        "PORT": "tcp://10.0.0.1:80",
+        "STORE": "tcp://10.0.0.2:6379",
+        "SERVICE_HOST": "10.0.0.1",
+        "PORT_80_TCP_PROTO": "tcp",
+        "VALKEY_SERVICE_PORT": "6379",
+    }.items():
+        monkeypatch.setenv(f"UNABRIDGED_{name}", value)
+    settings = Settings.load()
+    assert (settings.port, settings.store) == (8080, None)
+    assert unknown_variables(Settings.model_fields) == []
+
+
+def test_a_variable_that_there_is_not_is_known_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNABRIDGED_POLICI", "agent")
+    monkeypatch.setenv("UNABRIDGED_SERVER", "http://127.0.0.1:8080")
+    monkeypatch.setenv("UNABRIDGED_SECRET_FILE", "/run/secret")
+    monkeypatch.setenv("unabridged_workers", "2")
+    assert unknown_variables(Settings.model_fields) == ["UNABRIDGED_POLICI"]
+
+
 def test_a_server_is_not_its_own_upstream(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:8080/v1")
     assert "is this server itself" in complaint()
@@ -100,7 +165,7 @@ def test_loopback_is_what_only_this_machine_reaches() -> None:
 )
 def test_a_shared_store_needs_a_secret(store: str) -> None:
     assert "UNABRIDGED_SECRET" in complaint(store=store)
-    assert Settings.load(store=store, secret="s3cret").shares_store
+    assert Settings.load(store=store, secret=LONG).shares_store
 
 
 def test_the_embedded_store_and_one_in_memory_need_no_secret() -> None:
@@ -109,18 +174,29 @@ def test_the_embedded_store_and_one_in_memory_need_no_secret() -> None:
 
 
 def test_an_unknown_store_is_refused_and_its_password_not_repeated() -> None:
-    said = complaint(store="mysql://:hunter2@host", secret="s")
+    said = complaint(store="mysql://:hunter2@host", secret=LONG)
     assert "redis://" in said
     assert "hunter2" not in said
 
 
 def test_a_secret_may_be_two_while_it_is_rotated() -> None:
-    assert Settings.load(secret="new,old").secrets == ("new", "old")
-    assert Settings.load(secret="one").secrets == ("one",)
+    assert Settings.load(secret=f"{LONG},{LONG[::-1]}").secrets == (LONG, LONG[::-1])
+    assert Settings.load(secret=LONG).secrets == (LONG,)
     assert Settings.load().secrets == ()
 
 
-@pytest.mark.parametrize("secret", ["new,", ",old", "a,b,c", "new, old"])
+@pytest.mark.parametrize("secret", ["fifteen-letters", f"short,{LONG}"])
+def test_a_secret_that_could_be_guessed_is_refused_and_not_repeated(secret: str) -> None:
+    said = complaint(secret=secret)
+    assert said.startswith("UNABRIDGED_SECRET must be at least 16 characters long")
+    assert secret not in said
+
+
+def test_an_older_secret_may_be_short_while_it_is_rotated() -> None:
+    assert Settings.load(secret=f"{LONG},old").secrets == (LONG, "old")
+
+
+@pytest.mark.parametrize("secret", [f"{LONG},", f",{LONG}", f"{LONG},b,c", f"{LONG}, old"])
 def test_a_malformed_secret_is_refused(secret: str) -> None:
     said = complaint(secret=secret)
     assert said == 'UNABRIDGED_SECRET must be one secret, or "new,old" while rotating, without spaces'
@@ -128,9 +204,9 @@ def test_a_malformed_secret_is_refused(secret: str) -> None:
 
 @pytest.mark.parametrize("name", ["SECRET", "ADMIN_TOKEN", "UPSTREAM_KEY"])
 def test_a_secret_may_stand_in_a_file(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "kept").write_text("from-the-file\n")
+    (tmp_path / "kept").write_text("from-the-file-itself\n")
     monkeypatch.setenv(f"UNABRIDGED_{name}_FILE", str(tmp_path / "kept"))
-    assert getattr(Settings.load(), name.lower()).get_secret_value() == "from-the-file"
+    assert getattr(Settings.load(), name.lower()).get_secret_value() == "from-the-file-itself"
 
 
 def test_a_secret_given_twice_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,7 +223,10 @@ def test_a_secret_file_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyP
 
 def test_no_secret_is_shown_by_printing_the_settings() -> None:
     settings = Settings.load(
-        secret="hunter2", admin_token="hunter2", upstream_key="hunter2", store="redis://:hunter2@h"
+        secret="hunter2-hunter2-hunter2",
+        admin_token="hunter2",
+        upstream_key="hunter2",
+        store="redis://:hunter2@h",
     )
     assert "hunter2" not in f"{settings!r} {settings!s}"
 
@@ -176,6 +255,11 @@ def test_complaints_name_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
         ("workers", "0", "--workers must be at least 1"),
         ("host", "", "--host must not be empty"),
         ("upstream", "localhost:8000/v1", "--upstream must be a URL such as https://api.openai.com/v1"),
+        (
+            "upstream",
+            "http://localhost:8000/v1/chat/completions/",
+            "--upstream must end before /chat/completions: http://localhost:8000/v1",
+        ),
         ("tenant_header", "two words", "--tenant-header must be the name of a header"),
     ],
 )
@@ -206,14 +290,14 @@ SCHEMES = ("redis", "rediss", "redis+cluster", "rediss+cluster", "unix")
     ],
 )
 def test_a_complaint_about_the_store_is_one_sentence_without_its_password(store: str, said: str) -> None:
-    assert complaint(store=store, secret="s") == f"--store {said}"
+    assert complaint(store=store, secret=LONG) == f"--store {said}"
 
 
 @pytest.mark.parametrize(
     "store", ["redis://h", "redis://h/", "rediss://u:p@h:6380/12", "unix:///run/v.sock?db=1"]
 )
 def test_a_store_may_have_a_port_a_user_and_a_database(store: str) -> None:
-    assert Settings.load(store=store, secret="s").store == store
+    assert Settings.load(store=store, secret=LONG).store == store
 
 
 def test_a_tenant_header_is_a_header_name_in_lower_case() -> None:

@@ -17,14 +17,18 @@ import pytest
 
 from proxy import cli, errors
 from proxy.adapters.files.policies import PolicyLibrary
+from proxy.adapters.files.settings import SettingsFile
 from proxy.cli import serve
-from proxy.config import PREFIX, Settings
+from proxy.config import Settings
+from proxy.core.planning.life import LIFE
+from proxy.environment import OF_OTHERS, variable
 from proxy.errors import UnabridgedError
 from proxy.telemetry import Metrics
-from tests.upstreams import Chat, Model, admin, only_session, proxying, running
+from tests.support.clients import Chat, admin, only_session, proxying
+from tests.support.upstreams import Model, running
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 API = ROOT / "docs" / "api.md"
 OPERATIONS = ROOT / "docs" / "operations.md"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
@@ -102,23 +106,30 @@ def test_every_make_target_that_is_named_exists_and_each_one_for_people_is_named
 
 
 @pytest.mark.parametrize("policy", of_each_page({page: blocks(page, "toml") for page in PAGES}))
-def test_every_policy_loads(policy: str, tmp_path: Path) -> None:
+def test_every_policy_and_settings_file_loads(policy: str, tmp_path: Path) -> None:
     file = tmp_path / "example.toml"
     file.write_text(policy, encoding="utf-8")
-    assert PolicyLibrary().load(file).name == "example"
+    if "[[use]]" in policy:
+        SettingsFile.read(file, frozenset()).check(PolicyLibrary())
+    else:
+        assert PolicyLibrary().load(file).name == "example"
 
 
 # --- settings ---
 
 
 def test_every_setting_has_its_row_with_its_default() -> None:
-    told = {cells[1].partition("`")[0]: cells for cells in rows(OPERATIONS, "Settings") if PREFIX in cells[1]}
+    told = {
+        cells[1].partition("`")[0]: cells
+        for cells in rows(OPERATIONS, "Settings")
+        if "UNABRIDGED_" in cells[1]
+    }
     values = {name: field for name, field in Settings.model_fields.items() if not name.endswith("_file")}
-    assert told.keys() == {f"{PREFIX}{name.upper()}" for name in values}
+    assert told.keys() == {variable(name) for name in values}
     for name, field in values.items():
         default: object = field.default
         if isinstance(default, (str, int, float)) and not isinstance(default, bool):
-            assert told[f"{PREFIX}{name.upper()}"][2] == f"{default}".removesuffix(".0"), name
+            assert told[variable(name)][2] == f"{default}".removesuffix(".0"), name
 
 
 def test_every_flag_of_serve_has_its_row_and_no_other() -> None:
@@ -130,8 +141,8 @@ def test_every_flag_of_serve_has_its_row_and_no_other() -> None:
 
 
 def test_every_variable_that_is_named_exists() -> None:
-    known = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields} | {f"{PREFIX}SERVER"}
-    assert set(re.findall(rf"{PREFIX}[A-Z][A-Z_]+", everything())) <= known
+    known = {variable(name) for name in [*Settings.model_fields, *OF_OTHERS]}
+    assert set(re.findall(r"UNABRIDGED_[A-Z][A-Z_]+", everything())) <= known
 
 
 # --- metrics, headers, errors ---
@@ -183,13 +194,37 @@ def test_the_errors_that_are_told_are_those_that_are_raised() -> None:
     assert told.keys() == raised - {"upstream_error"}  # only its kinds are
 
 
+# --- the life of an epoch ---
+
+
+def test_the_gates_before_an_epoch_are_those_of_the_program() -> None:
+    told = {cells[0]: cells[2] for cells in rows(ARCHITECTURE, "What has to hold before an epoch begins")}
+    del told["cause"]
+    assert told == {cause: ", ".join(gates) or "none" for cause, gates in LIFE.items()}
+
+
 # --- the map ---
 
 
-def test_every_module_is_on_the_map() -> None:
-    modules = {str(file.relative_to(ROOT / "proxy")) for file in (ROOT / "proxy").rglob("*.py")}
-    told = {cells[0] for cells in rows(ARCHITECTURE, "The map") if cells[0].endswith(".py")}
-    assert told == {module for module in modules if not module.endswith("__init__.py")}
+def test_the_glossary_names_classes_where_they_are_and_every_record_of_a_request() -> None:
+    told = {
+        (name, cells[2])
+        for cells in rows(ROOT / "docs" / "glossary.md", "In the code")
+        if cells[2].endswith(".py")
+        for name in re.findall(r"\w+", cells[0])
+    }
+    assert [
+        (name, module)
+        for name, module in told
+        if not re.search(rf"^class {name}\b", text(ROOT / "proxy" / module), re.MULTILINE)
+    ] == []
+    records = re.findall(r"^class (\w+)\(", text(ROOT / "proxy" / "engine" / "flow.py"), re.MULTILINE)
+    assert set(records) <= {name for name, _ in told}
+
+
+def test_every_folder_is_on_the_map() -> None:
+    folders = {f"{file.parent.relative_to(ROOT / 'proxy')}/" for file in (ROOT / "proxy").rglob("*.py")}
+    assert {cells[0] for cells in rows(ARCHITECTURE, "The map") if cells[0].endswith("/")} == folders - {"./"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

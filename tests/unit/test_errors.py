@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy import errors
+from proxy.adapters.files.toml_file import PolicyError
 from proxy.errors import (
     ContextLengthExceeded,
     HistoryUnavailable,
@@ -12,7 +13,6 @@ from proxy.errors import (
     MissingParameter,
     OperatorError,
     Overloaded,
-    PolicyError,
     UnabridgedError,
     UpstreamTimeout,
 )
@@ -28,7 +28,6 @@ CONTRACT = {
     "InvalidPolicy": (400, "invalid_policy"),
     "InvalidPath": (400, "invalid_path"),
     "ContextLengthExceeded": (400, "context_length_exceeded"),
-    "PolicyForbidden": (403, "policy_forbidden"),
     "RequestTooLarge": (413, "request_too_large"),
     "TooManyMessages": (413, "too_many_messages"),
     "UnsupportedMediaType": (415, "unsupported_media_type"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-from proxy.lru import Lru, Memory
+from proxy.cache import Lru, Memory
 
 ENTRY = 300
 """Bytes of an entry beside its value."""

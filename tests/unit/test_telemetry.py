@@ -9,11 +9,23 @@ import logging
 import sys
 import time
 from datetime import datetime
+from typing import Any
 
 import pytest
 
-from proxy.log_lines import JSONLines
-from proxy.telemetry import Metrics, log_event, log_fault, log_request, log_warning, set_up_logging
+from proxy.app import begin_log
+from proxy.config import Settings
+from proxy.telemetry import (
+    JSONLines,
+    Lines,
+    Metrics,
+    TextLines,
+    log_event,
+    log_fault,
+    log_request,
+    log_warning,
+    set_up_logging,
+)
 
 CANARY = "canary9f3c"
 
@@ -150,3 +162,57 @@ def test_what_utf_8_cannot_hold_is_told_all_the_same() -> None:
 
 async def test_tasks_that_are_alive_are_told() -> None:
     assert "\nunabridged_tasks 1.0\n" in Metrics().exposition().decode()
+
+
+# --- for people ---
+
+
+def line(message: str, **fields: object) -> logging.LogRecord:
+    record = logging.LogRecord("proxy", logging.WARNING, "", 0, message, None, None)
+    record.created, record.fields = 1.5, fields
+    return record
+
+
+def test_a_line_of_text_has_its_level_its_worker_and_its_fields() -> None:
+    told = TextLines(worker=2).format(line("look here", status=200, model="gpt-4o", reason="two words"))
+    assert told == (
+        '1970-01-01T00:00:01.500+00:00 warning look here worker=2 status=200 model=gpt-4o reason="two words"'
+    )
+    assert json.loads(JSONLines(worker=2).format(line("look here")))["worker"] == 2
+
+
+def test_what_clients_choose_reaches_no_terminal_as_control_characters() -> None:
+    told = TextLines().format(line("look\x1b[2J", model="\x1b]0;owned\x07", half="\ud800", list=["\x9b"]))
+    assert told.isprintable()
+
+
+def test_where_a_fault_was_stands_below_its_line() -> None:
+    told = TextLines().format(line("it failed", error="KeyError", frames="  File a\n    b\n"))
+    assert told.splitlines()[1:] == ["      File a", "        b"]
+
+
+@pytest.mark.parametrize(
+    ("form", "is_terminal", "is_text"),
+    [(None, True, True), (None, False, False), ("json", True, False), ("text", False, True)],
+)
+def test_lines_are_text_on_a_terminal_and_json_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, form: str | None, is_terminal: bool, is_text: bool
+) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: is_terminal)
+    monkeypatch.setattr(sys, "stderr", stream)
+    Lines(form).handle(line("look"))
+    assert stream.getvalue().startswith("{") is not is_text
+
+
+@pytest.mark.parametrize(
+    ("given", "level"),
+    [({}, logging.INFO), ({"log_content": True}, logging.DEBUG),
+     ({"log_content": True, "log_level": "error"}, logging.ERROR)],
+)  # fmt: skip
+def test_contents_are_logged_at_debug_level_unless_another_is_asked_for(
+    given: dict[str, Any], level: int
+) -> None:
+    begin_log(Settings.load(**given))
+    assert logging.getLogger("proxy").level == level
+    set_up_logging()

@@ -1,28 +1,55 @@
 """The library of policy files: found by name, `extends` followed, complaints with file, line and nearest key.
 
 A file says only what differs: tables are merged key by key over what it extends, anything else is replaced
-whole. The rules themselves are `core/policy.py`.
+whole. The rules themselves are `core/policy/policy.py`.
 """
 
 import json
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Self, cast
+from stat import S_ISREG
+from typing import NamedTuple, Self, cast
 
 from pydantic import ValidationError
 
-from proxy.adapters.files.complaints import complaint, nearest, syntax_complaint
-from proxy.adapters.files.marks import Mark, mark
-from proxy.adapters.files.toml_lines import Location, key_lines, line_of
-from proxy.core.policy import Policy
-from proxy.errors import PolicyError
+from proxy.adapters.files.policy_errors import Complaint, complaints, nearest
+from proxy.adapters.files.toml_file import Location, PolicyError, Table, TomlFile
+from proxy.core.policy.policy import Policy
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
-Table = dict[str, object]
+
+class Mark(NamedTuple):
+    """A file at one moment. Two marks are equal exactly where nothing wrote, replaced or unlocked it."""
+
+    device: int
+    inode: int
+    size: int
+    mode: int
+    modified: int
+    changed: int
+    """Both in nanoseconds since 1970. A copy may keep the first, never the second (not so on Windows)."""
+
+    def is_same_file(self, other: "Mark") -> bool:
+        """Whether both are of one file, whatever became of its content."""
+        return (self.device, self.inode) == (other.device, other.inode)
+
+
+def mark(path: Path) -> Mark | None:
+    """The mark of a file, links followed; None where there is none that can be looked at."""
+    try:
+        found = path.stat()
+    except (OSError, ValueError):  # ValueError: no file system takes such a name
+        return None
+    if not S_ISREG(found.st_mode):
+        return None
+    return Mark(
+        found.st_dev, found.st_ino, found.st_size, found.st_mode, found.st_mtime_ns, found.st_ctime_ns
+    )
+
+
+# --- the library ---
 
 
 def shipped_policies() -> Path:
@@ -32,21 +59,43 @@ def shipped_policies() -> Path:
     return installed if installed.is_dir() else package.parent / "policies"
 
 
-@dataclass(frozen=True)
-class _PolicyFile:
+def is_path(name_or_path: str) -> bool:
+    """Whether a policy is named by the path of its file: what has a separator or ends in `.toml`."""
+    return name_or_path.endswith(".toml") or bool({"/", "\\"} & set(name_or_path))
+
+
+class PolicyFile(TomlFile):
     """One file as it is written, before what it extends."""
 
-    path: Path
-    name: str
-    text: str
-    table: Table
+    fault = PolicyError
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
 
     def error(self, message: str, *locations: Location) -> PolicyError:
-        """A complaint at the first of `locations` that the file itself has."""
-        lines = key_lines(self.text) if locations else {}
-        exact = (lines[location] for location in locations if location in lines)
-        near = (line for location in locations if (line := line_of(location, lines)) is not None)
-        return PolicyError(str(self.path), next(exact, next(near, None)), message)
+        return cast("PolicyError", super().error(message, *locations))
+
+    def validated(self, below: Table, *, is_whole: bool = True) -> tuple[Table, list[PolicyError]]:
+        """The file over the table ``below`` without what is wrong, and what that is.
+
+        Where not all is there that it extends, nothing can be said of keys that contradict each other.
+        """
+        merged, mistakes = _merge(below, self.table), dict[str, PolicyError]()
+        if not isinstance(merged.get("extends", ""), str):
+            del merged["extends"]  # which whoever followed it has said
+        if "name" in merged:
+            del merged["name"]
+            error = self.error("unknown key `name`; a policy has the name of its file", ("name",))
+            mistakes[str(error)] = error
+        while found := _complaints(merged):
+            for complaint in found:
+                for location in complaint.locations:
+                    merged = _without(merged, location)
+                if is_whole or not complaint.is_between:
+                    error = self.error(complaint.message, *complaint.locations)
+                    mistakes[str(error)] = error
+        return merged, sorted(mistakes.values(), key=lambda error: error.line or 0)
 
 
 class PolicyLibrary:
@@ -89,16 +138,23 @@ class PolicyLibrary:
         A file named by its path may extend its neighbours. Raises PolicyError. For people who may read files;
         what a client names goes to `named`.
         """
+        return self.read(name_or_path)[0]
+
+    def read(self, name_or_path: str | Path) -> tuple[Policy, PolicyFile]:
+        """A policy as `load` finds it, and its own file. Raises PolicyError with every mistake."""
         text = str(name_or_path)
-        if isinstance(name_or_path, str) and not text.endswith(".toml") and not {"/", "\\"} & set(text):
-            return self.named(text)
+        if isinstance(name_or_path, str) and not is_path(text):
+            return self._named(text)
         path = Path(name_or_path)
         self._look_at(path)
-        return self._policy(_read(path), (path.parent, *self._directories))
+        return self._policy(PolicyFile.read(path), (path.parent, *self._directories))
 
     def named(self, name: str) -> Policy:
         """A policy by its name alone, never a path. Raises PolicyError."""
-        return self._policy(_read(self._find(name, self._directories)), self._directories)
+        return self._named(name)[0]
+
+    def _named(self, name: str) -> tuple[Policy, PolicyFile]:
+        return self._policy(PolicyFile.read(self._find(name, self._directories)), self._directories)
 
     def _look_at(self, path: Path) -> Mark | None:
         found = mark(path)
@@ -115,66 +171,62 @@ class PolicyLibrary:
         raise PolicyError(name or '""', None, self._absence(name, without.stem if without else ""))
 
     def _absence(self, name: str, own: str) -> str:
-        """Why there is no policy of a name but perhaps the policy `own`, and which may be meant."""
+        """Why there is no policy of a name but perhaps the policy `own`, and which there are."""
         others = [each for each in self.names() if each != own]
         if not _NAME.fullmatch(name):
             stem = Path(name).stem
             return "this is not the name of a policy" + (
                 f"; did you mean `{stem}`?" if stem in others else ""
             )
-        such = "other policy of that name" if name == own else "such policy"
-        return f"there is no {such}{nearest(name, others)}"
+        if name == own:
+            return "there is no other policy of that name"
+        meant = nearest(name, others) or ";"
+        listed = ", ".join(f"`{each}`" for each in others)
+        return f"there is no such policy{meant} there are {listed}"
 
-    def _policy(self, file: _PolicyFile, directories: Sequence[Path]) -> Policy:
+    def _policy(self, file: PolicyFile, directories: Sequence[Path]) -> tuple[Policy, PolicyFile]:
         """Each file over what it extends, checked in turn: a complaint is about the file that caused it."""
-        *ancestors, own = reversed(self._ancestry(file, directories))
-        merged: Table = {}
-        for ancestor in ancestors:
-            merged = _merge(merged, ancestor.table)
-            _validated(ancestor, merged)
-        return _validated(own, _merge(merged, own.table))
+        files, mistakes = self._ancestry(file, directories)
+        merged, is_whole = Table(), not mistakes
+        for each in reversed(files):
+            merged, found = each.validated(merged, is_whole=is_whole)
+            mistakes += found
+        if mistakes:
+            raise PolicyError.together(mistakes)
+        return Policy.model_validate({**merged, "name": file.name}), file
 
-    def _ancestry(self, file: _PolicyFile, directories: Sequence[Path]) -> list[_PolicyFile]:
-        """The file, what it extends, what that extends, and so on.
+    def _ancestry(
+        self, file: PolicyFile, directories: Sequence[Path]
+    ) -> tuple[list[PolicyFile], list[PolicyError]]:
+        """The file, what it extends, what that extends, and so on; and why that ends where it must not.
 
         A file may extend the next of its own name.
         """
         chain = [file]
-        while (parent := chain[-1].table.get("extends")) is not None:
-            child = chain[-1]
-            if not isinstance(parent, str):
-                raise child.error("`extends` must be the name of a policy", ("extends",))
-            try:
-                path = self._find(parent, directories, without=child.path)
-            except PolicyError as error:
-                said = f"`extends = {json.dumps(parent, ensure_ascii=False)}`: {error.message}"
-                raise child.error(said, ("extends",)) from None
-            if any(self._is_same(path, seen.path) for seen in chain):
-                circle = " -> ".join([*(seen.name for seen in chain), parent])
-                raise child.error(f"policies extend each other in a circle: {circle}", ("extends",))
-            chain.append(_read(path))
-        return chain
+        try:
+            while (parent := chain[-1].table.get("extends")) is not None:
+                chain.append(PolicyFile.read(self._parent(parent, chain, directories)))
+        except PolicyError as error:
+            return chain, [error]
+        return chain, []
+
+    def _parent(self, name: object, chain: Sequence[PolicyFile], directories: Sequence[Path]) -> Path:
+        child = chain[-1]
+        if not isinstance(name, str):
+            raise child.error("`extends` must be the name of a policy", ("extends",))
+        try:
+            path = self._find(name, directories, without=child.path)
+        except PolicyError as error:
+            said = f"`extends = {json.dumps(name, ensure_ascii=False)}`: {error.message}"
+            raise child.error(said, ("extends",)) from None
+        if any(self._is_same(path, seen.path) for seen in chain):
+            circle = " -> ".join([*(seen.name for seen in chain), name])
+            raise child.error(f"policies extend each other in a circle: {circle}", ("extends",))
+        return path
 
     def _is_same(self, one: Path, other: Path) -> bool:
         first, second = self._look_at(one), self._look_at(other)
         return bool(first and second and first.is_same_file(second))
-
-
-def _read(path: Path) -> _PolicyFile:
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise PolicyError(str(path), None, f"cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise PolicyError(str(path), line, "is not UTF-8") from error
-    try:
-        return _PolicyFile(path, path.stem, text, tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
-        raise PolicyError(str(path), *syntax_complaint(error, text)) from error
-    except (ValueError, RecursionError) as error:  # what Python itself bounds: digits, and depth
-        reason = "it is nested too deeply" if isinstance(error, RecursionError) else "a number is too long"
-        raise PolicyError(str(path), None, f"cannot be read: {reason}") from error
 
 
 def _merge(below: Table, above: Table) -> Table:
@@ -186,12 +238,18 @@ def _merge(below: Table, above: Table) -> Table:
     return merged
 
 
-def _validated(file: _PolicyFile, merged: Table) -> Policy:
-    """The policy that `merged` is, or the first complaint about what `file` added to it."""
-    if "name" in file.table:
-        raise file.error("unknown key `name`; a policy has the name of its file", ("name",))
+def _complaints(merged: Table) -> list[Complaint]:
     try:
-        return Policy.model_validate({**merged, "name": file.name})
+        Policy.model_validate(merged)
     except ValidationError as error:
-        message, locations = complaint(error, merged)
-        raise file.error(message, *locations) from None
+        return list(complaints(error, merged, Policy))
+    return []
+
+
+def _without(table: Table, location: Location) -> Table:
+    """The table without a key; without the whole array where the key, or what lacks one, is in an array."""
+    key, *rest = location
+    inner = table.get(str(key))
+    if rest and isinstance(inner, dict):
+        return {**table, str(key): _without(cast("Table", inner), tuple(rest))}
+    return {name: value for name, value in table.items() if name != key}

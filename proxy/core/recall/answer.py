@@ -11,8 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 
-from proxy.core.recall.passages import Piece, widened
-from proxy.core.recall.reach import Reach
+from proxy.core.recall.passages import Piece, Reach, widened
 from proxy.core.recall.tool import USAGE, Wanted
 
 MOST_TOKENS = 4_000

@@ -5,13 +5,23 @@ neighbours. So three neighbouring pieces are searched together, at every place, 
 three more on either side; docs/benchmarks.md has the curve. Long messages are cut into pieces of about the
 length of a chat message, because a score by words is diluted by length.
 
-Positions are those of a chain; a passage never spans messages that stand in the view.
+Positions are those of a chain; a passage never spans messages that stand in the view. Keeps law 6 (isolated):
+nothing but the request's own messages is at hand here, so no sibling branch and no other session can be read.
+What a policy calls ephemeral stays cut.
 """
 
-from __future__ import annotations
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, Protocol
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from proxy.core.conversation.messages import TOOL_ROLES
+from proxy.core.conversation.retention import Classes
+from proxy.core.dialects.dialect import Content
+from proxy.core.formats.json import text_or_empty
+from proxy.core.planning.chain import Chain
+from proxy.core.planning.plan import Plan
+from proxy.core.policy.policy import Policy
 
 PIECE_BYTES = 800
 """Of UTF-8: about 200 tokens."""
@@ -96,16 +106,140 @@ def widened(pieces: Sequence[Piece], window: range, wings: int = WINGS) -> list[
     before, after = window.start - 1, window.stop
     for _ in range(wings):
         for index, neighbour in ((before, before + 1), (after, after - 1)):
-            if neighbour not in shown or not _is_next(pieces, index, neighbour):
+            if neighbour not in shown or not 0 <= index < len(pieces):
                 continue
-            if pieces[index].size <= left:
+            is_next = abs(pieces[index].position - pieces[neighbour].position) <= 1
+            if is_next and pieces[index].size <= left:
                 shown.append(index)
                 left -= pieces[index].size
         before, after = before - 1, after + 1
     return shown
 
 
-def _is_next(pieces: Sequence[Piece], index: int, neighbour: int) -> bool:
-    if not 0 <= index < len(pieces):
-        return False
-    return abs(pieces[index].position - pieces[neighbour].position) <= 1
+# --- a message in the words of an answer: its author, its exact text, and the tool calls that it makes ---
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """A message as people would read it."""
+
+    author: str
+    text: str
+
+
+def original_of(content: Content, tool: str = "") -> Original:
+    """A message in words; ``tool`` is the one whose result it is."""
+    return Original(_author(content, tool), "\n".join(_lines(content)))
+
+
+def _author(content: Content, tool: str) -> str:
+    if content.role in TOOL_ROLES:
+        named = tool or content.name
+        return f"result of {named}" if named else "result of a tool"
+    return f"{content.role} {content.name}".strip()
+
+
+def _lines(content: Content) -> Iterator[str]:
+    for part in content.parts():
+        if isinstance(part.get("text"), str):
+            yield part["text"]
+        else:
+            yield f"[{text_or_empty(part.get('type')) or 'a part'} that is not text]"
+    if content.refusal:
+        yield content.refusal
+    for _, name, arguments in content.tool_calls():
+        yield f"calls {name} with {arguments}"
+
+
+# --- what may be recalled ---
+
+
+class PieceCache(Protocol):
+    """Keeps the pieces of messages, so that a later request decodes only what is new to it."""
+
+    def get(self, key: bytes) -> Sequence[Piece] | None: ...
+
+    def put(self, key: bytes, value: Sequence[Piece]) -> None: ...
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What one request may recall. Messages are numbered from 1, the head not counted."""
+
+    chain: Chain
+    plan: Plan
+    policy: Policy
+    cache: PieceCache | None = None
+
+    @cached_property
+    def positions(self) -> list[int]:
+        """The messages that may be recalled, in order."""
+        edited = {place for gap in self.plan.gaps for place in range(gap.start, gap.end)}
+        edited |= {replacement.position for replacement in self.plan.replacements}
+        may_be_told = self._may_be_told()
+        return [place for place in sorted(edited) if may_be_told(place)]
+
+    def _may_be_told(self) -> Callable[[int], bool]:
+        if not self.policy.retention:
+            return lambda _: True
+        units = self.chain.units
+        return Classes(self.policy.retention, self.chain.messages, units, self.chain.content).may_be_quoted
+
+    @cached_property
+    def pieces(self) -> list[Piece]:
+        """Their texts in small pieces."""
+        return [piece for place in self.positions for piece in self._pieces_at(place)]
+
+    def _pieces_at(self, position: int) -> Sequence[Piece]:
+        length = len(self.chain.raws[position])  # outer white space is not part of a chain hash
+        key = self.chain.hashes[position] + length.to_bytes(8, "big")
+        found = None if self.cache is None else self.cache.get(key)
+        if found is None:
+            found = pieces_of(position, self.original(position).text)
+            if self.cache is not None:
+                self.cache.put(key, found)
+        return found
+
+    @cached_property
+    def windows(self) -> list[range]:
+        """The passages that are searched, as ranges of pieces."""
+        return windows_of(self.pieces)
+
+    def key(self, window: range) -> bytes:
+        """A name of a passage that is a function of what it says, and of where it stands."""
+        first, last = self.pieces[window.start], self.pieces[window.stop - 1]
+        place = f"{first.start}-{last.end}".encode()
+        return self.chain.hashes[first.position] + self.chain.hashes[last.position] + place
+
+    def text(self, window: range) -> str:
+        """What a passage says, each message after its author."""
+        return "\n".join(self.told(index) for index in window)
+
+    def told(self, index: int) -> str:
+        """What a piece says, after its author."""
+        piece = self.pieces[index]
+        original = self.original(piece.position)
+        return f"{original.author}: {original.text[piece.start : piece.end]}"
+
+    def original(self, position: int) -> Original:
+        """A message as it was before anything was cut."""
+        found = self._originals.get(position)
+        if found is None:
+            found = original_of(self.chain.content(position), self._tool(position))
+            self._originals[position] = found
+        return found
+
+    def _tool(self, position: int) -> str:
+        """The tool whose result a message is: called by this id, nearest before it."""
+        answered = self.chain.messages[position].answers
+        if answered is None:
+            return ""
+        for place in range(position - 1, -1, -1):
+            if answered in self.chain.messages[place].calls:
+                calls = self.chain.content(place).tool_calls()
+                return next((name for call, name, _ in calls if call == answered), "")
+        return ""
+
+    @cached_property
+    def _originals(self) -> dict[int, Original]:
+        return {}

@@ -17,10 +17,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from proxy.core.jsonvalue import dumps
-from proxy.engine.curation import Curation, Ranges
-from proxy.engine.forks import Forks
-from proxy.engine.inspection import Inspected, Inspection
+from proxy.core.formats.json import dumps
+from proxy.engine.admin.edits import Edits, Ranges
+from proxy.engine.admin.forks import Forks
+from proxy.engine.admin.inspection import Inspected, Inspection
 from proxy.errors import (
     Forbidden,
     InvalidEncoding,
@@ -31,10 +31,12 @@ from proxy.errors import (
     UnabridgedError,
     Unauthorized,
 )
-from proxy.http.admin import shapes, telling
-from proxy.http.admin.operations import PREFIX, Operation, Query, document
+from proxy.http.admin import schemas as shapes
+from proxy.http.admin import views as telling
+from proxy.http.admin.openapi import PREFIX, Operation, Query, document
 from proxy.http.asgi import require_json
 from proxy.http.front import request_id
+from proxy.http.headers import check_credentials
 
 _MOST = 1_000
 _USUAL = 50
@@ -48,7 +50,7 @@ class AdminAPI:
     """Sessions for people and scripts. ``now`` tells seconds since 1970."""
 
     def __init__(
-        self, inspection: Inspection, curation: Curation, forks: Forks, now: Callable[[], float], token: str
+        self, inspection: Inspection, curation: Edits, forks: Forks, now: Callable[[], float], token: str
     ) -> None:
         self._inspection = inspection
         self._curation = curation
@@ -139,10 +141,14 @@ class AdminAPI:
 
     def routes(self) -> list[Route]:
         """The API's routes."""
-        return [self._route(operation) for operation in self.operations()]
+        by_path: dict[str, dict[str, Operation]] = {}
+        for operation in self.operations():
+            by_path.setdefault(operation.path, {})[operation.method] = operation
+        return [self._route(path, by_method) for path, by_method in by_path.items()]
 
-    def _route(self, operation: Operation) -> Route:
+    def _route(self, path: str, by_method: dict[str, Operation]) -> Route:
         async def guarded(request: Request) -> Response:
+            operation = by_method["GET" if request.method == "HEAD" else request.method]
             try:
                 self._authorise(request)
                 answer = await operation.endpoint(request, await _body(request, operation.body))
@@ -154,10 +160,11 @@ class AdminAPI:
             content = await asyncio.to_thread(lambda: dumps(answer.model_dump()))
             return Response(content, media_type="application/json")
 
-        return Route(PREFIX + operation.path, guarded, methods=[operation.method])
+        return Route(PREFIX + path, guarded, methods=[*by_method])
 
     def _authorise(self, request: Request) -> None:
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        check_credentials(request.scope["headers"])
+        scheme, token = [*request.headers.get("authorization", "").split(None, 1), "", ""][:2]
         if not token:
             raise Unauthorized("The admin API needs the admin token: Authorization: Bearer …")
         if scheme.lower() != "bearer" or not hmac.compare_digest(token.encode(), self._token.encode()):
@@ -176,8 +183,9 @@ class AdminAPI:
         return shapes.Document(**document(self.operations()))
 
     async def _sessions(self, request: Request, _: shapes.NoBody) -> shapes.Sessions:
-        found = await self._inspection.newest(_limit(request))
-        return shapes.Sessions(sessions=[telling.session(each) for each in found])
+        found, left_out = await self._inspection.newest(_limit(request))
+        told = [telling.session(each) for each in found]
+        return shapes.Sessions(sessions=told, left_out=shapes.LeftOut(**left_out))
 
     async def _session(self, request: Request, _: shapes.NoBody) -> shapes.SessionTold:
         return await self._told(await self._found(request))

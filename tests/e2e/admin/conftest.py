@@ -1,19 +1,13 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from tests.operating import LOOSE, talk
-from tests.upstreams import (
-    Chat,
-    Model,
-    proxying,
-    write_policy,
-)
-
-Chats = Callable[..., Chat]
+from tests.support.clients import Chat, Chats, proxying, write_policy
+from tests.support.operator import LOOSE, talk
+from tests.support.upstreams import Model
 
 
 @pytest.fixture

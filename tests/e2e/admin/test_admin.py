@@ -1,17 +1,14 @@
-"""Probes, metrics and the admin API, as DESIGN's contract has them."""
+"""Probes, metrics and the admin API."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
 
 import httpx2
 import pytest
 
-from tests.upstreams import ADMIN, Chat, Model, admin, only_session, told, user
-
-Chats = Callable[..., Chat]
-Small = Callable[..., Awaitable[str]]
+from tests.support.clients import ADMIN, Chat, Chats, Small, admin, only_session, told, user
+from tests.support.upstreams import Model
 
 SESSION = {
     "id",

@@ -4,25 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from tests.operating import LOOSE, append, ask, code, do, talk, views
-from tests.servers import PATIENCE, Exchange, eventually
-from tests.stores import embedded_valkey
-from tests.upstreams import (
-    Chat,
-    Model,
-    admin,
-    calling,
-    proxying,
-    said,
-    told,
-    write_policy,
-)
-
-Chats = Callable[..., Chat]
-Small = Callable[..., Awaitable[str]]
+from tests.support.clients import Chat, Chats, Small, admin, proxying, told, write_policy
+from tests.support.operator import LOOSE, append, ask, code, do, talk, views
+from tests.support.servers import PATIENCE, Exchange, eventually
+from tests.support.stores import embedded_valkey
+from tests.support.upstreams import Model, calling, said
 
 EARLY = "[stages]\nwarn = 0.2\ntrim = 0.3\ncompact = 0.4\ntarget = 0.2\n"
 """Cuts where there is still much room above."""
@@ -198,6 +186,15 @@ class TestRestore:
         response = await chat.ask("And now?")
         assert int(told(response, "epoch")) > epoch["number"]
         assert int(told(response, "cut")) > 0
+
+    async def test_who_names_messages_wrongly_hears_how_they_are_named(self, url: str, chat: Chat) -> None:
+        written = '`messages`: must be numbers of messages, such as "17", "17-20", "4,17-20" or [4, 5].'
+        for verb in ("compact", "restore"):
+            for wrong in ("17 to 20", "4..9", "", "1-", "1" * 201, 17, [4, "5"], [-1], [4.5], {"from": 4}):
+                answer = await ask(url, "POST", f"sessions/chat/{verb}", {"messages": wrong})
+                error = answer.json()["error"]
+                assert (answer.status_code, error["code"]) == (400, "invalid_type"), wrong
+                assert (error["param"], error["message"]) == ("messages", written), wrong
 
     async def test_where_nothing_is_cut_nothing_changes(self, url: str, chat: Chat) -> None:
         before = await admin(url, "sessions/chat")

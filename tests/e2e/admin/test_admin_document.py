@@ -4,25 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import httpx2
 import pytest
 from pydantic import BaseModel
 
-from proxy.http.admin import shapes
-from tests.operating import ask, code, do
-from tests.upstreams import (
-    ADMIN,
-    KEY,
-    Chat,
-    admin,
-)
-
-Chats = Callable[..., Chat]
-Small = Callable[..., Awaitable[str]]
-
+from proxy.http.admin import schemas as shapes
+from tests.support.clients import ADMIN, KEY, Chat, admin
+from tests.support.operator import ask, code, do
 
 CHANGES = [("DELETE", "")] + [
     ("POST", f"/{verb}") for verb in ("fork", "compact", "restore", "pause", "resume")

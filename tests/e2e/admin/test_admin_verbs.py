@@ -4,33 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import httpx2
 import pytest
 
-from proxy.adapters.tiktoken import TiktokenCounter
+from proxy.adapters.tokens import TiktokenCounter
 from proxy.cli.replay import read_session
-from tests.operating import append, ask, code, do, talk, views
-from tests.servers import PATIENCE, Exchange
-from tests.stores import embedded_valkey, run
-from tests.upstreams import (
+from tests.support.clients import (
     KEY,
     Chat,
-    Message,
-    Model,
+    Chats,
+    Small,
     admin,
     only_session,
     proxying,
-    said,
     told,
     user,
     write_policy,
 )
-
-Chats = Callable[..., Chat]
-Small = Callable[..., Awaitable[str]]
+from tests.support.operator import append, ask, code, do, talk, views
+from tests.support.servers import PATIENCE, Exchange
+from tests.support.stores import embedded_valkey, run
+from tests.support.upstreams import Message, Model, said
 
 
 class TestExport:
@@ -289,8 +285,38 @@ class TestNames:
         tenant, tag, _ = session["id"].split(".")
         for beginning in (f"{tenant}.{tag[:8]}", tag[:8], f"{tag}.na"):
             assert (await admin(url, f"sessions/{beginning}"))["id"] == session["id"]
-        for beginning in (tenant, tag[:3]):
-            assert (await ask(url, "GET", f"sessions/{beginning}")).status_code == 404
+        assert (await ask(url, "GET", f"sessions/{tag[:3]}")).status_code == 404
+
+    async def test_what_several_sessions_have_is_told_with_those_that_may_be_meant(
+        self, url: str, chat: Chat, chats: Chats
+    ) -> None:
+        await chats(url, X_Unabridged_Session="chat", Authorization="Bearer another").ask("Who else is here?")
+        await chats(url, X_Unabridged_Session="other").ask("Hello")
+        listed = {each["id"]: each for each in (await admin(url, "sessions"))["sessions"]}
+        ours = (await admin(url, "sessions/other"))["id"].partition(".")[0]
+        for given in ("chat", ours):
+            answer = await ask(url, "GET", f"sessions/{given}")
+            error = answer.json()["error"]
+            assert (answer.status_code, error["code"]) == (409, "ambiguous_session")
+            assert error["type"] == "invalid_request_error"
+            assert f'"{given}" may mean 2 sessions' in error["message"]
+            meant = [
+                each for each in listed.values() if given in (each["name"], each["id"].partition(".")[0])
+            ]
+            members = ("id", "name", "began_with")
+            assert error["candidates"] == [{name: each[name] for name in members} for each in meant]
+
+    async def test_a_listing_tells_how_each_session_began(self, url: str, chat: Chat, chats: Chats) -> None:
+        other = chats(url, X_Unabridged_Session="other")
+        await other.ask("  Where do we go\n from here? " + "And why? " * 20)
+        await other.ask("Next?")
+        listed = (await admin(url, "sessions"))["sessions"]
+        began = {each["name"]: each["began_with"] for each in listed}
+        assert (
+            began["other"]
+            == "Where do we go from here? And why? And why? And why? And why? And why? And why?…"
+        )
+        assert began["chat"] == (await admin(url, "sessions/chat/explain"))["units"][0]["begins_with"]
 
 
 CHANGES = [("DELETE", "")] + [

@@ -9,8 +9,9 @@ import httpx2
 import pytest
 import pytest_asyncio
 
-from tests.servers import PATIENCE, RawClient, connect
-from tests.upstreams import Model, proxying, running
+from tests.support.clients import proxying
+from tests.support.servers import PATIENCE, RawClient, connect
+from tests.support.upstreams import Model, running
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -12,22 +12,9 @@ from contextlib import suppress
 import httpx2
 import pytest
 
-from tests.servers import PATIENCE, RawClient
-from tests.upstreams import (
-    CHAT,
-    DONE,
-    EVENTS,
-    HELLO,
-    JSON,
-    Model,
-    admin,
-    completion,
-    in_pieces,
-    plainly,
-    said,
-    sse,
-    user,
-)
+from tests.support.clients import CHAT, HELLO, admin, user
+from tests.support.servers import PATIENCE, RawClient
+from tests.support.upstreams import DONE, EVENTS, JSON, Model, completion, in_pieces, plainly, said, sse
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -39,7 +26,7 @@ async def ask(client: httpx2.AsyncClient, path: str = CHAT, **headers: str) -> h
 
 async def test_headers_of_the_clients_connection_end_here(raw: RawClient, model: Model) -> None:
     await raw.send(
-        f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         "Connection: keep-alive, X-Private\r\nX-Private: mine\r\nKeep-Alive: timeout=5\r\n"
         "Proxy-Connection: keep-alive\r\nProxy-Authorization: Basic eDp5\r\nTE: trailers\r\n"
         "Trailer: X-End\r\nX-Two: 1\r\nX-Two: 2\r\nX-Unabridged-Session: s\r\n"
@@ -109,8 +96,9 @@ async def test_other_methods_on_the_path_of_chats_are_relayed(
 
 async def test_a_websocket_is_refused_in_clear_words(raw: RawClient, model: Model) -> None:
     await raw.send(
-        b"GET /v1/realtime?model=m HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-        b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        b"GET /v1/realtime?model=m HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n"
+        b"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+        b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
     )
     head, _, body = (await raw.rest()).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 501 ")

@@ -12,8 +12,9 @@ import httpx2
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from tests.servers import PATIENCE, Exchange, FakeUpstream, RawClient, connect, serve
-from tests.upstreams import DONE, EVENTS, HELLO, STREAMED, Model, proxying, sse
+from tests.support.clients import HELLO, STREAMED, proxying
+from tests.support.servers import PATIENCE, Exchange, FakeUpstream, RawClient, connect, serve
+from tests.support.upstreams import DONE, EVENTS, Model, sse
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -22,7 +23,7 @@ SOON = 0.3
 
 SETTINGS = {"request_timeout": SOON}
 
-HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n"
+HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
 MIB = 2**20
 
 
@@ -61,14 +62,18 @@ async def is_answered(raw: RawClient) -> bool:
     ("head", "status", "code"),
     [
         (b"GET /v1/models HTTP/1.1\r\n\r\n", 400, "invalid_request"),
-        (b"GET /v1/models HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400, "invalid_request"),
-        (b"GET /v1/models HTTP/1.1\r\nHost: a\r\n" + b"X: y\r\n" * 200 + b"\r\n", 431, "headers_too_large"),
+        (b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\nHost: b\r\n\r\n", 400, "invalid_request"),
         (
-            b"GET /v1/models HTTP/1.1\r\nHost: a\r\nX: %b\r\n\r\n" % (b"y" * 66_000),
+            b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * 200 + b"\r\n",
             431,
             "headers_too_large",
         ),
-        (b"GET /v1/%b HTTP/1.1\r\nHost: a\r\n\r\n" % (b"y" * 17_000), 414, "uri_too_long"),
+        (
+            b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\nX: %b\r\n\r\n" % (b"y" * 66_000),
+            431,
+            "headers_too_large",
+        ),
+        (b"GET /v1/%b HTTP/1.1\r\nHost: localhost\r\n\r\n" % (b"y" * 17_000), 414, "uri_too_long"),
         (HEAD + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n", 400, "invalid_request"),
         (HEAD + b"Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}", 400, "invalid_request"),
         (HEAD + b"Content-Length: 2\r\n  2\r\n\r\n{}", 400, "invalid_request"),
@@ -85,7 +90,7 @@ async def test_a_head_that_is_wrong_or_too_large_is_refused_and_the_connection_e
 
 
 async def test_heads_up_to_the_limits_pass(raw: RawClient, model: Model) -> None:
-    await raw.send(b"GET /v1/%b HTTP/1.1\r\nHost: a\r\n" % (b"y" * 16_000))
+    await raw.send(b"GET /v1/%b HTTP/1.1\r\nHost: localhost\r\n" % (b"y" * 16_000))
     await raw.send(b"".join(b"X-%d: %b\r\n" % (n, b"z" * 300) for n in range(199)) + b"\r\n")
     assert (await raw.until(b"}")).startswith(b"HTTP/1.1 200 ")
     assert len(model.others[0].value("x-198") or b"") == 300
@@ -141,19 +146,19 @@ PATHS = [
 
 @pytest.mark.parametrize("path", PATHS)
 async def test_a_path_that_could_be_read_in_two_ways_is_refused(url: str, model: Model, path: str) -> None:
-    request = f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     assert await refused(url, request.encode()) == (400, "invalid_path")
     assert not model.others
 
 
 async def test_a_tunnel_is_refused(url: str, model: Model) -> None:
     for target in (b"api.openai.com:443", b"/v1/models"):
-        request = b"CONNECT %b HTTP/1.1\r\nHost: x\r\n\r\n" % target
+        request = b"CONNECT %b HTTP/1.1\r\nHost: localhost\r\n\r\n" % target
         assert await refused(url, request) == (400, "invalid_path")
 
 
 async def test_a_whole_uri_is_read_as_its_path(raw: RawClient, model: Model) -> None:
-    await raw.send(b"GET http://elsewhere.example:81/v1/models?a=b HTTP/1.1\r\nHost: x\r\n\r\n")
+    await raw.send(b"GET http://elsewhere.example:81/v1/models?a=b HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert (await raw.until(b"}")).startswith(b"HTTP/1.1 200 ")
     assert model.others[0].target == "/v1/models?a=b"
 
@@ -169,7 +174,7 @@ HALVES = {
     "half a body": HEAD + b"Content-Length: 50000\r\n\r\n" + b"a" * 40_000,
     "half a chunk": HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nabc",
     "no last chunk": HEAD + b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
-    "half an upload": b"POST /v1/files HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{}",
+    "half an upload": b"POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{}",
 }
 
 
@@ -305,7 +310,7 @@ async def test_an_answer_that_is_under_way_is_whole_before_a_bad_request_is_refu
 
 
 async def test_pipelined_requests_are_answered_in_order(raw: RawClient, model: Model) -> None:
-    await raw.send(chat() * 3 + b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    await raw.send(chat() * 3 + b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
     answers = await raw.rest()
     assert answers.count(b"HTTP/1.1 200 ") == 4
     assert answers.endswith(b'{"status":"ok"}')

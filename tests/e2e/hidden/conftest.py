@@ -6,9 +6,10 @@ from pathlib import Path
 import openai
 import pytest
 
-from tests.repeating import POLICY
-from tests.stores import embedded_valkey
-from tests.upstreams import Model, proxying, running, write_policy
+from tests.support.clients import proxying, write_policy
+from tests.support.repeated_calls import POLICY
+from tests.support.stores import embedded_valkey
+from tests.support.upstreams import Model, running
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ import json
 import openai
 import pytest
 
-from tests.repeating import (
+from tests.support.clients import user
+from tests.support.repeated_calls import (
     ROME,
     WEATHER,
     ask,
@@ -18,7 +19,7 @@ from tests.repeating import (
     sent_back,
     talking,
 )
-from tests.upstreams import (
+from tests.support.upstreams import (
     DONE,
     EVENTS,
     JSON,
@@ -31,7 +32,6 @@ from tests.upstreams import (
     plainly,
     said,
     sse,
-    user,
 )
 
 

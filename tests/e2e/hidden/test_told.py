@@ -8,25 +8,24 @@ import json
 import httpx2
 import openai
 
-from tests.repeating import (
+from tests.support.clients import admin, only_session
+from tests.support.repeated_calls import (
     WEATHER,
     begin,
     both,
     known,
     talking,
 )
-from tests.servers import Exchange, eventually
-from tests.upstreams import (
+from tests.support.servers import Exchange, eventually
+from tests.support.upstreams import (
     DONE,
     EVENTS,
     JSON,
     OPENAI,
     Model,
-    admin,
     calling,
     events,
     in_pieces,
-    only_session,
     plainly,
     refusal,
     said,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import httpx2
 import openai
 
-from tests.repeating import (
+from tests.support.clients import ADMIN, admin, only_session, proxying, tokens_of, user
+from tests.support.repeated_calls import (
     ROME,
     WEATHER,
     ask,
@@ -15,18 +16,7 @@ from tests.repeating import (
     sent_back,
     talking,
 )
-from tests.upstreams import (
-    ADMIN,
-    Message,
-    Model,
-    admin,
-    calling,
-    only_session,
-    proxying,
-    said,
-    tokens_of,
-    user,
-)
+from tests.support.upstreams import Message, Model, calling, said
 
 
 @both

@@ -5,13 +5,13 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 
-from tests.servers import (
+from tests.support.relay import Stage, relay_to
+from tests.support.servers import (
     PATIENCE,
     FakeUpstream,
     RawClient,
     connect,
 )
-from tests.stage import Stage, relay_to
 
 
 @pytest.fixture

@@ -7,13 +7,13 @@ import gzip
 
 import pytest
 
-from tests.servers import (
+from tests.support.relay import MIB, Stage, head
+from tests.support.servers import (
     PATIENCE,
     Exchange,
     RawClient,
     eventually,
 )
-from tests.stage import MIB, Stage, head
 
 
 async def test_an_answer_keeps_status_headers_and_bytes(stage: Stage) -> None:

@@ -8,13 +8,13 @@ import json
 import httpx2
 import pytest
 
-from tests.servers import (
+from tests.support.relay import MIB, REQUEST_ID, Stage, head, relay_to
+from tests.support.servers import (
     PATIENCE,
     Exchange,
     RawClient,
     Script,
 )
-from tests.stage import MIB, REQUEST_ID, Stage, head, relay_to
 
 # --- clients that leave ---
 
@@ -33,7 +33,14 @@ async def in_the_request(exchange: Exchange) -> None:
     await exchange.part()
 
 
-@pytest.mark.parametrize("moment", [until_first_byte, in_the_answer, in_the_request])
+async def in_an_answer_of_known_length(exchange: Exchange) -> None:
+    await exchange.body()
+    await exchange.raw(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf")
+
+
+@pytest.mark.parametrize(
+    "moment", [until_first_byte, in_the_answer, in_an_answer_of_known_length, in_the_request]
+)
 async def test_a_client_that_leaves_takes_the_upstream_connection_with_it(
     stage: Stage, raw: RawClient, moment: Script
 ) -> None:

@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from tests.servers import (
+from tests.support.relay import MIB, Stage, head
+from tests.support.servers import (
     PATIENCE,
     Exchange,
     RawClient,
 )
-from tests.stage import MIB, Stage, head
 
 
 async def test_path_and_query_arrive_as_they_were_written(stage: Stage, raw: RawClient) -> None:

@@ -8,15 +8,20 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from proxy.ports import Passage
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "policies.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 (LARGEST_FIRST,) = [each for each in EXAMPLES if "LargestFirst" in each]
 (CHANGELOG,) = [each for each in EXAMPLES if "Changelog" in each]
+(LONGEST,) = [each for each in EXAMPLES if "Longest" in each]
 Install = Callable[..., None]
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -106,7 +111,7 @@ BROKEN = {
     "no such module": ("x = nowhere:LargestFirst", "cannot be loaded: ModuleNotFoundError"),
     "no such class": ("x = my_package:Nothing", "cannot be loaded: AttributeError"),
     "not a strategy": ("x = my_package:Stage", "cannot be loaded: TypeError"),
-    "not even a class": ("x = my_package:FREE", "is no proxy.core.strategies.Strategy"),
+    "not even a class": ("x = my_package:FREE", "is no proxy.core.planning.strategies.Strategy"),
 }
 
 
@@ -158,3 +163,31 @@ def test_a_compactor_that_lacks_a_method_stops_the_program(
     done = run("check", compacting)
     assert done.returncode != 0
     assert "my_package 1.0 in unabridged.compactors: has no method `compact`" in done.stderr
+
+
+@pytest.fixture
+def searching(tmp_path: Path) -> str:
+    file = tmp_path / "searching.toml"
+    file.write_text('[recall]\nenabled = true\nsearch = "longest"\n')
+    return str(file)
+
+
+def test_an_installed_search_may_be_named_in_a_policy(install: Install, run: Run, searching: str) -> None:
+    assert "`recall.search` must be" in run("check", searching).stderr
+    install("longest = my_package:Longest", LONGEST, group="searches")
+    assert run("check", searching).stdout.startswith("ok: searching")
+
+
+def test_a_search_that_cannot_search_stops_the_program(install: Install, run: Run, searching: str) -> None:
+    install("longest = my_package:Longest", "class Longest: find = print", group="searches")
+    done = run("check", searching)
+    assert done.returncode != 0
+    assert "my_package 1.0 in unabridged.searches: has no method `search`" in done.stderr
+
+
+async def test_the_search_of_the_manual_finds_the_longest_passage_first() -> None:
+    made: dict[str, Any] = {}
+    exec(LONGEST, made)
+    texts = ["a red car", "tea", "the red car of my neighbour"]
+    passages = [Passage(text.encode(), partial(str, text)) for text in texts]
+    assert await made["Longest"]().search("shelf", passages, "red", 5) == [2, 0]

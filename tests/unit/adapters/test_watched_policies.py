@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from proxy.adapters.files.policies import PolicyLibrary
-from proxy.adapters.files.watched import WatchedPolicies
-from proxy.core.policy import Policy
-from proxy.errors import InvalidPolicy, PolicyError
-from proxy.log_lines import JSONLines
-from proxy.telemetry import Metrics
+from proxy.adapters.files.settings import load_settings
+from proxy.adapters.files.toml_file import PolicyError
+from proxy.adapters.files.watcher import WatchedPolicies
+from proxy.core.policy.policy import Policy
+from proxy.errors import InvalidPolicy
+from proxy.telemetry import JSONLines, Metrics
 
 PRESETS = PolicyLibrary().names()
 
@@ -284,3 +285,70 @@ def test_the_name_and_so_the_lane_stays_through_edits(house: House) -> None:
     settle(policies)
     policy: Policy = policies.named("")
     assert (policy.name, policy.extends) == ("v1.2", "balanced")
+
+
+# --- the settings file ---
+
+
+def test_settings_that_wait_for_the_next_start_are_told_until_they_are_as_they_were(
+    house: House, log: list[dict[str, object]]
+) -> None:
+    file = house.write("config", "port = 9000\nhttp_client = 'httpx'\n")
+    _, written = load_settings(config=file, http_client="httptools")
+    policies = WatchedPolicies(PolicyLibrary(), "default", house.metrics, written)
+    house.write("config", "port = 9001\nworkers = 2\nhttp_client = 'httptools'\n")
+    settle(policies)
+    (warning,) = [line for line in log if line["level"] == "warning"]
+    assert warning["settings"] == ["port", "workers"]
+    house.write("config", "port = 9000\npolicy = 'agent'\n")
+    settle(policies)
+    assert len([line for line in log if line["level"] == "warning"]) == 1
+    assert policies.named("").name == "agent"
+    assert house.count("settings_reloads_total", result="loaded") == 2
+
+
+def test_a_policy_that_a_flag_names_is_not_the_files_to_change(house: House) -> None:
+    file = house.write("config", "policy = 'agent'\n")
+    settings, written = load_settings(config=file, policy="off")
+    policies = WatchedPolicies(PolicyLibrary(), settings.policy, house.metrics, written)
+    house.write("config", "policy = 'balanced'\n")
+    settle(policies)
+    assert policies.named("").name == "off"
+
+
+def test_a_policy_by_its_path_gives_way_to_another_and_is_missed_by_nobody(house: House) -> None:
+    house.write("mine", "")
+    file = house.write("config", "policy = 'mine.toml'\n")
+    settings, written = load_settings(config=file)
+    policies = WatchedPolicies(PolicyLibrary(), settings.policy, house.metrics, written)
+    assert policies.named("").name == "mine"
+    house.write("config", "\n")
+    settle(policies)
+    assert policies.named("").name == "default"
+    settle(policies)
+    assert policies.stale() == []
+
+
+def test_a_settings_file_that_is_gone_changes_nothing(house: House) -> None:
+    file = house.write("config", "[[use]]\nclient = 'x'\npolicy = 'off'\n")
+    _, written = load_settings(config=file)
+    policies = WatchedPolicies(PolicyLibrary(), "default", house.metrics, written)
+    file.unlink()
+    settle(policies)
+    assert [rule.policy for rule in policies.rules] == ["off"]
+    assert house.count("settings_stale") == 1
+
+
+def test_a_key_that_does_nothing_any_more_is_told_of_at_the_start_and_after_an_edit(
+    house: House, log: list[dict[str, object]]
+) -> None:
+    text = '[recall]\nenabled = true\nembeddings = "small"\n'
+    house.write("mine", text)
+    policies = house.open()
+    house.write("mine", text + "rounds = 2\n")
+    policies.look()
+    policies.look()
+    told = [line for line in log if line["message"] == "a policy has a key that does nothing"]
+    assert [line["policy"] for line in told] == ["mine", "mine"]
+    assert all("`recall.embeddings` has no effect any more" in str(line["reason"]) for line in told)
+    assert policies.named("mine").recall.rounds == 2

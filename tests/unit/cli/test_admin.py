@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from proxy.app import ADMIN_TOKEN_FILE
-from proxy.cli.admin import TOKEN_FILE, admin_token
+from proxy.cli.client import TOKEN_FILE, admin_token
 from proxy.cli.terminal import CommandError
 
 

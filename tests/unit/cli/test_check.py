@@ -31,10 +31,10 @@ def test_what_does_not_act_yet_is_said(tmp_path: Path, capsys: pytest.CaptureFix
     assert json.loads(capsys.readouterr().out)["not_acting"] == ["memory"]
 
 
-def told(capsys: pytest.CaptureFixture[str], policy: str) -> dict[str, str]:
+def told(capsys: pytest.CaptureFixture[str], policy: str, *options: str) -> dict[str, str]:
     """The lines about a policy by their first words."""
-    assert main(["check", policy]) == 0
-    lines = capsys.readouterr().out.splitlines()[1:]
+    assert main(["check", policy, *options]) == 0
+    lines = capsys.readouterr().out.partition("\n\n")[0].splitlines()[1:]
     return {
         name: rest.strip()
         for name, _, rest in (re.sub("  +", "\t", line, count=1).partition("\t") for line in lines)
@@ -122,3 +122,100 @@ def test_a_policy_extends_what_lies_in_the_named_directory(
     (tmp_path / "house.toml").write_text("[budget]\ntokens = 1000\n")
     assert main(["check", "house", "--policies", str(tmp_path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["budget"] == 1_000
+
+
+def test_all_mistakes_are_printed_a_line_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('[stages]\ntrim = "80%"\nwarm = 0.5\n')
+    assert main(["check", str(file)]) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        f"unabridged: {file}:2: `stages.trim` must be a number; write 0.8",
+        f"unabridged: {file}:3: unknown key `stages.warm`; did you mean `warn`?",
+    ]
+    assert main(["check", str(file), "--json"]) == 1
+    mistakes = json.loads(capsys.readouterr().out)["mistakes"]
+    assert [(each["file"], each["line"], each["key"]) for each in mistakes] == [
+        (str(file), 2, "stages.trim"),
+        (str(file), 3, "stages.warm"),
+    ]
+
+
+def test_the_window_is_called_an_example_unless_one_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert told(capsys, "default")["budget"] == "112,000 tokens; for example, in a window of 128,000"
+    assert told(capsys, "default", "--window", "8000")["budget"] == "7,000 tokens; in a window of 8,000"
+
+
+def test_the_window_of_a_model_is_that_of_the_policy_or_of_the_price_list(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('[budget.windows]\n"mine-*" = 16000\n')
+    stated = told(capsys, str(file), "--model", "mine-7b")["budget"]
+    assert stated == "14,000 tokens; in the window of mine-7b, 16,000 by this policy"
+    listed = told(capsys, str(file), "--model", "gpt-4.1")["budget"]
+    assert listed == "875,000 tokens; in the window of gpt-4.1, 1,000,000 by the price list"
+
+
+def test_a_window_that_nobody_knows_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    unknown = told(capsys, "default", "--model", "somebody-s")
+    assert unknown.keys() == {"strategy", "budget"}
+    assert unknown["budget"] == (
+        "none: nobody knows the window of somebody-s; unless the upstream says it, "
+        "nothing is cut by tokens until it refuses a request for length"
+    )
+    limited = told(capsys, "balanced", "--model", "somebody-s")
+    assert limited["budget"] == "8,000 tokens; nobody knows the window of somebody-s"
+    assert limited["warn"] == "from 4,800 tokens"
+    assert main(["check", "default", "--model", "somebody-s", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["window"], answer["budget"], answer["stages"], answer["target"]) == (None,) * 4
+
+
+ODD = """\
+extends = "balanced"
+keep.pins = ['(?i)"order" number', "#keep"]
+recall.enabled = true
+[budget.windows]
+"my model*" = 32000
+[[retention]]
+match = {tool = "vault_*"}
+class = "ephemeral"
+[[tools]]
+match = "get_*"
+cache_exchanges = 3
+"""
+
+
+def test_the_whole_policy_is_shown_as_a_file_that_means_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, again = tmp_path / "mine.toml", tmp_path / "again.toml"
+    file.write_text(ODD)
+    assert main(["check", str(file)]) == 0
+    decided, _, shown = capsys.readouterr().out.partition("\n\n")
+    for line in (
+        'pins = ["(?i)\\"order\\" number", "#keep"]  # default: []',
+        "enabled = true  # default: false",
+        'windows = {"my model*" = 32000}  # default: {}',
+        'tokens = 8000  # default: "auto"',
+        '[[retention]]\nmatch = {tool = "vault_*"}\nclass = "ephemeral"\n',
+        '[[tools]]\nmatch = "get_*"\ncache_exchanges = 3\n',
+    ):
+        assert line in shown
+    again.write_text(shown)
+    assert main(["check", str(again)]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == decided.splitlines()[0].replace("mine", "again")
+    assert main(["check", str(file), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rules"]["retention"][0]["class"] == "ephemeral"
+
+
+def test_warnings_have_the_lines_of_their_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('[strategy]\nlast = 5\n\n[[retention]]\nclass = "critical"\nmatch.role = "asistant"\n')
+    assert main(["check", str(file)]) == 0
+    found = [line for line in capsys.readouterr().out.splitlines() if line.startswith("warning ")]
+    first, second = (line.removeprefix("warning").strip() for line in found)
+    assert first.startswith(f"{file}:2: `strategy.last` has no effect: ")
+    assert second == f"{file}:6: no message has the role `asistant`; did you mean `assistant`?"
+    assert main(["check", str(file), "--json"]) == 0
+    assert [each["line"] for each in json.loads(capsys.readouterr().out)["warnings"]] == [2, 6]

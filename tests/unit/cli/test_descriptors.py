@@ -9,7 +9,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no suc
 
 PROGRAM = """
 import resource
-from proxy.cli.descriptors import raise_file_limit
+from proxy.cli.process import raise_file_limit
 
 resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard}))
 raise_file_limit()

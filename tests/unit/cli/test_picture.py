@@ -7,7 +7,7 @@ import io
 from rich.console import Console
 
 from proxy.cli.demo.conversation import Refusal, TurnSeen
-from proxy.cli.demo.picture import Lines, Picture, Screen
+from proxy.cli.demo.picture import Picture
 from proxy.cli.demo.script import QUESTIONS
 
 HEADERS = {"stage": "trim", "epoch": "2", "tokens": "sent=820;full=2400;budget=984"}
@@ -15,10 +15,10 @@ DIRECT = TurnSeen(1, "Hello", "Good day to you.", 65, 0, {})
 PROXIED = TurnSeen(30, "Hello\x1b[2J", "Good day\x1b[2J to you.", 800, 760, HEADERS)
 
 
-def shown(make: type[Lines | Screen], *, is_terminal: bool) -> str:
+def shown(*, is_live: bool) -> str:
     out = io.StringIO()
-    picture: Picture = make(Console(file=out, force_terminal=is_terminal, width=160, height=40))
-    with picture:
+    picture = Picture(Console(file=out, force_terminal=is_live, width=160, height=40), is_live=is_live)
+    with picture.shown():
         picture.title("Without the proxy")
         picture.writing("Hello", "Good")
         picture.answered(DIRECT)
@@ -31,7 +31,7 @@ def shown(make: type[Lines | Screen], *, is_terminal: bool) -> str:
 
 
 def test_lines_tell_each_turn_the_refusal_and_the_summary() -> None:
-    out = shown(Lines, is_terminal=False)
+    out = shown(is_live=False)
     assert "turn 1: 65 tokens sent  Good day to you." in out
     assert "turn 15: refused. It does not fit." in out
     assert "turn 30: 2,400 tokens, 820 sent  trim (83%), epoch 2  760 cached" in out
@@ -39,7 +39,7 @@ def test_lines_tell_each_turn_the_refusal_and_the_summary() -> None:
 
 
 def test_the_screen_keeps_what_came_before_and_shows_the_bar_with_its_marks() -> None:
-    out = shown(Screen, is_terminal=True)
+    out = shown(is_live=True)
     for piece in (
         "Without the proxy",
         "It does not fit.",
@@ -55,8 +55,8 @@ def test_the_screen_keeps_what_came_before_and_shows_the_bar_with_its_marks() ->
 
 
 def test_what_a_model_says_never_commands_the_terminal() -> None:
-    assert "\x1b[2J" not in shown(Lines, is_terminal=False)
-    assert "\x1b[2J" not in shown(Screen, is_terminal=True)
+    assert "\x1b[2J" not in shown(is_live=False)
+    assert "\x1b[2J" not in shown(is_live=True)
 
 
 def test_a_turn_reads_the_tokens_of_the_proxy() -> None:

@@ -34,7 +34,7 @@ def test_help_loads_no_command_and_nothing_heavy() -> None:
 def test_python_m_proxy_is_the_same_command() -> None:
     done = run("-m", "proxy", "check", "no-such-policy")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "unabridged: no-such-policy: there is no such policy\n"
+    assert done.stderr.startswith("unabridged: no-such-policy: there is no such policy; there are `agent`, ")
 
 
 @pytest.mark.parametrize(
@@ -45,6 +45,24 @@ def test_wrong_usage_is_2(words: list[str], capsys: pytest.CaptureFixture[str]) 
         main(words)
     assert ended.value.code == 2
     assert "usage: unabridged" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["serve", "--polici", "agent"], "--policy"),
+        (["serve", "--upsream=http://h/v1"], "--upstream"),
+        (["sessions", "list", "--limt", "3"], "--limit"),
+    ],
+)
+def test_a_flag_that_there_is_not_is_answered_with_the_one_that_may_be_meant(
+    words: list[str], meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    wrong = next(word for word in words if word.startswith("--")).partition("=")[0]
+    assert f"there is no {wrong}; did you mean {meant}?" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", GROUPS)

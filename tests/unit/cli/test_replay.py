@@ -4,33 +4,11 @@ import gzip
 import io
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from proxy.cli import main
-
-Session = dict[str, Any]
-
-
-def session(name: str | None = "first", exchanges: int = 40) -> Session:
-    messages: list[dict[str, str]] = [{"role": "system", "content": "Be brief."}]
-    for place in range(exchanges):
-        messages.append({"role": "user", "content": f"Question {place}: " + "why is that so? " * 10})
-        messages.append(
-            {"role": "assistant", "content": f"Answer {place}: " + "because it was so before. " * 10}
-        )
-    return {"messages": messages} if name is None else {"id": name, "messages": messages}
-
-
-def written(path: Path, *sessions: Session) -> str:
-    path.write_text("".join(json.dumps(each) + "\n" for each in sessions))
-    return str(path)
-
-
-def replayed(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
-    assert main(["replay", *words, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)["policies"]
+from tests.support.replays import replayed, session, written
 
 
 def test_policies_stand_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,7 +53,7 @@ def test_a_model_brings_its_window_and_its_ratio(tmp_path: Path, capsys: pytest.
     (plain,) = replayed(capsys, file)
     (known,) = replayed(capsys, file, "--model", "gpt-4o")
     (unknown,) = replayed(capsys, file, "--model", "somebody-s-model")
-    assert plain["sessions"][0]["budget"] == unknown["sessions"][0]["budget"] == 7_000
+    assert (plain["sessions"][0]["budget"], unknown["sessions"][0]["budget"]) == (7_000, None)
     assert known["sessions"][0]["budget"] == 112_000
     assert known["totals"]["full_tokens"] == plain["totals"]["full_tokens"] < unknown["totals"]["full_tokens"]
 
@@ -109,6 +87,35 @@ def test_compressed_files_are_read(tmp_path: Path, capsys: pytest.CaptureFixture
     file = tmp_path / "a.jsonl.gz"
     file.write_bytes(gzip.compress(json.dumps(session()).encode()))
     assert replayed(capsys, str(file))[0]["totals"]["turns"] == 40
+
+
+@pytest.mark.parametrize("indent", [None, 2], ids=["on one line", "over many lines"])
+@pytest.mark.parametrize("part", ["the array", "the object"])
+def test_one_session_may_be_plain_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], part: str, indent: int | None
+) -> None:
+    file = tmp_path / "a.json"
+    value = session()["messages"] if part == "the array" else session()
+    file.write_bytes(b"\xef\xbb\xbf\n" + json.dumps(value, indent=indent).encode() + b"\n\n")
+    (told,) = replayed(capsys, str(file))
+    assert told["totals"]["turns"] == 40
+    assert [each["id"] for each in told["sessions"]] == ["2" if part == "the array" else "first"]
+
+
+def test_where_plain_json_breaks_its_line_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "a.json"
+    file.write_text('[\n  {"role": "user", "content": "a"},\n  {"role": user}\n]\n')
+    assert main(["replay", str(file)]) == 1
+    assert capsys.readouterr().err.startswith(f"unabridged: {file}:3: not a session: ")
+
+
+def test_an_array_of_anything_else_is_no_session(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "a.json"
+    file.write_text(json.dumps([session(), session()], indent=1))
+    assert main(["replay", str(file)]) == 1
+    assert capsys.readouterr().err.endswith("a.json:1: not a session: A message has no `role`.\n")
 
 
 def test_a_dash_is_stdin(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

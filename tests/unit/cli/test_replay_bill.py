@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from proxy.cli import main
-from proxy.core.prices import Prices
-from tests.unit.cli.test_replay import replayed, session, written
+from proxy.core.economics.prices import Prices
+from tests.support.replays import replayed, session, written
 
 LONG = 120
 

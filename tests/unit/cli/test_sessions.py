@@ -1,51 +1,55 @@
 """What the session verbs show."""
 
-from hypothesis import given
-from hypothesis import strategies as st
-from rich.console import Console
+import io
+import sys
 
-from proxy.cli.sessions import _listing, _tools, short_ids  # pyright: ignore[reportPrivateUsage]
+import pytest
+from rich.console import Console
+from rich.text import Text
+
+from proxy.cli.sessions import _listing, _tools  # pyright: ignore[reportPrivateUsage]
+from proxy.cli.terminal import show
 
 TENANT = "3f" * 16
-IDS = st.lists(
-    st.tuples(
-        st.just(TENANT),
-        st.sampled_from(["aaaaaaaaaaaaaaaaaaaaaaaa", "aaaaaaaaaaaaaaaaaaaaaaab", "bbbbbbbbbbbbbbbbbbbbbbbb"]),
-        st.text("0123456789abcdef", min_size=16, max_size=16) | st.just("named"),
-    ).map(".".join),
-    unique=True,
-)
 
 
-@given(IDS)
-def test_a_short_id_is_as_much_as_tells_a_session_from_the_others_listed(ids: list[str]) -> None:
-    shown = short_ids(ids)
-    assert shown.keys() == set(ids)
-    for each, short in shown.items():
-        assert len(short) >= 8
-        assert [other for other in ids if other.removeprefix(f"{TENANT}.").startswith(short)] == [each]
-
-
-def test_a_short_id_has_eight_characters_where_these_do() -> None:
-    ids = [f"{TENANT}.0123456789abcdef01234567.named", f"{TENANT}.0123456fffffffffffffffff.named"]
-    assert list(short_ids(ids).values()) == ["01234567", "0123456f"]
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
 
 def session(tag: str, name: str) -> dict[str, object]:
     numbers = {"tokens": 112_000, "budget": 112_000, "full_tokens": 250_000, "turns": 1000, "prune_count": 12}
     told = {"id": f"{TENANT}.{tag}.named", "name": name, "model": "gpt-4o-mini", "stage": "emergency"}
+    told["began_with"] = "Where do we \x1b[31mgo from here?"
     return {**told, **numbers, "updated": "2026-11-22T03:47:42.000Z"}
 
 
-def test_the_ids_and_numbers_of_a_listing_are_whole_in_a_narrow_terminal() -> None:
+def test_the_ids_and_numbers_of_a_listing_are_whole_in_a_narrow_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     tag, other = "0123456789abcdef01234567", "f" * 24
-    console = Console(width=80, record=True, force_terminal=False)
-    for each in _listing([session(tag, "a trip to the harbour"), session(other, f"ub-{other}-x")]):
-        console.print(each)
-    lines = console.export_text().splitlines()
-    assert [line.split()[0] for line in lines if line[:1].strip()] == ["id", "01234567", "ffffffff"]
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm")
+    listed = [session(tag, "a trip to the harbour"), session(other, f"ub-{other}-x")]
+    listed[1]["began_with"] = None
+    show(*_listing({"sessions": listed}), wraps=False)
+    lines = Text.from_ansi(terminal.getvalue()).plain.splitlines()
+    assert [line.split()[0] for line in lines] == ["id", *(each["id"] for each in listed)]
     assert "112,000  112,000  250,000  1,000      12" in lines[1]
+    assert "Where do we  [31mgo from here?  " in lines[1]
     assert "ub-" not in "".join(lines)
+
+
+def test_a_listing_says_how_many_sessions_it_does_not_show(capsys: pytest.CaptureFixture[str]) -> None:
+    left_out = {"unknown_secret": 1, "newer_release": 12, "damaged": 0}
+    show(*_listing({"sessions": [], "left_out": left_out}), wraps=False)
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "1 session is not shown: it was written under an UNABRIDGED_SECRET that the server does not know",
+        "12 sessions are not shown: they were written by a newer release",
+    ]
 
 
 def test_fresh_results_are_shown_a_line_each_without_what_a_terminal_would_obey() -> None:

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.cli.sessions import printable
-from proxy.cli.terminal import bar, one_line, stage_marks, words
-from proxy.core.policy_sections import Stages
+from proxy.cli.terminal import bar, stage_marks, words
+from proxy.core.policy.sections import Stages
+from proxy.core.text.words import one_line
 
 MARKS = stage_marks(Stages().model_dump())
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.bill import Meter, Prompt, SummaryCalls, SummaryMeter
-from proxy.core.budget import Budget, Stage
-from proxy.core.plan import EMPTY, Gap, Plan
-from proxy.core.planner import Draft
-from proxy.core.policy import Policy
-from proxy.core.prices import UNKNOWN_PRICES, Prices
-from proxy.core.situation import FREE, Situation
-from tests.property.conversations import assistant, chain_from, count, prose, user
+from proxy.core.budget.budget import Budget, Stage
+from proxy.core.economics.bill import Meter, Prompt, SummaryCalls, SummaryMeter
+from proxy.core.economics.prices import UNKNOWN_PRICES, Prices
+from proxy.core.planning.plan import EMPTY, Gap, Plan
+from proxy.core.planning.planner import Draft
+from proxy.core.planning.situation import FREE, Situation
+from proxy.core.policy.policy import Policy
+from tests.support.conversations import assistant, chain_from, count, prose, user
 
 BUDGET = Budget(8_000, 1.0, 500)
 MESSAGES = [b"a", b"b", b"c", b"d"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.body import read_body
-from proxy.core.jsonvalue import dumps
+from proxy.core.dialects.chat.body import model_of, read_body
+from proxy.core.formats.json import dumps
 from proxy.errors import (
     EmptyArray,
     InvalidEncoding,
@@ -26,7 +26,7 @@ def read(raw: bytes, max_messages: int = 1000):
     return read_body(raw, max_messages)
 
 
-# --- FAULTS, row 1
+# --- nothing is there ---
 
 
 def test_an_empty_body_is_invalid_json_at_byte_0():
@@ -75,7 +75,7 @@ def test_bytes_after_the_object_are_invalid_json(junk: bytes):
         read(b'{"messages":[' + HELLO + b"]}" + junk)
 
 
-# --- FAULTS, row 2
+# --- what JSON does not allow ---
 
 
 @pytest.mark.parametrize("raw", [b"[]", b'"x"', b"null", b"1", b"true", b" [1] "])
@@ -99,7 +99,7 @@ def test_an_integer_of_10000_digits_is_forwarded_exactly():
     assert dumps(body.get("seed")) == digits
 
 
-# --- FAULTS, row 3
+# --- other encodings ---
 
 
 @pytest.mark.parametrize("bad", [b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xf8\x88\x80\x80\x80", b"\x80"])
@@ -128,7 +128,7 @@ def test_a_byte_order_mark_is_accepted_before_a_lone_surrogate():
     assert body.with_messages(body.messages) == raw
 
 
-# --- FAULTS, row 4
+# --- nesting ---
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_nesting_is_too_deep_beside_a_lone_surrogate_as_well():
         read(b'{"messages":[' + LONE + b'],"x":' + DEEP + b"}")
 
 
-# --- FAULTS, row 8
+# --- the messages ---
 
 
 def test_a_body_without_messages_misses_a_parameter():
@@ -180,7 +180,7 @@ def test_a_message_that_is_no_object_has_the_wrong_type_and_is_named(element: by
     assert refused.value.param == "messages[1]"
 
 
-# --- FAULTS, row 9
+# --- messages of any kind pass ---
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_odd_messages_are_read_as_sent(message: bytes):
     assert body.messages == [message]
 
 
-# --- FAULTS, row 10
+# --- very many messages ---
 
 
 def test_more_messages_than_allowed_are_too_many():
@@ -218,7 +218,7 @@ def test_as_many_messages_as_allowed_are_read():
     assert len(read(b'{"messages":[{},{},{}]}', max_messages=3).messages) == 3
 
 
-# --- FAULTS, row 13
+# --- odd characters ---
 
 
 @pytest.mark.parametrize(
@@ -350,3 +350,26 @@ def test_a_tool_is_added_after_a_byte_order_mark():
 def test_a_tool_is_added_to_the_last_of_two_lists_of_tools():
     body = read(b'{"tools":[1],"messages":[' + HELLO + b'],"tools":[2]}').with_tool(TOOL)
     assert read(body.with_messages([HELLO])).get("tools") == [2, {"type": "function"}]
+
+
+@pytest.mark.parametrize(
+    ("body", "model"),
+    [
+        (b'{"model":"gpt-4o","messages":[]}', "gpt-4o"),
+        (b' { "model" : "a b", "x": 1}', "a b"),
+        (b'\xef\xbb\xbf{"messages":[{"model":"within"}],"model":"last"}', "last"),
+        (b'{"messages":["\\ud800"],"model":"odd"}', ""),
+        (b'{"messages":[{"content":"\\ud800"}],"model":"odd"}', "odd"),
+        (b'{"model":"\\u00e9t\\u00e9"}', "été"),
+        ('{"model":"été"}'.encode(), "été"),
+        (b'{"model":3}', ""),
+        (b'{"model":null,"messages":[]}', ""),
+        (b"[1]", ""),
+        (b'{"messages":', ""),
+        (b"\xff\xfe", ""),
+        (b"[" * 100_000, ""),
+        (b'{"x":' + b"[" * 100_000, ""),
+    ],
+)
+def test_the_model_is_read_without_the_rest(body: bytes, model: str) -> None:
+    assert model_of(body) == model

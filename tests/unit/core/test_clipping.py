@@ -7,16 +7,17 @@ from typing import Any
 
 import pytest
 
-from proxy.core.clipping import clip
-from proxy.core.messages import Content
-from tests.property.conversations import count, counted, encode, result, user
+from proxy.core.dialects.chat.dialect import CHAT
+from proxy.core.dialects.chat.messages import Content
+from proxy.core.planning.clipping import clip
+from tests.support.conversations import count, counted, encode, result, user
 
 LONG = " ".join(f"w{number}" for number in range(3000))
 
 
 def clipped(message: dict[str, Any], allowed: int) -> dict[str, Any]:
     raw = encode(message)
-    found = clip(raw, counted(raw), allowed, count)
+    found = clip(CHAT.read(raw), counted(raw), allowed, count)
     assert found is not None
     assert abs(found[1] - counted(found[0])) <= 3  # each text is counted apart
     return json.loads(found[0])
@@ -59,7 +60,7 @@ def test_numbers_that_no_float_holds_stay_numbers():
         + LONG.encode()
         + b'"}'
     )
-    found = clip(raw, 9999, 100, count)
+    found = clip(CHAT.read(raw), 9999, 100, count)
     assert found is not None
     assert b'"x":1e400' in found[0]
     assert b'"y":' + b"7" * 5000 + b"," in found[0]
@@ -82,7 +83,7 @@ def test_parts_that_are_no_objects_stay_as_they_were():
 def test_a_result_of_several_large_texts_shrinks_to_what_is_allowed():
     parts = [{"type": "text", "text": LONG} for _ in range(4)]
     raw = encode(result("a", parts))
-    found = clip(raw, counted(raw), 500, count)
+    found = clip(CHAT.read(raw), counted(raw), 500, count)
     assert found is not None
     assert found[1] <= 600
 
@@ -92,7 +93,7 @@ def test_a_result_of_several_large_texts_shrinks_to_what_is_allowed():
 )
 def test_where_there_is_no_text_there_is_nothing_to_clip(content: object):
     raw = encode(result("a", content))
-    assert clip(raw, 5000, 10, count) is None
+    assert clip(CHAT.read(raw), 5000, 10, count) is None
 
 
 @pytest.mark.parametrize("text", ["🌉𝄞" * 2000, "橋の上に" * 2000, "e\u0301" * 3000])
@@ -106,11 +107,11 @@ def test_no_code_point_is_parted(text: str):
 
 def test_a_lone_surrogate_survives():
     raw = rb'{"role":"tool","tool_call_id":"a","content":"' + rb"\ud800 x " * 2000 + rb'"}'
-    found = clip(raw, counted(raw), 100, count)
+    found = clip(CHAT.read(raw), counted(raw), 100, count)
     assert found is not None
-    assert Content.of(found[0]).text.startswith("\ud800 x ")
+    assert Content.of(found[0]).exact.text.startswith("\ud800 x ")
 
 
 def test_the_same_message_is_clipped_to_the_same_bytes():
     raw = encode(result("a", LONG))
-    assert clip(raw, 4000, 300, count) == clip(raw, 4000, 300, count)
+    assert clip(CHAT.read(raw), 4000, 300, count) == clip(CHAT.read(raw), 4000, 300, count)

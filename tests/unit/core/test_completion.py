@@ -7,8 +7,14 @@ from typing import Any
 
 import pytest
 
-from proxy.core.completion import TRUNCATED_EVENT, Answer, StreamCollector, Usage, read_completion
-from proxy.core.sse import Decoder
+from proxy.core.dialects.chat.completion import (
+    TRUNCATED_EVENT,
+    Answer,
+    StreamCollector,
+    Usage,
+    read_completion,
+)
+from proxy.core.formats.sse import Decoder
 
 DONE = b"data: [DONE]\n\n"
 
@@ -143,6 +149,15 @@ def test_reasoning_refusal_and_unknown_members_are_kept() -> None:
     }
 
 
+def test_objects_are_merged_and_said_once_where_they_are_repeated_word_for_word() -> None:
+    kept = message(
+        chunk({"audio": {"id": "a", "transcript": "Hel"}, "signed": {"by": "x"}}),
+        chunk({"audio": {"transcript": "lo", "expires_at": 5}, "signed": {"by": "x"}}),
+    )
+    assert kept["audio"] == {"id": "a", "transcript": "Hello", "expires_at": 5}
+    assert kept["signed"] == {"by": "x"}
+
+
 def test_lists_are_joined_without_a_gap_where_one_is_empty() -> None:
     chunk_of = b'data: {"choices": [{"delta": {"details": %s}}]}\n\n'
     parts = [chunk_of % part for part in (b"[ ]", b"[1 ]", b"[]", b"[2]")]
@@ -232,18 +247,15 @@ def test_nothing_after_done_is_read() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "odd",
-    [
-        {"choices": 5},
-        {"choices": [None, 5, {"delta": 5, "index": "x", "finish_reason": 5}]},
-        {"choices": [{"delta": {"tool_calls": 5, "function_call": 5}}]},
-        {"choices": [{"delta": {"tool_calls": [None, {}, {"index": "x", "function": 5}]}}]},
-        {"choices": None, "usage": "x", "id": 5, "model": []},
-        {"usage": {"prompt_tokens": "x", "prompt_tokens_details": 5}},
-    ],
-)
-def test_a_member_of_a_wrong_type_costs_only_itself(odd: object) -> None:
+BESIDE: list[dict[str, Any]] = [
+    {"choices": None, "usage": "x", "id": 5, "model": []},
+    {"choices": [], "usage": {"prompt_tokens": "x", "prompt_tokens_details": 5}},
+    {"choices": [{"index": 0, "delta": {"tool_calls": [None, {}]}}], "model": 5},
+]
+
+
+@pytest.mark.parametrize("odd", BESIDE)
+def test_what_is_odd_beside_a_message_costs_only_itself(odd: object) -> None:
     answer = collected(event(odd), chunk({"content": "a"}, "stop")).answer()
     assert answer.complete
     assert json.loads(answer.message or b"")["content"] == "a"

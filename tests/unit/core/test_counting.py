@@ -6,16 +6,16 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from proxy.core.budget import Budget, Stage
-from proxy.core.change import Change
-from proxy.core.conditions import Conditions
-from proxy.core.counting import since
-from proxy.core.plan import EMPTY, Plan
-from proxy.core.planner import draft, finish, is_due
-from proxy.core.policy import Policy
-from proxy.core.replay import replay
-from proxy.core.situation import Chain, Situation
-from tests.property.conversations import Sent, calling, chain_from, count, prose, result, user
+from proxy.core.budget.budget import Budget, Stage
+from proxy.core.economics.simulate import replay
+from proxy.core.planning.chain import Chain
+from proxy.core.planning.epoch import Change
+from proxy.core.planning.plan import EMPTY, Plan
+from proxy.core.planning.planner import draft, finish, is_due
+from proxy.core.planning.situation import Conditions, Situation
+from proxy.core.planning.strategies.base import since
+from proxy.core.policy.policy import Policy
+from tests.support.conversations import Sent, calling, chain_from, count, prose, result, user
 
 ROUND = 70
 """Counted tokens of one tool round, about."""

@@ -6,16 +6,16 @@ import json
 
 from msgspec.structs import replace
 
-from proxy.core.budget import Budget, Stage
-from proxy.core.change import COMPACT, RESTORE, Change
-from proxy.core.curation import compacted, restored
-from proxy.core.plan import EMPTY, Plan, apply
-from proxy.core.planner import finish
-from proxy.core.policy import Policy
-from proxy.core.policy_sections import Keep
-from proxy.core.situation import Situation
-from proxy.core.source import source_of
-from tests.property.conversations import Sent, assistant, calling, chain_from, count, prose, result, user
+from proxy.core.budget.budget import Budget, Stage
+from proxy.core.planning.edits import compacted, restored
+from proxy.core.planning.epoch import Change
+from proxy.core.planning.plan import EMPTY, Plan, Verb, apply
+from proxy.core.planning.planner import finish
+from proxy.core.planning.situation import Situation
+from proxy.core.policy.policy import Policy
+from proxy.core.policy.sections import Keep
+from proxy.core.summaries.source import source_of
+from tests.support.conversations import Sent, assistant, calling, chain_from, count, prose, result, user
 
 CHAT = [
     message
@@ -149,7 +149,7 @@ def test_a_tool_call_comes_back_with_its_results() -> None:
 def test_an_epoch_asked_for_says_so_and_holds_at_any_size() -> None:
     before = situation(CHAT)
     plan = cut(CHAT)
-    epoch = Change("lane", 1, before, plan, Stage.CALM, None, COMPACT).epoch(5.0)
+    epoch = Change("lane", 1, before, plan, Stage.CALM, None, Verb.COMPACT).epoch(5.0)
     assert (epoch.asked, epoch.calm_below, epoch.at, epoch.stage) == ("compact", 0, 5.0, "calm")
     assert epoch.reason.endswith("compacted, on request")
     assert (epoch.original_count, epoch.final_count) == (13, 1 + 12 - 10 + 1)
@@ -159,8 +159,8 @@ def test_an_epoch_asked_for_says_so_and_holds_at_any_size() -> None:
 def test_a_restore_reaches_as_far_as_what_it_undoes_and_begins_at_the_newest_request() -> None:
     plan = cut(CHAT)
     before = situation(CHAT, plan)
-    first = Change("lane", 0, situation(CHAT), plan, Stage.COMPACT, None, COMPACT).epoch(1.0)
-    epoch = Change("lane", 0, before, EMPTY, Stage.CALM, first, RESTORE).epoch(2.0)
+    first = Change("lane", 0, situation(CHAT), plan, Stage.COMPACT, None, Verb.COMPACT).epoch(1.0)
+    epoch = Change("lane", 0, before, EMPTY, Stage.CALM, first, Verb.RESTORE).epoch(2.0)
     assert (epoch.depth, epoch.reach) == (10, before.chain.hashes[9])
     assert epoch.begun_at == before.chain.hashes[10]
     assert epoch.calm_below == first.calm_below > 0

@@ -5,21 +5,18 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from proxy.core.breaker import NO_PAST, Past
-from proxy.core.budget import Budget, Stage
-from proxy.core.conditions import Conditions
-from proxy.core.counting import BY_UNITS
-from proxy.core.economy import account_of, is_cold, late_account, shortfall
-from proxy.core.late import with_late
-from proxy.core.plan import COLD, DUE, LATE, PAYS, WAITS, Account, Gap, Plan, Span
-from proxy.core.planner import Draft, noticed, outlined
-from proxy.core.policy import Policy
-from proxy.core.policy_sections import Economy
-from proxy.core.prices import UNKNOWN_PRICES, Prices
-from proxy.core.situation import FREE, Situation
-from proxy.core.strategies import Strategy
-from proxy.core.strategies.importance import ByImportance
-from tests.property.conversations import assistant, chain_from, count, prose, user
+from proxy.core.budget.budget import Budget, Stage
+from proxy.core.economics.economy import account_of, is_cold, late_account, shortfall
+from proxy.core.economics.prices import UNKNOWN_PRICES, Prices
+from proxy.core.planning.life import NO_PAST, Past
+from proxy.core.planning.plan import Account, Gap, Plan, Span, Verdict
+from proxy.core.planning.planner import Draft, noticed, outlined, with_late
+from proxy.core.planning.situation import FREE, Conditions, Situation
+from proxy.core.planning.strategies import Strategy
+from proxy.core.planning.strategies.base import BY_UNITS, ByImportance
+from proxy.core.policy.policy import Policy
+from proxy.core.policy.sections import Economy
+from tests.support.conversations import assistant, chain_from, count, prose, user
 
 WARM = Conditions(idle=5.0, prices=UNKNOWN_PRICES)
 NOTE = b'{"role": "user", "content": "[messages omitted]"}'
@@ -58,11 +55,11 @@ def test_the_sums_are_those_of_the_view():
 
 
 def test_a_deep_cut_of_what_nothing_follows_pays_and_a_shallow_one_at_the_beginning_waits():
-    assert verdict(situation(expected_turns=20), cut(2, 36)) == PAYS
-    assert verdict(situation(expected_turns=20), cut(0, 2)) == WAITS
+    assert verdict(situation(expected_turns=20), cut(2, 36)) is Verdict.PAYS
+    assert verdict(situation(expected_turns=20), cut(0, 2)) is Verdict.WAITS
 
 
-@pytest.mark.parametrize(("calls", "expected"), [(1, WAITS), (40, PAYS)])
+@pytest.mark.parametrize(("calls", "expected"), [(1, Verdict.WAITS), (40, Verdict.PAYS)])
 def test_the_more_calls_are_expected_the_more_it_pays(calls: int, expected: str):
     assert verdict(situation(expected_turns=calls), cut(4, 20)) == expected
 
@@ -102,7 +99,7 @@ def test_only_an_epoch_at_trim_that_begins_for_its_size_may_wait(
     decided = Draft(given, stage, ((0, 2),), {(0, 2): ()}, FREE, strategy=strategy, acts_now=acts_now)
     assert decided.may_wait is may
     assert (shortfall(decided) > 0) is may
-    assert verdict(given, cut(0, 2), may_wait=False) == DUE
+    assert verdict(given, cut(0, 2), may_wait=False) is Verdict.DUE
 
 
 @pytest.mark.parametrize(
@@ -134,24 +131,27 @@ def test_what_is_too_short_to_be_kept_is_cold():
 
 def test_when_the_cache_is_cold_nothing_waits():
     given = situation(conditions=Conditions(idle=3_600.0, prices=UNKNOWN_PRICES), expected_turns=1)
-    assert verdict(given, cut(0, 2)) == COLD
+    assert verdict(given, cut(0, 2)) is Verdict.COLD
 
 
 def test_the_policy_overrules_the_price_list():
     assert is_cold(situation(cache_ttl=5.0))
     assert not is_cold(situation(conditions=replace(WARM, idle=3_600.0), cache_ttl=7_200.0))
-    assert verdict(situation(expected_turns=1, cached_price=1.0), cut(0, 2)) == PAYS
+    assert verdict(situation(expected_turns=1, cached_price=1.0), cut(0, 2)) is Verdict.PAYS
 
 
 def test_without_a_discount_nothing_is_lost_by_cutting():
     prices = Prices(fresh=30.0, cached=30.0, written=30.0)
-    assert verdict(situation(conditions=replace(WARM, prices=prices)), cut(0, 2)) == PAYS
+    assert verdict(situation(conditions=replace(WARM, prices=prices)), cut(0, 2)) is Verdict.PAYS
 
 
 def test_a_dearer_write_makes_it_wait_longer():
     dear = Prices(fresh=1.0, cached=0.1, written=3.0)
-    assert verdict(situation(expected_turns=12), cut(4, 20)) == PAYS
-    assert verdict(situation(conditions=replace(WARM, prices=dear), expected_turns=12), cut(4, 20)) == WAITS
+    assert verdict(situation(expected_turns=12), cut(4, 20)) is Verdict.PAYS
+    assert (
+        verdict(situation(conditions=replace(WARM, prices=dear), expected_turns=12), cut(4, 20))
+        is Verdict.WAITS
+    )
 
 
 @pytest.mark.parametrize(
@@ -190,8 +190,8 @@ def test_people_are_told_the_sums():
     assert account is not None
     assert "20.0 calls" in account.text
     assert str(account.freed) in account.text
-    assert Account(COLD, idle=900.0).text == "the provider's cache is cold, idle 900 s"
-    assert not Account(DUE).text
+    assert Account(Verdict.COLD, idle=900.0).text == "the provider's cache is cold, idle 900 s"
+    assert not Account(Verdict.DUE).text
 
 
 def test_a_late_summary_takes_the_place_of_its_notice_and_nothing_else_changes():
@@ -203,4 +203,4 @@ def test_a_late_summary_takes_the_place_of_its_notice_and_nothing_else_changes()
     assert plan.gaps[1] == given.plan.gaps[1]
     account = late_account(replace(given, past=NO_PAST), plan)
     assert account is not None
-    assert account.verdict == LATE
+    assert account.verdict is Verdict.LATE

@@ -5,13 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.budget import Budget
-from proxy.core.explain import Row, explain
-from proxy.core.plan import EMPTY, Gap, Plan, Replacement
-from proxy.core.policy import Policy
-from proxy.core.policy_sections import Keep
-from proxy.core.situation import Chain, Situation
-from tests.property.conversations import (
+from proxy.core.budget.budget import Budget
+from proxy.core.planning.chain import Chain
+from proxy.core.planning.explain import Row, explain
+from proxy.core.planning.plan import EMPTY, Gap, Plan, Replacement
+from proxy.core.planning.situation import Situation
+from proxy.core.policy.policy import Policy
+from proxy.core.policy.sections import Keep
+from tests.support.conversations import (
     Sent,
     assistant,
     budgets,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from openai.types.chat import ChatCompletionMessage
 
-from proxy.core.identity import chain_of, extend, read_message, root
-from proxy.core.messages import Content
+from proxy.core.conversation.identity import chain_of, extend, read_message, root
+from proxy.core.dialects.chat.messages import Content
 
 ANSWER: dict[str, Any] = {
     "role": "assistant",

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.images import image_size, image_tokens, other_part_tokens
+from proxy.core.dialects.chat.images import image_size, image_tokens, other_part_tokens
 
 sides = st.integers(1, 60_000)
 

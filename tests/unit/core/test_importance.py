@@ -1,11 +1,11 @@
-"""Importance, by hand: 0.3 recency + 0.3 role + 0.4 content (DESIGN, appendix)."""
+"""Importance, by hand: 0.3 recency + 0.3 role + 0.4 content."""
 
 from __future__ import annotations
 
 import pytest
 
-from proxy.core.importance import content_score, score
-from proxy.core.policy_sections import Importance
+from proxy.core.planning.importance import content_score, score
+from proxy.core.policy.sections import Importance
 
 PLAIN = "The river runs under the bridge."
 WEIGHTS = Importance()

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from proxy.core.injection import MOST_BYTES, MOST_EXCHANGES, Injection, read_injection
-from proxy.core.jsonvalue import loads
+from proxy.core.conversation.injection import MOST_BYTES, MOST_EXCHANGES, Injection, read_injection
+from proxy.core.dialects.chat.dialect import CHAT
+from proxy.core.formats.json import loads
 from proxy.errors import InvalidType, InvalidValue, MissingParameter, RequestError, UnknownParameter
-from tests.upstreams import fault_in
+from tests.support.upstreams import fault_in
 
 RAIN: dict[str, Any] = {"name": "weather", "arguments": {"city": "Rom"}, "result": "rain"}
 
@@ -21,7 +22,7 @@ def handed(value: object) -> Injection:
 
 
 def messages(value: object) -> list[dict[str, Any]]:
-    return [loads(raw) for raw in handed(value).messages]
+    return [loads(raw) for raw in handed(value).messages(CHAT)]
 
 
 def test_a_text_is_one_fenced_message_of_the_users_side():
@@ -84,7 +85,7 @@ def test_what_is_stored_tells_all_of_it():
     again = Injection(injection.raw)
     assert again == injection
     assert again.digest == injection.digest
-    assert again.messages == injection.messages
+    assert again.messages(CHAT) == injection.messages(CHAT)
     assert again.text == "x \ud800"
     assert [tool.cache_exchanges for tool in again.tools] == [3, None]
     assert [(tool.name, tool.arguments, tool.result) for tool in again.tools] == [

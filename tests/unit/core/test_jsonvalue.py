@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from proxy.core.jsonvalue import dumps, loads
+from proxy.core.formats.json import dumps, loads, loads_writable, writable
 
 
 @pytest.mark.parametrize("digits", ["1" * 19, "9" * 20, "1" * 300, "-" + "7" * 50, "3" * 3999])
@@ -47,3 +47,10 @@ def test_what_is_nested_too_deeply_is_a_value_error(raw: str):
 
 def test_writing_is_compact_and_keeps_text_readable():
     assert dumps({"b": [1, None, True], "a": "橋 🌉"}) == '{"b":[1,null,true],"a":"橋 🌉"}'.encode()
+
+
+def test_what_is_writable_has_no_lone_surrogate_and_every_other_byte() -> None:
+    assert writable(rb'{"a": "\ud83d \uD83D\uDE00 \\ud83d \\\ud83d \udc00\ud83d\ud83d\ude00 \u4e2d"}') == (
+        rb'{"a": "\ufffd \uD83D\uDE00 \\ud83d \\\ufffd \ufffd\ufffd\ud83d\ude00 \u4e2d"}'
+    )
+    assert loads_writable('{"a": "\\ud83d"}') == {"a": "\ufffd"}

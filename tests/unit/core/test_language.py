@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.language import language_of
+from proxy.core.text.words import language_of
 
 
 @pytest.mark.parametrize(

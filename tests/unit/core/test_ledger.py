@@ -6,17 +6,18 @@ import json
 
 import pytest
 
-from proxy.core.budget import Budget, Stage
-from proxy.core.curation import compacted, restored
-from proxy.core.fold import fold
-from proxy.core.ledger.placing import plain_of
-from proxy.core.messages import Content
-from proxy.core.plan import EMPTY, Gap, Plan, view_tokens
-from proxy.core.planner import draft, finish
-from proxy.core.policy import Policy
-from proxy.core.policy_sections import Keep, Ledger
-from proxy.core.situation import Situation
-from tests.property.conversations import (
+from proxy.core.budget.budget import Budget, Stage
+from proxy.core.dialects.chat.dialect import CHAT
+from proxy.core.dialects.chat.messages import Content
+from proxy.core.planning.edits import compacted, restored
+from proxy.core.planning.from_scratch import fold
+from proxy.core.planning.ledger import plain_of
+from proxy.core.planning.plan import EMPTY, Gap, Plan, view_tokens
+from proxy.core.planning.planner import draft, finish
+from proxy.core.planning.situation import Situation
+from proxy.core.policy.policy import Policy
+from proxy.core.policy.sections import Keep, Ledger
+from tests.support.conversations import (
     Sent,
     assistant,
     calling,
@@ -297,7 +298,7 @@ def test_the_ledger_moves_to_the_last_note_and_the_old_note_keeps_its_other_word
     assert [bool(gap.ledger) for gap in second.gaps] == [False, True]
     assert "K77X" in ledger(second)
     assert "K88X" in ledger(second)
-    assert second.gaps[0] == plain_of(first, count).gaps[0]
+    assert second.gaps[0] == plain_of(first, count, CHAT).gaps[0]
 
 
 def test_of_what_is_restored_nothing_is_in_the_ledger() -> None:
@@ -371,4 +372,29 @@ def test_what_a_clip_takes_out_is_told() -> None:
 
 def test_an_older_plan_without_ledgers_is_read_as_one() -> None:
     assert Gap(0, 2, b"{}", 3, (), ()).ledger == ""
-    assert plain_of(Plan((Gap(0, 2, b"{}", 3),)), count) == Plan((Gap(0, 2, b"{}", 3),))
+    assert plain_of(Plan((Gap(0, 2, b"{}", 3),)), count, CHAT) == Plan((Gap(0, 2, b"{}", 3),))
+
+
+def shell(number: int, told: str) -> list[Sent]:
+    """A command and what it printed."""
+    made = calling(f"s{number}", arguments=json.dumps({"command": f"make step-{number}"}))
+    return [made, result(f"s{number}", f"{prose('en', 60)}\n{told}")]
+
+
+def told_of(rounds: list[list[Sent]], *said: Sent) -> str:
+    """The ledger of some work that is cut, and of what was said of it."""
+    return ledger(cut([user("Look."), *(each for made in rounds for each in made), *said, user("and?")]))
+
+
+def test_a_number_that_each_result_has_anew_is_a_counter_of_which_the_newest_is_told() -> None:
+    told = told_of([shell(each, f"Process Group PGID: {32_700 + 17 * each}") for each in range(6)])
+    assert str(32_700 + 17 * 5) in told
+    assert not any(str(32_700 + 17 * each) in told for each in range(5))
+
+
+def test_numbers_under_one_label_are_told_where_they_are_few_or_somebody_speaks_of_them() -> None:
+    orders = [88_100 + 31 * each for each in range(6)]
+    rounds = [shell(number, f"order_id: {order}") for number, order in enumerate(orders)]
+    assert all(str(order) in told_of(rounds[:3]) for order in orders[:3])
+    spoken = [assistant(f"I looked up order {order}.") for order in orders]
+    assert all(str(order) in told_of(rounds, *spoken) for order in orders)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.ledger.bullets import Bullets, may_share
-from proxy.core.ledger.sentences import title_of
-from tests.property.conversations import count
+from proxy.core.extraction.constraints import title_of
+from proxy.core.planning.ledger_packing import Bullets, may_share
+from tests.support.conversations import count
 
 BOATS, DOORS = "HOUSE RULE: No boats in the hall.", "HOUSE RULE: Doors stay shut at night."
 OTHERS = "Never feed the gulls."

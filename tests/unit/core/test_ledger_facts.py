@@ -8,11 +8,11 @@ from functools import partial
 import pytest
 from msgspec.structs import replace
 
-from proxy.core.ledger.facts import MOST_CHARACTERS, MOST_FACTS, Fact, facts_in, leaves_of
-from proxy.core.ledger.packing import Packing
-from proxy.core.ledger.reading import Reading, Readings, read
-from proxy.core.messages import Content
-from tests.property.conversations import assistant, calling, chain_from, count, encode, result, user
+from proxy.core.dialects.chat.messages import Content
+from proxy.core.extraction.facts import MOST_CHARACTERS, MOST_FACTS, Fact, facts_in, leaves_of
+from proxy.core.extraction.reading import Reading, Readings, read
+from proxy.core.planning.ledger_packing import Packing
+from tests.support.conversations import assistant, calling, chain_from, count, encode, result, user
 
 
 def kinds(text: str) -> dict[str, str]:
@@ -114,6 +114,31 @@ def test_neither_tools_nor_the_assistant_lay_anything_down(message: dict[str, ob
     assert reading(message).sentences == ()
 
 
+@pytest.mark.parametrize("digit", "059")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "so {0}{0}{0}{0}",
+        "{0} hours, {0} yen",
+        "am {0}. Mai",
+        "+49 {0}{0} {0}{0} {0}{0}",
+        "0x{0}{0}a is {0}.0.1",
+        "Never more than {0}.",
+        "id: {0}K",
+        '"so {0}"',
+        "{{{0}}}",
+        "e.g. mp{0}",
+        "Anna Berg {0}",
+        "RULE {0}: no",
+    ],
+)
+def test_of_tiny_texts_that_differ_in_digits_alone_each_is_read_as_it_is(text: str, digit: str) -> None:
+    alone, among = text.format(digit), f"{text.format(digit)}\n" + " " * 100
+    reading(user(text.format(7)))
+    of_one, of_long = (reading(user(each)) for each in (alone, among))
+    assert (of_one.facts, of_one.sentences) == (of_long.facts, of_long.sentences)
+
+
 def test_a_message_is_read_once_and_few_are_remembered() -> None:
     readings = Readings(most=8)
     chain = chain_from([user(f"boat K{number}X") for number in range(6)])
@@ -139,8 +164,9 @@ def test_of_two_spellings_of_one_message_each_is_read_as_it_is() -> None:
     assert read(content) != read(first)
 
 
-def test_a_chain_that_goes_on_decodes_only_what_came_since() -> None:
-    said = [user(f"boat K{number}X") for number in range(6)]
+def test_a_chain_that_goes_on_decodes_only_calls_that_came_since() -> None:
+    rounds = [(calling(f"c{number}"), result(f"c{number}", f"boat K{number}X")) for number in range(3)]
+    said = [each for made in rounds for each in made]
     before, whole = chain_from(said[:4]), chain_from(said)
     before.addresses(lambda place: Content.of(before.raws[place]))
     decoded: list[int] = []
@@ -150,7 +176,7 @@ def test_a_chain_that_goes_on_decodes_only_what_came_since() -> None:
         return Content.of(whole.raws[place])
 
     assert replace(whole, gathered=before.gathered).addresses(content) == whole.addresses(content)
-    assert decoded == [3, 4, 5, *range(6)]
+    assert decoded == [2, 4, 0, 2, 4]
 
 
 def test_what_a_late_result_of_an_early_call_is_about_is_known() -> None:
@@ -185,6 +211,14 @@ def test_what_the_view_says_already_is_not_told_again() -> None:
         packed(Fact("id", "K1", "boat_id"), Fact("id", "K2", "boat_id"), standing="boat K1 waits")
         == "boat_id: K2"
     )
+
+
+def test_what_a_long_view_says_is_not_told_again_however_much_was_looked_for() -> None:
+    shown = [Fact("code", f"K{number}X") for number in range(1_000, 1_300)]
+    missing = [Fact("code", "K129X"), Fact("code", "X1000K"), Fact("code", "Z9")]
+    parts = [Fact("number", "1299"), Fact("code", "K1298"), Fact("code", "9X")]
+    standing = " ".join(fact.value for fact in shown)
+    assert packed(*shown, *missing, *parts, standing=standing) == "codes: K129X X1000K Z9"
 
 
 def test_a_name_within_a_path_that_stands_there_is_not_told_again() -> None:

@@ -7,16 +7,16 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from proxy.core.budget import Budget
-from proxy.core.curation import compacted
-from proxy.core.fold import fold
-from proxy.core.ledger.placing import details_room
-from proxy.core.messages import Content
-from proxy.core.plan import EMPTY, Plan, view_tokens
-from proxy.core.planner import finish
-from proxy.core.policy import Policy
-from proxy.core.situation import Situation
-from tests.property.conversations import (
+from proxy.core.budget.budget import Budget
+from proxy.core.dialects.chat.messages import Content
+from proxy.core.planning.edits import compacted
+from proxy.core.planning.from_scratch import fold
+from proxy.core.planning.ledger import details_room
+from proxy.core.planning.plan import EMPTY, Plan, view_tokens
+from proxy.core.planning.planner import finish
+from proxy.core.planning.situation import Situation
+from proxy.core.policy.policy import Policy
+from tests.support.conversations import (
     Sent,
     assistant,
     calling,

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.ledger.rules import Rule, in_force
-from proxy.core.ledger.sentences import Sentence, binding, lays_down
+from proxy.core.extraction.constraints import Rule, Sentence, binding, in_force, lays_down, weighed
 
 
 def texts(text: str) -> list[str]:
-    return [sentence.text for sentence in binding(text)]
+    return [sentence.text for sentence in binding(weighed(text))]
 
 
 def standing(*sentences: str) -> list[str]:
@@ -171,7 +170,7 @@ def test_what_takes_the_place_of_a_rule_is_as_firm_as_that_was() -> None:
     ],
 )
 def test_a_rule_is_no_request(text: str, *, expected: bool) -> None:
-    assert lays_down(text) is expected
+    assert lays_down(weighed(text)) is expected
 
 
 def test_what_is_said_twice_is_told_once() -> None:

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from proxy.core.jsonvalue import dumps, loads
-from proxy.core.merging import alternating
-from proxy.core.plan import EMPTY, Gap, Plan, apply
+from proxy.core.dialects.chat.dialect import CHAT
+from proxy.core.formats.json import dumps, loads
+from proxy.core.planning.plan import EMPTY, Gap, Plan, apply
 
 NOTE = b'{"role":"user","content":"note"}'
 
@@ -23,7 +23,7 @@ def merged(roles: str, *gaps: tuple[int, int]) -> list[tuple[str, list[str]]]:
     names = {"u": "user", "a": "assistant"}
     raws = [message(names[role], f"{role}{place}") for place, role in enumerate(roles)]
     plan = Plan(tuple(Gap(start, end, NOTE, 1) for start, end in gaps))
-    return [(loads(raw)["role"], texts(raw)) for raw in alternating(plan, apply(plan, raws))]
+    return [(loads(raw)["role"], texts(raw)) for raw in CHAT.alternating(apply(plan, raws), plan.note_places)]
 
 
 def test_a_note_joins_the_request_before_it():
@@ -53,14 +53,14 @@ def test_two_gaps_that_share_a_neighbour_are_both_said():
 
 def test_requests_that_the_client_sent_side_by_side_stay_so():
     raws = [message("user", "one"), message("user", "two"), message("assistant", "three")]
-    assert alternating(Plan(), raws) == raws
+    assert CHAT.alternating(raws, set()) == raws
 
 
 def test_the_parts_of_a_request_stay_as_they_were():
     image = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
     raws = [message("assistant", "a"), message("user", [image, {"type": "text", "text": "what is it?"}])]
     plan = Plan((Gap(0, 1, NOTE, 1),))
-    (only,) = alternating(plan, apply(plan, raws))
+    (only,) = CHAT.alternating(apply(plan, raws), plan.note_places)
     assert loads(only)["content"][1:] == [image, {"type": "text", "text": "what is it?"}]
 
 
@@ -74,7 +74,7 @@ RESULT = b'{"role":"tool","tool_call_id":"c","content":"result"}'
 def after(prelude: list[bytes], roles: str, plan: Plan = EMPTY) -> list[tuple[str, list[str]]]:
     names = {"u": "user", "a": "assistant"}
     raws = [message(names[role], f"{role}{place}") for place, role in enumerate(roles)]
-    sent = alternating(plan, apply(plan, raws), prelude)
+    sent = CHAT.alternating(apply(plan, raws), plan.note_places, prelude)
     return [(loads(raw)["role"], texts(raw) if loads(raw)["content"] else []) for raw in sent]
 
 

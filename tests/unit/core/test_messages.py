@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.messages import Content, head_length
+from proxy.core.conversation.identity import read_message
+from proxy.core.conversation.messages import head_length
+from proxy.core.dialects.chat.messages import Content
 
 
 def test_a_string_is_one_text_part():
@@ -72,3 +74,12 @@ def test_the_head_is_the_leading_system_and_developer_messages():
     assert head_length(["user"]) == 0
     assert head_length(["system"]) == 1
     assert head_length([]) == 0
+
+
+def test_half_a_character_is_read_as_one_that_can_be_written_and_still_tells_messages_apart() -> None:
+    raw = rb'{"role": "user", "content": "a\ud83d", "name": "\ude00"}'
+    content = Content.of(raw)
+    assert (content.text, content.name, content.exact.text) == ("a\ufffd", "\ufffd", "a\ud83d")
+    other = Content.of(raw.replace(b"d83d", b"d83e"))
+    assert other.text == content.text
+    assert read_message(other).identity != read_message(content).identity

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from proxy.core.notes import QUOTE_LENGTH, Note, as_message, quote
+from proxy.core.dialects.chat.dialect import CHAT
+from proxy.core.planning.notes import QUOTE_LENGTH, Note, quote
 
 LANGUAGES = ["en", "de", "fr", "es", "ja", "zh"]
 
@@ -106,7 +107,7 @@ def test_braces_in_a_summary_are_text():
 
 
 def test_a_note_is_a_message_with_a_role_and_nothing_else():
-    assert json.loads(as_message("[…] 橋", "user")) == {"role": "user", "content": "[…] 橋"}
+    assert json.loads(CHAT.note("[…] 橋", "user")) == {"role": "user", "content": "[…] 橋"}
 
 
 def test_a_quote_is_one_short_line():
@@ -115,3 +116,16 @@ def test_a_quote_is_one_short_line():
     long = quote("x" * (QUOTE_LENGTH + 1))
     assert len(long) == QUOTE_LENGTH
     assert long.endswith("…")
+
+
+@pytest.mark.parametrize(
+    ("language", "told"),
+    [
+        ("en", "[1 message omitted]"),
+        ("de", "[1 Nachricht ausgelassen]"),
+        ("fr", "[1 message omis]"),
+        ("es", "[1 mensaje omitido]"),
+    ],
+)
+def test_one_message_is_told_of_as_one(language: str, told: str):
+    assert f"\n{told}\n" in note(count=1, language=language)

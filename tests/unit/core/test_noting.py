@@ -7,15 +7,15 @@ from collections.abc import Mapping
 import pytest
 from msgspec.structs import replace
 
-from proxy.core.budget import Budget, Stage
-from proxy.core.noting import generation_upon, noted_gap, told_by
-from proxy.core.plan import EMPTY, Anchor, Plan, Span
-from proxy.core.planner import Draft, finish
-from proxy.core.policy import Policy
-from proxy.core.policy_sections import Ledger
-from proxy.core.situation import FREE, Situation
-from proxy.core.strategies.importance import ByImportance
-from tests.property.conversations import assistant, chain_from, count, prose, user
+from proxy.core.budget.budget import Budget, Stage
+from proxy.core.planning.gaps import generation_upon, noted_gap, told_by
+from proxy.core.planning.plan import EMPTY, Anchor, Plan, Span
+from proxy.core.planning.planner import Draft, finish
+from proxy.core.planning.situation import FREE, Situation
+from proxy.core.planning.strategies.base import ByImportance
+from proxy.core.policy.policy import Policy
+from proxy.core.policy.sections import Ledger
+from tests.support.conversations import assistant, chain_from, count, prose, user
 
 FIRST, SECOND = (2, 10), (14, 20)
 LATE = Anchor(*FIRST, "They built a bridge of stone.")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.numbers import known_numbers, numbers_in
+from proxy.core.summaries.verification import known_numbers, numbers_in
 
 
 def readings(text: str) -> list[list[str]]:

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from proxy.core.overflow import Overflow, is_overflow_error
+from proxy.core.dialects.chat.refusals import is_overflow_error
+from proxy.core.dialects.dialect import Overflow
 
 
 def said(message: str, **members: object) -> bytes:

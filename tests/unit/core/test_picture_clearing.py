@@ -8,15 +8,16 @@ import struct
 
 import pytest
 
-from proxy.core.budget import Budget, Stage
-from proxy.core.growing import Sizes
-from proxy.core.picture_clearing import picture_clearings
-from proxy.core.plan import EMPTY, Plan
-from proxy.core.planner import draft, finish
-from proxy.core.policy import Policy
-from proxy.core.policy_sections import Keep
-from proxy.core.situation import Chain, Situation
-from tests.property.conversations import Sent, assistant, chain_from, count, prose, user
+from proxy.core.budget.budget import Budget, Stage
+from proxy.core.persistent import Sizes
+from proxy.core.planning.chain import Chain
+from proxy.core.planning.clearing import picture_clearings
+from proxy.core.planning.plan import EMPTY, Gap, Plan
+from proxy.core.planning.planner import draft, finish
+from proxy.core.planning.situation import Situation
+from proxy.core.policy.policy import Policy
+from proxy.core.policy.sections import Keep
+from tests.support.conversations import Sent, assistant, calling, chain_from, count, prose, result, user
 
 IMAGE_TOKENS = 765
 
@@ -37,7 +38,7 @@ def situation(messages: list[Sent], plan: Plan = EMPTY, keep: Keep | None = None
     chain = chain_from(messages)
     images = [json.dumps(message).count('image_url": {') for message in messages]
     tokens = [size + IMAGE_TOKENS * number for size, number in zip(chain.tokens, images, strict=True)]
-    priced = Chain(chain.messages, chain.raws, Sizes.of(tokens), chain.hashes)
+    priced = Chain(chain.messages, chain.raws, Sizes.of(tokens), chain.hashes, chain.dialect)
     policy = Policy(keep=keep or Keep(recent=0.0))
     return Situation(priced, plan, policy, Budget(int(sum(tokens) / 0.95), 1.0, 0), count)
 
@@ -99,3 +100,16 @@ def test_images_go_before_any_message_does_and_oldest_first():
     assert cleared[0] == 1
     assert len(cleared) < 10
     assert edits(situation(talk(*(shown(picture()) for _ in range(10))), plan)).keys().isdisjoint(cleared)
+
+
+def test_an_image_stays_where_a_late_result_has_joined_it_to_what_is_cut():
+    late = [
+        user("Hello"),
+        calling("a"),
+        assistant("Wait."),
+        shown(picture()),
+        result("a", "18"),
+        user("And now?"),
+    ]
+    cut = Plan(gaps=(Gap(start=0, end=3, note=b"{}", tokens=1),))
+    assert edits(situation(late, cut)) == {}

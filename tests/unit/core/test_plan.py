@@ -5,9 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from proxy.core.growing import Sizes
-from proxy.core.plan import EMPTY, Anchor, Epoch, Gap, Plan, Replacement, apply, in_force, view_tokens
-from tests.stores import epoch
+from proxy.core.persistent import Sizes
+from proxy.core.planning.life import in_force
+from proxy.core.planning.plan import EMPTY, Anchor, Epoch, Gap, Plan, Replacement, apply, view_tokens
+from tests.support.stores import epoch
 
 MESSAGES = [f"m{number}".encode() for number in range(6)]
 

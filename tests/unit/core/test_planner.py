@@ -7,15 +7,15 @@ import math
 
 import pytest
 
-from proxy.core.budget import Budget, Stage
-from proxy.core.fold import fold
-from proxy.core.messages import Content
-from proxy.core.plan import EMPTY, Plan, apply, view_tokens
-from proxy.core.planner import draft, finish, yielded_protection
-from proxy.core.policy import Policy
-from proxy.core.policy_sections import Keep, Stages, Summary
-from proxy.core.situation import Situation
-from tests.property.conversations import (
+from proxy.core.budget.budget import Budget, Stage
+from proxy.core.dialects.chat.messages import Content
+from proxy.core.planning.from_scratch import fold
+from proxy.core.planning.plan import EMPTY, Plan, apply, view_tokens
+from proxy.core.planning.planner import draft, finish, yielded_protection
+from proxy.core.planning.situation import Situation
+from proxy.core.policy.policy import Policy
+from proxy.core.policy.sections import Keep, Stages, Summary
+from tests.support.conversations import (
     Sent,
     Turn,
     assistant,

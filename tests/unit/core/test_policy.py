@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from proxy.core.policy import Policy, dotted_keys
-from proxy.core.policy_sections import Stages
+from proxy.core.policy.policy import Policy, dotted_keys
+from proxy.core.policy.sections import Stages
 
 
 def policy(**tables: Any) -> Policy:

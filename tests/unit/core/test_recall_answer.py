@@ -6,14 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from proxy.core.plan import Gap, Plan, Replacement
-from proxy.core.policy import Policy
-from proxy.core.policy_sections import Retention, RetentionMatch
+from proxy.core.planning.plan import Gap, Plan, Replacement
+from proxy.core.policy.policy import Policy
+from proxy.core.policy.sections import Retention, RetentionMatch
 from proxy.core.recall.answer import MOST_TOKENS, NO_ROOM, found_text, overview_text, range_text
-from proxy.core.recall.passages import Piece
-from proxy.core.recall.reach import Reach
+from proxy.core.recall.passages import Piece, Reach
 from proxy.core.recall.tool import Wanted
-from tests.property.conversations import Sent, assistant, calling, chain_from, count, result, user
+from tests.support.conversations import Sent, assistant, calling, chain_from, count, result, user
 
 CHAT: list[Sent] = [
     user("Where is the bridge?"),

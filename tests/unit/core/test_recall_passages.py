@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from proxy.core.recall.fusion import fused
 from proxy.core.recall.passages import (
     PASSAGE_BYTES,
     PIECE_BYTES,
@@ -85,16 +84,3 @@ def test_a_long_neighbour_hides_what_is_behind_it() -> None:
     pieces = chat(*range(11))
     pieces[7] = Piece(7, 0, 9000, 9000)
     assert sorted(widened(pieces, range(8, 11))) == [8, 9, 10]
-
-
-def test_what_both_rankings_put_high_comes_first() -> None:
-    assert fused([0, 1, 2], [3, 1, 0]) == [0, 1, 2, 3]
-    assert fused([0, 1], [1]) == [1, 0]
-
-
-def test_of_two_first_ranks_words_count_for_more() -> None:
-    assert fused([5], [4]) == [5, 4]
-
-
-def test_no_ranking_is_no_hit() -> None:
-    assert fused([], []) == []

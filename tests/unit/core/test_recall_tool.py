@@ -6,10 +6,18 @@ import json
 
 import pytest
 
-from proxy.core.body import Body, read_body
-from proxy.core.policy import Policy
-from proxy.core.policy_sections import Recall
-from proxy.core.recall.tool import DEFINITION, NAME, Unclear, Wanted, offered_tool, read_arguments
+from proxy.core.dialects.chat.body import Body, read_body
+from proxy.core.policy.policy import Policy
+from proxy.core.policy.sections import Recall
+from proxy.core.recall.tool import (
+    DESCRIPTION,
+    NAME,
+    PARAMETERS,
+    Unclear,
+    Wanted,
+    offered_tool,
+    read_arguments,
+)
 
 ON = Policy(recall=Recall(enabled=True))
 
@@ -24,7 +32,7 @@ def named(name: str) -> dict[str, object]:
 
 
 def test_the_definition_is_what_the_api_takes() -> None:
-    tool = json.loads(DEFINITION)
+    tool = json.loads(body().tool(NAME, DESCRIPTION, PARAMETERS))
     assert tool["type"] == "function"
     assert tool["function"]["name"] == NAME
     assert set(tool["function"]["parameters"]["properties"]) == {"query", "from", "to", "offset"}
@@ -42,7 +50,7 @@ def test_the_definition_is_what_the_api_takes() -> None:
     ],
 )
 def test_it_is_offered_where_the_model_may_choose(members: dict[str, object]) -> None:
-    assert offered_tool(ON, body(**members)) == DEFINITION
+    assert offered_tool(ON, body(**members)) == body().tool(NAME, DESCRIPTION, PARAMETERS)
 
 
 @pytest.mark.parametrize(
@@ -99,3 +107,7 @@ def test_a_call_that_cannot_be_understood_is_told_how_to_ask(arguments: str, sai
         read_arguments(arguments)
     assert said in str(unclear.value)
     assert '{"query": "invoice number"}' in str(unclear.value)
+
+
+def test_half_a_character_in_a_query_is_searched_for_as_one_that_cannot_be_shown() -> None:
+    assert read_arguments('{"query": "the \\ud83d elephant"}').query == "the \ufffd elephant"

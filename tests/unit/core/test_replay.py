@@ -7,12 +7,12 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.budget import Budget, Stage
-from proxy.core.policy import Policy
-from proxy.core.policy_sections import Economy, Strategy, Summary
-from proxy.core.replay import ReplayedTurn, replay
-from proxy.core.situation import Chain
-from tests.property.conversations import (
+from proxy.core.budget.budget import Budget, Stage
+from proxy.core.economics.simulate import ReplayedTurn, replay
+from proxy.core.planning.chain import Chain
+from proxy.core.policy.policy import Policy
+from proxy.core.policy.sections import Economy, Strategy, Summary
+from tests.support.conversations import (
     Sent,
     assistant,
     budgets,

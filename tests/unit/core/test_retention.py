@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from proxy.core.budget import Budget, Stage
-from proxy.core.messages import Content
-from proxy.core.plan import EMPTY, Plan
-from proxy.core.planner import Draft, draft, finish
-from proxy.core.policy import Policy
-from proxy.core.retention import FIRMEST, terms_of
-from proxy.core.situation import CRITICAL, FREE, Situation
-from proxy.core.source import source_of
-from tests.property.conversations import (
+from proxy.core.budget.budget import Budget, Stage
+from proxy.core.conversation.retention import FIRMEST, terms_of
+from proxy.core.dialects.chat.messages import Content
+from proxy.core.planning.plan import EMPTY, Plan
+from proxy.core.planning.planner import Draft, draft, finish
+from proxy.core.planning.situation import CRITICAL, FREE, Situation
+from proxy.core.policy.policy import Policy
+from proxy.core.summaries.source import source_of
+from tests.support.conversations import (
     Sent,
     assistant,
     calling,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.similarity import tfidf
+from proxy.core.text.similarity import tfidf
 
 TEXTS = (
     "Plant the tomatoes in the garden after the frost.",

@@ -3,13 +3,20 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from proxy.core.budget import Budget
-from proxy.core.plan import EMPTY, Anchor, Gap, Plan
-from proxy.core.policy import Policy
-from proxy.core.rebuilding import MOST_PIECES, drifted, worthwhile_originals
-from proxy.core.situation import Situation
-from proxy.core.source import PIECE_TOKENS, least_of_originals, originals_of, source_of
-from tests.property.conversations import (
+from proxy.core.budget.budget import Budget
+from proxy.core.planning.plan import EMPTY, Anchor, Gap, Plan
+from proxy.core.planning.situation import Situation
+from proxy.core.policy.policy import Policy
+from proxy.core.summaries.source import (
+    MOST_PIECES,
+    PIECE_TOKENS,
+    drifted,
+    least_of_originals,
+    originals_of,
+    source_of,
+    worthwhile_originals,
+)
+from tests.support.conversations import (
     WORDS,
     Sent,
     assistant,
@@ -20,7 +27,7 @@ from tests.property.conversations import (
     result,
     user,
 )
-from tests.upstreams import COUNTER
+from tests.support.upstreams import COUNTER
 
 
 def situation(messages: list[Sent], plan: Plan = EMPTY, tokens: int = 8_000) -> Situation:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.sse import Decoder, Event
+from proxy.core.formats.sse import Decoder, Event
 
 
 def events(*chunks: bytes) -> list[Event]:

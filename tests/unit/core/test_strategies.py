@@ -8,21 +8,21 @@ from itertools import pairwise
 
 import pytest
 
-from proxy.core import registry
-from proxy.core.budget import Budget, Stage
-from proxy.core.conditions import UNKNOWN, Conditions
-from proxy.core.fold import fold
-from proxy.core.messages import Content
-from proxy.core.plan import EMPTY, Plan, apply
-from proxy.core.planner import Draft, draft, finish
-from proxy.core.policy import Policy
-from proxy.core.policy_sections import Importance, Keep, Ledger, Strategy, Summary
-from proxy.core.similarity import Likeness
-from proxy.core.situation import Chain, Situation
-from proxy.core.strategies import STRATEGIES, strategy_of
-from proxy.core.strategies.topic import Topic
-from proxy.core.truncation import size
-from tests.property.conversations import (
+from proxy.core.budget.budget import Budget, Stage
+from proxy.core.dialects.chat.messages import Content
+from proxy.core.planning.chain import Chain
+from proxy.core.planning.from_scratch import fold
+from proxy.core.planning.plan import EMPTY, Plan, apply
+from proxy.core.planning.planner import Draft, draft, finish
+from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Conditions, Situation
+from proxy.core.planning.strategies import STRATEGIES, strategy_of
+from proxy.core.planning.strategies.topic import Topic
+from proxy.core.policy import values
+from proxy.core.policy.policy import Policy
+from proxy.core.policy.sections import Importance, Keep, Ledger, Strategy, Summary
+from proxy.core.text.similarity import Likeness
+from proxy.core.text.words import size
+from tests.support.conversations import (
     Sent,
     assistant,
     calling,
@@ -180,7 +180,7 @@ def test_at_a_boundary_all_that_came_before_goes_at_any_usage(conditions: Condit
     assert gone(talk(3), conditions) == [0, 1, 2, 3, 4, 5]
 
 
-@pytest.mark.parametrize("conditions", [UNKNOWN, Conditions(idle=60.0), Conditions(idle=0.0)])
+@pytest.mark.parametrize("conditions", [UNKNOWN_CONDITIONS, Conditions(idle=60.0), Conditions(idle=0.0)])
 def test_without_a_pause_nothing_goes_below_trim(conditions: Conditions):
     assert gone(talk(3), conditions) == []
 
@@ -192,7 +192,11 @@ def test_only_the_session_strategy_minds_a_boundary():
 def test_between_pauses_a_session_is_pruned_by_importance():
     tight = Budget(sum(chain_from(talk(9)).tokens), 1.0, 0)
     by_importance = Policy(strategy=Strategy(name="importance"))
-    assert gone(talk(9), UNKNOWN, SESSION, tight) == gone(talk(9), UNKNOWN, by_importance, tight) != []
+    assert (
+        gone(talk(9), UNKNOWN_CONDITIONS, SESSION, tight)
+        == gone(talk(9), UNKNOWN_CONDITIONS, by_importance, tight)
+        != []
+    )
 
 
 def test_what_is_new_stays_whole_with_all_that_the_person_said_in_a_row():
@@ -316,17 +320,17 @@ def test_the_default_rolls_at_the_eleventh_exchange_and_keeps_five():
 
 def test_an_exchange_ends_where_the_next_request_begins():
     rounds = [m for n in range(9) for m in (calling(f"c{n}"), result(f"c{n}", "ok"))]
-    assert gone([user("look"), *rounds, assistant("seen"), *talk(1)], UNKNOWN, ROLLING) == []
-    assert gone([user("look"), user("there"), *rounds, assistant("seen"), *talk(2)], UNKNOWN, ROLLING) == [
-        *range(23)
-    ]
+    assert gone([user("look"), *rounds, assistant("seen"), *talk(1)], UNKNOWN_CONDITIONS, ROLLING) == []
+    assert gone(
+        [user("look"), user("there"), *rounds, assistant("seen"), *talk(2)], UNKNOWN_CONDITIONS, ROLLING
+    ) == [*range(23)]
 
 
 def test_pins_and_later_system_messages_do_not_roll_and_count_as_no_exchange():
     policy = ROLLING.model_copy(update={"keep": Keep(pins=("^[01] ",))})
-    assert gone([*talk(2)[:-1], system("Be brief."), *talk(4)[4:]], UNKNOWN, policy) == []
+    assert gone([*talk(2)[:-1], system("Be brief."), *talk(4)[4:]], UNKNOWN_CONDITIONS, policy) == []
     messages = [*talk(2)[:-1], system("Be brief."), *talk(6)[4:]]
-    assert gone(messages, UNKNOWN, policy) == [5, 6, 7, 8, 9, 10]
+    assert gone(messages, UNKNOWN_CONDITIONS, policy) == [5, 6, 7, 8, 9, 10]
 
 
 def test_what_was_told_before_stays_above_what_rolls_next():
@@ -391,9 +395,9 @@ def _drafted(chain: Chain, policy: Policy, tokens: int) -> Draft:
 
 
 def test_the_names_that_a_policy_may_say_are_those_of_the_strategies():
-    assert tuple(STRATEGIES) == registry.STRATEGIES.names
+    assert tuple(STRATEGIES) == values.STRATEGIES.names
 
 
 def test_a_name_that_is_taken_is_not_given_again():
     with pytest.raises(ValueError, match="`topic` is taken"):
-        registry.STRATEGIES.add("topic", Topic())
+        values.STRATEGIES.add("topic", Topic())

@@ -4,9 +4,9 @@ from itertools import pairwise
 
 import pytest
 
-from proxy.core.body import asking_for_usage
-from proxy.core.jsonvalue import loads
-from proxy.core.stream import UsageRemover
+from proxy.core.dialects.chat.body import asking_for_usage
+from proxy.core.dialects.chat.stream import UsageRemover
+from proxy.core.formats.json import loads
 
 TEXT = b'data: {"choices":[{"index":0,"delta":{"content":"caf\xc3\xa9"}}],"usage":null}\n\n'
 PING = b": ping\n\n"

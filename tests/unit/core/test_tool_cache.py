@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from proxy.core.injection import InjectedResult
-from proxy.core.policy_sections import Tool
-from proxy.core.tools.cache import LINE_BYTES, RESULT_BYTES, ToolCache
-from proxy.core.tools.folding import begun, folded
-from proxy.core.tools.rules import Rules
-from tests.property.conversations import Sent, assistant, chain_from, encode, result, user
+from proxy.core.conversation.injection import InjectedResult
+from proxy.core.dialects.chat.dialect import CHAT
+from proxy.core.policy.sections import Tool
+from proxy.core.tool_cache.cache import LINE_BYTES, RESULT_BYTES, Rules, ToolCache
+from proxy.core.tool_cache.derive import begun, folded
+from tests.support.conversations import Sent, assistant, chain_from, encode, result, user
 
 READ = Tool(match="get_*", cache_exchanges=3, serve=True, invalidated_by=("set_*",))
 PURE = Tool(match="calculate", cache_exchanges=2, serve=True, pure=True)
@@ -67,7 +67,7 @@ def after(
         chain.hashes[place]: [encode(each) for each in sequence] for place, sequence in (hidden or {}).items()
     }
     places = zip(chain.messages, chain.raws, chain.hashes, strict=True)
-    return folded(begun(Rules(tuple(tools)), injected), places, stand_ins, events).cache
+    return folded(begun(Rules(tuple(tools)), injected), places, CHAT, stand_ins, events).cache
 
 
 def told(cache: ToolCache) -> dict[str, str]:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from proxy.core.tools.errors import is_error
+from proxy.core.tool_cache.errors import is_error
 
 TEXTS = [
     "Error: user not found",
@@ -32,6 +32,7 @@ TEXTS = [
     "エラー: 見つかりません",
     "错误:没有权限",
     "Fehler: keine Berechtigung",
+    "La copie des plans : échec",
 ]
 
 OBJECTS: list[object] = [

@@ -6,16 +6,16 @@ import json
 
 import pytest
 
-from proxy.core.budget import Budget, Stage
-from proxy.core.explain import explain
-from proxy.core.messages import Content
-from proxy.core.plan import EMPTY, Plan
-from proxy.core.planner import draft, finish
-from proxy.core.policy import Policy
-from proxy.core.policy_sections import Keep, Tool, ToolResults
-from proxy.core.situation import Situation
-from proxy.core.tool_results import CLEARED, REPEATED, SUPERSEDED, clearings
-from tests.property.conversations import Sent, calling, chain_from, count, prose, result, user
+from proxy.core.budget.budget import Budget, Stage
+from proxy.core.dialects.chat.messages import Content
+from proxy.core.planning.clearing import CLEARED, REPEATED, SUPERSEDED, clearings
+from proxy.core.planning.explain import explain
+from proxy.core.planning.plan import EMPTY, Plan
+from proxy.core.planning.planner import draft, finish
+from proxy.core.planning.situation import Situation
+from proxy.core.policy.policy import Policy
+from proxy.core.policy.sections import Keep, Tool, ToolResults
+from tests.support.conversations import Sent, calling, chain_from, count, prose, result, user
 
 
 def steps(*texts: str, arguments: str = "") -> list[Sent]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from proxy.core.tree import way_to
-from tests.stores import chain, nodes
+from proxy.core.conversation.records import way_to
+from tests.support.stores import chain, nodes
 
 MAIN = {node.hash: node for node in nodes("u1", "a1", "u2", "a2")}
 SIDE = {node.hash: node for node in nodes("u1", "a1", "edited", "a3")}

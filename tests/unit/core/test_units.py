@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from proxy.core.messages import Message
-from proxy.core.prior import Prior
-from proxy.core.units import Asked, Unit, last_user, open_from, request_points, units_of
+from proxy.core.conversation.messages import Message
+from proxy.core.conversation.units import Asked, Unit, last_user, open_from, request_points, units_of
+from proxy.core.persistent import Prior
 
 U, A, S = (Message(role, b"") for role in ("user", "assistant", "system"))
 

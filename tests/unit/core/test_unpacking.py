@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.unpacking import Unpacker, UnpackingError
+from proxy.core.formats.unpacking import Unpacker, UnpackingError
 
 
 @given(st.lists(st.binary(max_size=50), min_size=1, max_size=3), st.integers(1, 30))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.verification import ASCRIBED, TURNED, UNFOUNDED, Evidence, fault_in
+from proxy.core.summaries.verification import ASCRIBED, TURNED, UNFOUNDED, Evidence, fault_in
 
 SAID = (
     "Never deploy on Fridays. The cap is $1,500. Look at src/app/main.py and ticket ORD-12345, "

@@ -2,14 +2,24 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.budget import Budget
-from proxy.core.compaction import GapUnit, dated, goal_of, progress_of, units_within
-from proxy.core.plan import EMPTY, Anchor, Gap, Plan
-from proxy.core.policy import Policy
-from proxy.core.situation import Situation
-from proxy.core.summary import Refused
-from proxy.core.working_flow import HEADINGS, Surroundings, ask_for_report, is_working_flow, report_in
-from tests.property.conversations import Sent, assistant, calling, chain_from, count, result, user
+from proxy.core.budget.budget import Budget
+from proxy.core.planning.plan import EMPTY, Anchor, Gap, Plan
+from proxy.core.planning.situation import Situation
+from proxy.core.policy.policy import Policy
+from proxy.core.summaries.compaction import (
+    HEADINGS,
+    GapUnit,
+    Surroundings,
+    ask_for_report,
+    dated,
+    goal_of,
+    is_working_flow,
+    progress_of,
+    report_in,
+    units_within,
+)
+from proxy.core.summaries.prompt import Refused
+from tests.support.conversations import Sent, assistant, calling, chain_from, count, result, user
 
 ABOUT = Surroundings("Build it.", "Began.", "You build.", "German")
 AGENT: list[Sent] = [

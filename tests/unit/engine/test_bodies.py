@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from proxy.core.identity import root
-from proxy.engine.bodies import Bodies
-from proxy.engine.history import History, Reader
+from proxy.cache import Memory
+from proxy.core.conversation.identity import root
+from proxy.engine.intake.body_cache import BodyCache
+from proxy.engine.intake.history import History, Reader
 from proxy.errors import InvalidJSON
-from proxy.lru import Memory
-from tests.upstreams import COUNTER
+from tests.support.upstreams import COUNTER
 
 LONG = "word " * 1_000
 ROOT = root()
@@ -21,20 +21,20 @@ class Process:
     """What one process remembers."""
 
     def __init__(self, *, is_shared: bool = True, memory: Memory | None = None) -> None:
-        self.bodies, self.reader = Bodies(memory or Memory()), Reader(COUNTER, Memory())
+        self.body_cache, self.reader = BodyCache(memory or Memory()), Reader(COUNTER, Memory())
         self.is_shared = is_shared
 
     def read(self, raw: bytes, scope: bytes = b"me", start: bytes = ROOT) -> bool:
         """Whether something of the body was known; it is placed as if nothing had been."""
-        read = self.bodies.read(raw, scope, 100, is_shared=self.is_shared)
+        read = self.body_cache.read(raw, scope, 100, is_shared=self.is_shared)
         self.history = history = self.reader.read(read.body, start, read.before)
-        alone = Reader(COUNTER, Memory()).read(Bodies(Memory()).read(raw, scope, 100).body, start)
+        alone = Reader(COUNTER, Memory()).read(BodyCache(Memory()).read(raw, scope, 100).body, start)
         assert (history.head, history.exchanges, history.chain()) == (
             alone.head,
             alone.exchanges,
             alone.chain(),
         )
-        self.bodies.keep(read, history.placed(history.chain()))
+        self.body_cache.keep(read, history.placed(history.chain()))
         return read.before is not None
 
 
@@ -146,7 +146,7 @@ def test_two_branches_of_one_conversation_never_see_each_others_messages() -> No
     known = begun.placed(begun.chain())
     branches: list[History] = []
     for told in ("A secret.", "Another secret."):
-        read = process.bodies.read(body(*beginning, "2", told), b"me", 100)
+        read = process.body_cache.read(body(*beginning, "2", told), b"me", 100)
         branches.append(process.reader.read(read.body, ROOT, known))
         alone = Reader(COUNTER, Memory()).read(read.body, ROOT)
         assert branches[-1].chain() == alone.chain()
@@ -173,5 +173,5 @@ def test_what_is_wrong_after_a_known_beginning_is_told_by_its_place_in_the_whole
     with pytest.raises(InvalidJSON) as raised:
         process.read(broken)
     with pytest.raises(InvalidJSON) as alone:
-        Bodies(Memory()).read(broken, b"", 100)
+        BodyCache(Memory()).read(broken, b"", 100)
     assert raised.value.message == alone.value.message

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 
-from proxy.engine.collector import Collector
+from proxy.engine.recording.collector import Collector
 
 EVENT = b'data: {"choices": [{"index": 0, "delta": {"content": "%b"}}]}\n\n'
 END = b'data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'

@@ -7,21 +7,19 @@ from typing import Any
 
 import pytest
 
-from proxy.adapters.httpx import HttpxUpstream
-from proxy.adapters.memory import MemoryStore
-from proxy.core.compaction import Entry, GapUnit
-from proxy.core.policy_sections import Compactor as Named
-from proxy.core.policy_sections import Summary
-from proxy.core.registry import Registry
-from proxy.core.source import Block, Piece, Source
-from proxy.engine import compactors
-from proxy.engine.asking import Asking, Caller
-from proxy.engine.compacting import Compacting
-from proxy.engine.compactors import Compaction, first_for
-from proxy.engine.job import Job
-from proxy.lru import Memory
-from tests.stores import DAY, KEY, HandClock, turn
-from tests.upstreams import COUNTER, Model, completion, running, said
+from proxy.adapters.stores.memory import MemoryStore
+from proxy.adapters.upstream.httpx import HttpxUpstream
+from proxy.cache import Memory
+from proxy.core.policy.sections import Compactor as Named
+from proxy.core.policy.sections import Summary
+from proxy.core.policy.values import Registry
+from proxy.core.summaries.compaction import Entry, GapUnit
+from proxy.core.summaries.source import Block, Piece, Source
+from proxy.engine.models.asking import Asking, Caller
+from proxy.engine.summaries import compactors
+from proxy.engine.summaries.compactors import Compacting, Compaction, Compactor, Job, first_for
+from tests.support.stores import DAY, KEY, HandClock, turn
+from tests.support.upstreams import COUNTER, Model, completion, running, said
 
 UNITS = (GapUnit(0, (Entry("user", "We built the bridge of stone."),)),)
 TEXT = "We built the bridge of stone. " * 30
@@ -53,13 +51,13 @@ class Broken(Theirs):
 
 
 @pytest.fixture
-def installed(monkeypatch: pytest.MonkeyPatch) -> Registry[Any]:
-    registry: Registry[Any] = Registry("working_flow")
+def installed(monkeypatch: pytest.MonkeyPatch) -> Registry[Compactor]:
+    registry: Registry[Compactor] = Registry("working_flow")
     monkeypatch.setattr(compactors, "COMPACTORS", registry)
     return registry
 
 
-def test_the_first_that_can_takes_the_gap(installed: Registry[Any]) -> None:
+def test_the_first_that_can_takes_the_gap(installed: Registry[Compactor]) -> None:
     theirs = Theirs()
     for name, each in {"no": Theirs(can=False), "broken": Broken(), "theirs": theirs}.items():
         installed.add(name, each)
@@ -84,7 +82,7 @@ def job(text: str = TEXT, max_tokens: int = 100) -> Job:
     )
 
 
-async def compacted(model: Model, compactor: Any, work: Job) -> str | None:
+async def compacted(model: Model, compactor: Compactor, work: Job) -> str | None:
     store = MemoryStore(HandClock())
     await store.record(KEY, turn("u1", "a1", head=(b'{"role":"system","content":"Be brief."}',)), DAY)
     upstream = HttpxUpstream(model.url, connect_timeout=5, read_timeout=5)
@@ -118,7 +116,7 @@ async def test_a_compactor_may_ask_the_model_and_knows_nothing_of_the_caller() -
         (Theirs(), ""),
     ],
 )
-async def test_what_fails_or_is_not_true_is_left_to_the_summary(compactor: Any, answer: str) -> None:
+async def test_what_fails_or_is_not_true_is_left_to_the_summary(compactor: Compactor, answer: str) -> None:
     async with running(Model()) as model:
         model.replies.append(said(answer))
         assert await compacted(model, compactor, job()) is None

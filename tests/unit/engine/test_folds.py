@@ -4,36 +4,32 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from proxy.core.budget import Budget
-from proxy.core.conditions import UNKNOWN, Conditions
-from proxy.core.fold import fold
-from proxy.core.policy import Policy
-from proxy.engine.case import Case
-from proxy.engine.folds import Folds
-from proxy.lru import Memory
+from proxy.cache import Memory
+from proxy.core.budget.budget import Budget
+from proxy.core.planning.from_scratch import fold
+from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Conditions
+from proxy.core.policy.policy import Policy
+from proxy.engine.flow import Request, SessionState
+from proxy.engine.planning.plan_cache import PlanCache
 from proxy.ports import SessionKey
-from tests.property.conversations import assistant, chain_from, user
-from tests.upstreams import COUNTER
+from tests.support.conversations import assistant, chain_from, user
+from tests.support.upstreams import COUNTER
 
 POLICY = Policy()
 CHAT = [said(f"{number} " + "word " * 60) for number in range(20) for said in (user, assistant)]
-CASE = Case(
-    tenant="t",
-    key=SessionKey("tag", "sid"),
+REQUEST = Request(
+    session=SessionState("t", SessionKey("tag", "sid")),
     lane="lane",
     model="m",
     chain=chain_from([*CHAT, user("and now?")]),
     head_count=0,
     policy=POLICY,
     budget=Budget(800, 1.0, 10),
-    epochs=None,
-    saved=0,
-    credentials=(),
-    deadline=0.0,
+    log=None,
 )
 
 
-async def folds_made(first: Case, second: Case, conditions: Conditions = UNKNOWN) -> int:
+async def folds_made(first: Request, second: Request, conditions: Conditions = UNKNOWN_CONDITIONS) -> int:
     """How many folds two requests take, of which each gets its own."""
     asked: list[str] = []
 
@@ -41,8 +37,8 @@ async def folds_made(first: Case, second: Case, conditions: Conditions = UNKNOWN
         asked.append(text)
         return COUNTER.count(text)
 
-    folds, made = Folds(count, Memory()), 0
-    for case, given in ((first, UNKNOWN), (second, conditions)):
+    folds, made = PlanCache(count, Memory()), 0
+    for case, given in ((first, UNKNOWN_CONDITIONS), (second, conditions)):
         asked.clear()
         assert await folds.of(case, given) == fold(
             case.chain, case.policy, case.budget, COUNTER.count, given, case.pins
@@ -52,16 +48,19 @@ async def folds_made(first: Case, second: Case, conditions: Conditions = UNKNOWN
 
 
 async def test_a_request_that_is_asked_again_is_folded_once() -> None:
-    assert await folds_made(CASE, replace(CASE, key=SessionKey("tag", "another"))) == 1
+    assert (
+        await folds_made(REQUEST, replace(REQUEST, session=SessionState("t", SessionKey("tag", "another"))))
+        == 1
+    )
 
 
 async def test_whatever_is_different_is_folded_anew() -> None:
     others = (
-        replace(CASE, tenant="another"),
-        replace(CASE, policy=Policy()),
-        replace(CASE, budget=Budget(900, 1.0, 10)),
-        replace(CASE, chain=chain_from([*CHAT, user("and then?")])),
-        replace(CASE, pins=frozenset({CASE.chain.hashes[3]})),
+        replace(REQUEST, session=SessionState("another", REQUEST.key)),
+        replace(REQUEST, policy=Policy()),
+        replace(REQUEST, budget=Budget(900, 1.0, 10)),
+        replace(REQUEST, chain=chain_from([*CHAT, user("and then?")])),
+        replace(REQUEST, pins=frozenset({REQUEST.chain.hashes[3]})),
     )
-    assert [await folds_made(CASE, other) for other in others] == [2] * len(others)
-    assert await folds_made(CASE, CASE, Conditions(boundary=True)) == 2
+    assert [await folds_made(REQUEST, other) for other in others] == [2] * len(others)
+    assert await folds_made(REQUEST, REQUEST, Conditions(boundary=True)) == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from proxy.engine.foreground import Foreground
+from proxy.engine.summaries.foreground import Foreground
 
 
 def hurried() -> asyncio.Event:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
-from proxy.core.body import read_body
-from proxy.core.identity import root
-from proxy.engine.history import History, Reader
-from proxy.lru import Memory
-from tests.upstreams import COUNTER
+from proxy.cache import Memory
+from proxy.core.conversation.identity import root
+from proxy.core.dialects.chat.body import read_body
+from proxy.engine.intake.history import PIECE, History, Reader
+from tests.support.clients import user
+from tests.support.upstreams import COUNTER
 
 PICTURE = {"type": "image_url", "image_url": {"url": "https://example.org/1.png"}}
 
@@ -25,3 +27,20 @@ async def test_the_name_of_a_model_is_as_long_as_its_client_writes_it() -> None:
     history = await counted("m" * 1_000)
     assert history.model == "m" * 1_000
     assert history.chain().tokens.total > 0
+
+
+async def test_while_many_messages_are_read_others_have_their_turn() -> None:
+    turns: list[int] = []
+
+    async def others() -> None:
+        while True:
+            turns.append(1)
+            await asyncio.sleep(0)
+
+    many = [user(f"hi {number}") for number in range(10 * PIECE)]
+    body = read_body(json.dumps({"messages": many}).encode(), len(many))
+    waiting = asyncio.create_task(others())
+    history = await Reader(COUNTER, Memory()).read_in_pieces(body, root())
+    waiting.cancel()
+    assert len(turns) >= 10
+    assert history == Reader(COUNTER, Memory()).read(body, root())

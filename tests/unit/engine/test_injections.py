@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.adapters.memory import MemoryStore
-from proxy.core.injection import Injection
-from proxy.engine.injections import Injections
-from proxy.engine.recognition import Recognised
+from proxy.adapters.stores.memory import MemoryStore
+from proxy.cache import Memory
+from proxy.core.conversation.injection import Injection
+from proxy.engine.flow import SessionState
+from proxy.engine.sessions.attachments import Injections
 from proxy.errors import StoreUnavailable
-from proxy.lru import Memory
 from proxy.ports import Found, Lookup, SessionKey
-from tests.stores import DAY, KEY, HandClock, chain, turn
+from tests.support.stores import DAY, KEY, HandClock, chain, turn
 
 ONE, TWO = Injection(b'{"text":"one","tools":[]}'), Injection(b'{"text":"two","tools":[]}')
 Settled = tuple[Injection | None, tuple[str, ...]]
@@ -46,9 +46,8 @@ async def settled(store: Counted, injections: Injections, asked: Injection | Non
     newest = tuple(reversed(chain("u1", "a1")))
     lookup = Lookup(KEY.tag, KEY.sid, newest, (), "lane", injected=injections.digest(KEY))
     found = Found() if store.is_away else await store.find(lookup)
-    degraded = ("store",) if store.is_away else ()
-    recognised = Recognised("t", KEY, "chat", False, found, (), 0, degraded)
-    return await injections.settle(recognised, asked, DAY)
+    session = SessionState("t", KEY, found=found, is_store_away=store.is_away)
+    return await injections.settle(session, asked, DAY)
 
 
 async def test_where_nothing_is_handed_in_nothing_is_asked_for(store: Counted) -> None:
@@ -83,7 +82,7 @@ async def test_another_worker_reads_it_with_the_session(store: Counted) -> None:
 
 async def test_of_two_that_come_at_once_one_wins_for_both(store: Counted) -> None:
     here, there = Injections(store, Memory()), Injections(store, Memory())
-    late = Recognised("t", KEY, "chat", False, Found(), (), 0, ())
+    late = SessionState("t", KEY)
     assert await here.settle(late, ONE, DAY) == (ONE, ())
     assert await there.settle(late, TWO, DAY) == (ONE, ("inject-ignored",))
     assert await settled(store, there) == (ONE, ())
@@ -140,9 +139,9 @@ async def test_what_was_let_go_of_since_the_store_was_asked_is_read_again(store:
     injections = Injections(store, Memory())
     await settled(store, injections, ONE)
     known = Found(sid=KEY.sid, injected=ONE.digest)
-    recognised = Recognised("t", KEY, "chat", False, known, (), 0, ())
+    session = SessionState("t", KEY, found=known)
     injections.forget(KEY)
-    assert await injections.settle(recognised, None, DAY) == (ONE, ())
+    assert await injections.settle(session, None, DAY) == (ONE, ())
     assert store.reads == 1
 
 
@@ -151,8 +150,8 @@ async def test_a_process_holds_so_much_at_most_and_reads_the_rest_again(store: C
     large = [Injection(b'{"text":"%d%s","tools":[]}' % (number, b"x" * 1_000_000)) for number in range(20)]
     keys = [SessionKey("aa", f"{number:02}") for number in range(20)]
     for key, injection in zip(keys, large, strict=True):
-        recognised = Recognised("t", key, "chat", False, Found(), (), 0, ())
-        assert await injections.settle(recognised, injection, DAY) == (injection, ())
+        session = SessionState("t", key)
+        assert await injections.settle(session, injection, DAY) == (injection, ())
     held = [key for key in keys if injections.digest(key)]
     assert 5 < len(held) < 20
     assert held == keys[-len(held) :], "those used last"

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from proxy.adapters.memory import MemoryStore
-from proxy.engine import leases
+from proxy.adapters.stores.memory import MemoryStore
+from proxy.engine.summaries import writer as leases
 from proxy.errors import StoreUnavailable
 from proxy.ports import SessionKey
-from tests.stores import DAY, KEY, HandClock
+from tests.support.stores import DAY, KEY, HandClock
 
 
 class AwayStore(MemoryStore):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.engine.naming import SESSION_HEADER, Headers, Naming
-from proxy.lru import Memory
+from proxy.cache import Memory
+from proxy.engine.intake.naming import SESSION_HEADER, Headers, Naming
 
 KEY = {b"authorization": b"Bearer sk-1"}
 CALLERS: list[Headers] = [
@@ -26,6 +26,19 @@ def test_callers_that_differ_have_different_names_however_often_they_come() -> N
     assert [naming.caller(headers) for headers in CALLERS] == once
     assert [Naming("secret", Memory()).caller(headers) for headers in CALLERS] == once
     assert len({(caller.tenant, caller.name) for caller in once}) == len(CALLERS)
+
+
+@pytest.mark.parametrize("former", [None, "former"])
+def test_a_scheme_is_the_same_however_it_is_spelled_and_a_key_is_not(former: str | None) -> None:
+    naming = Naming("secret", Memory(), former=former)
+    once = naming.caller(KEY)
+    for spelled in (b"bearer sk-1", b"BEARER   sk-1", b"bEARER\t sk-1"):
+        assert naming.caller({b"authorization": spelled}) == once
+    others = [b"Bearer SK-1", b"Bearersk-1", b"sk-1", b"Basic sk-1", b"Bearer sk-1 x"]
+    others_too = [{b"authorization": other} for other in others] + [{b"api-key": b"Bearer sk-1"}]
+    assert once.tenant not in {naming.caller(headers).tenant for headers in others_too}
+    apart = [naming.caller({b"api-key": key}).tenant for key in (b"Bearer sk-1", b"bearer sk-1")]
+    assert len(set(apart)) == 2
 
 
 def test_behind_a_gateway_its_header_alone_says_who_calls() -> None:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from proxy.adapters.memory import MemoryStore
-from proxy.engine.pins import MOST, Pins
-from proxy.engine.recognition import Recognised
+from proxy.adapters.stores.memory import MemoryStore
+from proxy.cache import Memory
+from proxy.engine.flow import SessionState
+from proxy.engine.sessions.attachments import MOST, Pins
 from proxy.errors import InvalidValue, StoreUnavailable
-from proxy.lru import Memory
 from proxy.ports import Found, SessionKey
-from tests.stores import DAY, KEY, HandClock, chain, found, turn
+from tests.support.stores import DAY, KEY, HandClock, chain, found, turn
 
 FIRST, SECOND, THIRD = chain("u1", "a1", "u2")
 
@@ -35,14 +35,14 @@ def store() -> Counted:
     return Counted(HandClock())
 
 
-async def recognised(store: Counted) -> Recognised:
+async def session(store: Counted) -> SessionState:
     """The session as its next request finds it."""
     answer = Found() if store.is_away else await found(store, "u1", "a1")
-    return Recognised("t", KEY, "chat", False, answer, (), 0, ())
+    return SessionState("t", KEY, found=answer)
 
 
 async def settled(store: Counted, pins: Pins, *asked: bytes) -> tuple[frozenset[bytes], tuple[str, ...]]:
-    return await pins.settle(await recognised(store), frozenset(asked), DAY)
+    return await pins.settle(await session(store), frozenset(asked), DAY)
 
 
 async def test_where_none_are_set_nothing_is_written(store: Counted) -> None:

@@ -2,34 +2,18 @@
 
 from collections.abc import AsyncIterator, Sequence
 
-from proxy.adapters.memory import MemoryStore
-from proxy.adapters.sqlite_search import SqliteSearch
-from proxy.app import SystemClock
-from proxy.core.policy import Policy
-from proxy.core.prices import UNKNOWN_PRICES
-from proxy.engine.background import Background
-from proxy.engine.bodies import Bodies
-from proxy.engine.deciding import Decisions
-from proxy.engine.embeddings import Embeddings
-from proxy.engine.envelope import read_envelope
-from proxy.engine.epochs import Epochs
-from proxy.engine.exchange import Incoming
-from proxy.engine.extras import Extras
-from proxy.engine.foreground import Foreground
-from proxy.engine.history import Reader
-from proxy.engine.injections import Injections
-from proxy.engine.models import Models
-from proxy.engine.naming import Naming
-from proxy.engine.pins import Pins
-from proxy.engine.recall import Recall
-from proxy.engine.recognition import Recognition
-from proxy.engine.request import Engine
-from proxy.engine.summaries import Summaries
-from proxy.engine.summary_jobs import SummaryJobs
-from proxy.engine.tools import Tools
-from proxy.engine.warmth import Warmth
+from proxy.adapters.files.policies import PolicyLibrary
+from proxy.adapters.files.watcher import WatchedPolicies
+from proxy.adapters.search import SqliteSearch
+from proxy.adapters.stores.memory import MemoryStore
+from proxy.app import Outside, SystemClock, assembled
+from proxy.cache import Memory
+from proxy.config import Settings
+from proxy.core.policy.policy import Policy
+from proxy.engine.flow import Incoming
+from proxy.engine.intake.envelope import read_envelope
+from proxy.engine.intake.naming import Naming
 from proxy.errors import UpstreamUnreachable
-from proxy.lru import Memory
 from proxy.ports import UpstreamResponse
 from proxy.telemetry import Metrics
 
@@ -53,6 +37,8 @@ class NoUpstream:
         target: str,
         headers: Sequence[tuple[bytes, bytes]],
         body: bytes | AsyncIterator[bytes] | None,
+        *,
+        at_root: bool = False,
     ) -> UpstreamResponse:
         raise UpstreamUnreachable
 
@@ -73,44 +59,28 @@ class BrokenCounter:
         """Nothing is loaded."""
 
 
-def engine() -> Engine:
-    clock, metrics, store, upstream = SystemClock(), Metrics(), MemoryStore(SystemClock()), NoUpstream()
-    counter, naming, foreground = BrokenCounter(), Naming("secret", Memory()), Foreground()
-    summaries = Summaries(upstream, store, counter, foreground, clock, metrics, Memory())
-    models = Models(upstream, lambda _: 128_000, clock, Memory())
-    reader, recognition = Reader(counter, Memory()), Recognition(store, naming, Memory())
-    decisions = Decisions(
-        reader=reader,
-        models=models,
-        recognition=recognition,
-        epochs=Epochs(store, SummaryJobs(summaries, naming, Memory()), counter, clock, metrics, Memory()),
-        recall=Recall(SqliteSearch(), counter, Embeddings(upstream, Memory()), metrics, Memory()),
-    )
-    return Engine(
-        upstream=upstream,
-        bodies=Bodies(Memory()),
-        reader=reader,
-        models=models,
-        recognition=recognition,
-        decisions=decisions,
-        pins=Pins(store, Memory()),
-        injections=Injections(store, Memory()),
-        naming=naming,
-        foreground=foreground,
-        background=Background(),
-        extras=Extras(models, naming),
-        warmth=Warmth(lambda _: UNKNOWN_PRICES, clock, Memory()),
-        tools=Tools(metrics, Memory()),
-        policies=lambda _: Policy(),
+def outside() -> Outside:
+    """A world whose upstream is away, and whose counter breaks down."""
+    clock, metrics, memory = SystemClock(), Metrics(), Memory()
+    return Outside(
+        memory=memory,
+        learned=memory,
         clock=clock,
+        metrics=metrics,
+        store=MemoryStore(clock),
+        upstream=NoUpstream(),
+        counter=BrokenCounter(),
+        search=SqliteSearch(),
+        policies=WatchedPolicies(PolicyLibrary(), "default", metrics),
     )
 
 
 async def test_a_request_is_forwarded_untouched_when_planning_fails():
     headers = {b"x-unabridged-budget": b"400"}
     envelope = read_envelope(Naming("secret", Memory()), "/chat/completions", headers, [])
-    prepared = await engine().prepare(Incoming(envelope, BODY), Policy())
-    assert prepared.body == BODY
-    told = dict(prepared.response_headers())
+    pipeline = assembled(Settings(upstream="http://127.0.0.1:9/v1"), outside()).pipeline
+    exchange = await pipeline.prepare(Incoming(envelope, BODY, Policy(), 0.0))
+    assert exchange.body == BODY
+    told = dict(exchange.response_headers())
     assert told[b"x-unabridged-degraded"] == b"not-planned"
     assert told[b"x-unabridged-cut"] == b"0"

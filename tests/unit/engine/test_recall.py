@@ -1,32 +1,29 @@
-"""A call of the recall tool, answered: by words, by meaning, and whatever fails."""
+"""A call of the recall tool, answered: by words, by a plug-in's search, and whatever fails."""
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 
 import pytest
 
-from proxy.adapters.httpx import HttpxUpstream
-from proxy.adapters.sqlite_search import SqliteSearch
-from proxy.core.budget import Budget
-from proxy.core.plan import Gap, Plan
-from proxy.core.policy import Policy
-from proxy.core.policy_sections import Recall as RecallSection
+from proxy.adapters.search import SqliteSearch
+from proxy.cache import Memory
+from proxy.core.budget.budget import Budget
+from proxy.core.planning.plan import Gap, Plan
+from proxy.core.policy import values
+from proxy.core.policy.policy import Policy
+from proxy.core.policy.sections import Recall as RecallSection
 from proxy.core.recall.tool import NAME
-from proxy.engine.case import Case
-from proxy.engine.embeddings import Embeddings
-from proxy.engine.recall import Recall, Recaller
-from proxy.lru import Memory
-from proxy.ports import SessionKey
+from proxy.engine.answers.recall import Recall, Recaller
+from proxy.engine.flow import EpochLog, Request, SessionState
+from proxy.ports import Passage, SessionKey
 from proxy.telemetry import Metrics
-from tests.embedding import embed
-from tests.property.conversations import Sent, assistant, chain_from, user
-from tests.servers import Exchange, FakeUpstream
-from tests.upstreams import COUNTER
+from tests.support.conversations import Sent, assistant, chain_from, user
+from tests.support.upstreams import COUNTER
 
-AUTH = (b"authorization", b"Bearer sk-test")
 ROOM = 3000
 FILLER = [user("And the weather?"), assistant("Sunny, with some wind.")] * 6
 CHAT: list[Sent] = [
@@ -41,32 +38,23 @@ CHAT: list[Sent] = [
 
 
 @asynccontextmanager
-async def recalling(
-    script: Callable[[Exchange], Awaitable[None]] = embed, seconds: float = 8.0
-) -> AsyncGenerator[tuple[Recall, FakeUpstream]]:
-    async with (
-        FakeUpstream(script).serve() as server,
-        aclosing(HttpxUpstream(server.url + "/v1")) as upstream,
-        aclosing(SqliteSearch()) as search,
-    ):
-        yield Recall(search, COUNTER, Embeddings(upstream, Memory()), Metrics(), Memory(), seconds), server
+async def recalling(seconds: float = 8.0) -> AsyncGenerator[Recall]:
+    async with aclosing(SqliteSearch()) as search:
+        yield Recall(search, COUNTER, Metrics(), Memory(), seconds)
 
 
-def answerer(recall: Recall, embeddings: str = "", messages: list[Sent] = CHAT) -> Recaller:
-    chain = chain_from(messages)
-    case = Case(
-        tenant="tenant",
-        key=SessionKey("tag", "sid"),
+def answerer(recall: Recall, search: str = "words") -> Recaller:
+    chain = chain_from(CHAT)
+    case = Request(
+        session=SessionState("tenant", SessionKey("tag", "sid")),
         lane="lane",
         model="gpt-test",
         chain=chain,
         head_count=0,
-        policy=Policy(recall=RecallSection(enabled=True, embeddings=embeddings)),
+        policy=Policy(recall=RecallSection(enabled=True, search=search)),
         budget=Budget(20_000, 1.0, 0),
-        epochs=(),
-        saved=0,
-        credentials=[AUTH],
-        deadline=0.0,
+        log=EpochLog(),
+        credentials=[],
     )
     return recall.of(case, Plan(gaps=(Gap(0, len(chain) - 1),)))
 
@@ -82,16 +70,15 @@ def counted(recall: Recall, by: str) -> float:
 
 
 async def test_what_was_cut_is_found_by_words():
-    async with recalling() as (recall, server):
+    async with recalling() as recall:
         text = await ask(answerer(recall), query="Which bridge was paid?")
         assert "The bridge INV-2023-001 was paid." in text
         assert "message 15, user" in text
-        assert server.requests == []
         assert counted(recall, "words") == 1
 
 
 async def test_messages_are_read_by_number():
-    async with recalling() as (recall, _):
+    async with recalling() as recall:
         text = await ask(answerer(recall), **{"from": 1, "to": 2})
         assert "My car is a green Volvo from 1998." in text
         assert "weather" not in text
@@ -99,19 +86,19 @@ async def test_messages_are_read_by_number():
 
 
 async def test_a_search_can_be_kept_to_a_range():
-    async with recalling() as (recall, _):
+    async with recalling() as recall:
         recaller = answerer(recall)
         assert "The bridge INV" in await ask(recaller, query="paid", **{"from": 10})
         assert "Nothing was found." in await ask(recaller, query="paid", to=4)
 
 
 async def test_a_call_that_asks_for_nothing_is_told_what_there_is():
-    async with recalling() as (recall, _):
+    async with recalling() as recall:
         assert (await ask(answerer(recall))).startswith("Left out: messages 1-28.")
 
 
 async def test_a_call_that_cannot_be_understood_is_answered_not_refused():
-    async with recalling() as (recall, _):
+    async with recalling() as recall:
         text = await answerer(recall).answer(NAME, "{", ROOM)
         assert text is not None
         assert text.startswith("The arguments are not JSON.")
@@ -119,83 +106,81 @@ async def test_a_call_that_cannot_be_understood_is_answered_not_refused():
 
 
 async def test_other_tools_are_not_ours():
-    async with recalling() as (recall, _):
+    async with recalling() as recall:
         recaller = answerer(recall)
         assert not recaller.holds("look")
         assert await recaller.answer("look", "{}", ROOM) is None
         assert recaller.holds(NAME)
 
 
-async def test_what_has_no_word_in_common_is_found_by_meaning():
-    async with recalling() as (recall, server):
+class Meaning:
+    """A search that a plug-in might bring: it knows that an automobile is a car."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def search(self, shelf: str, passages: Sequence[Passage], query: str, most: int) -> list[int]:
+        self.asked.append(query)
+        wanted = query.lower().replace("automobile", "car").split()
+        texts = [passage.read().lower() for passage in passages]
+        return [index for index, text in enumerate(texts) if any(word in text for word in wanted)][:most]
+
+
+class Raising:
+    async def search(self, *_: object) -> list[int]:
+        raise RuntimeError("no model")
+
+
+class Wild:
+    async def search(self, *_: object) -> list[int]:
+        return [10_000]
+
+
+class Hanging:
+    async def search(self, *_: object) -> list[int]:
+        await asyncio.Event().wait()
+        return []
+
+
+@pytest.fixture
+def plugged(monkeypatch: pytest.MonkeyPatch) -> Callable[[object], None]:
+    """Makes a search known as `plugged`."""
+    return lambda search: monkeypatch.setattr(values.SEARCHES, "_added", {"plugged": search})
+
+
+async def test_a_plug_ins_search_gets_the_question_as_it_is_and_the_exact_texts(
+    plugged: Callable[[object], None],
+) -> None:
+    meaning = Meaning()
+    plugged(meaning)
+    async with recalling() as recall:
         question = "Describe my automobile"
         assert "Volvo" not in await ask(answerer(recall), query=question)
-        assert "Volvo" in await ask(answerer(recall, "small"), query=question)
-        assert counted(recall, "meaning") == 1
-        asked = json.loads(server.requests[0].body)
-        assert (asked["model"], asked["input"][0]) == ("small", question)
+        assert "Volvo" in await ask(answerer(recall, "plugged"), query=question)
+        assert meaning.asked == [question]
+        assert counted(recall, "plugged") == 1
 
 
-async def test_embeddings_are_asked_for_in_the_callers_name_alone():
-    async with recalling() as (recall, server):
-        await ask(answerer(recall, "small"), query="car")
-        assert {request.target for request in server.requests} == {"/v1/embeddings"}
-        assert {request.value("authorization") for request in server.requests} == {AUTH[1]}
-
-
-async def test_a_second_search_asks_for_the_question_alone():
-    async with recalling() as (recall, server):
-        await ask(answerer(recall, "small"), query="car")
-        before = len(server.requests)
-        await ask(answerer(recall, "small"), query="bridge")
-        assert [json.loads(request.body)["input"] for request in server.requests[before:]] == [["bridge"]]
-
-
-async def test_what_came_since_is_all_that_is_embedded_anew():
-    async with recalling() as (recall, server):
-        await ask(answerer(recall, "small"), query="car")
-        first = sum(len(json.loads(request.body)["input"]) for request in server.requests)
-        before = len(server.requests)
-        await ask(answerer(recall, "small", [*CHAT, assistant("It was paid."), user("And?")]), query="car")
-        new = sum(len(json.loads(request.body)["input"]) for request in server.requests[before:])
-        assert 0 < new <= 2 < first
-
-
-async def refuse(exchange: Exchange) -> None:
-    await exchange.answer_json({"error": {"message": "no such model"}}, 404)
-
-
-async def talk(exchange: Exchange) -> None:
-    await exchange.answer_json({"data": "none"})
-
-
-async def break_off(exchange: Exchange) -> None:
-    await exchange.body()
-    exchange.close()
-
-
-async def hang(exchange: Exchange) -> None:
-    await exchange.gone()
-
-
-@pytest.mark.parametrize("script", [refuse, talk, break_off, hang])
-async def test_without_embeddings_the_search_goes_on_by_words(
-    script: Callable[[Exchange], Awaitable[None]],
-):
-    async with recalling(script, seconds=0.2) as (recall, _):
-        assert "The bridge INV-2023-001 was paid." in await ask(answerer(recall, "small"), query="bridge")
+@pytest.mark.parametrize("search", [Raising(), Wild(), Hanging()], ids=["raises", "no such passage", "hangs"])
+async def test_where_a_plug_ins_search_fails_the_search_is_by_words(
+    plugged: Callable[[object], None], search: object
+) -> None:
+    plugged(search)
+    async with recalling(seconds=0.2) as recall:
+        text = await ask(answerer(recall, "plugged"), query="bridge")
+        assert "The bridge INV-2023-001 was paid." in text
         assert counted(recall, "words") == 1
 
 
 async def test_without_an_index_the_model_is_told_to_read_by_number(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("proxy.adapters.sqlite_search._SCHEMA", "CREATE VIRTUAL TABLE x USING fts0(y)")
-    async with recalling() as (recall, _):
+    monkeypatch.setattr("proxy.adapters.search._SCHEMA", "CREATE VIRTUAL TABLE x USING fts0(y)")
+    async with recalling() as recall:
         assert "cannot be searched now, but read by number" in await ask(answerer(recall), query="bridge")
         assert counted(recall, "failed") == 1
 
 
 async def test_two_calls_at_once_are_both_answered():
-    async with recalling() as (recall, _):
+    async with recalling() as recall:
         recaller = answerer(recall)
         texts = [await ask(recaller, query=query) for query in ("Volvo", "paid")]
         assert "Volvo" in texts[0]

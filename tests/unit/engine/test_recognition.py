@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from proxy.adapters.memory import MemoryStore
-from proxy.core.body import read_body
-from proxy.engine.history import History, Reader, root_of
-from proxy.engine.naming import Naming
-from proxy.engine.recognition import Recognition
-from proxy.lru import Lru, Memory
+from proxy.adapters.stores.memory import MemoryStore
+from proxy.cache import Lru, Memory
+from proxy.core.dialects.chat.body import read_body
+from proxy.engine.intake.history import History, Reader, root_of
+from proxy.engine.intake.naming import Naming
+from proxy.engine.sessions.recognition import Recognition
 from proxy.ports import Found, Lookup
-from tests.stores import DAY, HandClock, hidden, turn
-from tests.upstreams import COUNTER
+from tests.support.stores import DAY, HandClock, hidden, turn
+from tests.support.upstreams import COUNTER
 
 NAMED = {b"authorization": b"Bearer a", b"x-unabridged-session": b"mine"}
 
@@ -39,15 +39,17 @@ def said() -> History:
 
 async def test_hidden_calls_are_known_though_they_are_forgotten_while_the_store_is_asked() -> None:
     store, memory, naming = Interrupted(), Memory(1_000_000), Naming("secret", Memory())
-    recognition, caller = Recognition(store, naming, memory), naming.caller(NAMED)
+    recognition, caller = Recognition(store, naming, memory, HandClock()), naming.caller(NAMED)
     others: Lru[int, bytes] = Lru(memory, len)
     assert caller.key is not None
     await store.record(caller.key, turn("u1", "a1"), DAY)
     await store.keep_hidden(caller.key, hidden("a1"), DAY)
     known = {hidden("a1").hash: hidden("a1")}
     for _ in range(2):
-        assert (await recognition.recognise(caller, said(), "l", needs_store=False)).hidden == known
+        session, _ = await recognition.recognise(caller, said(), "l", needs_store=False)
+        assert session.hidden == known
     assert store.finds == 2
     store.meanwhile = lambda: [others.put(number, b"x" * 100_000) for number in range(10)]
     for _ in range(2):
-        assert (await recognition.recognise(caller, said(), "l", needs_store=False)).hidden == known
+        session, _ = await recognition.recognise(caller, said(), "l", needs_store=False)
+        assert session.hidden == known

@@ -6,11 +6,10 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from proxy.core.hidden.completion import CompletionEditor
-from proxy.engine.answerers import Answerers
-from proxy.engine.rounds import Rounds
+from proxy.core.tool_loop.completion import CompletionEditor
+from proxy.engine.answers.tool_rounds import Answerers, Rounds
 from proxy.telemetry import Metrics
-from tests.upstreams import COUNTER, calling, completion, said
+from tests.support.upstreams import COUNTER, calling, completion, said
 
 
 @dataclass

@@ -5,22 +5,22 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
-from proxy.adapters.memory import MemoryStore
-from proxy.adapters.through import Through
-from proxy.core.records import Node
-from proxy.engine.stored import StoredHistories, StoredHistory
+from proxy.adapters.stores.memory import MemoryStore
+from proxy.cache import Memory
+from proxy.core.conversation.records import Node, Reply
+from proxy.engine.append.append import StoredHistories, StoredHistory
 from proxy.errors import HistoryUnavailable, StoreUnavailable
-from proxy.lru import Memory
 from proxy.ports import Mark, SessionKey, Stored
-from tests.stores import DAY, KEY, HandClock, chain, nodes, turn
+from tests.support.stores import DAY, KEY, HandClock, chain, nodes, turn
 
 
-class Asked(Through):
+class Asked(MemoryStore):
     """A store that notes how many messages each answer had."""
 
     def __init__(self) -> None:
-        super().__init__(MemoryStore(HandClock()))
+        super().__init__(HandClock())
         self.told: list[int] = []
         self.is_away = False
 
@@ -127,3 +127,51 @@ class TestWays:
 
 def history_of(*told: Node) -> StoredHistory:
     return StoredHistory(Stored(nodes={node.hash: node for node in told}))
+
+
+def keyed(turns: int) -> StoredHistory:
+    """A history of so many turns, each with a key, whose answers were given a second after one another."""
+    names = [name for number in range(turns) for name in (f"u{number}", f"a{number}")]
+    told = nodes(*names)
+    replies = [
+        replace(node, reply=Reply(key=f"k{place // 2}", after=b""), at=float(place // 2))
+        if place % 2
+        else node
+        for place, node in enumerate(told)
+    ]
+    session = turn(*names).session
+    return StoredHistory(Stored(session, {node.hash: node for node in reversed(replies)}))
+
+
+def test_the_newest_64_turns_are_known_by_their_keys() -> None:
+    history = keyed(70)
+    known = [number for number in range(70) if history.answer_to(f"k{number}", since=0.0)]
+    assert known == list(range(6, 70))
+
+
+def test_a_turn_is_known_by_its_key_for_so_long() -> None:
+    history = keyed(5)
+    known = [number for number in range(5) if history.answer_to(f"k{number}", since=2.0)]
+    assert known == [2, 3, 4]
+
+
+def test_a_key_that_nobody_has_used_is_not_known() -> None:
+    assert keyed(2).answer_to("", since=0.0) is None
+
+
+def test_of_two_turns_with_one_key_the_newer_one_is_known() -> None:
+    names = ["u0", "a0", "u1", "a1"]
+    told = {node.hash: replace(node, reply=Reply(key="k", after=b"")) for node in nodes(*names)[1::2]}
+    history = StoredHistory(Stored(turn(*names).session, {node.hash: node for node in nodes(*names)} | told))
+    answer = history.answer_to("k", since=0.0)
+    assert answer is not None
+    assert answer.hash == chain(*names)[-1]
+
+
+def test_a_turn_that_was_edited_away_is_not_known_by_its_key() -> None:
+    kept, edited = nodes("u0", "a0", "u1", "a1"), nodes("u0", "a0", "u2", "a2", known=2)
+    told = {
+        node.hash: node for node in (*kept[:3], replace(kept[3], reply=Reply(key="k", after=b"")), *edited)
+    }
+    history = StoredHistory(Stored(turn("u0", "a0", "u2", "a2").session, told))
+    assert history.answer_to("k", since=0.0) is None

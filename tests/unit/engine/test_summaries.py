@@ -6,19 +6,19 @@ import threading
 
 from msgspec.structs import replace
 
-from proxy.adapters.httptools import HttptoolsUpstream
-from proxy.adapters.memory import MemoryStore
-from proxy.core.policy_sections import Summary
-from proxy.core.source import Block, Piece, Source
-from proxy.engine.asking import Caller
-from proxy.engine.foreground import Foreground
-from proxy.engine.job import Job
-from proxy.engine.summaries import Summaries
-from proxy.lru import Memory
+from proxy.adapters.stores.memory import MemoryStore
+from proxy.adapters.upstream import HttptoolsUpstream
+from proxy.cache import Memory
+from proxy.core.policy.sections import Summary
+from proxy.core.summaries.source import Block, Piece, Source
+from proxy.engine.models.asking import Caller
+from proxy.engine.summaries.compactors import Job
+from proxy.engine.summaries.foreground import Foreground
+from proxy.engine.summaries.pool import Summaries
 from proxy.telemetry import Metrics
-from tests.servers import PATIENCE
-from tests.stores import DAY, KEY, HandClock
-from tests.upstreams import COUNTER, Model, running
+from tests.support.servers import PATIENCE
+from tests.support.stores import DAY, KEY, HandClock
+from tests.support.upstreams import COUNTER, Model, running
 
 TEXT = "We built the bridge of stone. " * 30
 WAITED_FOR = Job(

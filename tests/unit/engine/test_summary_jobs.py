@@ -8,39 +8,36 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from proxy.adapters.httptools import HttptoolsUpstream
-from proxy.adapters.memory import MemoryStore
-from proxy.core.budget import Budget
-from proxy.core.plan import Anchor
-from proxy.core.policy import Policy
-from proxy.engine.case import Case
-from proxy.engine.epochs import Epochs
-from proxy.engine.foreground import Foreground
-from proxy.engine.naming import Naming
-from proxy.engine.summaries import Summaries
-from proxy.engine.summary_jobs import Declined, SummaryJobs
-from proxy.lru import Memory
+from proxy.adapters.stores.memory import MemoryStore
+from proxy.adapters.upstream import HttptoolsUpstream
+from proxy.cache import Memory
+from proxy.core.budget.budget import Budget
+from proxy.core.planning.plan import Anchor
+from proxy.core.policy.policy import Policy
+from proxy.engine.flow import EpochLog, Request, SessionState
+from proxy.engine.intake.naming import Naming
+from proxy.engine.planning.epochs import Epochs
+from proxy.engine.summaries.foreground import Foreground
+from proxy.engine.summaries.pool import Summaries
+from proxy.engine.summaries.wanted import Declined, SummaryJobs
 from proxy.telemetry import Metrics
-from tests.property.conversations import assistant, chain_from, user
-from tests.servers import PATIENCE
-from tests.stores import KEY, HandClock
-from tests.upstreams import COUNTER, Model, running
+from tests.support.conversations import assistant, chain_from, user
+from tests.support.servers import PATIENCE
+from tests.support.stores import KEY, HandClock
+from tests.support.upstreams import COUNTER, Model, running
 
 TEXT = "We built the bridge of stone, and a boat went under it. "
 CHAIN = chain_from([said(f"{n} {TEXT}") for n in range(1_000) for said in (user, assistant)] + [user("And?")])
 POLICY = Policy.model_validate({"summary": {"wait": PATIENCE}})
-CASE = Case(
-    tenant="t",
-    key=KEY,
+REQUEST = Request(
+    session=SessionState("t", KEY),
     lane="lane",
     model="gpt-test",
     chain=CHAIN,
     head_count=0,
     policy=POLICY,
     budget=Budget(int(CHAIN.tokens.total / 0.95), 1.0, 0),
-    epochs=(),
-    saved=0,
-    credentials=(),
+    log=EpochLog(),
     deadline=HandClock().monotonic() + PATIENCE,
 )
 
@@ -75,8 +72,8 @@ async def test_a_long_gap_is_counted_in_no_thread_in_which_requests_wait() -> No
             metrics,
             Memory(),
         )
-        verdict = await epochs.decide(CASE)
-        assert verdict.summary == "waited"
+        decision = await epochs.decide(REQUEST)
+        assert decision.summary == "waited"
         assert len(model.summaries) > 1
         here = counter.characters.pop(threading.get_ident(), 0)
         assert counter.characters.total() > 500 * len(TEXT)
@@ -87,12 +84,12 @@ async def test_a_long_gap_is_counted_in_no_thread_in_which_requests_wait() -> No
 
 def test_a_gap_that_was_not_worth_reading_again_is_not_asked_about_before_it_has_grown() -> None:
     declined, small = Declined(Memory()), Anchor(0, 100, "They spoke.", generation=3)
-    assert not declined.holds(CASE, small)
-    declined.add(CASE, small)
-    assert [declined.holds(CASE, replace(small, end=end)) for end in (50, 100, 124, 125)] == [
+    assert not declined.holds(REQUEST, small)
+    declined.add(REQUEST, small)
+    assert [declined.holds(REQUEST, replace(small, end=end)) for end in (50, 100, 124, 125)] == [
         False,
         True,
         True,
         False,
     ]
-    assert not declined.holds(replace(CASE, lane="other"), small)
+    assert not declined.holds(replace(REQUEST, lane="other"), small)

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.unit.http.wire import Connect, Connection
+from tests.support.wire import Connect, Connection
 
 
 @pytest.fixture

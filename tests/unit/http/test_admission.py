@@ -5,8 +5,7 @@ from contextlib import ExitStack
 import pytest
 
 from proxy.errors import Overloaded
-from proxy.http.admission import Admission
-from proxy.http.body_memory import BodyMemory
+from proxy.http.limits import Admission, BodyMemory
 
 
 def test_as_many_are_let_in_as_may_be_and_the_next_hears_when_to_come_again() -> None:

@@ -9,7 +9,7 @@ from starlette.types import Message, Receive
 
 from proxy.errors import Overloaded
 from proxy.http.asgi import read_body
-from proxy.http.body_memory import BodyMemory
+from proxy.http.limits import BodyMemory
 
 
 def coming(*parts: bytes) -> Receive:

@@ -9,7 +9,7 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from proxy.http.asgi import CLIENT
-from tests.unit.http.wire import CHUNKED, GET, KIB, POST, Connect, Connection
+from tests.support.wire import CHUNKED, GET, KIB, POST, Connect, Connection
 
 Answer = Callable[[Scope, Receive, Send], Awaitable[None]]
 OLD = GET.replace(b"1.1", b"1.0")
@@ -51,6 +51,28 @@ Answered = Callable[..., Awaitable[Connection]]
 
 
 # --- writes ---
+
+
+async def test_what_is_written_ahead_to_see_who_is_there_is_part_of_the_answer(answered: Answered) -> None:
+    async def probing(scope: Scope, receive: Receive, send: Send) -> None:
+        cycle = scope[CLIENT]
+        for message in (start(), body(b"a"), body(b"b"), body(b"", more=False)):
+            for _ in range(12):
+                cycle.probe()
+            await send(message)
+
+    written = (await answered(probing)).wire.written
+    zeros = b"0" * 8
+    assert written == HEAD_OF_CHUNKS + zeros + b"1\r\na\r\n" + zeros + b"1\r\nb\r\n" + zeros + b"0\r\n\r\n"
+
+
+async def test_a_body_with_a_length_is_not_written_ahead(answered: Answered) -> None:
+    async def probing(scope: Scope, receive: Receive, send: Send) -> None:
+        await send(start(LENGTH_2))
+        assert not scope[CLIENT].probe()
+        await send(body(b"ok", more=False))
+
+    assert (await answered(probing)).wire.written.endswith(b"\r\n\r\nok")
 
 
 async def test_head_body_and_end_of_a_small_answer_are_one_write(answered: Answered) -> None:

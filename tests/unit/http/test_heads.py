@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from starlette.types import Scope
 
-from proxy.engine.naming import Naming
+from proxy.cache import Memory
+from proxy.engine.intake.naming import Naming
 from proxy.errors import InvalidHeader, InvalidPolicy, UnabridgedError, UnsupportedMediaType
-from proxy.http.heads import Heads
-from proxy.lru import Memory
+from proxy.http.request_head import Heads
 
 KEY = (b"authorization", b"Bearer k")
 
@@ -59,17 +61,29 @@ def test_a_head_tells_what_is_asked(heads: Heads) -> None:
     }
     head = heads.of(scope(KEY, *asked.items(), query=b"x=1"))
     envelope = head.envelope(NAMING)
-    assert (head.policy_name, head.mode, head.encoding) == ("agent", "append", b"gzip")
+    assert [way.policy for way in head.ways([])] == ["agent"]
+    assert (head.mode, head.encoding) == ("append", b"gzip")
     assert (envelope.target, envelope.budget, envelope.is_boundary) == ("/chat/completions?x=1", 900, True)
     assert envelope.caller == NAMING.caller({KEY[0]: KEY[1], b"x-unabridged-session": b"mine"})
     assert envelope.forwarded == [KEY, (b"x-vendor", b"1"), (b"accept-encoding", b"identity")]
     assert envelope.credentials == [KEY]
 
 
+@pytest.mark.parametrize("digits", [13, 31, 40])
+def test_a_budget_larger_than_anything_is_a_number_that_the_policy_lowers(heads: Heads, digits: int) -> None:
+    budget = heads.of(scope(KEY, (b"x-unabridged-budget", b"9" * digits))).envelope(NAMING).budget
+    assert budget is not None
+    assert 10**9 < budget < 2**63
+
+
 @pytest.mark.parametrize(
     ("wrong", "error"),
     [
         ((b"x-unabridged-budget", b"many"), InvalidPolicy),
+        ((b"x-unabridged-budget", b"0"), InvalidPolicy),
+        ((b"x-unabridged-budget", b"-1"), InvalidPolicy),
+        ((b"x-unabridged-budget", b"1e30"), InvalidPolicy),
+        ((b"x-unabridged-budget", b"9" * 41), InvalidPolicy),
         ((b"x-unabridged-boundary", b"old"), InvalidHeader),
         ((b"content-type", b"text/plain"), UnsupportedMediaType),
         (KEY, InvalidHeader),
@@ -92,7 +106,7 @@ def test_of_a_repeated_content_type_the_first_counts(heads: Heads) -> None:
 def test_a_mode_that_there_is_not_is_refused_each_time(heads: Heads) -> None:
     for _ in range(2):
         with pytest.raises(InvalidHeader):
-            heads.of(scope((b"x-unabridged-mode", b"half")))
+            _ = heads.of(scope((b"x-unabridged-mode", b"half"))).mode
 
 
 def test_heads_that_nobody_sends_any_more_are_forgotten() -> None:
@@ -101,3 +115,14 @@ def test_heads_that_nobody_sends_any_more_are_forgotten() -> None:
     for number in range(100):
         heads.of(scope((b"x-padding", b"%d" % number * 30_000)))
     assert heads.of(scope(KEY)) is not first
+
+
+def test_headers_of_ours_that_there_are_not_are_told_in_characters_of_our_choice() -> None:
+    heads = Heads(Memory(), tenant_header=b"x-unabridged-team")
+    assert heads.of(scope(KEY, (b"x-unabridged-team", b"a"))).warning == b""
+    odd = [(b'x-unabridged-a\r\nSet-Cookie: a"=\xe9\0,' + b"b" * 70_000, b"")]
+    odd += [(b"x-unabridged-%d" % number, b"") for number in range(100)]
+    warning = heads.of(scope(*odd)).warning
+    assert re.fullmatch(rb"[0-9A-Za-z?;, _-]+", warning)
+    assert warning.count(b"unknown header ") == 5
+    assert len(warning) < 600

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.http.pace import SLOWEST, Pace
+from proxy.http.server.guard import SLOWEST, Pace
 
 ENOUGH = 15 * SLOWEST
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.errors import InvalidPath, NotFound
-from proxy.http.paths import check_path, upstream_target
+from proxy.http.request_head import check_path, upstream_target
 
 segments = st.lists(
     st.from_regex(r"[a-zA-Z0-9_~.:@!$&'()*+,;=-]{1,8}|%[2-7][0-9A]", fullmatch=True), max_size=5

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.http.wire import CHUNKED, GET, HOST, POST, Connect, Connection, cuts
+from tests.support.wire import CHUNKED, GET, HOST, POST, Connect, Connection, cuts
 
 REFUSED = {
     "a line feed alone after the request line": b"GET / HTTP/1.1\n" + HOST + b"\r\n",

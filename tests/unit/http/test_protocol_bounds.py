@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from proxy.http.protocol import MAX_FRAMING, MAX_UNFINISHED_HEAD
-from tests.unit.http.wire import CHUNKED, GET, KIB, POST, Connect, Connection, settled
+from proxy.http.server.guard import MAX_FRAMING, MAX_UNFINISHED_HEAD
+from tests.support.wire import CHUNKED, GET, KIB, POST, Connect, Connection, settled
 
 
 async def until_refused(connection: Connection, piece: bytes, most: int) -> None:

@@ -9,7 +9,29 @@ import weakref
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from tests.unit.http.wire import CHUNKED, GET, POST, Connect, Connection, cuts, settled
+from tests.support.wire import CHUNKED, GET, POST, Connect, Connection, cuts, settled
+
+
+async def test_a_client_that_closes_its_side_is_answered_and_its_connection_ends(connect: Connect) -> None:
+    connection = connect()
+    connection.may_answer.clear()
+    await connection.say(GET)
+    assert connection.guard.eof_received()
+    assert connection.wire.written == b"H"
+    connection.may_answer.set()
+    await settled()
+    assert connection.statuses == [200]
+    assert b"connection: close" in connection.wire.written
+    assert connection.wire.is_closed
+
+
+@pytest.mark.parametrize("asked", [b"", GET, GET[:-1], CHUNKED + b"1\r\na"])
+async def test_one_that_waits_for_no_answer_or_never_asks_in_full_is_left(
+    connect: Connect, asked: bytes
+) -> None:
+    connection = connect()
+    await connection.say(asked)
+    assert not connection.guard.eof_received()
 
 
 async def test_pipelined_requests_are_answered_in_order(connect: Connect) -> None:
@@ -199,7 +221,7 @@ async def test_a_request_on_its_way_when_serving_ends_is_answered(connect: Conne
 async def test_one_that_does_not_come_is_not_waited_for(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proxy.http.connection._MOMENT", 0.01)
+    monkeypatch.setattr("proxy.http.server.guard._MOMENT", 0.01)
     connection = connect()
     connection.guard.shutdown()
     async with asyncio.timeout(5):

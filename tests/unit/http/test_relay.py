@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 from starlette.types import Message, Scope
 
-from proxy.adapters.httpx import HttpxUpstream
+from proxy.adapters.upstream.httpx import HttpxUpstream
 from proxy.errors import UpstreamError, UpstreamTimeout
-from proxy.http.admission import Admission
-from proxy.http.body_memory import BodyMemory
+from proxy.http.limits import Admission, BodyMemory
 from proxy.http.relay import Relay, pump
 
 CHUNKS = [b"data: 1\n\n", b"data: ", b"2\n\n"]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from proxy.core.body import read_body
-from proxy.core.hidden.continuation import continued, may_hide, without_tools
+from proxy.core.dialects.chat.body import read_body
+from proxy.core.tool_loop.continuation import continued, may_hide, without_tools
 
 BODY = b'{ "model":"m" , "messages": [ {"role":"user","content":"a"} ] ,"seed":12345678901234567890 }'
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from proxy.core.hidden.editor import StreamEditor
-from tests.hiding import RULES, always, never, streamed
+from proxy.core.tool_loop.stream import StreamEditor
+from tests.support.tool_loop import RULES, always, never, streamed
 
 DONE = b"data: [DONE]\n\n"
 

@@ -1,0 +1,78 @@
+"""What went wrong with a connection: in words that anybody may read, and in the library's own for the log."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import socket
+import ssl
+from collections.abc import Iterator
+from typing import Final, NamedTuple, cast
+
+_ERRNO: Final = re.compile(r"\[Errno (\d+)\]|^Error (\d+) connecting")
+"""asyncio tells by its text alone what became of several addresses of a name; redis-py too, of one."""
+_CLOSED: Final = "connection closed"
+_TLS: Final = "TLS handshake failed"
+_WORDS: Final = {
+    errno.EPIPE: _CLOSED,
+    errno.ETIMEDOUT: "timed out",
+    errno.ECONNRESET: "connection reset",
+    errno.ECONNABORTED: "connection reset",
+}
+
+
+class Fault(NamedTuple):
+    """Why a connection could not be made, or ended."""
+
+    kind: str
+    """No address, no path, nothing of the inside."""
+    detail: str
+    """For whoever runs the proxy."""
+
+
+def fault_of(error: BaseException) -> Fault:
+    """The fault behind an exception, or behind what it was raised from."""
+    for kind_of in (_kind, _told):
+        for each in _causes(error):
+            if kind := kind_of(each):
+                return Fault(kind, str(each) or str(error))
+    return Fault(_CLOSED if "closed" in str(error) else "connection failed", str(error))
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    at: BaseException | None = error
+    while at is not None:
+        yield at
+        within = cast("tuple[BaseException, ...]", getattr(at, "exceptions", ()))  # of a group
+        at = within[0] if within else at.__cause__ or at.__context__
+
+
+def _kind(error: BaseException) -> str | None:
+    match error:
+        case ssl.SSLCertVerificationError():
+            return "certificate not trusted"
+        case ssl.SSLZeroReturnError() | ssl.SSLEOFError() | EOFError():
+            return _CLOSED
+        case ssl.SSLError():
+            return _TLS
+        case ConnectionAbortedError() if "SSL handshake" in str(error):  # asyncio: it takes too long
+            return _TLS
+        case socket.gaierror() | UnicodeError():
+            return "name not found"
+        case TimeoutError():
+            return "timed out"
+        case OSError() if error.errno:
+            return _word(error.errno)
+        case _:
+            return None
+
+
+def _told(error: BaseException) -> str | None:
+    """By its text."""
+    found = _ERRNO.search(str(error))
+    return _word(int(found[1] or found[2])) if found else None
+
+
+def _word(number: int) -> str:
+    return _WORDS.get(number) or os.strerror(number).lower()

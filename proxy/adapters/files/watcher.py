@@ -1,0 +1,203 @@
+"""The policies in force, and which request gets which: kept as their files are while the server runs.
+
+A request asks for a policy by name and gets what is in memory, so that a name made up by a client costs no
+file's opening. A task of its own looks at the files. What it finds is taken when it has stayed the same from
+one look to the next: an editor that has written half a file is not believed. A file that cannot be used
+changes nothing, and the log, a metric and `stale` say so. Of the settings file the server's
+policy and the rules are followed; its other settings take effect at the next start.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+
+from proxy.adapters.files.policies import Mark, PolicyLibrary, mark
+from proxy.adapters.files.settings import DEFAULT, SettingsFile
+from proxy.adapters.files.toml_file import FileError, PolicyError
+from proxy.core.policy.policy import Policy
+from proxy.core.policy.rules import Rule
+from proxy.errors import InvalidPolicy
+from proxy.telemetry import Metrics, log_event, log_fault, log_warning
+
+_EVERY = 0.5
+"""Seconds between two looks; an edit is in force after two."""
+
+_Sight = tuple[Collection[str], Mapping[Path, Mark | None]]
+"""The names that there are, and the files that were looked for."""
+
+
+class WatchedPolicies:
+    """Policies by name, each as its file was when it could last be used."""
+
+    def __init__(
+        self, library: PolicyLibrary, default: str, metrics: Metrics, written: SettingsFile | None = None
+    ) -> None:
+        """Reads every policy; ``written`` is the settings file as it was read.
+
+        Raises FileError where `default`, a name or a path, or a policy that a rule names cannot be used.
+        """
+        self._library = library
+        self._source = default
+        self._metrics = metrics
+        self._written = self._began_with = written
+        self._complaint = ""
+        """What is wrong with the settings file now."""
+        if written is not None:
+            written.check(library)
+        first = library.load(default)
+        self._name = first.name
+        found, self._taken = self._read({written.file.path: written.mark} if written else {})
+        self._seen = self._taken
+        self._in_force = {first.name: first, **_usable(found)}
+        _tell_of_retired_keys(self._in_force.values())
+        self._encrypts = _any_encrypts(self._in_force)
+        self._refused: dict[str, str] = {}
+        self._refuse(_reasons(found))
+
+    def named(self, name: str) -> Policy:
+        """The policy of that name; without a name the default. Raises InvalidPolicy where there is none."""
+        policy = self._in_force.get(name or self._name)
+        if policy is None:
+            raise InvalidPolicy(f"There is no usable policy {name!r}.")
+        return policy
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """Which requests get which policy."""
+        return self._written.rules if self._written is not None else ()
+
+    def stale(self) -> list[str]:
+        """Policies whose files cannot be used now: what they said before, if anything, is in force."""
+        return sorted(self._refused)
+
+    def encrypts(self) -> bool:
+        """Whether any policy in force wants the store encrypted: then all of it is."""
+        return self._encrypts
+
+    async def watch(self) -> None:
+        """Look again and again, off the event loop, until cancelled."""
+        while True:
+            await asyncio.sleep(_EVERY)
+            try:
+                await asyncio.to_thread(self.look)
+            except Exception as error:  # noqa: BLE001 - policies serve on as they are; the next look may succeed
+                log_fault("policy files could not be looked at", error)
+
+    def look(self) -> None:
+        """Take what was edited, if it was so already at the look before. Blocks while files are read."""
+        now = (self._library.names(), {path: mark(path) for path in self._taken[1]})
+        has_settled = now == self._seen
+        self._seen = now
+        if has_settled and now != self._taken:
+            _, marks = now
+            kept = {path: marks.get(path) for path in ([self._written.file.path] if self._written else [])}
+            found, self._taken = self._read(kept)
+            self._take(found)
+            if self._written is not None and self._began_with is not None:
+                self._reread(self._written, self._began_with)
+
+    def _read(self, others: Mapping[Path, Mark | None]) -> tuple[dict[str, Policy | PolicyError], _Sight]:
+        """Every policy, or what is wrong with it, and the files as they were before they were read.
+
+        ``others`` are marks of files that are no policies.
+        """
+        library = self._library.anew()
+        names = library.names()
+        found = {name: _attempt(library, name) for name in names}
+        found[self._name] = _attempt(library, self._source)
+        return found, (names, {**library.marks, **others})
+
+    def _take(self, found: Mapping[str, Policy | PolicyError]) -> None:
+        loaded = _usable(found)
+        edited = sorted(
+            name
+            for name, policy in loaded.items()
+            if name in self._refused or policy != self._in_force.get(name)
+        )
+        gone = {name: f"{name}: its file is gone" for name in self._in_force.keys() - found.keys()}
+        self._in_force = {**self._in_force, **loaded}
+        self._encrypts = _any_encrypts(self._in_force)
+        refusals = self._refuse({**_reasons(found), **gone})
+        self._metrics.policy_reloads.labels(result="refused").inc(refusals)
+        self._metrics.policy_reloads.labels(result="loaded").inc(len(edited))
+        _tell_of_retired_keys(loaded[name] for name in edited)
+        if edited:
+            log_event("policies were read anew", policies=edited)
+
+    def _reread(self, before: SettingsFile, began_with: SettingsFile) -> None:
+        """Take rules and policy out of the settings file as it is now, if all that it names is there."""
+        try:
+            edited = before.anew()
+            edited.check(self._library, self._in_force)
+            source = edited.policy or (DEFAULT if before.policy else self._source)
+            default = self._library.load(source) if source != self._source else None
+        except FileError as error:
+            self._refuse_settings(str(error))
+            return
+        is_news = self._complaint or (edited.rules, edited.values) != (before.rules, before.values)
+        former = self._name
+        if default is not None:
+            self._in_force = {**self._in_force, default.name: default}
+            self._source, self._name = source, default.name
+        self._written, self._complaint = edited, ""
+        self._metrics.settings_stale.set(0)
+        if is_news:
+            self._metrics.settings_reloads.labels(result="loaded").inc()
+            log_event("the settings file was read anew", file=str(edited.file.path), policy=self._name)
+            if waiting := edited.differs_from(began_with):
+                log_warning("settings were edited that take effect at the next start", settings=waiting)
+        if default is not None:
+            found, self._taken = self._read({edited.file.path: edited.mark})
+            if former not in found:  # it had its name by its path alone
+                self._in_force = {name: each for name, each in self._in_force.items() if name != former}
+            self._take(found)
+
+    def _refuse_settings(self, reason: str) -> None:
+        if reason != self._complaint:
+            self._metrics.settings_reloads.labels(result="refused").inc()
+            log_warning("the settings file cannot be used as it is now: nothing changes", reason=reason)
+        self._complaint = reason
+        self._metrics.settings_stale.set(1)
+
+    def _refuse(self, reasons: dict[str, str]) -> int:
+        """Say once what cannot be used, and why; answers how many policies that is new for."""
+        news: defaultdict[str, list[str]] = defaultdict(list)
+        for name, reason in sorted(reasons.items()):
+            if self._refused.get(name) != reason:
+                news[reason].append(name)
+        for reason, names in news.items():
+            log_warning(
+                "a policy cannot be used as it is now",
+                reason=reason,
+                as_before=[name for name in names if name in self._in_force],
+                unusable=[name for name in names if name not in self._in_force],
+            )
+        self._refused = reasons
+        self._metrics.policies_stale.set(len(reasons))
+        return sum(map(len, news.values()))
+
+
+def _attempt(library: PolicyLibrary, name_or_path: str) -> Policy | PolicyError:
+    try:
+        return library.load(name_or_path)
+    except PolicyError as error:
+        return error
+
+
+def _usable(found: Mapping[str, Policy | PolicyError]) -> dict[str, Policy]:
+    return {name: outcome for name, outcome in found.items() if isinstance(outcome, Policy)}
+
+
+def _tell_of_retired_keys(policies: Iterable[Policy]) -> None:
+    for policy in policies:
+        for _, said in policy.retired():
+            log_warning("a policy has a key that does nothing", policy=policy.name, reason=said)
+
+
+def _any_encrypts(policies: Mapping[str, Policy]) -> bool:
+    return any(policy.store.encrypt for policy in policies.values())
+
+
+def _reasons(found: Mapping[str, Policy | PolicyError]) -> dict[str, str]:
+    return {name: str(outcome) for name, outcome in found.items() if isinstance(outcome, PolicyError)}

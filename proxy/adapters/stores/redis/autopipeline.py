@@ -1,0 +1,155 @@
+"""Commands that come about together travel together: one trip to the server for all of them.
+
+Through redis-py's client a command costs this process 100 µs and more, nearly all of it beside the command:
+for a connection taken from the pool and given back, for timers, for words packed one by one. In a group it
+costs 10 to 40. While one group is under way, what comes meanwhile waits for the next; so a quiet process
+makes a trip for each command, and a busy one a trip for many. What nobody waits for may linger for company.
+
+Every answer is read, that of a caller who has left too, and a group ends with a word that must come back in
+its place before anybody is told anything: so no answer becomes another's, were there one too many. A refusal
+is its own command's; where anything else goes wrong the connection is closed, and all who were to hear on it
+are told. Where no answer came in time, or there is no connection, so are all who wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple, cast
+
+import hiredis
+from redis.asyncio import Redis
+from redis.exceptions import ConnectionError as ConnectionFailed
+from redis.exceptions import InvalidResponse, ResponseError
+
+from proxy.adapters.stores.redis.distance import Distance
+
+LARGE: Final = 64 * 1024
+"""A command of more bytes goes alone, through the client: it would hold up the others."""
+
+_MOST: Final = 128
+"""Commands of one group: the last of them waits for the first."""
+
+packed: Callable[[tuple[str | bytes | float, ...]], bytes] = cast("Any", hiredis).pack_command
+"""A command as it is sent."""
+
+
+class _Asked(NamedTuple):
+    """A command as it is sent, and who waits for its answer."""
+
+    command: bytes
+    answer: asyncio.Future[Any]
+
+    def tell(self, answer: object) -> None:
+        if not self.answer.done():  # else its caller has left
+            self.answer.set_result(answer)
+
+    def fail(self, failure: Exception) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(failure)
+
+
+class Trips:
+    """Commands to the server of `client`, whoever sends them."""
+
+    def __init__(self, client: Redis, distance: Distance, linger: float) -> None:
+        """`linger`: seconds for which a command waits for company that may."""
+        self._distance = distance
+        self._linger = linger
+        self._timer: asyncio.TimerHandle | None = None
+        """While all that waits may go on waiting."""
+        self._pool = client.connection_pool
+        options: dict[str, Any] = dict(self._pool.connection_kwargs)
+        options["socket_timeout"] = None  # a group has its time as a whole, not each answer of it
+        self._connection: Any = self._pool.connection_class(**options)
+        self._waiting: deque[_Asked] = deque()
+        self._travelling: asyncio.Task[None] | None = None
+        self._trips = 0
+
+    def ask(self, command: bytes, *, may_linger: bool) -> asyncio.Future[Any]:
+        """The answer to a command as it is sent, or an error of redis-py's; TimeoutError where none came."""
+        loop = asyncio.get_running_loop()
+        asked = _Asked(command, loop.create_future())
+        self._waiting.append(asked)
+        if not (may_linger and self._linger):
+            self._leave()
+        elif len(self._waiting) == 1:
+            self._timer = loop.call_later(self._linger, self._leave)
+        return asked.answer
+
+    def _leave(self) -> None:
+        """Whoever waits travels as soon as the trip that is under way has ended."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._travelling is None or self._travelling.done():
+            self._travelling = asyncio.get_running_loop().create_task(self._travel(), name="trips")
+
+    async def aclose(self) -> None:
+        """Close the connection; whoever still waits is told so."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._travelling is not None:
+            self._travelling.cancel()
+            await asyncio.wait([self._travelling])
+        _fail(self._waiting, ConnectionFailed("The connection is closed."))
+        await self._connection.disconnect()
+
+    async def _travel(self) -> None:
+        """Make trips for as long as anybody waits who may not linger."""
+        while self._timer is None and (group := self._next()):
+            is_connected = False
+            try:
+                await self._pool.ensure_connection(self._connection)
+                is_connected = True
+                try:
+                    async with asyncio.timeout(self._distance.trip.seconds):
+                        await self._exchange(group)
+                except Exception:
+                    await self._connection.disconnect(nowait=True)
+                    raise
+            except asyncio.CancelledError:
+                _fail(group, ConnectionFailed("The connection is closed."))
+                raise
+            except Exception as failure:  # noqa: BLE001 - whatever it is, each caller raises it
+                is_gone = isinstance(failure, TimeoutError) or not is_connected
+                _fail([*group, *self._waiting] if is_gone else group, failure)
+
+    def _next(self) -> list[_Asked]:
+        """The next group: those who have not left while they waited."""
+        group: list[_Asked] = []
+        while self._waiting and len(group) < _MOST:
+            asked = self._waiting.popleft()
+            if not asked.answer.done():
+                group.append(asked)
+        return group
+
+    async def _exchange(self, group: list[_Asked]) -> None:
+        self._trips += 1
+        last = b"%d" % self._trips
+        commands = [*(asked.command for asked in group), packed(("ECHO", last))]
+        await self._connection.send_packed_command(commands)
+        answers = [await self._answer() for _ in group]
+        echo = await self._answer()
+        if echo != last:
+            raise (
+                echo if isinstance(echo, ResponseError) else InvalidResponse("There was an answer too many.")
+            )
+        for asked, answer in zip(group, answers, strict=True):
+            if isinstance(answer, ResponseError):
+                asked.fail(answer)
+            else:
+                asked.tell(answer)
+
+    async def _answer(self) -> Any:
+        """The next answer; a refusal is one."""
+        try:
+            return await self._connection.read_response()
+        except ResponseError as refusal:
+            return refusal
+
+
+def _fail(group: Iterable[_Asked], failure: Exception) -> None:
+    for asked in group:
+        asked.fail(failure)

@@ -1,0 +1,128 @@
+"""What the server answers, as the records of a session.
+
+Raises UnreadableRecord: DamagedRecord, or ForeignRecord where it is not for this server to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+from redis.asyncio.client import Pipeline
+
+from proxy.adapters.stores.redis import keys
+from proxy.adapters.stores.redis.codec import (
+    LINK,
+    VERSION,
+    Codec,
+    DamagedRecord,
+    digest,
+    hashes,
+    integer,
+    seconds,
+)
+from proxy.adapters.stores.redis.scripts import Fields, FoundFields, NewsFields
+from proxy.core.conversation.records import HiddenCalls, Node, Session
+from proxy.core.planning.plan import Epoch
+from proxy.ports import Found, Lookup, Mark, SessionKey, Stored
+
+UNREADABLE: Final[Fields] = [b"" for _ in keys.FIELDS]
+"""The fields of a session that cannot be read."""
+
+
+def found(codec: Codec, fields: FoundFields, lookup: Lookup) -> Found:
+    """What a look-up has found."""
+    record = session(codec, fields.session)
+    if record is None and not (fields.epochs or fields.hidden or fields.injected):
+        return Found(was_here=bool(fields.was_here))
+    joint, place, said = fields.said or (b"", b"", None)
+    said, is_link = node(codec, place, said) if said is not None else (None, False)
+    counts = zip(lookup.uncounted, fields.counts, strict=True)
+    return Found(
+        sid=fields.sid.decode(errors="replace"),
+        session=record,
+        known=fields.known,
+        counts={chain_hash: integer(count) for chain_hash, count in counts if count is not None},
+        epochs=epochs(codec, fields.epochs, lookup.lane),
+        hidden=hidden(codec, fields.hidden),
+        was_here=record is None and bool(fields.was_here),
+        injected=fields.injected or b"",
+        injection=injection(codec, fields.injection),
+        joint=joint,
+        said=None if is_link else said,
+    )
+
+
+def injection(codec: Codec, stored: bytes | None) -> bytes | None:
+    """What was handed in for a session."""
+    return None if stored is None else codec.decode(stored, bytes, keys.INJECTION_PLACE)
+
+
+def ask_session(pipe: Pipeline, key: SessionKey) -> None:
+    """Ask for a session's fields, and for whose turn it is in its line."""
+    pipe.hmget(keys.session(key), keys.FIELDS)
+    pipe.lindex(keys.session(key) + keys.LINE, 0)  # pyright: ignore[reportUnknownMemberType]
+
+
+def session(codec: Codec, fields: Fields, first_in_line: bytes | None = None) -> Session | None:
+    """A session with what stands beside its record, and why its turns wait; None where there is none."""
+    record, created, turns, tip, paused, unsaved, pins = fields
+    if record is None:
+        return None
+    compacting = "compacting" if first_in_line and first_in_line.startswith(b"compact") else ""
+    return msgspec.structs.replace(
+        codec.decode(record, Session, keys.RECORD_PLACE),
+        created=seconds(created or b""),
+        turns=integer(turns or b""),
+        tip=tip or b"",
+        unsaved=unsaved or b"",
+        pins=hashes(pins, keys.HASH) if pins else (),
+        blocked="paused" if paused else compacting,
+    )
+
+
+def news(codec: Codec, fields: NewsFields, since: Mark) -> Stored | None:
+    """A session with its messages since others were read; None where one of them tells of others."""
+    record, first_in_line, told = fields
+    read = {each: node(codec, each, stored) for each, stored in zip(told[::2], told[1::2], strict=True)}
+    if any(is_link for _, is_link in read.values()):
+        return None
+    new = {each: told for each, (told, _) in read.items()}
+    mark = Mark(since.life, since.messages + len(new))
+    return Stored(session(codec, record, first_in_line), new, mark=mark, is_news=True)
+
+
+def hidden(codec: Codec, stored: Sequence[bytes]) -> tuple[HiddenCalls, ...]:
+    """A session's answers with hidden calls, in the order written."""
+    return tuple(codec.decode(each, HiddenCalls, keys.HIDDEN_PLACE) for each in stored)
+
+
+def epochs(codec: Codec, stored: Sequence[bytes], lane: str) -> tuple[Epoch, ...]:
+    """The epochs of a lane, in the order written."""
+    place = keys.epoch_place(lane)
+    return tuple(codec.decode(epoch, Epoch, place) for epoch in stored)
+
+
+def nodes(codec: Codec, stored: Mapping[bytes, bytes]) -> dict[bytes, Node]:
+    """A session's messages by chain hash."""
+    told = {chain_hash: node(codec, chain_hash, record) for chain_hash, record in stored.items()}
+    held = texts(told.values()) if any(is_link for _, is_link in told.values()) else {}
+    try:
+        return {
+            chain_hash: msgspec.structs.replace(each, raw=held[each.raw]) if is_link else each
+            for chain_hash, (each, is_link) in told.items()
+        }
+    except KeyError as error:
+        raise DamagedRecord from error
+
+
+def node(codec: Codec, chain_hash: bytes, stored: bytes) -> tuple[Node, bool]:
+    """A message, and whether it is a link: then it has a digest in the place of its bytes."""
+    read, version = codec.decode_any(stored, Node, keys.node_place(chain_hash), (VERSION, LINK))
+    return read, version == LINK
+
+
+def texts(told: Iterable[tuple[Node, bool]]) -> dict[bytes, bytes]:
+    """The bytes that messages hold, by their digests."""
+    return {digest(each.raw): each.raw for each, is_link in told if not is_link}

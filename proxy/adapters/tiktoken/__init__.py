@@ -1,7 +1,0 @@
-"""tiktoken behind the TokenCounter port: o200k_base, shipped with the package, never downloaded."""
-
-from __future__ import annotations
-
-from proxy.adapters.tiktoken.counter import TiktokenCounter
-
-__all__ = ["TiktokenCounter"]

@@ -1,0 +1,306 @@
+"""One connection to the upstream: a request goes out, its answer comes in, then the next.
+
+llhttp, by httptools, does the parsing (RFC 9112). What is not plainly the answer to the one request that is
+under way is nobody's: the connection is closed, and no later caller gets those bytes (law 6).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+from collections import deque
+from math import inf
+from typing import TYPE_CHECKING, cast
+
+import httptools
+
+from proxy.adapters.faults import fault_of
+from proxy.errors import UnabridgedError, UpstreamInvalidResponse, UpstreamTimeout, UpstreamUnreachable
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+HEAD_BYTES = 256 * 1024
+"""Of an answer's head, the informational answers before it included, and of what stands between two pieces of
+its body: chunk extensions and trailers."""
+
+HEAD_FIELDS = 500
+"""Headers that an answer may have; an informational answer counts as one."""
+
+TOO_LARGE = f"head larger than {HEAD_BYTES} bytes"
+TOO_MANY = f"more than {HEAD_FIELDS} fields"
+
+_BUFFERED = 256 * 1024
+"""Bytes of an answer that wait for their reader before the upstream has to wait."""
+_FIRST_FINAL = 200
+_BODILESS = frozenset({204, 304})
+
+
+class Answer:
+    """The answer to one request, as it arrives."""
+
+    __slots__ = ("_waiter", "chunks", "fault", "headers", "is_begun", "is_complete", "status", "waiting")
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.chunks: deque[bytes] = deque()
+        self.waiting = 0
+        """Bytes in ``chunks``."""
+        self.is_begun = False
+        """Whether its head is here."""
+        self.is_complete = False
+        self.fault: UnabridgedError | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    def news(self) -> asyncio.Future[None]:
+        """What is done once something has come, or gone wrong."""
+        self._waiter = waiter = asyncio.get_running_loop().create_future()
+        return waiter
+
+    def wake(self) -> None:
+        """Whoever waits looks again."""
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    def fail(self, fault: UnabridgedError) -> None:
+        """Nothing more will come; an answer that is complete stays so."""
+        if not self.is_complete and self.fault is None:
+            self.fault = fault
+        self.wake()
+
+
+class Connection(asyncio.Protocol):
+    """A connection that is kept alive from one request to the next.
+
+    ``patience`` is how many seconds the upstream may let pass without a byte, or without taking one, and in
+    how many the head of its answer must be here, however it trickles in.
+    """
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
+        self._due = inf
+        """When the answer must have gone on; monotonic seconds, and far off while nobody waits."""
+        self._head_due = inf
+        """When its head must be here; far off until it is waited for."""
+        self._timer: asyncio.TimerHandle | None = None
+        """One that looks after it; it is not set anew for each wait."""
+        self._body: list[bytes] = []
+        """Of the answer's body, what has just come."""
+        self.on_body = self._body.append
+        """llhttp's event: a part of the body, unchunked."""
+        self._parser = httptools.HttpResponseParser(self)
+        self._answer: Answer | None = None
+        self._fields = 0
+        """Headers since the request, or since the head of its answer."""
+        self._fields_bytes = 0
+        self._framing = 0
+        """Bytes since the request, the head of its answer, or the last of its body."""
+        self._is_head = False
+        self._ends_with_connection = False
+        self._is_spoiled = False
+        self._may_write = asyncio.Event()
+        self._may_write.set()
+        self._poll = select.poll()
+        self.idle_since = 0.0
+        """Monotonic seconds."""
+
+    # --- for whoever sends ---
+
+    def begin(self, method: str) -> Answer:
+        """A request is about to be written; its answer."""
+        self._answer, self._is_head = Answer(), method == "HEAD"
+        self._head_due = inf
+        self._begin_framing()
+        return self._answer
+
+    def _begin_framing(self) -> None:
+        self._fields = self._fields_bytes = self._framing = 0
+
+    def write(self, *parts: bytes) -> None:
+        """Hand bytes to the socket, however much waits there already."""
+        self._transport.writelines(parts)
+
+    async def write_all(self, parts: AsyncIterator[bytes], *, chunked: bool) -> None:
+        """Write a body as it comes, no faster than the upstream takes it.
+
+        Raises UpstreamTimeout when it takes nothing, and whatever the body raises.
+        """
+        async for part in parts:
+            if part:
+                self.write(*((b"%x\r\n" % len(part), part, b"\r\n") if chunked else (part,)))
+                await self._drained()
+        if chunked:
+            self.write(b"0\r\n\r\n")
+
+    async def _drained(self) -> None:
+        if self._may_write.is_set():
+            return
+        try:
+            async with asyncio.timeout(self._patience):
+                await self._may_write.wait()
+        except TimeoutError as error:
+            raise UpstreamTimeout from error
+
+    def news(self, answer: Answer) -> asyncio.Future[None]:
+        """Done once something of an answer has come, or gone wrong: UpstreamTimeout, when nothing comes."""
+        loop = asyncio.get_running_loop()
+        self._due = loop.time() + self._patience
+        if not answer.is_begun:
+            self._due = self._head_due = min(self._due, self._head_due)
+        if self._timer is None:
+            self._timer = loop.call_at(self._due, self._look)
+        return answer.news()
+
+    def _look(self) -> None:
+        """Nothing has come for too long, or something has."""
+        self._timer = None
+        loop = asyncio.get_running_loop()
+        if self._due <= loop.time() and self._answer is not None:
+            self._answer.fail(UpstreamTimeout())
+        elif self._due < inf:
+            self._timer = loop.call_at(self._due, self._look)
+
+    def take(self, answer: Answer) -> bytes:
+        """What has come of an answer's body, and let more come."""
+        taken = answer.chunks[0] if len(answer.chunks) == 1 else b"".join(answer.chunks)
+        answer.chunks.clear()
+        if answer.waiting > _BUFFERED and not self._transport.is_closing():
+            self._transport.resume_reading()
+        answer.waiting = 0
+        return taken
+
+    @property
+    def is_reusable(self) -> bool:
+        """Whether it may serve another request: its last answer is complete, and nothing came after it."""
+        answer = self._answer
+        is_settled = answer is None or answer.is_complete
+        return is_settled and not self._is_spoiled and not self._transport.is_closing()
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing has arrived while it was idle: no answer that nobody asked for, and no end."""
+        return self.is_reusable and not self._poll.poll(0)
+
+    def close(self) -> None:
+        """Close it at once, whatever is under way."""
+        self._transport.abort()
+
+    # --- asyncio.Protocol ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Connected."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
+
+    def data_received(self, data: bytes) -> None:
+        """Read what came."""
+        answer = self._answer
+        if answer is None or answer.is_complete:
+            self._is_spoiled = True
+            self.close()
+            return
+        self._framing += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            ours = error.__context__  # what an event of ours has raised
+            is_ours = isinstance(ours, UpstreamInvalidResponse)
+            self._refuse(answer, ours.detail if is_ours else f"not valid HTTP: {error}")
+        except httptools.HttpParserUpgrade:
+            self._refuse(answer, "it changes to another protocol")
+        if self._body:
+            self._framing = 0
+        elif self._framing > HEAD_BYTES:
+            self._refuse(answer, TOO_LARGE)
+        self._deliver(answer)
+        if answer.waiting > _BUFFERED and not self._transport.is_closing():
+            self._transport.pause_reading()
+        self._due = inf
+        answer.wake()
+
+    def _refuse(self, answer: Answer, wrong: str) -> None:
+        """This is no answer, or none that ends."""
+        self._is_spoiled = True
+        answer.fail(UpstreamInvalidResponse(detail=wrong))
+        self.close()
+
+    def _deliver(self, answer: Answer) -> None:
+        """Let an answer have what has come of its body: nothing that comes once it is complete."""
+        if self._body and not answer.is_complete:
+            chunk = b"".join(self._body)
+            answer.chunks.append(chunk)
+            answer.waiting += len(chunk)
+        self._body.clear()
+
+    def pause_writing(self) -> None:
+        """The upstream does not take what is written."""
+        self._may_write.clear()
+
+    def resume_writing(self) -> None:
+        """It does again."""
+        self._may_write.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The upstream has closed the connection, or reset it, or we have closed it."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._may_write.set()
+        answer = self._answer
+        if answer is None:
+            return
+        if exc is None and answer.is_begun and self._ends_with_connection:
+            answer.is_complete, self._is_spoiled = True, True
+        part = "within the body" if answer.is_begun else f"after {self._framing} bytes of the head"
+        closed = UpstreamInvalidResponse("connection closed", part)
+        answer.fail(closed if exc is None else UpstreamUnreachable(*fault_of(exc)))
+
+    # --- llhttp's events ---
+
+    def on_message_begin(self) -> None:
+        """An answer begins; one upon a complete one was not asked for."""
+        answer = self._answer
+        if answer is not None and not answer.is_complete:
+            answer.headers = []
+            self._count()
+        else:
+            self._is_spoiled = True
+
+    def _count(self, name: bytes = b"", value: bytes = b"") -> None:
+        """Raise UpstreamInvalidResponse for a header that is one too many."""
+        self._fields += 1
+        self._fields_bytes += len(name) + len(value)
+        if self._fields > HEAD_FIELDS + 1:
+            raise UpstreamInvalidResponse(detail=TOO_MANY)
+        if self._fields_bytes > HEAD_BYTES:
+            raise UpstreamInvalidResponse(detail=TOO_LARGE)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header, or a trailer, which is dropped."""
+        self._count(name, value)
+        answer = self._answer
+        if answer is not None and not answer.is_begun:
+            answer.headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        """The head is here: of an informational answer, which is none, or of the answer."""
+        answer = self._answer
+        status = self._parser.get_status_code()
+        if answer is None or answer.is_begun or status < _FIRST_FINAL:
+            return
+        answer.status, answer.is_begun = status, True
+        self._begin_framing()
+        names = {name.lower() for name, _ in answer.headers}
+        is_framed = b"content-length" in names or b"transfer-encoding" in names
+        self._ends_with_connection = not is_framed and status not in _BODILESS
+        if self._is_head:  # llhttp cannot be told that no body follows
+            answer.is_complete, self._is_spoiled = True, True
+
+    def on_message_complete(self) -> None:
+        """The answer is over, if it was one."""
+        answer = self._answer
+        if answer is not None and answer.is_begun and not answer.is_complete:
+            self._deliver(answer)
+            answer.is_complete = True
+            self._is_spoiled = self._is_spoiled or not self._parser.should_keep_alive()

@@ -1,0 +1,140 @@
+"""The admin API of a running proxy, as the session verbs use it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import quote
+
+import httpx2
+
+from proxy.cli.terminal import CommandError, UsageError, add_json_option
+from proxy.core.formats.json import as_mapping
+from proxy.core.text.words import one_line
+from proxy.environment import PREFIX, default_data_dir
+
+DEFAULT_SERVER = "http://127.0.0.1:8080"
+TOKEN_FILE = "admin-token"  # noqa: S105 - a file's name
+_LOOKING, _CHANGING = 30.0, 120.0
+"""Seconds; a change may wait for turns and for summaries."""
+_UNAUTHORIZED = (401, 403)
+
+Json = dict[str, Any]
+
+
+def add_server_option(parser: argparse.ArgumentParser) -> None:
+    """`--server` and `--json`, which all commands have that ask a running proxy."""
+    parser.add_argument(
+        "--server",
+        metavar="URL",
+        default=os.environ.get(f"{PREFIX}SERVER") or DEFAULT_SERVER,
+        help=f"the proxy's address ({PREFIX}SERVER, else {DEFAULT_SERVER})",
+    )
+    add_json_option(parser)
+
+
+class AdminApi:
+    """Asks one server, with the admin token. Every method raises CommandError in plain words."""
+
+    def __init__(self, server: str, token: str) -> None:
+        if not server.startswith(("http://", "https://")):
+            raise UsageError(f'--server must be a URL such as {DEFAULT_SERVER}, not "{server}"')
+        self._server = server.rstrip("/").removesuffix("/v1")
+        self._headers = {"Authorization": f"Bearer {token}"}
+
+    @classmethod
+    def of(cls, args: argparse.Namespace) -> AdminApi:
+        """The server that a command names, with the token of the environment or of the data directory."""
+        return cls(args.server, admin_token(os.environ))
+
+    def sessions(self, limit: int) -> Json:
+        """The sessions used last, newest first, and how many are left out."""
+        answer = self._get("/sessions", {"limit": str(limit)})
+        if not isinstance(answer.get("sessions"), list):
+            raise CommandError(f"{self._server} is not the address of a proxy; name it with --server")
+        return answer
+
+    def session(self, name: str, part: str = "") -> Json:
+        """A session by id or name, or a `part` of it: transcript, view, explain."""
+        return self._get(f"{_path(name)}{'/' if part else ''}{part}", {})
+
+    def export(self, name: str) -> bytes:
+        """All that is kept of a session, as it was sent."""
+        return self._ask("GET", f"{_path(name)}/export").content
+
+    def change(self, name: str, verb: str, body: Json) -> Json:
+        """Fork, compact, restore, pause or resume a session."""
+        return self._read(self._ask("POST", f"{_path(name)}/{verb}", body=body))
+
+    def delete(self, name: str) -> Json:
+        """Forget a session."""
+        return self._read(self._ask("DELETE", _path(name)))
+
+    def _get(self, path: str, query: Mapping[str, str]) -> Json:
+        return self._read(self._ask("GET", path, query))
+
+    def _ask(
+        self, method: str, path: str, query: Mapping[str, str] | None = None, body: Json | None = None
+    ) -> httpx2.Response:
+        """An answer that is no error."""
+        url = f"{self._server}/unabridged/v1{path}"
+        timeout = _LOOKING if method == "GET" else _CHANGING
+        try:
+            response = httpx2.request(
+                method, url, params=query, json=body, headers=self._headers, timeout=timeout
+            )
+        except httpx2.InvalidURL as error:
+            raise self._no_proxy() from error
+        except httpx2.HTTPError as error:
+            raise CommandError(
+                f"no proxy answers at {self._server} ({error}); name it with --server"
+            ) from error
+        if response.is_error:
+            raise CommandError("\n".join(self._complaint(response.status_code, self._read(response))))
+        return response
+
+    def _read(self, response: httpx2.Response) -> Any:
+        try:
+            return response.json() if response.content else None
+        except ValueError as error:
+            raise self._no_proxy() from error
+
+    def _no_proxy(self) -> CommandError:
+        return CommandError(f"{self._server} is not the address of a proxy")
+
+    def _complaint(self, status: int, answer: Any) -> Iterator[str]:
+        """What the server says; below it the sessions that may be meant, where there are several."""
+        error = as_mapping(as_mapping(answer).get("error"))
+        hint = f" Set {PREFIX}ADMIN_TOKEN to the server's." if status in _UNAUTHORIZED else ""
+        yield f"{self._server} answers {status}: {error.get('message') or 'no reason given.'}{hint}"
+        for each in cast("list[Json]", error.get("candidates") or []):
+            told = (one_line(each["name"]), one_line(each["began_with"]))
+            yield "  ".join([each["id"], *filter(None, told)])
+
+
+def _path(name: str) -> str:
+    if not name:
+        raise UsageError("the session's id or name is empty")
+    return f"/sessions/{quote(name, safe='')}"
+
+
+def admin_token(environment: Mapping[str, str]) -> str:
+    """The admin token: from the environment, else as the server keeps it for this user.
+
+    Raises CommandError where there is none.
+    """
+    given = environment.get(f"{PREFIX}ADMIN_TOKEN")
+    if given:
+        return given
+    named = environment.get(f"{PREFIX}ADMIN_TOKEN_FILE")
+    data_dir = Path(environment.get(f"{PREFIX}DATA_DIR") or default_data_dir())
+    file = Path(named) if named else data_dir / TOKEN_FILE
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise CommandError(
+            f"no admin token: {file} cannot be read ({error.strerror}); set {PREFIX}ADMIN_TOKEN"
+        ) from error

@@ -1,0 +1,86 @@
+"""A process that serves: how many files it may open, how it is ended, and what one of several workers does.
+
+A worker imports this module alone, and the proxy itself when it is asked for its app: until it answers its
+supervisor it must not take long to begin, or it is taken for one that hangs.
+"""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from threading import Thread
+from typing import TYPE_CHECKING
+
+from proxy.adapters.files.settings import SettingsFile
+from proxy.config import Settings
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+_ENOUGH = 65_536
+"""Descriptors beyond which one process has other limits."""
+_GARBAGE = (10_000, 5, 200)
+"""New objects before the young ones are looked at; and how many such looks before the older ones are.
+
+One look at 50,000 objects takes some 15 ms, in which nobody else runs.
+"""
+
+
+def raise_file_limit() -> None:
+    """Raise this process's limit of open files, which its children inherit, as far as it may be raised.
+
+    A stream takes two descriptors, and systems begin with 256 or 1,024 a process.
+    """
+    if sys.platform == "win32":
+        return  # there is none to raise
+    import resource  # noqa: PLC0415 - not on every system
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _ENOUGH if hard == resource.RLIM_INFINITY else min(_ENOUGH, hard)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    with suppress(ValueError, OSError):  # macOS allows less than it says; the old limit then stays
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+@contextmanager
+def sigterm_interrupts() -> Generator[None]:
+    """Within, SIGTERM raises KeyboardInterrupt (also where uvicorn raises again what it caught).
+
+    So there is one way to be ended, and what was started is ended in its order.
+    """
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def app_of_worker(settings: Settings, written: SettingsFile | None) -> ASGIApp:
+    """The app of one worker. The worker ends with its supervisor, however that ends."""
+
+    def end_with_supervisor() -> None:
+        supervisor = multiprocessing.parent_process()
+        if supervisor is not None:
+            supervisor.join()
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    Thread(target=end_with_supervisor, name="supervisor", daemon=True).start()
+    return import_module("proxy.app").create_app(settings, settle, written)
+
+
+def settle() -> None:
+    """Keep what was built at the start, and stays, out of every later look for garbage.
+
+    Looking for it as often as Python does by itself costs a twentieth of all work and finds next to nothing:
+    only a turn that begins an epoch leaves any.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_GARBAGE)

@@ -1,0 +1,305 @@
+"""What a replay came to: sums, the bill, and how each epoch was decided, as JSON and as tables."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import msgspec
+from rich.console import RenderableType
+
+from proxy.cli.terminal import percent, stage_text, table, words
+from proxy.core.budget.budget import Stage
+from proxy.core.economics.prices import Prices
+from proxy.core.economics.simulate import ReplayedTurn
+from proxy.core.planning.plan import Verdict
+
+_SUMS = (">turns", ">full", ">sent", ">sent/full", ">epochs", ">over budget")
+_BILL = (">cached", ">sent $", ">summaries $", ">total $", ">whole history $", ">total/whole")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One session under one policy."""
+
+    session: str
+    policy: str
+    """Its name, or what else tells it from the others."""
+    budget: int | None
+    """Tokens; None where nobody knows the model's window, so that nothing is cut for its tokens."""
+    prices: Prices
+    writer: Prices
+    """What the model that writes summaries costs."""
+    turns: tuple[ReplayedTurn, ...]
+
+    @property
+    def epochs(self) -> list[ReplayedTurn]:
+        """The turns at which epochs began."""
+        return [turn for turn in self.turns if turn.began]
+
+
+def totals(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """Sums over all turns of all sessions; `ratio` is sent over full."""
+    turns = [turn for outcome in outcomes for turn in outcome.turns]
+    full, sent = (sum(turn.full_tokens for turn in turns), sum(turn.sent_tokens for turn in turns))
+    bounded = [outcome for outcome in outcomes if outcome.budget is not None]
+    over = [turn for each in bounded for turn in each.turns if turn.sent_tokens > (each.budget or 0)]
+    return {
+        "turns": len(turns),
+        "full_tokens": full,
+        "sent_tokens": sent,
+        "ratio": round(sent / full, 4) if full else 1.0,
+        "epochs": sum(outcome.turns[-1].epoch for outcome in outcomes if outcome.turns),
+        "over_budget": len(over),
+        "stages": {stage.value: sum(turn.stage is stage for turn in turns) for stage in Stage},
+        "bill": bill(outcomes),
+    }
+
+
+def bill(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """Dollars for the prompts of all turns, and what the whole histories would have cost in their place."""
+    pairs = [(turn, outcome.prices) for outcome in outcomes for turn in outcome.turns]
+    writers = [(turn, outcome.writer) for outcome in outcomes for turn in outcome.turns]
+    sent = sum(turn.sent.dollars(prices) for turn, prices in pairs)
+    summaries = sum(turn.summaries.dollars(prices) for turn, prices in writers)
+    whole = sum(turn.full.dollars(prices) for turn, prices in pairs)
+    return {
+        "sent_cached_tokens": sum(turn.sent.cached for turn, _ in pairs),
+        "full_cached_tokens": sum(turn.full.cached for turn, _ in pairs),
+        "summary_tokens": sum(turn.summaries.source + turn.summaries.text for turn, _ in pairs),
+        "sent_dollars": round(sent, 6),
+        "summary_dollars": round(summaries, 6),
+        "total_dollars": round(sent + summaries, 6),
+        "whole_dollars": round(whole, 6),
+        "ratio": round((sent + summaries) / whole, 4) if whole else 1.0,
+    }
+
+
+def as_json(outcomes: Sequence[Outcome], names: Sequence[str], *, with_turns: bool) -> dict[str, Any]:
+    """Everything, by policy."""
+
+    def session(outcome: Outcome) -> dict[str, Any]:
+        told = {
+            "id": outcome.session,
+            "budget": outcome.budget,
+            **totals([outcome]),
+            "decided": [epoch_json(turn) for turn in outcome.epochs],
+        }
+        return told | ({"turns": [turn_json(turn) for turn in outcome.turns]} if with_turns else {})
+
+    return {
+        "policies": [
+            {
+                "policy": name,
+                "totals": totals([each for each in outcomes if each.policy == name]),
+                "sessions": [session(each) for each in outcomes if each.policy == name],
+            }
+            for name in names
+        ]
+    }
+
+
+def epoch_json(turn: ReplayedTurn) -> dict[str, Any]:
+    """One epoch, and what it was decided by."""
+    account = turn.account
+    named = account and {name: getattr(account, name) for name in account.__struct_fields__}
+    return {
+        "turn": turn.number,
+        "stage": turn.stage.value,
+        "freed_tokens": turn.freed,
+        "account": msgspec.to_builtins(named),
+        "reason": reason(turn),
+    }
+
+
+def turn_json(turn: ReplayedTurn) -> dict[str, Any]:
+    """One turn."""
+    return {
+        "number": turn.number,
+        "messages": turn.messages,
+        "full_tokens": turn.full_tokens,
+        "stage": turn.stage.value,
+        "sent_tokens": turn.sent_tokens,
+        "cut": turn.cut,
+        "epoch": turn.epoch,
+        "began": turn.began,
+        "sent_cached_tokens": turn.sent.cached,
+        "full_cached_tokens": turn.full.cached,
+        "waits": waits(turn),
+    }
+
+
+def waits(turn: ReplayedTurn) -> bool:
+    """Whether an epoch would have begun, but for what it costs."""
+    return turn.account is not None and turn.account.verdict is Verdict.WAITS
+
+
+def reason(turn: ReplayedTurn) -> str:
+    """How it was decided that an epoch begins, for people."""
+    return (turn.account.text if turn.account else "") or f"{turn.stage.value} is not optional"
+
+
+def tables(
+    outcomes: Sequence[Outcome], names: Sequence[str], *, with_turns: bool, note: str
+) -> Iterator[RenderableType]:
+    """Sessions, policies and the bill, of which ``note`` says how it was reckoned; before them each turn."""
+    for outcome in outcomes if with_turns else ():
+        yield _turns_table(outcome)
+        yield ""
+        yield _epochs_table(outcome)
+        yield ""
+    yield table(
+        ("session", "policy", ">budget", *_SUMS, ">total/whole"),
+        [(each.session, each.policy, each.budget, *_sums([each]), _ratio([each])) for each in outcomes],
+    )
+    yield ""
+    found = {name: [each for each in outcomes if each.policy == name] for name in names}
+    yield table(
+        ("policy", *_SUMS, *(f">{stage}" for stage in Stage)),
+        [(name, *_sums(each), *totals(each)["stages"].values()) for name, each in found.items()],
+        title="all sessions",
+    )
+    yield ""
+    yield table(
+        ("policy", *_BILL), [(name, *_billed(each)) for name, each in found.items()], title="the bill"
+    )
+    yield note
+
+
+def _sums(outcomes: Sequence[Outcome]) -> tuple[object, ...]:
+    sums = totals(outcomes)
+    tokens = (sums["turns"], sums["full_tokens"], sums["sent_tokens"], percent(sums["ratio"]))
+    return (*tokens, sums["epochs"], sums["over_budget"])
+
+
+def _ratio(outcomes: Sequence[Outcome]) -> str:
+    return percent(bill(outcomes)["ratio"])
+
+
+def _billed(outcomes: Sequence[Outcome]) -> tuple[object, ...]:
+    sums = bill(outcomes)
+    names = ("sent_dollars", "summary_dollars", "total_dollars", "whole_dollars")
+    return (sums["sent_cached_tokens"], *(f"{sums[name]:.4f}" for name in names), percent(sums["ratio"]))
+
+
+def _turns_table(outcome: Outcome) -> RenderableType:
+    rows = [
+        (
+            turn.number,
+            turn.messages,
+            turn.full_tokens,
+            stage_text(turn.stage),
+            turn.sent_tokens,
+            turn.sent.cached,
+            turn.cut,
+            f"{turn.epoch}{' begins' if turn.began else ' waits' if waits(turn) else ''}",
+        )
+        for turn in outcome.turns
+    ]
+    columns = (">turn", ">messages", ">full", "stage", ">sent", ">cached", ">cut", "epoch")
+    return table(columns, rows, title=f"{outcome.session} · {outcome.policy}")
+
+
+def _epochs_table(outcome: Outcome) -> RenderableType:
+    rows = [(turn.number, stage_text(turn.stage), turn.freed, reason(turn)) for turn in outcome.epochs]
+    return table((">turn", "stage", ">freed", "decided by"), rows, title="epochs")
+
+
+# --- one page of HTML: nothing is fetched, nothing runs; charts are SVG ---
+
+
+_WIDTH, _HEIGHT, _MARGIN = 760, 200, 56
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 52rem; padding: 0 1rem; }
+body { color: #1b1f24; }
+h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin-top: 2.5rem; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+th, td { padding: .25rem .5rem; border-bottom: 1px solid #d8dee4; text-align: right; vertical-align: top; }
+th { font-weight: 600; } .text { text-align: left; } .note { color: #57606a; }
+svg { width: 100%; height: auto; } svg text { font: 11px system-ui, sans-serif; fill: #57606a; }
+.full { stroke: #8c959f; } .sent { stroke: #0969da; } .epoch { stroke: #cf222e; stroke-dasharray: 2 3; }
+.budget { stroke: #d8dee4; } polyline { fill: none; stroke-width: 1.5; }
+@media (prefers-color-scheme: dark) {
+  body { background: #0d1117; color: #e6edf3; } th, td { border-color: #30363d; }
+  .note { color: #9198a1; } svg text { fill: #9198a1; } .budget { stroke: #30363d; }
+}
+"""
+
+
+def page(outcomes: Sequence[Outcome], names: Sequence[str], note: str) -> str:
+    """The whole page; ``note`` says how the bill was reckoned."""
+    parts = [
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f"<title>Replay</title><style>{_STYLE}</style></head><body><h1>Replay</h1>",
+        *_bill(outcomes, names),
+        f'<p class="note">{escape(note)}</p>',
+        *(part for outcome in outcomes for part in _session(outcome)),
+        "</body></html>\n",
+    ]
+    return "\n".join(parts)
+
+
+def _bill(outcomes: Sequence[Outcome], names: Sequence[str]) -> Iterator[str]:
+    rows: list[Sequence[object]] = []
+    for name in names:
+        sums = bill([each for each in outcomes if each.policy == name])
+        dollars = ("sent_dollars", "summary_dollars", "total_dollars", "whole_dollars")
+        rows.append((name, *(f"{sums[each]:.4f}" for each in dollars), percent(sums["ratio"])))
+    heads = ("policy", "sent $", "summaries $", "total $", "whole history $", "total/whole")
+    yield from _table(heads, rows, texts=(0,))
+
+
+def _session(outcome: Outcome) -> Iterator[str]:
+    sums = bill([outcome])
+    yield f"<h2>{escape(outcome.session)} · {escape(outcome.policy)}</h2>"
+    cost = f"${sums['total_dollars']:.4f} against ${sums['whole_dollars']:.4f}, {percent(sums['ratio'])}"
+    budget = "no budget" if outcome.budget is None else f"budget {outcome.budget:,} tokens"
+    yield f'<p class="note">{len(outcome.turns)} turns, {budget}; {cost}</p>'
+    if outcome.turns:
+        yield _chart(outcome)
+    if outcome.epochs:
+        rows = [(turn.number, turn.stage.value, turn.freed, reason(turn)) for turn in outcome.epochs]
+        yield from _table(("turn", "stage", "freed", "decided by"), rows, texts=(1, 3))
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[object]], texts: Sequence[int]) -> Iterator[str]:
+    def cells(tag: str, values: Sequence[object]) -> str:
+        marks = (' class="text"' if place in texts else "" for place in range(len(values)))
+        pairs = zip(marks, values, strict=True)
+        return "".join(f"<{tag}{mark}>{escape(words(value))}</{tag}>" for mark, value in pairs)
+
+    yield f"<table><thead><tr>{cells('th', heads)}</tr></thead><tbody>"
+    for row in rows:
+        yield f"<tr>{cells('td', row)}</tr>"
+    yield "</tbody></table>"
+
+
+def _chart(outcome: Outcome) -> str:
+    """Tokens by turn: what the client sent, what went out, where epochs began."""
+    turns = outcome.turns
+    most = max(*(turn.full_tokens for turn in turns), outcome.budget or 0)
+
+    def x(turn: ReplayedTurn) -> float:
+        return _MARGIN + (turn.number - 1) / max(len(turns) - 1, 1) * (_WIDTH - _MARGIN - 8)
+
+    def y(tokens: int) -> float:
+        return 8 + (1 - tokens / most) * (_HEIGHT - 32)
+
+    def line(name: str, points: Sequence[tuple[float, float]]) -> str:
+        spots = " ".join(f"{across:.1f},{down:.1f}" for across, down in points)
+        return f'<polyline class="{name}" points="{spots}"/>'
+
+    ends, limits = (_MARGIN, _WIDTH - 8), [outcome.budget] if outcome.budget else []
+    lines = [line("budget", [(end, y(limit)) for end in ends]) for limit in limits]
+    lines += [line("epoch", [(x(turn), 8), (x(turn), _HEIGHT - 24)]) for turn in outcome.epochs]
+    lines.append(line("full", [(x(turn), y(turn.full_tokens)) for turn in turns]))
+    lines.append(line("sent", [(x(turn), y(turn.sent_tokens)) for turn in turns]))
+    labels = [
+        f'<text x="{_MARGIN - 6}" y="{y(tokens) + 4:.1f}" text-anchor="end">{tokens:,}</text>'
+        for tokens in dict.fromkeys((most, *limits))
+    ]
+    legend = "tokens by turn: grey, the whole history; blue, what was sent; red, where an epoch began"
+    labels.append(f'<text x="{_MARGIN}" y="{_HEIGHT - 6}">{legend}</text>')
+    shapes = "".join([*lines, *labels])
+    return f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{legend}">{shapes}</svg>'

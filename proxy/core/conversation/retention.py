@@ -1,0 +1,144 @@
+"""Retention classes: what a policy's rules say of messages, and what follows for their units.
+
+Each message is matched by itself, first rule wins; a unit has the firmest class that is said of one of its
+messages. A call that no rule names says nothing, so a rule for a tool's results speaks for the whole unit;
+any other message that no rule names is `compressible`. Later system and developer messages are `critical`
+without a rule, and `disposable` where an identical one stands later.
+
+When a unit goes is its class's business. Whether a message may be *told* of once it is cut is the message's
+own: what is ephemeral stays out of summaries even where something firmer keeps it company.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from functools import cached_property
+from hashlib import sha256
+
+from proxy.core.conversation.messages import HEAD_ROLES, Message
+from proxy.core.conversation.units import Unit
+from proxy.core.dialects.dialect import Content
+from proxy.core.policy.sections import Retention, RetentionClass
+
+FIRMEST: Sequence[RetentionClass] = (
+    "critical",
+    "compressible",
+    "batch_compressible",
+    "disposable",
+    "ephemeral",
+)
+"""The classes, the firmest first."""
+_UNTOLD = frozenset({"disposable", "ephemeral"})
+
+
+class Classes:
+    """The classes of one chain's units, each found when it is asked for."""
+
+    def __init__(
+        self,
+        rules: Sequence[Retention],
+        messages: Sequence[Message],
+        units: Sequence[Unit],
+        content: Callable[[int], Content],
+    ) -> None:
+        self._rules = rules
+        self._messages = messages
+        self._units = units
+        self._content = content
+        self._said: dict[int, RetentionClass | None] = {}
+        self._ruled: dict[int, RetentionClass | None] = {}
+
+    def of(self, index: int) -> RetentionClass:
+        """The class of unit number ``index``."""
+        ruled = self._by_rule(index) if self._rules else None
+        return ruled or self._unruled(self._units[index].start)
+
+    def may_be_summarised(self, position: int) -> bool:
+        """Whether the text of the message at ``position`` may stand in a summary's source."""
+        return self._own(position) not in _UNTOLD
+
+    def may_be_quoted(self, position: int) -> bool:
+        """Whether anything of the message may outlive its cut: in a quote, in the ledger, in memory."""
+        return self._own(position) != "ephemeral"
+
+    def _own(self, position: int) -> RetentionClass | None:
+        """What the rules say of a message, or, where they are silent, of its unit."""
+        if not self._rules:
+            return None
+        return self._of_message(position) or self._by_rule(self._unit_at[position])
+
+    def _by_rule(self, index: int) -> RetentionClass | None:
+        """The firmest class that the rules give to a message of the unit; None where they are silent."""
+        if index not in self._ruled:
+            self._ruled[index] = self._firmest_in(self._units[index]) if self._rules else None
+        return self._ruled[index]
+
+    def _firmest_in(self, unit: Unit) -> RetentionClass | None:
+        said = [(place, self._of_message(place)) for place in range(unit.start, unit.end)]
+        if all(found is None for _, found in said):
+            return None
+        spoken = {
+            found or "compressible" for place, found in said if found or not self._messages[place].calls
+        }
+        return next(each for each in FIRMEST if each in spoken)
+
+    def _unruled(self, start: int) -> RetentionClass:
+        message = self._messages[start]
+        if message.role not in HEAD_ROLES:
+            return "compressible"
+        return "critical" if self._newest[message.identity] == start else "disposable"
+
+    def _of_message(self, position: int) -> RetentionClass | None:
+        if position not in self._said:
+            found = [
+                next((rule.class_ for rule in self._rules if self._matches(rule, position, tool)), None)
+                for tool in self._tools_of(position)
+            ]
+            if "ephemeral" in found or not any(found):  # one secret keeps all of it
+                self._said[position] = "ephemeral" if any(found) else None
+            else:
+                spoken = {each or "compressible" for each in found}
+                self._said[position] = next(each for each in FIRMEST if each in spoken)
+        return self._said[position]
+
+    def _matches(self, rule: Retention, position: int, tool: str | None) -> bool:
+        match = rule.match
+        if match.role is not None and match.role != self._messages[position].role:
+            return False
+        if match.tool is not None and (tool is None or not fnmatchcase(tool, match.tool)):
+            return False
+        return match.content is None or bool(re.search(match.content, self._content(position).text))
+
+    def _tools_of(self, position: int) -> Sequence[str | None]:
+        """The tools that a message calls, or the one whose result it is; None alone where there is none."""
+        message = self._messages[position]
+        if not any(rule.match.tool for rule in self._rules):
+            return (None,)
+        if message.calls:
+            return [name for _, name, _ in self._content(position).tool_calls()]
+        if message.answers is None:
+            return (None,)
+        return (self._caller(position, message.answers) or self._content(position).name or None,)
+
+    def _caller(self, position: int, call: str) -> str | None:
+        """The name of the tool that was called by this id, nearest before ``position`` within its unit."""
+        for place in range(position - 1, self._units[self._unit_at[position]].start - 1, -1):
+            if call in self._messages[place].calls:
+                named = {each: name for each, name, _ in self._content(place).tool_calls()}
+                return named.get(call)
+        return None
+
+    @cached_property
+    def _unit_at(self) -> Sequence[int]:
+        return [index for index, unit in enumerate(self._units) for _ in range(unit.start, unit.end)]
+
+    @cached_property
+    def _newest(self) -> Mapping[bytes, int]:
+        """Where each identity stands last."""
+        return {message.identity: place for place, message in enumerate(self._messages)}
+
+
+def terms_of(rules: Sequence[Retention]) -> str:
+    """What tells summaries apart that were written under other rules; empty without any."""
+    said = repr([rule.model_dump(mode="json") for rule in rules])
+    return sha256(said.encode(errors="surrogatepass")).hexdigest()[:12] if rules else ""

@@ -1,0 +1,1 @@
+"""How an API writes a conversation, one folder each."""

@@ -1,0 +1,1 @@
+"""Chat Completions, as OpenAI's API reference writes them."""

@@ -1,0 +1,278 @@
+"""An answer, streamed or not, as the transcript keeps it.
+
+Reads chat completions and their chunks as the OpenAI API reference describes them ("The chat completion
+object", "The chat completion chunk object"). The client has been sent the bytes already, so nothing here
+raises for what an upstream wrote: members of a wrong type count as absent, events that are no JSON are passed
+over, and the answer says whether it is complete. It is not where anything of its message is missing; what is
+said beside that (usage, id, model) costs only itself.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Raw
+
+from proxy.core.dialects.chat.delta import PartialMessage
+from proxy.core.dialects.dialect import Answer, Usage
+from proxy.core.formats.json import UNREADABLE, elements, integer, members, string, well_formed
+from proxy.core.formats.sse import EVENT_LIMIT, Decoder, Event
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ANSWER_LIMIT = 64 * 1024 * 1024
+"""Bytes of choices that one answer may have before it is no longer collected."""
+
+TRUNCATED_EVENT = (
+    b'data: {"error": {"message": "The upstream closed the stream before the answer was complete.", '
+    b'"type": "server_error", "param": null, "code": "upstream_truncated"}}\n\n'
+)
+"""What a client is told where the upstream's stream ends too early."""
+
+_ABSENT = Raw(b"null")
+
+
+class _CachedTokens(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: _CachedTokens | None = None
+
+
+class _Choice(msgspec.Struct, gc=False):
+    index: int | None = 0
+    delta: dict[str, Raw] | None = None
+    message: Raw = _ABSENT
+    finish_reason: str | None = None
+
+
+class _Completion(msgspec.Struct, gc=False):
+    """A completion, or a chunk of one: what we read of it."""
+
+    choices: list[_Choice] | None = None
+    usage: _Usage | None = None
+    error: Raw = _ABSENT
+    id: str | None = None
+    model: str | None = None
+
+
+_COMPLETION = msgspec.json.Decoder(_Completion)
+
+
+class StreamCollector:
+    """Collects the answer out of a stream's bytes while they pass."""
+
+    def __init__(self, *, limit: int = EVENT_LIMIT, answer_limit: int = ANSWER_LIMIT) -> None:
+        self._decoder = Decoder(limit)
+        self._room = answer_limit
+        self._message = PartialMessage()
+        self._finish: dict[int, str | None] = {}  # of every choice seen
+        self._usage: Usage | None = None
+        self._error: bytes | None = None
+        self._id: str | None = None
+        self._model: str | None = None
+        self._done = False
+        self._unread = False  # the newest event could not be read
+        self._hole = False  # a chunk could not be read: some of the answer is missing
+
+    @property
+    def overflowed(self) -> bool:
+        """Whether the collector gave up: the stream went on, but how the answer ends is not known."""
+        return self._decoder.overflowed or self._room < 0
+
+    @property
+    def truncated(self) -> bool:
+        """At the end of the stream: whether it broke off, so that the client must be told.
+
+        False where an error has told it already, and where the collector gave up and cannot know.
+        """
+        if self._done or self._error is not None or self.overflowed:
+            return False
+        return not self._finish or None in self._finish.values()
+
+    @property
+    def separator(self) -> bytes:
+        """What must stand before the event that tells of a truncation, so that it is one of its own."""
+        return b"\n\n" if self.truncated and self._decoder.is_within_event else b""
+
+    def feed(self, chunk: bytes) -> None:
+        """Take the next bytes of the stream, cut anywhere. What follows `[DONE]` is no part of the answer."""
+        if self._done or self._room < 0:
+            return
+        for event in self._decoder.feed(chunk):
+            said, is_whole = _read(event.data)
+            if said is not None:
+                self._hole = self._hole or not is_whole
+                self._take(said, event)
+            elif event.data.startswith(b"[DONE]"):
+                self._done, self._unread = True, False
+                return
+            else:
+                self._pass_over(event)
+
+    def answer(self) -> Answer:
+        """What has been collected so far."""
+        seen = 0 in self._finish
+        finish_reason = self._finish.get(0)
+        ended = seen and (finish_reason is not None or self._done)
+        is_odd = self._hole or self._message.is_odd
+        return Answer(
+            message=well_formed(self._message.json()) if seen else None,
+            finish_reason=finish_reason,
+            usage=self._usage,
+            complete=ended and self._error is None and not (self._unread or is_odd or self.overflowed),
+            is_odd=is_odd,
+            tool_calls=self._message.has_calls,
+            choices=len(self._finish),
+            error=self._error,
+            id=self._id,
+            model=self._model,
+        )
+
+    def _take(self, said: _Completion, event: Event) -> None:
+        self._unread = False
+        if said.error is not _ABSENT or event.name == "error":
+            self._error = self._error or _error_of(said, event.data)
+        if not (self._id and self._model):
+            self._id, self._model = self._id or said.id, self._model or said.model
+        if said.usage is not None:
+            self._usage = _usage(said.usage)
+        if said.choices:
+            self._room -= len(event.data)
+            if len(said.choices) > 1 and len({each.index or 0 for each in said.choices}) < len(said.choices):
+                self._hole = True
+            for choice in said.choices:
+                index = choice.index or 0
+                if choice.finish_reason or index not in self._finish:
+                    self._finish[index] = choice.finish_reason or None
+                if index == 0 and choice.delta:
+                    self._message.add(choice.delta)
+                elif choice.delta is None and members(choice.message) is not None:
+                    self._hole = True  # some upstreams say both, the message so far beside its delta
+
+    def _pass_over(self, event: Event) -> None:
+        """An event that is no JSON object."""
+        if event.name == "error":
+            self._error = self._error or _error_of(None, event.data)
+        self._unread = event.name == "message"
+        self._hole = self._hole or (self._unread and event.data.lstrip().startswith(b"{"))
+
+
+def read_completion(body: bytes) -> Answer:
+    """Read an answer that came in one piece. The message is the slice of the body that the upstream wrote."""
+    completion, is_whole = _read(body)
+    if completion is None:
+        return Answer()
+    choices = {choice.index or 0: choice for choice in reversed(completion.choices or [])}
+    choice = choices.get(0, _Choice())
+    said = members(choice.message)
+    message = PartialMessage()
+    message.add(said or {})
+    error = _error_of(completion, body) if completion.error is not _ABSENT else None
+    is_odd = not is_whole or message.is_odd
+    return Answer(
+        message=_with_role(choice.message, said) if said is not None else None,
+        finish_reason=choice.finish_reason or None,
+        usage=_usage(completion.usage) if completion.usage is not None else None,
+        complete=said is not None and error is None and not is_odd,
+        is_odd=is_odd,
+        tool_calls=message.has_calls,
+        choices=len(completion.choices or []),
+        error=error,
+        id=completion.id,
+        model=completion.model,
+    )
+
+
+def _with_role(message: Raw, said: dict[str, Raw]) -> bytes:
+    """The message as it was written; one without a role gets it, for no request may be without."""
+    if string(said.get("role")):
+        return well_formed(bytes(message))
+    others = b"".join(
+        b",%b:%b" % (json.dumps(name).encode(), bytes(value))
+        for name, value in said.items()
+        if name != "role"
+    )
+    return well_formed(b'{"role":"assistant"' + others + b"}")
+
+
+def _read(data: bytes) -> tuple[_Completion | None, bool]:
+    """Read a completion or a chunk, and whether all of its choices could be read; None: it is no object."""
+    try:
+        completion = _COMPLETION.decode(data)
+    except UNREADABLE:
+        top = members(data)
+        return (None, False) if top is None else (_read_loosely(top), not has_odd_choices(top))
+    if completion.error is not _ABSENT and bytes(completion.error) == b"null":
+        completion.error = _ABSENT
+    return completion, True
+
+
+def _read_loosely(top: dict[str, Raw]) -> _Completion:
+    """The same, member by member, so that one of a wrong type costs only itself."""
+    choices = [members(raw) for raw in elements(top.get("choices", _ABSENT)) or []]
+    usage = members(top.get("usage", _ABSENT))
+    error = top.get("error", _ABSENT)
+    return _Completion(
+        choices=[_choice(choice) for choice in choices if choice is not None],
+        usage=_loose_usage(usage) if usage is not None else None,
+        error=error if bytes(error) != b"null" else _ABSENT,
+        id=string(top.get("id")),
+        model=string(top.get("model")),
+    )
+
+
+def has_odd_choices(top: Mapping[str, Raw]) -> bool:
+    """Whether something of the choices of a completion, or of a chunk, has another type than the API's."""
+    choices = top.get("choices", _ABSENT)
+    each = elements(choices)
+    return choices != _ABSENT if each is None else any(map(_is_odd, each))
+
+
+def _is_odd(raw: Raw) -> bool:
+    choice = members(raw)
+    if choice is None:
+        return True
+    index, delta = choice.get("index", _ABSENT), choice.get("delta", _ABSENT)
+    finish = choice.get("finish_reason", _ABSENT)
+    return (
+        (index != _ABSENT and integer(index) is None)
+        or (delta != _ABSENT and members(delta) is None)
+        or (finish != _ABSENT and string(finish) is None)
+    )
+
+
+def _choice(choice: dict[str, Raw]) -> _Choice:
+    return _Choice(
+        index=integer(choice.get("index")),
+        delta=members(choice.get("delta", _ABSENT)),
+        message=choice.get("message", _ABSENT),
+        finish_reason=string(choice.get("finish_reason")),
+    )
+
+
+def _loose_usage(usage: dict[str, Raw]) -> _Usage:
+    details = members(usage.get("prompt_tokens_details", _ABSENT)) or {}
+    return _Usage(
+        integer(usage.get("prompt_tokens")),
+        integer(usage.get("completion_tokens")),
+        _CachedTokens(integer(details.get("cached_tokens"))),
+    )
+
+
+def _usage(usage: _Usage) -> Usage:
+    details = usage.prompt_tokens_details
+    return Usage(usage.prompt_tokens, usage.completion_tokens, details.cached_tokens if details else None)
+
+
+def _error_of(completion: _Completion | None, data: bytes) -> bytes:
+    """The error as JSON: the `error` member, else the whole event, wrapped where it is only text."""
+    if completion is None:
+        return json.dumps({"message": data.decode("utf-8", "replace")}).encode()
+    return well_formed(data if completion.error is _ABSENT else bytes(completion.error))

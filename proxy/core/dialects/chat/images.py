@@ -1,0 +1,228 @@
+"""Tokens of what a content part shows rather than says: images, audio, files.
+
+A data URL is never counted as text: an image costs what its pixels cost, and its size stands in the first
+bytes. Formulas and figures: OpenAI, "Images and vision", section "Calculating costs" (2026). Models of other
+makers are counted like gpt-4o; what that misses, the learned ratio finds (core/budget/calibration.py).
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from binascii import a2b_base64
+from collections.abc import Mapping
+from math import ceil, sqrt
+from typing import NamedTuple, cast
+
+# -- what a model charges ----------------------------------------------------------------------------------
+
+
+class _Tiles(NamedTuple):
+    """Tokens of a model that looks at tiles of 512 pixels."""
+
+    base: int
+    tile: int
+
+
+class _Patches(NamedTuple):
+    """Tokens of a model that looks at patches of 32 pixels; limits are (longest side in pixels, patches)."""
+
+    percent: int  # tokens per hundred patches
+    low: tuple[int, int] = (2048, 6144)
+    high: tuple[int, int] = (2048, 6144)
+    original: tuple[int, int] = (2048, 6144)
+    auto: str = "high"
+
+
+_GPT_4O = _Tiles(85, 170)
+_MOST_TILES = 8  # 2048 x 768
+_MOST_PATCHES = 10_000  # of an image that we cannot see, where the model has no limit
+
+# First match wins. Dated names ("gpt-5-mini-2025-08-07") follow their family.
+_MODELS: tuple[tuple[re.Pattern[str], _Tiles | _Patches], ...] = tuple(
+    (re.compile(pattern), costs)
+    for pattern, costs in (
+        (r"gpt-4o-mini", _Tiles(2833, 5667)),
+        (r"gpt-4\.1-mini", _Patches(162)),
+        (r"gpt-4\.1-nano", _Patches(246)),
+        (r"o4-mini|codex-mini", _Patches(172)),
+        (r"o[13](-|$)", _Tiles(75, 150)),
+        (r"gpt-5-nano", _Patches(150)),
+        (r"gpt-5-mini|gpt-5\.[23]", _Patches(120)),
+        (r"gpt-5\.[45]", _Patches(120, high=(2048, 2500), original=(6000, 10_000))),
+        (r"gpt-5\.\d|gpt-[6-9]", _Patches(120, high=(2048, 2500), original=(65_535, 2**31), auto="original")),
+        (r"gpt-5", _Tiles(70, 140)),
+    )
+)
+
+
+def image_tokens(url: str, detail: str | None, model: str) -> int:
+    """Tokens that `model` charges for the image at `url`; its maximum where the size cannot be told."""
+    costs = _costs(model)
+    if isinstance(costs, _Patches):
+        return _patch_tokens(costs, image_size(url), detail)
+    if detail == "low":
+        return costs.base
+    size = image_size(url)
+    return costs.base + costs.tile * (_tiles(*size) if size else _MOST_TILES)
+
+
+def _costs(model: str) -> _Tiles | _Patches:
+    name = model.rpartition("/")[2].lower().removeprefix("ft:")
+    return next((costs for pattern, costs in _MODELS if pattern.match(name)), _GPT_4O)
+
+
+def _tiles(width: int, height: int) -> int:
+    """Tiles of 512 pixels that cover the image, fitted into 2048 x 2048 and its shortest side into 768."""
+    width, height = _fitted(width, height, 2048)
+    shortest = min(width, height)
+    if shortest > 768:
+        width, height = width * 768 // shortest, height * 768 // shortest
+    return ceil(width / 512) * ceil(height / 512)
+
+
+def _patch_tokens(costs: _Patches, size: tuple[int, int] | None, detail: str | None) -> int:
+    level = detail if detail in ("low", "high", "original") else costs.auto
+    side, budget = {"low": costs.low, "high": costs.high, "original": costs.original}[level]
+    patches = _patches(*_fitted(*size, side), budget) if size else min(budget, _MOST_PATCHES)
+    return ceil(patches * costs.percent / 100)
+
+
+def _patches(width: int, height: int, budget: int) -> int:
+    """Patches of 32 pixels that cover the image, shrunk until at most `budget` do."""
+    if (patches := ceil(width / 32) * ceil(height / 32)) <= budget:
+        return patches
+    shrink = sqrt(32 * 32 * budget / (width * height))
+    across, down = width * shrink / 32, height * shrink / 32
+    # Down to whole patches on the side that loses most by it, so that the covering stays within the budget.
+    shrink *= min(max(int(across), 1) / across, max(int(down), 1) / down)
+    covering = ceil(int(width * shrink) / 32) * ceil(int(height * shrink) / 32)
+    return min(max(covering, 1), budget)
+
+
+def _fitted(width: int, height: int, side: int) -> tuple[int, int]:
+    longest = max(width, height)
+    if longest <= side:
+        return width, height
+    return max(1, width * side // longest), max(1, height * side // longest)
+
+
+# -- what a data URL holds ---------------------------------------------------------------------------------
+
+_SIGHT = 64 * 1024  # bytes decoded at most: a JPEG's size stands behind its EXIF thumbnail
+_GLANCE = 2048  # bytes that are enough for most, and for every other format
+
+
+def image_size(url: str) -> tuple[int, int] | None:
+    """(width, height) in pixels of a PNG, JPEG, GIF or WebP in a base64 data URL; None where it hides."""
+    comma = url.find(",", 0, 256)
+    preamble = url[: max(comma, 0)].lower()
+    if not (preamble.startswith("data:") and preamble.endswith(";base64")):
+        return None
+    try:
+        head = _decoded(url, comma + 1, _GLANCE)
+        if head.startswith(b"\xff\xd8"):
+            size = _jpeg_size(head) or _jpeg_size(_decoded(url, comma + 1, _SIGHT))
+        else:
+            size = _size(head)
+    except (ValueError, struct.error):  # not base64, or cut short: as good as unseen
+        return None
+    return size if size and min(size) > 0 else None
+
+
+def _decoded(url: str, start: int, size: int) -> bytes:
+    digits = "".join(url[start : start + size // 3 * 4].split()).rstrip("=")
+    return a2b_base64(digits[: len(digits) // 4 * 4])
+
+
+def _size(head: bytes) -> tuple[int, int] | None:
+    """PNG (W3C PNG 11.2.2), GIF (89a, 18), WebP (RFC 9649, 2.5 to 2.7): sizes at fixed places."""
+    if head.startswith(b"\x89PNG\r\n\x1a\n"):
+        return struct.unpack_from(">II", head, 16)
+    if head.startswith((b"GIF87a", b"GIF89a")):
+        return struct.unpack_from("<HH", head, 6)
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return _webp_size(head)
+    return None
+
+
+def _webp_size(head: bytes) -> tuple[int, int] | None:
+    match head[12:16]:
+        case b"VP8X":
+            return int.from_bytes(head[24:27], "little") + 1, int.from_bytes(head[27:30], "little") + 1
+        case b"VP8L":
+            (bits,) = struct.unpack_from("<I", head, 21)
+            return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+        case b"VP8 ":
+            width, height = struct.unpack_from("<HH", head, 26)
+            return width & 0x3FFF, height & 0x3FFF
+        case _:
+            return None
+
+
+def _jpeg_size(data: bytes) -> tuple[int, int] | None:
+    """The first frame header's size (ITU-T T.81, B.1.1 and B.2.2), walking from segment to segment."""
+    at = 2  # behind the start of the image
+    while at + 9 <= len(data) and data[at] == 0xFF:
+        marker = data[at + 1]
+        if marker == 0xFF:  # fill byte
+            at += 1
+        elif marker in _JPEG_FRAMES:
+            height, width = struct.unpack_from(">HH", data, at + 5)
+            return width, height
+        else:
+            at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+    return None
+
+
+_JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # these three are tables and extensions
+
+# -- audio and files ---------------------------------------------------------------------------------------
+
+_PLAIN_AUDIO_BYTES = 1600  # a tenth of a second, OpenAI's token, of 16 bits at 8 kHz; finer counts high
+_AUDIO_BYTES = 400  # the same of compressed speech at 32 kbit/s
+_FILE_BYTES = 20  # a PDF page of 40 KB shows about 2,000 tokens, text and picture together
+_FILE_LEAST, _FILE_MOST, _FILE_UNSEEN = 1_000, 100_000, 5_000
+
+
+def other_part_tokens(part: Mapping[str, object]) -> int:
+    """A rough figure for a content part that is neither text nor image, by its bytes: at least one token.
+
+    What it misses, the learned ratio finds. A file named by its id counts 5,000; an unknown kind of part
+    counts as its text, or as a file where that is less.
+    """
+    match part:
+        case {"type": "input_audio", "input_audio": {"data": str(data), "format": "wav" | "pcm16"}}:
+            return max(1, _bytes(data) // _PLAIN_AUDIO_BYTES)
+        case {"type": "input_audio", "input_audio": {"data": str(data)}}:
+            return max(1, _bytes(data) // _AUDIO_BYTES)
+        case {"type": "file", "file": {"file_data": str(data)}}:
+            return _file_tokens(_bytes(data))
+        case {"type": "file"}:
+            return _FILE_UNSEEN
+        case _:
+            characters = _characters(part)
+            return max(1, min(characters // 4, _file_tokens(characters * 3 // 4)))
+
+
+def _file_tokens(size: int) -> int:
+    return min(max(size // _FILE_BYTES, _FILE_LEAST), _FILE_MOST)
+
+
+def _bytes(base64: str) -> int:
+    return len(base64) * 3 // 4
+
+
+def _characters(value: object) -> int:
+    """Characters of all strings within a JSON value, by their lengths alone."""
+    total, rest = 0, [value]
+    while rest:
+        inner = rest.pop()
+        if isinstance(inner, str):
+            total += len(inner)
+        elif isinstance(inner, Mapping):
+            members = cast("Mapping[str, object]", inner)
+            rest += [*members.keys(), *members.values()]
+        elif isinstance(inner, list):
+            rest += cast("list[object]", inner)
+    return total

@@ -1,0 +1,172 @@
+"""Refusals that mean "the prompt does not fit the context window", and what they teach about the window.
+
+Nobody agrees on a code, so most are told by their wording: each row of `_WORDINGS` is one upstream's
+sentence, and the first that fits is read. Rate limits speak of tokens as well and are vetoed. Too large a
+`max_tokens` is no overflow where it is the completion that has the limit, and is one where prompt and
+completion together pass the window.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from proxy.core.dialects.dialect import Overflow
+from proxy.core.formats.json import elements, integer, members, string
+
+_OK = 200
+_STATUSES = frozenset({_OK, 400, 413, 422, 500, 502, 503})
+_CODES = frozenset({"context_length_exceeded", "exceed_context_size_error", "model_context_window_exceeded"})
+_READ_AT_MOST = 16 * 1024
+"""Characters of a refusal that are searched; their sentence stands at the front."""
+
+
+class _Refusal(msgspec.Struct):
+    text: str
+    codes: set[str]
+    window: int | None = None
+    prompt_tokens: int | None = None
+
+
+def _wording(pattern: str) -> re.Pattern[str]:
+    """Compile a row: LIMIT is how most begin, WINDOW and PROMPT are read, # is any number."""
+    number = r"\d{1,9}(?:[,_]\d{3})*(?:\.0)?"
+    limit = r"maximum context length (?:is|of) WINDOW tokens[.,]? (?:however,? |and )?"
+    pattern = pattern.replace("LIMIT", limit)
+    for word in ("WINDOW", "PROMPT"):
+        pattern = pattern.replace(word, f"(?P<{word.lower()}>{number})")
+    return re.compile(pattern.replace("#", number), re.IGNORECASE)
+
+
+_WORDINGS = [
+    _wording(row)
+    for row in (
+        # OpenAI and those after it: Azure, DeepSeek, vLLM, OpenRouter
+        r"LIMITyou requested (?:about )?# tokens \((?P<parts>[^)]*)\)",
+        r"LIMITyour (?:messages|prompt|input) resulted in PROMPT tokens",
+        # vLLM of 2023, which counts the prompt alone
+        r"LIMITyou requested PROMPT tokens in the messages",
+        # vLLM of 2025, and of 2026 ("at least" is where it stopped counting: no prompt is read there)
+        r"LIMITyour (?:request|prompt) (?:has|contains) PROMPT input tokens",
+        r"LIMITyou requested # output tokens and your prompt contains PROMPT input tokens",
+        # vLLM of 2026, which stops counting one token past what fits: no prompt is read here either
+        r"you passed # input tokens and requested # output tokens.{0,40}? context length is only WINDOW",
+        # vLLM, its engine, in two forms
+        r"prompt \(length PROMPT\).{0,60}? (?:is longer than|exceeds) the maximum model length of WINDOW",
+        r"prompt \(total length PROMPT\) is too long to fit into the model \(context length WINDOW",
+        # SGLang, in three forms; Together uses the last
+        r"LIMITyou requested a total of # tokens: PROMPT tokens from the input",
+        r"length \(PROMPT(?: tokens)?\) exceeds .{0,20}?maximum (?:context |allowed )?length \(WINDOW",
+        r"input \(PROMPT tokens\) is longer than the model's context length \(WINDOW tokens\)",
+        # Mistral
+        r"prompt contains PROMPT tokens.{0,60}? too large for model with WINDOW maximum context length",
+        # Anthropic, the second by prompt and answer together
+        r"prompt is too long: PROMPT tokens > WINDOW maximum",
+        r"exceed context limit: PROMPT \+ # > WINDOW",
+        # Fireworks
+        r"prompt is too long: PROMPT,? model maximum context length: WINDOW",
+        # Gemini, with and without the count, and behind AI Studio
+        r"input token count(?: \(PROMPT\))? exceeds the maximum number of tokens allowed \(?WINDOW",
+        r"cannot truncate to WINDOW, required PROMPT",
+        # xAI
+        r"maximum prompt length is WINDOW but the request contains PROMPT tokens",
+        # llama.cpp, whose JSON has the numbers as well, and its Python server
+        r"request \(PROMPT tokens\) exceeds the available context size \(WINDOW tokens\)",
+        r"requested tokens \(PROMPT\) exceed context window of WINDOW",
+        # LM Studio, in three forms
+        r"keep the first PROMPT tokens when context the overflows.{0,80}? length of only WINDOW tokens",
+        r"n_keep:? ?\(?PROMPT\)? ?>= n_ctx:? ?\(?WINDOW",
+        r"the input has PROMPT tokens, but the context length only supports WINDOW tokens",
+        # Moonshot, whose other number includes the answer
+        r"exceeded model token limit: WINDOW",
+        # GitHub Copilot
+        r"prompt token count of PROMPT exceeds the limit of WINDOW",
+        # OpenAI, a limit set for the deployment
+        r"input tokens exceed the configured limit of WINDOW tokens\. your .{1,20}? in PROMPT tokens",
+        # Poolside
+        r"input length PROMPT exceeds the maximum allowed input length of WINDOW tokens",
+        # Text Generation Inference
+        r"inputs` tokens \+ `max_new_tokens` must be <= WINDOW\. given: PROMPT `inputs` tokens",
+        r"inputs` must have less than WINDOW tokens\. given: PROMPT",
+        # Cohere
+        r"tokens in the prompt cannot exceed WINDOW - received PROMPT",
+        # DashScope
+        r"range of input length should be \[\d+, WINDOW\]",
+        # Cerebras and Groq
+        r"reduce the length of the messages or completion\. current length is # while limit is WINDOW",
+        r"reduce the length of the messages",
+        # Bedrock
+        r"input is too long for (?:the )?requested model",
+        # Ollama; MiniMax
+        r"exceeded max context length|input length exceeds the context length|context window exceeds limit",
+        # LiteLLM, and whatever quotes one of the above without its numbers
+        r"ContextWindowExceeded",
+        r"(?:maximum context length|context window) (?:is |of )?\(?WINDOW",
+        r"maximum context length|prompt is too long|context (?:window|length|size) (?:has been )?exceeded",
+        r"(?:exceeds?|greater than) the (?:available )?context (?:window|size|length)|exceed context limit",
+        r"input token count exceeds the maximum",
+    )
+]
+_RATE_LIMIT = re.compile(
+    r"rate.?limit|per (?:min|hour|day)|\bTP[MD]\b|quota|throttl|too many requests", re.IGNORECASE
+)
+_PART = re.compile(r"(\d+) (?:of |in |for )?(?:the |your )?([a-z ]+)", re.IGNORECASE)
+
+
+def is_overflow_error(status: int, body: bytes, request: bytes = b"") -> Overflow | None:
+    """What a refusal says of the context window; None where it is about anything else.
+
+    `body` is that of an error response, or the data of an error event in a stream of status 200. `request` is
+    the body that was refused: upstreams quote what they do not understand, and words of its own refuse
+    nothing.
+    """
+    if status not in _STATUSES or not body:
+        return None
+    if status == _OK and b'"choices"' in body and b'"error"' not in body:  # part of an answer
+        return None
+    refusal = _refusal(body, status)
+    if refusal is None or not (refusal.text or refusal.codes):
+        return None
+    known = bool(_CODES & refusal.codes)
+    if not known and _RATE_LIMIT.search(" ".join((refusal.text, *refusal.codes))):
+        return None
+    matches = filter(None, (wording.search(refusal.text) for wording in _WORDINGS))
+    found = next((match for match in matches if known or match[0].encode() not in request), None)
+    if found is None and not known:
+        return None
+    stated = found.groupdict() if found else {}
+    prompt_tokens = _number(stated.get("prompt")) or _prompt_of(stated.get("parts"))
+    return Overflow(
+        window=refusal.window or _number(stated.get("window")),
+        prompt_tokens=refusal.prompt_tokens or prompt_tokens,
+    )
+
+
+def _refusal(body: bytes, status: int) -> _Refusal | None:
+    """The error in a body: OpenAI's shape, a list of one (Gemini), a bare object, a string (Ollama), text."""
+    top = members((elements(body) or [body])[0])
+    if top is None:
+        return _Refusal(body[:_READ_AT_MOST].decode("utf-8", "replace"), set()) if status != _OK else None
+    error = members(top["error"]) if "error" in top else top
+    if error is None:
+        error = {"message": top["error"]}
+    texts = [string(error.get(name)) for name in ("message", "detail", "msg")]
+    details = members(error["metadata"]) if "metadata" in error else None
+    texts.append(string((details or {}).get("raw")))  # OpenRouter quotes the provider
+    return _Refusal(
+        " ".join(filter(None, texts))[:_READ_AT_MOST],
+        {code for name in ("code", "type", "status") if (code := string(error.get(name)))},
+        integer(error.get("n_ctx")),
+        integer(error.get("n_prompt_tokens")),
+    )
+
+
+def _number(text: str | None) -> int | None:
+    return int(text.removesuffix(".0").replace(",", "").replace("_", "")) if text else None
+
+
+def _prompt_of(parts: str | None) -> int | None:
+    """The prompt's share of "4500 in the messages, 500 in the completion": all but what it may generate."""
+    shares = [(int(share), what) for share, what in _PART.findall(parts or "")]
+    return sum(share for share, what in shares if "completion" not in what and "output" not in what) or None

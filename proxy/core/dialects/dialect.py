@@ -1,0 +1,180 @@
+"""What a dialect brings: how one API writes a conversation, read and written in words that fit them all.
+
+A message is what stands in one slice of a body: a message of Chat Completions, an item of Responses, a
+message of Anthropic's. Whoever plans, remembers or tells knows it by :class:`Content` alone, and writes none
+but through a :class:`Dialect`, so another API is a folder beside this file and no change elsewhere.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, Protocol, Self
+
+import msgspec
+
+Call = tuple[str, str, str]
+"""A tool call: id, name, and arguments as text."""
+Size = tuple[int, int]
+"""Of a picture: width and height in pixels."""
+
+
+class Content(ABC):
+    """A decoded message, every odd shape tolerated: what is not as expected reads as absent.
+
+    In the place of lone surrogates it has U+FFFD, so that what is read of it can be written elsewhere.
+    """
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def role(self) -> str:
+        """In the words of policies: user, assistant, or one of those in :mod:`.conversation.messages`."""
+
+    @abstractmethod
+    def parts(self) -> Iterator[Mapping[str, Any]]:
+        """What it says and shows, part by part; a part that is text has it under ``text``."""
+
+    @abstractmethod
+    def with_texts(self, texts: Sequence[str]) -> Self:
+        """The message with these in the place of :meth:`texts`, and all else as it was."""
+
+    @abstractmethod
+    def with_text(self, text: str) -> Self:
+        """The message with this for all that it says and shows, and all else as it was."""
+
+    @abstractmethod
+    def written(self) -> bytes:
+        """The message as it goes into a body."""
+
+    @property
+    def exact(self) -> Self:
+        """The message as it was written, lone surrogates and all."""
+        return self
+
+    @property
+    def name(self) -> str:
+        """Of who speaks, or of the tool that does."""
+        return ""
+
+    @property
+    def answers(self) -> str | None:
+        """The id of the call that it is the result of."""
+        return None
+
+    @property
+    def refusal(self) -> str:
+        """What an assistant says in refusing."""
+        return ""
+
+    def tool_calls(self) -> Iterator[Call]:
+        """The calls that it makes."""
+        return iter(())
+
+    def without_pictures(self, line: Callable[[Size | None], str]) -> Self | None:
+        """The message with a ``line`` for each picture; None where it has none, or more than texts beside.
+
+        ``line`` is told a picture's size, if that can be seen.
+        """
+        del line
+        return None
+
+    def shown_tokens(self, model: str) -> int:
+        """Tokens that ``model`` takes for what it shows rather than says."""
+        return 0
+
+    def texts(self) -> list[str]:
+        """The text parts."""
+        return [part["text"] for part in self.parts() if isinstance(part.get("text"), str)]
+
+    @property
+    def text(self) -> str:
+        """All text parts, one under the other."""
+        return "\n".join(self.texts())
+
+    def countable(self) -> str:
+        """The text that costs tokens: content, names and arguments of calls, refusal."""
+        texts = self.texts()
+        for _, name, arguments in self.tool_calls():
+            texts += [name, arguments]
+        texts += [text for text in (self.name, self.refusal) if text]
+        return "\n".join(texts)
+
+
+class Dialect(Protocol):
+    """How an API writes the messages of a conversation; it has no state."""
+
+    def read(self, raw: bytes) -> Content:
+        """Decode a message's bytes; what is no message reads as an empty one."""
+        ...
+
+    def may_hold_pictures(self, raw: bytes) -> bool:
+        """Whether a message may have pictures, at a glance: others are not decoded to look for them."""
+        ...
+
+    def note(self, text: str, role: str) -> bytes:
+        """A text of our own as a message: a note, or what a caller has handed in."""
+        ...
+
+    def call(self, call_id: str, name: str, arguments: str) -> bytes:
+        """A call of a tool as a message of the assistant's."""
+        ...
+
+    def result(self, call_id: str, text: str) -> bytes:
+        """What came of a call, as a message."""
+        ...
+
+    def alternating(
+        self, view: Sequence[bytes], notes: Collection[int], prelude: Sequence[bytes] = ()
+    ) -> list[bytes]:
+        """``prelude`` and ``view`` for a model that wants alternating roles.
+
+        ``notes`` are places in the view.
+        """
+        ...
+
+
+class Body(Protocol):
+    """A request's body, whose other members stay as they were written."""
+
+    def tool(self, name: str, description: str, parameters: Mapping[str, Any]) -> bytes:
+        """A tool of ours as this body writes tools; ``parameters`` is a JSON schema."""
+        ...
+
+    def may_offer(self, name: str) -> bool:
+        """Whether it leaves to the model which tool it calls, if any, and has none of this name."""
+        ...
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """What the upstream counted, in tokens. Cached tokens are part of the prompt's."""
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cached_tokens: int | None = None
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What is kept of an answer.
+
+    `message` is that of the first choice as bytes, such as a client sends it back, and `error` the error
+    object; None where there was none. `choices` counts the distinct ones seen.
+    """
+
+    message: bytes | None = None
+    finish_reason: str | None = None
+    usage: Usage | None = None
+    complete: bool = False
+    is_odd: bool = False
+    """Whether some of it is nothing that an answer may say, and missing in the message."""
+    tool_calls: bool = False
+    choices: int = 0
+    error: bytes | None = None
+    id: str | None = None
+    model: str | None = None
+
+
+class Overflow(msgspec.Struct, frozen=True):
+    """A context window that was exceeded, in tokens; None where the refusal does not say."""
+
+    window: int | None = None
+    prompt_tokens: int | None = None

@@ -1,0 +1,166 @@
+"""Whether an epoch pays: what it saves on the calls to come, against what it costs to have it read anew.
+
+A provider bills the beginning that two requests share at a fraction of its price. An epoch changes the middle
+of a request, so all that follows its first edit is read at the full price once more. It pays when
+
+    n * r * D  >  (w - r) * tail
+
+with n calls to come, D tokens freed, tail tokens that were kept by the provider after the first edit, r and w
+the prices of a cached token and of one that is written, over a fresh one. While it does not, *trim* waits;
+*compact* and *emergency* never do. When the cache is cold the right side is nothing, and so waits nobody.
+
+n, where the policy does not state it, is half the calls in which the conversation grows by D again, at its
+pace since the last epoch. A session that goes on like this begins its epochs at the cheapest depth then: with
+g tokens of growth a call, depth D costs r * D / 2 a call for what is not cut yet, and (w - r) * tail * g / D
+for what is read anew; the sum is least where r * D * (D / 2g) = (w - r) * tail. What summaries cost is no
+part of it: every message is summarised once, however often epochs begin.
+
+Law 3: these sums decide whether an epoch begins, never what it says; they are stored in it.
+"""
+
+from dataclasses import dataclass
+from math import ceil, sqrt
+
+from msgspec.structs import replace
+
+from proxy.core.economics.prices import Prices
+from proxy.core.planning.plan import Account, Plan, Verdict, view_tokens
+from proxy.core.planning.planner import Draft, noticed, outlined
+from proxy.core.planning.situation import Situation
+
+
+def account_of(
+    situation: Situation, plan: Plan, *, may_wait: bool, view: int | None = None
+) -> Account | None:
+    """What beginning an epoch with ``plan`` costs and saves; None where money has no say.
+
+    ``may_wait``: whether it is asked. ``view``: counted tokens of its view, where the plan does not hold all
+    of its notes yet.
+    """
+    prices = prices_in(situation)
+    if prices is None:
+        return None
+    written = view_tokens(plan, situation.chain.tokens)
+    sums = _Sums(situation, prices, plan, 0 if view is None else view - written)
+    return Account(
+        verdict=_verdict(situation, prices, sums) if may_wait else Verdict.DUE,
+        idle=situation.conditions.idle,
+        ttl=prices.ttl,
+        cached=round(prices.read_share, 4),
+        written=round(prices.write_share, 4),
+        calls=round(sums.calls, 2),
+        freed=sums.freed,
+        tail=sums.tail,
+    )
+
+
+def shortfall(decided: Draft) -> int:
+    """Counted tokens that the epoch of a draft must free beyond what it does before it pays.
+
+    0 where it need not wait, 1 where nobody can tell. What the conversation grows by, it will free more;
+    where the calls to come follow from what is freed, it pays in proportion to the square of that. It may pay
+    sooner: the pace of the conversation changes, and with it the calls to come.
+    """
+    plan, view = outlined(decided), noticed(decided)
+    account = account_of(decided.situation, plan, may_wait=decided.may_wait, view=view)
+    if account is None or account.verdict is not Verdict.WAITS:
+        return 0
+    if not (account.calls and account.freed and account.cached):
+        return 1
+    is_stated = decided.situation.policy.economy.expected_turns != "auto"
+    paid = (account.written - account.cached) * account.tail / account.cached / account.calls
+    enough = paid if is_stated else sqrt(paid * account.freed)
+    return max(ceil(enough - account.freed), 1)
+
+
+def late_account(situation: Situation, plan: Plan) -> Account | None:
+    """The account of an epoch that only brings late summaries."""
+    account = account_of(situation, plan, may_wait=False)
+    return account and replace(account, verdict=Verdict.LATE)
+
+
+def prices_in(situation: Situation) -> Prices | None:
+    """The prices that count under the policy; None where it does not reckon."""
+    rules, prices = situation.policy.economy, situation.conditions.prices
+    return prices.under(rules) if prices is not None and rules.enabled else None
+
+
+def is_cold(situation: Situation) -> bool:
+    """Whether a rewrite costs nothing: the provider keeps nothing of what this lane sent last.
+
+    A lane of which nobody knows an answer is warm only if an epoch of it went out before.
+    """
+    prices, conditions = prices_in(situation), situation.conditions
+    if prices is None:
+        return False
+    if conditions.idle is None:
+        return not situation.past.epochs
+    if conditions.is_new_head or conditions.idle >= prices.ttl:
+        return True
+    newest, tokens = _newest_from(situation), situation.chain.tokens
+    edits = (edit for edit in situation.plan.replacements if edit.position >= newest)
+    brought = tokens.between(newest) + sum(edit.tokens - tokens[edit.position] for edit in edits)
+    was_sent = situation.budget.head + situation.view - brought
+    return not prices.kept(situation.budget.real(was_sent))
+
+
+def _newest_from(situation: Situation) -> int:
+    """Where the messages begin that no request has held yet: with the newest answer."""
+    messages = situation.chain.messages
+    answers = (place for place in range(len(messages) - 1, -1, -1) if messages[place].role == "assistant")
+    return next(answers, 0)
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """The quantities of one epoch, in counted tokens and calls."""
+
+    situation: Situation
+    prices: Prices
+    plan: Plan
+    unwritten: int
+    """Tokens by which the notes of the plan will be longer than they are."""
+
+    @property
+    def freed(self) -> int:
+        after = view_tokens(self.plan, self.situation.chain.tokens) + self.unwritten
+        return self.situation.view - after
+
+    @property
+    def tail(self) -> int:
+        """What is in the view after the first edit and was sent before, notes included."""
+        first, new = _first_edit(self.situation.plan, self.plan), _newest_from(self.situation)
+        if first is None:
+            return 0
+        tokens = self.situation.chain.tokens
+        tail = self.unwritten + tokens.between(first, new)
+        for gap in self.plan.gaps:
+            if gap.start >= first:
+                tail += gap.tokens - tokens.between(gap.start, min(gap.end, new))
+        clipped = (each for each in self.plan.replacements if first <= each.position < new)
+        return max(tail + sum(each.tokens - tokens[each.position] for each in clipped), 0)
+
+    @property
+    def calls(self) -> float:
+        expected = self.situation.policy.economy.expected_turns
+        if expected != "auto":
+            return float(expected)
+        chain, began = self.situation.chain, self.situation.past.length
+        requests = 1 + sum(message.role == "assistant" for message in chain.messages[began:])
+        pace = chain.tokens.between(began) / requests
+        return max(self.freed, 0) / (2 * pace) if pace else 0.0
+
+
+def _first_edit(before: Plan, after: Plan) -> int | None:
+    """Where two views of one chain begin to differ; None where they do not."""
+    notes = [{(gap.start, gap.end, gap.note) for gap in plan.gaps} for plan in (before, after)]
+    clipped = {*before.replacements} ^ {*after.replacements}
+    places = [start for start, _, _ in notes[0] ^ notes[1]] + [each.position for each in clipped]
+    return min(places, default=None)
+
+
+def _verdict(situation: Situation, prices: Prices, sums: _Sums) -> Verdict:
+    if is_cold(situation):
+        return Verdict.COLD
+    saving = sums.calls * prices.read_share * sums.freed
+    return Verdict.PAYS if saving > (prices.write_share - prices.read_share) * sums.tail else Verdict.WAITS

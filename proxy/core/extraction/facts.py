@@ -1,0 +1,341 @@
+"""Exact things in a message: found in its text, and in the JSON that tools take and give.
+
+A fact under a key keeps the key, because `reservation_id: NO6JO3` says more than the code alone. What an
+object says of itself (a status, a balance) remembers which object that was, so that a newer value of the same
+thing can take its place.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import cast
+
+import msgspec
+
+from proxy.core.formats.json import loads_writable
+from proxy.core.text.lexicon.words import CURRENCIES, MONTHS, UNITS
+
+# --- what kind of exact thing a word is: a path, a code, a date, a name in code, or nothing in particular ---
+
+
+LONGEST = 120
+"""Characters of one exact thing."""
+_SHORTEST = 3
+
+_EXTENSIONS = frozenset(
+    "bat bib bin bz2 c cc cfg class cnf conf cpp crt cs css csv dart db diff doc docx env exe f90 gif "
+    "go gz h hpp htm html icns ico in ini ipynb iso jar java jl jpeg jpg js json jsonl jsx key kt lean "
+    "less lock log lua m map md mjs mk mov mp3 mp4 npy npz o odt onnx parquet patch pdf pem php pkl pl "
+    "plist png po ppt pptx proto ps1 pt py pyc pyi pyx r rar rb rs rst rtf s sass scala scss sh so sql "
+    "sqlite svg swift tar tex tf tgz toml ts tsv tsx ttf txt vue wasm wav webp woff xls xlsx xml yaml "
+    "yml zip zsh".split()
+)
+_FLAGS = re.compile(r"-{1,2}[A-Za-z][\w-]*")
+_EMAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_DATE = re.compile(
+    r"\d{4}-\d{1,2}-\d{1,2}(?:T\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?"
+    r"|\d{4}/\d{1,2}/\d{1,2}|\d{1,2}/\d{1,2}/\d{2,4}|\d{1,2}\.\d{1,2}\.\d{4}"
+)
+_TIME = re.compile(r"\d{1,2}:\d{2}(?::\d{2})?(?:\.\d+)?(?:Z|[ap]m|[AP]M)?")
+_AMOUNT = re.compile(
+    r"[$€£¥₹]\d[\d,.]*(?:[kKmMbB]|bn)?|\d[\d,.]*(?:[$€£¥₹%]|[kKMGTm]?i?B|ms|kg|km|cm|mm|mb|gb|px|k?Hz|k?W)"
+)
+_VERSION = re.compile(
+    r"[\w.-]+(?:==|>=|~=|@)v?\d+(?:\.\d+)+[\w.-]*|v\d+(?:\.\d+)+[\w.-]*|\d+\.\d+\.\d+[\w.-]*"
+)
+_HEX = re.compile(r"0x[0-9a-fA-F]{2,}|(?=[0-9]*[a-f])(?=[a-f]*[0-9])[0-9a-f]{7,64}")
+_NUMBER = re.compile(r"\d{4,}|\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.\d{2,}")
+_OWN_GRAMMARS = (
+    ("email", _EMAIL),
+    ("id", _UUID),
+    ("date", _DATE),
+    ("time", _TIME),
+    ("amount", _AMOUNT),
+    ("version", _VERSION),
+    ("id", _HEX),
+    ("number", _NUMBER),
+)
+_WINDOWS = re.compile(r"[A-Za-z]:\\[\w.\\ -]+|\\\\[\w.\\-]+")
+_ERROR = re.compile(
+    r"[A-Z]\w*(?:Error|Exception|Warning|Fault)|E[A-Z]{4,}|(?:[A-Z]+_)*ERR(?:OR)?_\w+|E-?\d{3,5}"
+)
+_CODE = re.compile(r"#?(?=[\w-]*\d)(?=[\w-]*[A-Za-zÀ-ɏ])\w+(?:[-_]\w+)*")
+_SNAKE = re.compile(r"_*[A-Za-z]\w*_\w+")
+_CAMEL = re.compile(r"_*[a-z]+[A-Z]\w*|_*[A-Z]+[a-z0-9]+[A-Z]\w*")
+_CAPITALS = re.compile(r"[A-Z]{2,}(?:-[A-Z0-9]+)+|[A-Z]{5,}")
+_DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
+_KEBAB = re.compile(r"[A-Za-z]\w*(?:-\w+){2,}")
+_NUMERIC = re.compile(r"[\d.,%]+")
+_ABBREVIATION = re.compile(r"(?:[A-Za-z]\.)+[A-Za-z]?\.?")
+
+
+@lru_cache(maxsize=1 << 15)
+def kind_of(word: str) -> str | None:
+    """The kind of a word without white space; None where it is nothing exact."""
+    if not _SHORTEST <= len(word) <= LONGEST or _FLAGS.fullmatch(word):
+        return None
+    if word.isalpha() and (word.islower() or word.istitle()):
+        return None
+    if word.isascii() and word.isdigit():
+        return "number" if _NUMBER.fullmatch(word) else None
+    own = next((kind for kind, pattern in _OWN_GRAMMARS if pattern.fullmatch(word)), None)
+    return own or _place(word) or _written_in_code(word)
+
+
+def _place(word: str) -> str | None:
+    """Paths and file names."""
+    if "\\" in word and _WINDOWS.fullmatch(word):
+        return "path"
+    if "/" in word:
+        return "path" if _is_path(word) else None
+    stem, dot, extension = word.rpartition(".")
+    if dot and stem and extension.lower() in _EXTENSIONS and not _ABBREVIATION.fullmatch(word):
+        return "file"
+    return None
+
+
+def _is_path(word: str) -> bool:
+    """Whether slashes part directories, and not words as in `and/or`."""
+    segments = [segment for segment in word.split("/") if segment]
+    if ":" in word or not segments or not any(any(map(str.isalnum, segment)) for segment in segments):
+        return False
+    if word[0] in "/~." or len(segments) > 2:
+        return not all(_NUMERIC.fullmatch(segment) for segment in segments)
+    has_signs = any(any(not each.isalpha() for each in segment) for segment in segments)
+    return has_signs and not any(_NUMERIC.fullmatch(segments[at]) for at in (0, -1))
+
+
+def _written_in_code(word: str) -> str | None:
+    """Codes, and names of things in programs."""
+    if _ERROR.fullmatch(word):
+        return "error"
+    if _SNAKE.fullmatch(word):
+        return "code" if any(map(str.isdigit, word)) else "symbol"
+    if len(word) > _SHORTEST and _CODE.fullmatch(word):
+        return "code"
+    if _CAPITALS.fullmatch(word):
+        return "code"
+    if _CAMEL.fullmatch(word) or _KEBAB.fullmatch(word):
+        return "symbol"
+    if _DOTTED.fullmatch(word) and not _ABBREVIATION.fullmatch(word):
+        return "member"
+    return None
+
+
+# --- exact things in a message: found in its text, and in the JSON that tools take and give ---
+
+
+MOST_CHARACTERS = 48_000
+"""Characters of one text that are read: three quarters from its beginning, one from its end."""
+MOST_FACTS = 1_000
+"""Facts of one message."""
+_SHORT = 60
+"""Characters of a value that can stand as a whole."""
+_FEW_WORDS = 5
+_DEEPEST = 12
+
+_URL = re.compile(r"(?:https?|ftp|wss?|s3|gs|git|ssh|postgres(?:ql)?|redis)://[^\s<>\"'`)\]}|\\]+")
+_WORD = re.compile(
+    r"(?:[$€£¥₹#@~]|\.{1,2}/|/)?[A-Za-z0-9À-ɏ_](?:[A-Za-z0-9À-ɏ_./\\:@$€£¥₹%+,~-]|[=>~]=(?=\d))*"
+)
+_MONTH = f"(?:{'|'.join(name for names in MONTHS for name in names.split())})"
+_SPACED: tuple[tuple[str, re.Pattern[str]], ...] = (
+    (
+        "date",
+        re.compile(
+            rf"\b{_MONTH}\.? \d{{1,2}}(?:st|nd|rd|th)?(?:,? \d{{4}})?\b"
+            rf"|\b\d{{1,2}}\.?(?: de| of)? {_MONTH}(?:(?: de|,)? \d{{4}})?\b"
+            r"|(?:\d{2,4}年)?\d{1,2}月\d{1,2}日"
+        ),
+    ),
+    (
+        "amount",
+        re.compile(
+            r"[$€£¥₹] ?\d[\d,.]{0,20}\d(?: (?:million|billion|thousand))?"
+            rf"|(?<![\w.,])\d[\d,.]{{0,20}} ?(?:{CURRENCIES}|人民币)"
+            r"|(?<![\d.,])\d[\d,.]{0,20}[万千億亿]?[円元]"
+            rf"|(?<![\w.,])\d[\d,.]{{0,20}} (?:{UNITS})\b"
+        ),
+    ),
+    ("phone", re.compile(r"(?<![\w.])\+?\(?\d{2,4}\)?(?:[ -]\(?\d{2,4}\)?){2,4}(?![\w.])")),
+)
+_DIGIT = re.compile(r"\d")
+NAME = re.compile(r"\b[A-ZÀ-Þ][a-zß-ÿ]+(?:[ -](?:(?:de|van|von|der|la|le|del) )?[A-ZÀ-Þ][a-zß-ÿ]+){1,3}\b")
+_QUOTED = re.compile(
+    r"(?<!\w)[\"“«「『]([^\"“”«»「」『』\n]{2,60})[\"”»」』](?!\w)|(?<!\w)'([^'\n]{4,60})'(?!\w)"
+)
+_PAIR = re.compile(r"^[ \t>*+-]*([A-Za-z][\w .-]{1,30}?)[ \t]*[:=][ \t]+(\S[^\n]{0,59})$", re.MULTILINE)
+LABELS = re.compile(
+    r"(?:^|_|-)(?:id|ids|number|no|num|code|key|token|ref|reference|sku|uuid|hash|sha|slug|handle)$",
+    re.IGNORECASE,
+)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+class Fact(msgspec.Struct, frozen=True, gc=False):
+    """One exact thing."""
+
+    kind: str
+    value: str
+    key: str = ""
+    """What the source calls it, if it stood under a key."""
+    thing: str = ""
+    """Of what it is told, where another value of the same key may replace it; empty for things themselves."""
+
+
+def facts_in(text: str) -> list[Fact]:
+    """The exact things in prose, logs and programs, each once, in the order of their first mention."""
+    read = bounded(text)
+    found: dict[str, Fact] = {}
+    if "://" in read:
+        for match in _URL.finditer(read):
+            _add(found, "url", match[0].rstrip(".,;:!?"))
+        read = _URL.sub(" ", read)
+    for kind, pattern in _SPACED if _DIGIT.search(read) else ():
+        for match in pattern.finditer(read):
+            _add(found, kind_of(match[0]) or kind, match[0])
+    _add_words(found, read)
+    for match in NAME.finditer(read) if not read.islower() else ():
+        _add(found, "name", match[0])
+    return list(found.values())[:MOST_FACTS]
+
+
+def is_plain(text: str) -> bool:
+    """Whether all that is exact in a text are :func:`words_in` it; so with other digits in their places."""
+    spaced = any(pattern.search(text) for _, pattern in _SPACED)
+    is_marked = ":" in text or "=" in text or text.lstrip().startswith(("{", "["))
+    return not (is_marked or spaced or NAME.search(text) or _QUOTED.search(text))
+
+
+def words_in(text: str) -> list[Fact]:
+    """The exact things of a text that are written as one word."""
+    found: dict[str, Fact] = {}
+    _add_words(found, text)
+    return list(found.values())
+
+
+def quotes_in(text: str) -> list[Fact]:
+    """What stands in quotation marks."""
+    found = (match[1] or match[2] for match in _QUOTED.finditer(bounded(text)))
+    return [Fact("quoted", each) for each in found if each.strip() == each and not _CONTROL.search(each)]
+
+
+def bounded(text: str) -> str:
+    """As much of a text as is read."""
+    if len(text) <= MOST_CHARACTERS:
+        return text
+    tail = MOST_CHARACTERS // 4
+    return f"{text[: MOST_CHARACTERS - tail]}\n{text[-tail:]}"
+
+
+def _add(found: dict[str, Fact], kind: str, value: str) -> None:
+    if value not in found and len(value) <= LONGEST and not _CONTROL.search(value):
+        found[value] = Fact(kind, value)
+
+
+def _add_words(found: dict[str, Fact], text: str) -> None:
+    for written in _WORD.findall(text):
+        for word in (written,) if written.isalnum() else _pieces(written):
+            kind = kind_of(word)
+            if kind is not None:
+                _add(found, kind, word)
+
+
+def _pieces(word: str) -> Iterator[str]:
+    """A word without what only stands beside it; both sides of a colon, but for times and drives."""
+    stripped = word.rstrip(".,:;-+@$~\\").rstrip("/") if word != "/" else word
+    if ":" in stripped and kind_of(stripped) is None:
+        for part in stripped.split(":"):
+            yield part.strip(".,-/") if not part.startswith(("/", "./", "../")) else part.rstrip(".,-/")
+    elif "," in stripped and kind_of(stripped) is None:
+        yield from (part for part in stripped.split(",") if part)
+    else:
+        yield stripped
+
+
+def leaves_of(text: str, thing: str) -> list[Fact] | None:
+    """The facts of a text that is JSON; None where it is not.
+
+    ``thing`` names what the text is about (a tool and its arguments) where its objects have no names.
+    """
+    start = text.lstrip()[:1]
+    if start not in ("{", "[") or len(text) > 8 * MOST_CHARACTERS:
+        return None
+    try:
+        value = loads_writable(text)
+    except ValueError:
+        return None
+    found: dict[tuple[str, str], Fact] = {}
+    for fact in _walk(value, "", thing, _DEEPEST):
+        found.setdefault((fact.key, fact.value), fact)
+        if len(found) >= MOST_FACTS:
+            break
+    return list(found.values())
+
+
+def _walk(value: object, key: str, thing: str, deeper: int) -> Iterator[Fact]:
+    if deeper == 0:
+        return
+    if isinstance(value, Mapping):
+        members = cast("Mapping[str, object]", value)
+        # An object is called by its first member whose name says that it is an id.
+        labels = (
+            f"{member}={each}"
+            for member, each in members.items()
+            if isinstance(each, str | int) and not isinstance(each, bool) and LABELS.search(member)
+        )
+        named = next(labels, thing)
+        for member, each in members.items():
+            kind = kind_of(member)
+            if kind in ("code", "id", "number", "email", "path", "file"):
+                yield Fact(kind, member, key)
+                yield from _walk(each, key, member, deeper - 1)
+            else:
+                yield from _walk(each, member, named, deeper - 1)
+    elif isinstance(value, str):
+        yield from _of_text(value, key, thing)
+    elif isinstance(value, Sequence):
+        for each in cast("Sequence[object]", value):
+            yield from _walk(each, key, thing, deeper - 1)
+    elif value is not None and not isinstance(value, bool):
+        yield from _of_number(str(value), key, thing)
+
+
+def _of_number(value: str, key: str, thing: str) -> Iterator[Fact]:
+    if LABELS.search(key):
+        yield Fact("id", value, key)
+    elif 1 < len(value) <= _SHORT:
+        yield Fact("number", value, key, f"{thing}\0{key}")
+
+
+def _of_text(value: str, key: str, thing: str) -> Iterator[Fact]:
+    text = value.strip()
+    has_control = _CONTROL.search(text) is not None
+    if _SHORT < len(text) <= LONGEST and " " not in text and not has_control:
+        yield Fact(kind_of(text) or "id", text, key)
+        return
+    if not text or has_control or len(text) > _SHORT:
+        nested = leaves_of(text, thing)
+        yield from facts_in(text) if nested is None else nested
+        return
+    kind = kind_of(text) if " " not in text else None
+    if kind is not None or LABELS.search(key):
+        is_state = kind in ("number", "amount", "date", "time", "version")
+        yield Fact(kind or "id", text, key, f"{thing}\0{key}" if is_state else "")
+    elif len(text.split()) <= _FEW_WORDS:
+        yield Fact("text", text, key, f"{thing}\0{key}")
+        yield from (fact for fact in facts_in(text) if fact.value != text)
+    else:
+        yield from facts_in(text)
+
+
+def pairs_in(text: str, thing: str) -> list[Fact]:
+    """`key: value` and `key = value`, each on a line of its own, where the value is exact."""
+    found: list[Fact] = []
+    for match in _PAIR.finditer(bounded(text)) if ":" in text or "=" in text else ():
+        key, value = match[1].strip(), match[2].strip().strip("\"'`,;")
+        kind = kind_of(value) if " " not in value else None
+        if kind is not None:
+            found.append(Fact(kind, value, key, f"{thing}\0{key.lower()}"))
+    return found

@@ -1,0 +1,1 @@
+"""Wire formats that belong to no dialect."""

@@ -1,0 +1,199 @@
+"""Sequences that a longer one continues without copying: serves law 8 (a turn costs what it brings).
+
+A conversation only ever grows at its end. Whoever goes on from all that a list holds adds to that list;
+whoever goes on from an earlier place, a branch, gets a list of its own. Each sees its own part and nothing
+after it (law 6).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate, islice
+from operator import sub
+from typing import Any, Generic, Self, TypeVar, cast, overload
+
+T = TypeVar("T")
+
+
+class Grown(Sequence[T]):
+    """Items ``start`` up to and without ``end`` of a list that may have gone on; nobody else writes to it."""
+
+    __slots__ = ("_end", "_items", "_start")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, items: list[T], start: int = 0, end: int | None = None) -> None:
+        self._items = items
+        self._start = start
+        self._end = len(items) if end is None else end
+
+    def followed_by(self, new: Sequence[T]) -> "Grown[T]":
+        """These items and ``new`` ones."""
+        if not new:
+            return self
+        if self._end == self._start or self._end < len(self._items):
+            return Grown([*self, *new])
+        self._items.extend(new)
+        return Grown(self._items, self._start)
+
+    def __len__(self) -> int:
+        return self._end - self._start
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._items[self._start : self._end])
+
+    def __reversed__(self) -> Iterator[T]:
+        return map(self._items.__getitem__, range(self._end - 1, self._start - 1, -1))
+
+    @overload
+    def __getitem__(self, place: int) -> T: ...
+    @overload
+    def __getitem__(self, place: slice) -> "Grown[T]": ...
+    def __getitem__(self, place: int | slice) -> "T | Grown[T]":
+        if isinstance(place, slice):
+            first = self._start
+            start, end, step = place.indices(self._end - first)
+            if step != 1:
+                return Grown([*self][place])
+            return Grown(self._items, first + start, first + max(start, end))
+        index = place + (self._start if place >= 0 else self._end)
+        if not self._start <= index < self._end:
+            raise IndexError(place)
+        return self._items[index]
+
+    def begins_with(self, others: Sequence[T]) -> bool:
+        """Whether the first items are these others."""
+        end = self._start + len(others)
+        return end <= self._end and self._items[self._start : end] == [*others]
+
+    def newest(self, most: int) -> tuple[T, ...]:
+        """The last items, at most so many, newest first."""
+        return tuple(self._items[max(self._end - most, self._start) : self._end][::-1])
+
+    def __contains__(self, value: object) -> bool:
+        return value in self._items[self._start : self._end]
+
+    def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
+        """Where a value stands first. Raises ValueError."""
+        start, stop, _ = slice(start, stop).indices(len(self))
+        return self._items.index(value, self._start + start, self._start + stop) - self._start
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, (Grown, list)):
+            return NotImplemented
+        others = cast("Grown[object] | list[object]", other)
+        if isinstance(others, Grown) and self._items is others._items and self._start == others._start:
+            return self._end == others._end
+        return [*self] == [*others]
+
+    def __repr__(self) -> str:
+        return f"Grown({[*self]!r})"
+
+
+def grown(items: Iterable[T]) -> Grown[T]:
+    """The items as a sequence that can be gone on from; themselves where they are one."""
+    return items if isinstance(items, Grown) else Grown([*items])
+
+
+class Sizes(Sequence[int]):
+    """Integers of which any run is added up at once: kept as the sums of all before each place."""
+
+    __slots__ = ("_sums", "total")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, sums: Grown[int]) -> None:
+        self._sums = sums
+        self.total = sums[-1] - sums[0]
+        """All of them together."""
+
+    @classmethod
+    def of(cls, sizes: Iterable[int]) -> Self:
+        """The sizes, added up."""
+        return cls(Grown([*accumulate(sizes, initial=0)]))
+
+    def followed_by(self, new: Sequence[int]) -> "Sizes":
+        """These sizes and ``new`` ones."""
+        if not self:
+            return Sizes.of(new)
+        return Sizes(self._sums.followed_by([*islice(accumulate(new, initial=self._sums[-1]), 1, None)]))
+
+    def between(self, start: int, end: int | None = None) -> int:
+        """Those from ``start`` up to and without ``end`` (the last included without one), added up."""
+        last = len(self._sums) - 1
+        if end is not None and start <= end <= last:
+            return self._sums[end] - self._sums[start]
+        first = min(start, last)
+        return self._sums[last if end is None else max(min(end, last), first)] - self._sums[first]
+
+    def __len__(self) -> int:
+        return len(self._sums) - 1
+
+    def __iter__(self) -> Iterator[int]:
+        sums = [*self._sums]
+        return map(sub, sums[1:], sums)
+
+    @overload
+    def __getitem__(self, place: int) -> int: ...
+    @overload
+    def __getitem__(self, place: slice) -> "Sizes": ...
+    def __getitem__(self, place: int | slice) -> "int | Sizes":
+        if isinstance(place, slice):
+            start, end, step = place.indices(len(self))
+            return Sizes.of([*self][place]) if step != 1 else Sizes(self._sums[start : max(start, end) + 1])
+        length = len(self._sums) - 1
+        index = place if place >= 0 else place + length
+        if not 0 <= index < length:
+            raise IndexError(place)
+        return self._sums[index + 1] - self._sums[index]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, (Sizes, list)):
+            return NotImplemented
+        return [*self] == [*cast("Sequence[object]", other)]
+
+    def __repr__(self) -> str:
+        return f"Sizes({[*self]!r})"
+
+
+# --- what was found of a chain's first messages, for the chains that go on from them ---
+
+
+class Prior(Generic[T]):
+    """Items that were made of some messages, for as long as a chain begins with those very bytes.
+
+    Threads may ask and keep at once: what is kept is never changed, only replaced.
+    """
+
+    __slots__ = ("_kept",)
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, kept: tuple[Sequence[bytes], Sequence[T], int] = ((), (), 0)) -> None:
+        self._kept = kept
+
+    def forked(self) -> "Prior[T]":
+        """The same for a chain that goes on from this one: what either keeps from now on is its own."""
+        return Prior(self._kept)
+
+    def continued(
+        self, raws: Sequence[bytes], may_go_on: Callable[[int], bool], made_from: Callable[[int], Iterable[T]]
+    ) -> list[T]:
+        """The items of a chain, as a new list: those kept, and those ``made_from`` the message after them on.
+
+        ``may_go_on`` says whether what comes from a message on leaves the items before it as they are. The
+        bytes of all messages are compared, which is quick where they are the same objects.
+        """
+        before, items, count = self._kept
+        first = len(before) - 1
+        if first < 0 or raws[: len(before)] != before or not may_go_on(first):
+            return [*made_from(0)]
+        found = [*items]
+        found[count:] = made_from(first)
+        return found
+
+    def keep(self, raws: Sequence[bytes], items: Sequence[T], count: int) -> None:
+        """Keep the first ``count`` items, in place of what was kept.
+
+        They were made of these messages but the last, which ends it. Nobody changes ``items`` from now on.
+        """
+        self._kept = (raws, items, count)
+
+    def __eq__(self, other: object) -> bool:
+        """What is kept is no part of what a chain is: with or without it, the same is found."""
+        return isinstance(other, Prior)

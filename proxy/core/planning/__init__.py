@@ -1,0 +1,1 @@
+"""What is cut of a conversation, and what stands in its place."""

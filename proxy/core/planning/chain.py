@@ -1,0 +1,159 @@
+"""A conversation as it is planned: a request without its head, and what is reckoned of it once."""
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from math import ceil
+from operator import attrgetter
+from typing import Self
+
+import msgspec
+from msgspec.structs import replace
+
+from proxy.core.conversation.messages import Message
+from proxy.core.conversation.units import Asked, Unit, beginnings, open_from
+from proxy.core.dialects.dialect import Content, Dialect
+from proxy.core.extraction.reading import Address, addresses_of
+from proxy.core.persistent import Prior, Sizes
+from proxy.core.planning.plan import Plan
+
+_start: Callable[[Unit], int] = attrgetter("start")
+
+
+class Gathered(msgspec.Struct, frozen=True):
+    """What a chain, and those that it goes on from, have found of their first messages."""
+
+    units: Prior[Unit] = msgspec.field(default_factory=Prior[Unit])
+    addresses: Prior[Address] = msgspec.field(default_factory=Prior[Address])
+    """Under which it is remembered what each message says."""
+
+    def forked(self) -> "Gathered":
+        """The same for a chain that goes on from this one; what that finds, its siblings never see."""
+        return Gathered(self.units.forked(), self.addresses.forked())
+
+
+class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for what is reckoned once
+    """A request without its head."""
+
+    messages: Sequence[Message]
+    raws: Sequence[bytes]
+    tokens: Sizes
+    """Counted tokens of each message."""
+    hashes: Sequence[bytes]
+    """The chain hash after each message."""
+    dialect: Dialect
+    """How its messages are written."""
+    gathered: Gathered = msgspec.field(default_factory=Gathered)
+
+    def __len__(self) -> int:
+        return len(self.raws)
+
+    def content(self, position: int) -> Content:
+        """A message, decoded anew."""
+        return self.dialect.read(self.raws[position])
+
+    @property
+    def last_user_tokens(self) -> int:
+        """Counted tokens of the last user message, which is never cut."""
+        place = self.last_user
+        return 0 if place is None else self.tokens[place]
+
+    @property
+    def exchanges(self) -> int:
+        """Final answers."""
+        return sum(message.is_final for message in self.messages)
+
+    @cached_property
+    def units(self) -> list[Unit]:
+        """All units, cut or not."""
+        if self._whole is not None:
+            units: list[Unit] = self._whole.units
+            count = bisect_left(units, len(self), key=_start)
+            if count and units[count - 1].end == len(self):  # nothing later belongs to one of these
+                return units[:count]
+        return self._asked.units
+
+    @cached_property
+    def users(self) -> list[int]:
+        """Positions of what users say."""
+        if self._whole is not None:
+            return self._whole.users[: bisect_left(self._whole.users, len(self))]
+        return [place for place, message in enumerate(self.messages) if message.role == "user"]
+
+    @cached_property
+    def begun(self) -> list[int]:
+        """Positions of the messages that begin an exchange."""
+        if self._whole is not None:
+            return self._whole.begun[: bisect_left(self._whole.begun, len(self))]
+        return beginnings(self.messages)
+
+    @cached_property
+    def _whole(self) -> Self | None:
+        """The longer chain of which this is the beginning, if it was made as such."""
+        return None
+
+    @property
+    def last_user(self) -> int | None:
+        """Position of the last user message."""
+        return self._asked.last_user
+
+    @property
+    def open_from(self) -> int:
+        """Where the open unit begins."""
+        return self.units[open_from(self.messages, self.units)].start if self.units else 0
+
+    def is_spared_by(self, plan: Plan) -> bool:
+        """Whether a plan leaves whole what this chain asks of the model."""
+        if plan.depth <= self.settled:
+            return True
+        clipped = [edit.position for edit in plan.replacements if not edit.why]
+        gone = [(gap.start, gap.end) for gap in plan.gaps]
+        gone += [(edit.position, edit.position + 1) for edit in plan.replacements if edit.why]
+        return self._asked.is_spared(sorted(gone), clipped)
+
+    @property
+    def settled(self) -> int:
+        """Messages, the oldest, that every plan may edit."""
+        return self._asked.settled
+
+    @cached_property
+    def _asked(self) -> Asked:
+        return Asked(self.messages, self.raws, self.gathered.units)
+
+    def addresses(self, content: Callable[[int], Content], first: int = 0) -> list[Address]:
+        """Under which of :data:`READINGS` the messages from ``first`` on stand; ``content`` decodes one."""
+        if first and self._asked.is_apart(first):
+            return [*addresses_of(self.raws, self.messages, content, first)]
+        found = self.gathered.addresses.continued(
+            self.raws,
+            self._asked.is_apart,
+            lambda first: addresses_of(self.raws, self.messages, content, first),
+        )
+        if found:
+            last = self.units[-1].start
+            self.gathered.addresses.keep(self.raws[: last + 1], found, last)
+        return found[first:]
+
+    def prefix(self, length: int) -> Self:
+        """The chain as it was when it had ``length`` messages."""
+        if length == len(self):
+            return self
+        shorter = type(self)(
+            self.messages[:length],
+            self.raws[:length],
+            self.tokens[:length],
+            self.hashes[:length],
+            self.dialect,
+            self.gathered,
+        )
+        vars(shorter)["_whole"] = self
+        return shorter
+
+    def weighed(self, plan: Plan) -> Self:
+        """The same chain with the tokens of what ``plan`` leaves alone spread over it by bytes."""
+        edited = {edit.position for edit in plan.replacements}
+        edited.update(place for gap in plan.gaps for place in range(gap.start, gap.end))
+        left = [place for place in range(len(self)) if place not in edited]
+        tokens, size = sum(self.tokens[place] for place in left), sum(len(self.raws[place]) for place in left)
+        share = tokens / max(size, 1)
+        return replace(self, tokens=Sizes.of(ceil(len(raw) * share) for raw in self.raws))

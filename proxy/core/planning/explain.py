@@ -1,0 +1,91 @@
+"""Why a view looks as it does: every unit of a chain, what became of it, and what it is worth now.
+
+A read-only look at a situation, for the admin API and the command line; it decides nothing.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from proxy.core.dialects.dialect import Content
+from proxy.core.planning.importance import Score
+from proxy.core.planning.situation import CRITICAL, FIRST_USER, FIXED, FREE, PINNED, RECENT, Situation
+from proxy.core.policy.sections import RetentionClass
+from proxy.core.text.words import one_line
+
+State = Literal["kept", "cut", "clipped", "cleared"]
+Protection = Literal["free", "recent", "first_user", "critical", "pinned", "fixed"]
+
+_PROTECTIONS: Mapping[int, Protection] = {
+    FREE: "free",
+    RECENT: "recent",
+    FIRST_USER: "first_user",
+    CRITICAL: "critical",
+    PINNED: "pinned",
+    FIXED: "fixed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One unit of the chain: messages ``start`` up to and without ``end``."""
+
+    start: int
+    end: int
+    roles: tuple[str, ...]
+    tokens: int
+    """Counted tokens: in the view, or before it was cut."""
+    score: Score | None
+    """What the unit would be worth if an epoch began now; None where it is cut."""
+    state: State
+    protection: Protection | None
+    """How firmly it is kept; None where it is cut."""
+    gap: int | None
+    """Index in the plan of the gap that a cut unit lies in."""
+    retention: RetentionClass
+    """Its class, by the policy's rules."""
+    begins_with: str
+    """The first words that it says, or its first call."""
+
+
+def explain(situation: Situation) -> list[Row]:
+    """One row for each unit of the whole chain, in order."""
+    return [_row(situation, index) for index in range(len(situation.units))]
+
+
+def _row(situation: Situation, index: int) -> Row:
+    unit = situation.units[index]
+    gap = _gap_of(situation, unit.start)
+    is_cut = gap is not None
+    return Row(
+        start=unit.start,
+        end=unit.end,
+        roles=tuple(message.role for message in situation.chain.messages[unit.start : unit.end]),
+        tokens=situation.chain.tokens.between(unit.start, unit.end) if is_cut else situation.size(index),
+        score=None if is_cut else situation.score(index),
+        state="cut" if is_cut else _state(situation, unit.start, unit.end),
+        protection=None if is_cut else _PROTECTIONS[situation.protection[index]],
+        gap=gap,
+        retention=situation.classes.of(index),
+        begins_with=_first_words(map(situation.content, range(unit.start, unit.end))),
+    )
+
+
+def _first_words(contents: Iterable[Content]) -> str:
+    for content in contents:
+        calls = (f"{name}({arguments})" for _, name, arguments in content.tool_calls())
+        if said := content.text.strip() or next(calls, ""):
+            return one_line(said)
+    return ""
+
+
+def _gap_of(situation: Situation, position: int) -> int | None:
+    gaps = enumerate(situation.plan.gaps)
+    return next((number for number, gap in gaps if gap.start <= position < gap.end), None)
+
+
+def _state(situation: Situation, start: int, end: int) -> State:
+    edits = [edit for edit in situation.plan.replacements if start <= edit.position < end]
+    if any(edit.why for edit in edits):
+        return "cleared"
+    return "clipped" if edits else "kept"

@@ -1,0 +1,217 @@
+"""Facts as densely as a model can still read them: a line for each key or kind, directories named once.
+
+Values stand word for word, none twice: what is part of a value that stands there already needs no room.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+
+from proxy.core.extraction.constraints import title_of
+from proxy.core.extraction.facts import Fact
+from proxy.core.planning.situation import Count
+
+_PLURAL = {
+    "url": "URLs",
+    "email": "e-mails",
+    "path": "paths",
+    "file": "files",
+    "id": "ids",
+    "code": "codes",
+    "date": "dates",
+    "time": "times",
+    "amount": "amounts",
+    "phone": "phones",
+    "version": "versions",
+    "error": "errors",
+    "name": "names",
+    "symbol": "in code",
+    "member": "in code",
+    "number": "numbers",
+    "quoted": "quoted",
+    "text": "texts",
+}
+_SHARED = 6
+"""Characters from which a directory is named once for all that it holds."""
+_SPARE = 64
+"""Facts that are tried after the first that no longer fits."""
+_OFTEN = 200
+"""Searches of a text from which an index of it pays."""
+_BEGINNING = 4
+"""Characters of a value by which the index has it."""
+
+
+class Packing:
+    """Facts chosen one by one, the most wanted first, while they fit."""
+
+    def __init__(self, room: int, count: Count, standing: str) -> None:
+        self._room = room
+        self._count = count
+        self._standing = standing
+        self._chosen: list[Fact] = []
+        self._groups: set[str] = set()
+        self._parts: set[str] = set()
+        self._left = room
+        self._searches = 0
+
+    def fill(self, facts: Iterable[tuple[Fact, bool]]) -> None:
+        """Take what fits of ``facts``, in their order; of each, whether it may stand below its directory."""
+        spare = _SPARE
+        for fact, is_listed in facts:
+            if self._is_told(fact.value):
+                continue
+            if self._take(_below_directory(fact) if is_listed else fact):
+                continue
+            spare -= 1
+            if spare == 0:
+                return
+
+    def _is_told(self, value: str) -> bool:
+        return value in self._parts or self._stands(value)
+
+    def _stands(self, value: str) -> bool:
+        self._searches += 1
+        if self._searches < _OFTEN or len(value) < _BEGINNING:
+            return value in self._standing
+        first = self._beginnings.get(value[:_BEGINNING], -1)
+        return first >= 0 and (value in self._words or self._standing.find(value, first) >= 0)
+
+    @cached_property
+    def _words(self) -> frozenset[str]:
+        return frozenset(self._standing.split())
+
+    @cached_property
+    def _beginnings(self) -> Mapping[str, int]:
+        """Where each beginning of a value stands first."""
+        text = self._standing
+        return {text[at : at + _BEGINNING]: at for at in range(len(text) - _BEGINNING, -1, -1)}
+
+    def _take(self, fact: Fact) -> bool:
+        group = group_of(fact)
+        cost = self._count(" " + fact.value)
+        if group not in self._groups:
+            cost += self._count(group + ":") + 1
+        if cost > self._left:
+            return False
+        self._left -= cost
+        self._groups.add(group)
+        self._chosen.append(fact)
+        self._parts.update(_parts_of(fact))
+        return True
+
+    @property
+    def text(self) -> str:
+        """What was chosen, a line for each group; within the room even where counting apart was too kind."""
+        chosen = self._chosen
+        text = _packed(chosen)
+        while chosen and self._count(text) > self._room:
+            chosen = chosen[: len(chosen) - max(len(chosen) // 20, 1)]
+            text = _packed(chosen)
+        return text
+
+
+def _below_directory(fact: Fact) -> Fact:
+    """A path as a name under its directory, where that has a name worth sharing."""
+    directory, slash, name = fact.value.rpartition("/")
+    if fact.kind != "path" or fact.key or not name or len(directory) < _SHARED:
+        return fact
+    return Fact("file", name, directory + slash)
+
+
+def group_of(fact: Fact) -> str:
+    """The label of the line that a fact stands on."""
+    return fact.key or _PLURAL[fact.kind]
+
+
+def _packed(facts: Sequence[Fact]) -> str:
+    groups: dict[str, list[Fact]] = {}
+    for fact in facts:
+        groups.setdefault(group_of(fact), []).append(fact)
+    return "\n".join(f"{label}: {_line(members)}" for label, members in groups.items())
+
+
+def _line(facts: Sequence[Fact]) -> str:
+    values = [fact.value for fact in facts]
+    return (", " if any(" " in value for value in values) else " ").join(values)
+
+
+def _parts_of(fact: Fact) -> set[str]:
+    """The value, and what can be read off it: of a path its directories, its name, its stem."""
+    value = fact.value
+    parts = {value}
+    if fact.kind in ("path", "file", "url"):
+        ends = [at for at, letter in enumerate(value) if letter == "/"]
+        parts.update(value[:at] for at in ends)
+        parts.update(value[at:] for at in ends)
+        parts.update(value[at + 1 :] for at in ends)
+        parts.update(value.split("/"))
+        parts.add(value.rpartition("/")[2].partition(".")[0])
+    return parts
+
+
+# --- constraints as lines: each on its own, or those under one title on one line ---
+# People write what is to be remembered under titles, ``HOUSE RULE: no boats.`` Where not every rule would
+# fit, a title is said once for all sentences that stand under it, as a directory is for its files. The
+# sentences stay word for word.
+
+
+_AROUND = "\n-"
+"""What a ledger says around a sentence; the space after it is part of the next word."""
+_ENDS = (".", "!", "\u2026", "\u3002", "\uff01")
+
+
+def tokens_of(sentences: Iterable[str], count: Count) -> int:
+    """Counted tokens that sentences take, each on a line."""
+    return sum(count(text + _AROUND) for text in sentences)
+
+
+def may_share(sentences: Iterable[str]) -> bool:
+    """Whether some stand under the same title."""
+    titles = [title for title in map(title_of, sentences) if title]
+    return len(set(titles)) < len(titles)
+
+
+class Bullets:
+    """Sentences chosen one by one, the most wanted first, while they fit."""
+
+    def __init__(self, count: Count, *, shares: bool) -> None:
+        self._count = count
+        self._shares = shares
+        self._titles: set[str] = set()
+        self.chosen: dict[str, None] = {}
+
+    def fill(self, sentences: Iterable[str], room: int) -> int:
+        """Take what fits into ``room`` counted tokens and was not taken yet; what that takes."""
+        taken = 0
+        for text in sentences:
+            if text in self.chosen:
+                continue
+            size = self._size(text)
+            if taken + size <= room:
+                taken += size
+                self.chosen[text] = None
+                self._titles.add(title_of(text))
+        return taken
+
+    def _size(self, text: str) -> int:
+        title = title_of(text)
+        is_told = self._shares and title and title in self._titles
+        return self._count(f"; {_body(text)}") if is_told else tokens_of([text], self._count)
+
+    def lines(self, order: Sequence[str]) -> tuple[str, ...]:
+        """What was chosen, in ``order``; what shares a line stands where the first of it does."""
+        lines: dict[str, str] = {}
+        for text in order:
+            if text not in self.chosen:
+                continue
+            title = title_of(text) if self._shares else ""
+            standing = lines.get(title or text)
+            lines[title or text] = _joined(standing, _body(text)) if standing else text
+        return tuple(lines.values())
+
+
+def _body(text: str) -> str:
+    return text.removeprefix(title_of(text)).lstrip()
+
+
+def _joined(line: str, body: str) -> str:
+    return f"{line} {body}" if line.endswith(_ENDS) else f"{line}; {body}"

@@ -1,0 +1,323 @@
+"""Writing the ledger of a plan: which facts of the messages that are cut are carried on, and in which words.
+
+A pure function of the chain, what is cut and the room: the same epoch has the same ledger on every worker
+(law 3). It is made anew from the originals each time, so nothing in it drifts, and what the view still shows
+is not told twice. Tool text never becomes a constraint: whose sentence it was is known from the role.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from heapq import heapify, heappop
+from math import fsum, log, log2
+from typing import get_args
+
+import msgspec
+
+from proxy.core.conversation.messages import HEAD_ROLES
+from proxy.core.extraction.constraints import Rule
+from proxy.core.extraction.facts import Fact
+from proxy.core.extraction.reading import Reading, Voice
+from proxy.core.planning.ledger_packing import Bullets, Packing, may_share
+from proxy.core.planning.plan import Plan
+from proxy.core.planning.situation import Situation
+
+# --- the odds that a later turn needs a fact, by what was seen in recorded sessions of agents and chats ---
+# The weights are those of a logistic regression, rounded: what a call has used before is used again; what
+# stood alone under a key was asked for; one of a thousand things in a log was not.
+
+
+_KIND = {
+    "file": 2.0,
+    "path": 1.4,
+    "symbol": 1.2,
+    "member": 1.0,
+    "date": 1.0,
+    "version": 0.8,
+    "url": 0.5,
+    "phone": 0.4,
+    "email": 0.2,
+    "name": 0.2,
+    "code": 0.4,
+    "error": -0.2,
+    "id": -0.6,
+    "time": -0.6,
+    "quoted": -1.0,
+    "amount": -1.4,
+    "number": -1.6,
+    "text": -1.7,
+}
+_VOICE: dict[Voice, float] = {"user": 0.3, "system": 0.0, "assistant": -0.2, "argument": 0.0, "result": -0.6}
+_RESULTS: frozenset[Voice] = frozenset({"result"})
+_USED, _USED_OFTEN, _USED_AGE = 2.8, 0.7, -0.43
+_KEYED, _KEYED_QUANTITY = 1.9, 0.9
+_NAMED_BY_TOOL = -1.0
+_AGE, _CROWD = -0.1, -0.38
+_CROWDED = 1_000
+_DENSITY = 0.8
+_MANY = 150
+"""Things in one message that make it a listing."""
+_LETTERS = 3
+"""Characters of a token, roughly."""
+
+
+class Mentions(msgspec.Struct):
+    """Where one exact thing was mentioned."""
+
+    fact: Fact
+    last: int
+    """Position of the newest message that mentions it."""
+    crowd: int
+    """The fewest things that any of these messages mentions."""
+    voices: frozenset[Voice]
+    used: int = 0
+    """How many calls have used it."""
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether it was only ever one of many, and nobody has used it."""
+        return not self.used and self.crowd >= _MANY
+
+    def odds(self, length: int) -> float:
+        """Logarithm of the odds, up to a constant, in a chain of ``length``; long things count less."""
+        age = log2(1 + length - self.last)
+        score = _AGE * age
+        if self.used:
+            score += _USED + _USED_OFTEN * log2(1 + self.used) + _USED_AGE * min(age, 6)
+        fact = self.fact
+        return score + _at_any_age(
+            fact.kind, len(fact.value), self.voices, self.crowd, is_keyed=bool(fact.key)
+        )
+
+
+@lru_cache(1 << 12)
+def _at_any_age(kind: str, length: int, voices: frozenset[Voice], crowd: int, *, is_keyed: bool) -> float:
+    """What the odds owe to the thing itself, and to who told it beside how many others."""
+    score = _KIND[kind] + fsum(_VOICE[voice] for voice in voices)
+    if is_keyed:
+        score += _KEYED_QUANTITY if kind in ("number", "amount") else _KEYED
+    if kind == "name" and voices == _RESULTS:
+        score += _NAMED_BY_TOOL
+    score += _CROWD * log(1 + min(crowd, _CROWDED))
+    return score - _DENSITY * log(max(length / _LETTERS, 1.0))
+
+
+# --- which facts of the messages that are cut are carried on, and in which words ---
+
+
+_RULES_SHARE = 0.8
+"""Of a ledger that is no larger than identifiers alone may make it: what constraints may take before them."""
+
+
+_COUNTERS = 4
+"""Values of one label, each from a tool result of its own, from which they are a counter's."""
+_ALONE: dict[Voice, frozenset[Voice]] = {voice: frozenset({voice}) for voice in get_args(Voice)}
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The ledger's text in its two parts."""
+
+    constraints: tuple[str, ...] = ()
+    """Lines of sentences, word for word."""
+    identifiers: str = ""
+    """Lines of exact things."""
+    left_out: bool = False
+    """Whether there was no room for a constraint."""
+
+    def __bool__(self) -> bool:
+        return bool(self.constraints or self.identifiers)
+
+
+def facts_of(source: "Source", room: int, details: int, told: str = "") -> Facts:
+    """The ledger of a plan, in ``room`` counted tokens; ``details`` bounds identifiers.
+
+    ``told`` is what else the same note says: an identifier is not told twice.
+    """
+    if room <= 0 or not source.plan.gaps:
+        return Facts()
+    facts = _written(source, room, details, told)
+    if facts.left_out and may_share(rule.sentence.text for rule in source.constraints):
+        facts = _written(source, room, details, told, shares=True)
+    return facts
+
+
+def _written(source: "Source", room: int, details: int, told: str, *, shares: bool = False) -> Facts:
+    rules, count = source.situation.policy.ledger, source.situation.count
+    found = source.constraints
+    bullets = Bullets(count, shares=shares)
+    firm = (rule.sentence.text for rule in found if rule.sentence.strength > 1)
+    is_split = rules.identifiers and room <= details
+    left = room - bullets.fill(firm, int(room * _RULES_SHARE) if is_split else room)
+    identifiers = ""
+    if rules.identifiers:
+        shown = [source.shown, *bullets.chosen, told]
+        packing = Packing(min(left, details), count, "\n".join(shown))
+        packing.fill(source.identifiers())
+        identifiers = packing.text
+        left -= count(identifiers) if identifiers else 0
+    bullets.fill((rule.sentence.text for rule in found), left)
+    order = [rule.sentence.text for rule in sorted(found, key=lambda rule: rule.position)]
+    return Facts(bullets.lines(order), identifiers, left_out=len(bullets.chosen) < len(found))
+
+
+class Source:
+    """What a plan leaves out, read once however often its ledger is written."""
+
+    def __init__(self, situation: Situation, plan: Plan) -> None:
+        self.situation = situation
+        self.plan = plan
+        self._readings = situation.readings
+        self._ranked: list[tuple[Fact, bool]] = []
+
+    def _is_absent(self, position: int) -> bool:
+        return self.plan.covers(position) or self.plan.edit_at(position) is not None
+
+    def _absent(self) -> list[int]:
+        """Positions of what is cut, clipped or cleared, in order."""
+        places = [place for gap in self.plan.gaps for place in range(gap.start, gap.end)]
+        edits = [edit.position for edit in self.plan.replacements]
+        return sorted([*places, *edits]) if edits else places
+
+    def _kept_text(self, *roles: str) -> str:
+        """What messages of the view say, those of ``roles`` or all, clipped ones among them."""
+        messages, edited = self.situation.chain.messages, {edit.position for edit in self.plan.replacements}
+        texts = [
+            self.situation.content(place).countable()
+            for run in self.plan.kept(len(messages))
+            for place in run
+            if place not in edited and (not roles or messages[place].role in roles)
+        ]
+        clipped = [
+            edit.raw.decode(errors="replace")
+            for edit in self.plan.replacements
+            if not roles or messages[edit.position].role in roles
+        ]
+        return "\n".join([*texts, *clipped])
+
+    @cached_property
+    def shown(self) -> str:
+        """What the view says, notes among it.
+
+        What summaries say is told again where it is a rule: nobody vouches for a summary. So it is with
+        requests that notes quote as handled: a rule among them is not over.
+        """
+        quotes = [text for gap in self.plan.gaps for text in gap.quotes]
+        return "\n".join([self._kept_text(), *(anchor.text for anchor in self.plan.anchors), *quotes])
+
+    @cached_property
+    def constraints(self) -> list[Rule]:
+        """Sentences that bind and are out of sight, the firmest first."""
+        if not self.situation.policy.ledger.constraints:
+            return []
+        standing, _ = self.situation.constraints
+        wanted = sorted(
+            (rule for rule in standing if self._is_absent(rule.position)),
+            key=lambda rule: (-rule.sentence.strength, -rule.position),
+        )
+        kept = self._kept_text("user", *HEAD_ROLES) if wanted else ""
+        return [rule for rule in wanted if rule.sentence.text not in kept]
+
+    def _stale(self) -> Collection[str]:
+        """Values that hold no more."""
+        _, replaced = self.situation.constraints
+        told = enumerate(self._readings if replaced else ())
+        last = {fact.value: place for place, reading in told for _, fact in reading.facts}
+        return {
+            fact.value
+            for old, newer in replaced
+            for _, fact in self._readings[old.position].facts
+            if fact.value in old.sentence.text
+            and fact.value not in newer.sentence.text
+            and last[fact.value] < newer.position
+        }
+
+    def identifiers(self) -> Iterator[tuple[Fact, bool]]:
+        """Exact things that are out of sight, the likeliest to be needed first.
+
+        A heap, as few of many are asked for: sorting all of them is one long step, in which nobody else runs.
+        """
+        yield from self._ranked
+        while self._scored:
+            *_, fact, is_listed = heappop(self._scored)
+            self._ranked.append((fact, is_listed))
+            yield self._ranked[-1]
+
+    @cached_property
+    def _scored(self) -> list[tuple[float, int, str, Fact, bool]]:
+        length, stale = len(self._readings), self._stale()
+        scored = [
+            (-each.odds(length), -each.last, value, each.fact, each.is_listed)
+            for value, each in self._mentions().items()
+            if value not in stale
+        ]
+        heapify(scored)
+        return scored
+
+    def _mentions(self) -> dict[str, Mentions]:
+        """Every mention in what is absent, by value, without values that newer ones replaced."""
+        newest, readings = _newest(self._readings), self._readings
+        found: dict[str, Mentions] = {}
+        for place in self._absent():
+            facts = readings[place].facts
+            crowd = len(facts)
+            for voice, fact in facts:
+                value = fact.value
+                if fact.thing and value not in newest[fact.thing]:
+                    continue
+                known = found.get(value)
+                if known is None:
+                    found[value] = Mentions(fact, place, crowd, _ALONE[voice], voice == "argument")
+                    continue
+                if fact.key and not known.fact.key:
+                    known.fact = fact
+                known.last, known.crowd = place, min(known.crowd, crowd)
+                if voice not in known.voices:
+                    known.voices |= _ALONE[voice]
+                known.used += voice == "argument"
+        return self._without_counters(found)
+
+    def _without_counters(self, found: dict[str, Mentions]) -> dict[str, Mentions]:
+        """Without the older values of counters: numbers, another in each tool result, of which nobody speaks.
+
+        Of process ids, counts of lines and their like the newest stays, or none where the view shows a newer.
+        """
+        counted: dict[str, list[Mentions]] = {}
+        for each in found.values():
+            if each.fact.key and each.fact.value.isdigit() and each.voices == _ALONE["result"]:
+                counted.setdefault(each.fact.key.casefold(), []).append(each)
+        for label, values in counted.items():
+            places = {each.last for each in values}
+            if len(values) < _COUNTERS or len(places) < len(values):  # a listing tells several at once
+                continue
+            newest = max(places)
+            is_shown = self._is_shown_after(label, newest)
+            for each in values:
+                if each.last != newest or is_shown:
+                    del found[each.fact.value]
+        return found
+
+    def _is_shown_after(self, label: str, position: int) -> bool:
+        """Whether a newer value under a label stands in the view."""
+        later = self._readings[position + 1 :]
+        return any(
+            fact.key.casefold() == label
+            for place, reading in enumerate(later, position + 1)
+            for _, fact in reading.facts
+            if fact.key and not self._is_absent(place)
+        )
+
+
+def _newest(readings: Iterable[Reading]) -> dict[str, set[str]]:
+    """The newest values of each thing of which something is told."""
+    newest: dict[str, tuple[int, set[str]]] = {}
+    for place, reading in enumerate(readings):
+        for _, fact in reading.facts:
+            if not fact.thing:
+                continue
+            known = newest.get(fact.thing)
+            if known is None or known[0] != place:
+                newest[fact.thing] = (place, {fact.value})
+            else:
+                known[1].add(fact.value)
+    return {thing: values for thing, (_, values) in newest.items()}

@@ -1,0 +1,203 @@
+"""The notes that stand where messages were cut: summaries, notices, and what they quote.
+
+A note is fenced data in the past tense. Its fence is named after the chain hash of what it stands for, which
+nothing inside could have known, so text that imitates the closing line closes nothing. It carries neither
+clock nor counter: the same cut gives the same bytes.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+QUOTE_LENGTH = 160
+"""Characters of a handled request that a note quotes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wording:
+    frame: str
+    summary: tuple[str, str]
+    """Of one message, and of more; so are the next two."""
+    omitted: tuple[str, str]
+    removed: tuple[str, str]
+    above: str
+    under_way: str
+    quoted: str
+    constraints: str
+    identifiers: str
+    results: str
+    handed_in: str
+
+
+_WORDINGS = {
+    "en": _Wording(
+        "Record of what came before, not a request.",
+        ("Summary of {n} earlier message: {text}", "Summary of {n} earlier messages: {text}"),
+        ("[{n} message omitted]", "[{n} messages omitted]"),
+        ("[{n} message removed]", "[{n} messages removed]"),
+        "The request above was handled in these messages.",
+        "These were earlier steps of the work on the request above.",
+        "Earlier requests that were handled: {text}",
+        "What the user laid down, word for word, and still held:",
+        "Exact details from what came before:",
+        "Results of tools that were still fresh, whole:",
+        "Handed in before the conversation, not a request.",
+    ),
+    "de": _Wording(
+        "Aufzeichnung des Vorangegangenen, keine Anfrage.",
+        (
+            "Zusammenfassung von {n} früherer Nachricht: {text}",
+            "Zusammenfassung von {n} früheren Nachrichten: {text}",
+        ),
+        ("[{n} Nachricht ausgelassen]", "[{n} Nachrichten ausgelassen]"),
+        ("[{n} Nachricht entfernt]", "[{n} Nachrichten entfernt]"),
+        "Die Anfrage darüber wurde in diesen Nachrichten erledigt.",
+        "Dies waren frühere Schritte der Arbeit an der Anfrage darüber.",
+        "Frühere Anfragen, die erledigt wurden: {text}",
+        "Was der Nutzer wörtlich festgelegt hatte und weiter galt:",
+        "Genaue Angaben aus dem Vorangegangenen:",
+        "Ergebnisse von Werkzeugen, die noch aktuell waren, vollständig:",
+        "Vor dem Gespräch übergeben, keine Anfrage.",
+    ),
+    "fr": _Wording(
+        "Trace de ce qui précède, pas une demande.",
+        ("Résumé de {n} message précédent : {text}", "Résumé de {n} messages précédents : {text}"),
+        ("[{n} message omis]", "[{n} messages omis]"),
+        ("[{n} message retiré]", "[{n} messages retirés]"),
+        "La demande ci-dessus a été traitée dans ces messages.",
+        "C'étaient des étapes antérieures du travail sur la demande ci-dessus.",
+        "Demandes précédentes qui ont été traitées : {text}",
+        "Ce que l'utilisateur avait fixé, mot pour mot, et qui restait valable :",
+        "Détails exacts de ce qui précède :",
+        "Résultats d'outils encore à jour, en entier :",
+        "Remis avant la conversation, pas une demande.",
+    ),
+    "es": _Wording(
+        "Registro de lo anterior, no una petición.",
+        ("Resumen de {n} mensaje anterior: {text}", "Resumen de {n} mensajes anteriores: {text}"),
+        ("[{n} mensaje omitido]", "[{n} mensajes omitidos]"),
+        ("[{n} mensaje eliminado]", "[{n} mensajes eliminados]"),
+        "La petición de arriba se atendió en estos mensajes.",
+        "Eran pasos anteriores del trabajo sobre la petición de arriba.",
+        "Peticiones anteriores que se atendieron: {text}",
+        "Lo que el usuario había fijado, palabra por palabra, y seguía vigente:",
+        "Datos exactos de lo anterior:",
+        "Resultados de herramientas que aún eran actuales, completos:",
+        "Entregado antes de la conversación, no una petición.",
+    ),
+    "ja": _Wording(
+        "これまでの記録であり、依頼ではありません。",
+        ("以前の{n}件のメッセージの要約: {text}", "以前の{n}件のメッセージの要約: {text}"),
+        ("[{n}件のメッセージを省略]", "[{n}件のメッセージを省略]"),
+        ("[{n}件のメッセージを削除]", "[{n}件のメッセージを削除]"),
+        "上の依頼はこれらのメッセージで対応済みです。",
+        "これらは上の依頼に関する作業の以前の手順です。",
+        "対応済みの以前の依頼: {text}",
+        "ユーザーが定め、その後も有効だったこと(原文のまま):",
+        "これまでの正確な情報:",
+        "まだ有効だったツールの結果(全文):",
+        "会話の前に渡された資料であり、依頼ではありません。",
+    ),
+    "zh": _Wording(
+        "此前对话的记录,并非请求。",
+        ("此前{n}条消息的摘要:{text}", "此前{n}条消息的摘要:{text}"),
+        ("[已省略{n}条消息]", "[已省略{n}条消息]"),
+        ("[已移除{n}条消息]", "[已移除{n}条消息]"),
+        "上面的请求已在这些消息中处理。",
+        "这些是处理上面请求的较早步骤。",
+        "此前已处理的请求:{text}",
+        "用户此前定下且仍然有效的要求(原话):",
+        "此前内容中的确切信息:",
+        "此前仍然有效的工具结果(完整):",
+        "对话开始前提供的资料,并非请求。",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What a note has to say."""
+
+    count: int
+    """Messages that it stands for."""
+    seal: bytes
+    """Chain hash of the last of them."""
+    language: str = "en"
+    summaries: tuple[tuple[int, str], ...] = ()
+    """Each with the number of messages that it is about."""
+    failed: bool = False
+    """A summary was asked for and could not be had."""
+    answers_above: bool = False
+    """The message above is a request that these messages answered."""
+    under_way: bool = False
+    """It is still being worked on."""
+    quotes: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The note's text, fence and all."""
+        return _fenced(b"note\0" + self.seal, self._lines(_WORDINGS[self.language]))
+
+    def _lines(self, wording: _Wording) -> list[str]:
+        lines = [wording.frame]
+        lines += [wording.summary[count > 1].format(n=count, text=text) for count, text in self.summaries]
+        untold = self.count - sum(count for count, _ in self.summaries)
+        if untold:
+            told = wording.removed if self.failed else wording.omitted
+            lines.append(told[untold > 1].format(n=untold))
+        if self.answers_above:
+            lines.append(wording.under_way if self.under_way else wording.above)
+        if self.quotes:
+            lines.append(wording.quoted.format(text=" · ".join(f"“{quote}”" for quote in self.quotes)))
+        return lines
+
+
+def handed_in(text: str, language: str) -> str:
+    """A caller's own text as a note; its fence is the first of its digests that does not occur in it."""
+    seal = b"inject\0" + text.encode(errors="surrogatepass")
+    while _fence(seal) in text:
+        seal = hashlib.sha256(seal).digest()
+    return _fenced(seal, [_WORDINGS[language].handed_in, *([text] if text else [])])
+
+
+def _fenced(seal: bytes, lines: Sequence[str]) -> str:
+    fence = _fence(seal)
+    return "\n".join([f"<note {fence}>", *lines, f"</note {fence}>"])
+
+
+def _fence(seal: bytes) -> str:
+    return hashlib.sha256(seal).hexdigest()[:12]
+
+
+def ledger_lines(constraints: Sequence[str], identifiers: str, language: str) -> str:
+    """The ledger as it stands in a note: sentences, then exact things, on a line each."""
+    wording = _WORDINGS[language]
+    lines: list[str] = []
+    if constraints:
+        lines += [wording.constraints, *(f"- {text}" for text in constraints)]
+    if identifiers:
+        lines += [wording.identifiers, identifiers]
+    return "\n".join(lines)
+
+
+def result_lines(results: Sequence[str], language: str) -> str:
+    """Tool results as they stand in the ledger, on a line each; nothing without any."""
+    return "\n".join([_WORDINGS[language].results, *(f"> {text}" for text in results)]) if results else ""
+
+
+def with_ledger(text: str, ledger: str) -> str:
+    """A note's text with the ledger as the last thing that it says."""
+    body, line, fence = text.rpartition("\n")
+    return f"{body}\n{ledger}{line}{fence}"
+
+
+def without_ledger(text: str, ledger: str) -> str:
+    """The note's text as it was before it had this ledger."""
+    body, line, fence = text.rpartition("\n")
+    return body.removesuffix("\n" + ledger) + line + fence
+
+
+def quote(text: str) -> str:
+    """A request in one short line."""
+    line = " ".join(text.split())
+    return line if len(line) <= QUOTE_LENGTH else line[: QUOTE_LENGTH - 1] + "…"

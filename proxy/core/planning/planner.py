@@ -1,0 +1,286 @@
+"""What gets cut: from a situation to the plan of the next epoch.
+
+``draft`` chooses the gaps and says which of them deserve a summary; whoever asked may then fetch summaries,
+or not; ``finish`` writes the notes and answers the plan. Both are pure, so the same situation and the same
+summaries give the same plan on every worker (law 3), and the finished view fits the budget unless what must
+stay alone does not (law 4). What notes say is the business of :mod:`proxy.core.planning.gaps`.
+"""
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import assert_never
+
+import msgspec
+from msgspec.structs import replace
+
+from proxy.core.budget.budget import Stage
+from proxy.core.planning.clearing import Clearing, clearings, picture_clearings
+from proxy.core.planning.clipping import clip_view
+from proxy.core.planning.gaps import Summaries, Told, gap_of, is_no_longer, told_by
+from proxy.core.planning.ledger import cut_tokens, placed, plain_of, room_for
+from proxy.core.planning.life import LEAST_FREED, LIFE, Cause, Gate, allows, cause_of
+from proxy.core.planning.plan import Gap, Plan, Replacement, Span, view_tokens
+from proxy.core.planning.selection import NOTICE_TOKENS, Selection
+from proxy.core.planning.situation import FREE, Situation
+from proxy.core.planning.strategies import Strategy, strategy_of
+from proxy.core.planning.strategies.base import BY_UNITS
+
+_NOTICES = 2
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """An epoch that is decided but for the words of its notes."""
+
+    situation: Situation
+    stage: Stage
+    spans: tuple[Span, ...]
+    """Every gap from now on."""
+    quotes: Mapping[Span, tuple[str, ...]]
+    yielded: int
+    """The firmest protection that had to yield (:mod:`proxy.core.planning.situation`)."""
+    cleared: tuple[Replacement, ...] = ()
+    """Tool results that go out as placeholders from now on."""
+    has_room: bool = True
+    """Whether the epoch is worth its while with summaries, and not with notices alone."""
+    strategy: Strategy | None = None
+    """The strategy that decided, and writes its notes; None where a person did."""
+    acts_now: bool = False
+    """Whether it begins for another reason than usage, at once."""
+
+    @property
+    def gates(self) -> tuple[Gate, ...]:
+        """What has to hold before it begins."""
+        if self.strategy is BY_UNITS:
+            return LIFE[Cause.UNITS]
+        return LIFE[cause_of(self.stage, acts_now=self.acts_now)]
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether it waits until it pays."""
+        return Gate.PAYS in self.gates
+
+    @property
+    def waits(self) -> bool:
+        """Whether a request may wait for its summaries."""
+        is_rare = self.acts_now and self.strategy is not None and not self.strategy.slides
+        return self.stage is Stage.COMPACT or (is_rare and self.stage is not Stage.EMERGENCY)
+
+    @property
+    def wanted(self) -> tuple[Span, ...]:
+        """Gaps of which enough is told by no summary yet: each message is paid for once."""
+        rules = self.situation.policy.summary
+        if not rules.enabled or not self.has_room:
+            return ()
+        anchors = self.situation.plan.anchors
+        told = {place for each in anchors if not each.by_code for place in range(each.start, each.end)}
+        may_be_told, strategy = self.situation.classes.may_be_summarised, self.strategy
+
+        def lacks(span: Span) -> bool:
+            untold = (place for place in range(*span) if place not in told and may_be_told(place))
+            return sum(1 for _ in islice(untold, rules.min_gap)) == rules.min_gap
+
+        return tuple(
+            span
+            for span in self.spans
+            if lacks(span) and (strategy is None or strategy.wants_summary(self.situation, *span))
+        )
+
+
+def is_due(situation: Situation, stage: Stage) -> bool:
+    """Whether the policy would begin an epoch now; quick, since it is asked at every request."""
+    return _due(situation, stage) is not None
+
+
+def _due(situation: Situation, stage: Stage) -> Strategy | None:
+    """What would begin an epoch now: the strategy, before *compact* also the count of units."""
+    if stage not in (Stage.COMPACT, Stage.EMERGENCY) and BY_UNITS.is_due(situation, stage):
+        return BY_UNITS
+    strategy = strategy_of(situation.policy.strategy.name)
+    if not strategy.is_due(situation, stage):
+        return None
+    stage = _planned_at(situation, stage)
+    cause = cause_of(stage, acts_now=stage is not Stage.EMERGENCY and strategy.acts_now(situation))
+    if Gate.EARNED not in LIFE[cause]:
+        return strategy
+    is_earned = allows(situation.past, situation.chain.tokens, situation.budget, situation.policy.stages)
+    return strategy if is_earned else None
+
+
+def _planned_at(situation: Situation, stage: Stage) -> Stage:
+    """The stage as which it is planned: clipping what must stay does not make it fit an overrun window."""
+    return Stage.COMPACT if stage is Stage.EMERGENCY and situation.budget.is_overrun else stage
+
+
+def acts_now(situation: Situation) -> bool:
+    """Whether the policy's strategy would begin one now for another reason than usage."""
+    return strategy_of(situation.policy.strategy.name).acts_now(situation)
+
+
+def draft(situation: Situation, stage: Stage) -> Draft | None:
+    """Decide on an epoch; None where none is due, or where it would free too little to be worth it."""
+    strategy = _due(situation, stage)
+    if strategy is None:
+        return None
+    # Epochs by count of units are like those at *trim*: no request waits for their summaries.
+    stage = Stage.TRIM if strategy is BY_UNITS else _planned_at(situation, stage)
+    decided, freed = _select(situation, stage, strategy)
+    if not all(_holds(gate, decided, freed) for gate in decided.gates):
+        return None
+    if Gate.FREES not in decided.gates:
+        return decided
+    least = LEAST_FREED * situation.budget.room
+    return replace(decided, has_room=freed - _summary_room(situation, stage) >= least)
+
+
+def _holds(gate: Gate, decided: Draft, freed: int) -> bool:
+    """Whether a draft, which frees so many counted tokens, passes a gate."""
+    situation = decided.situation
+    match gate:
+        case Gate.CHANGES:
+            return bool(decided.cleared) or decided.spans != tuple(gap.span for gap in situation.plan.gaps)
+        case Gate.FREES:
+            return freed >= LEAST_FREED * situation.budget.room
+        case Gate.SHRINKS:
+            before = plain_of(situation.plan, situation.count, situation.chain.dialect)
+            tokens = situation.chain.tokens
+            return view_tokens(outlined(decided), tokens) < view_tokens(before, tokens)
+        case Gate.FITS:
+            return not situation.budget.is_over(situation.view - freed)
+        case Gate.EARNED | Gate.PAYS | Gate.PREPARED:
+            return (
+                True  # the first was asked before anything was chosen; the others ask what is not known here
+            )
+        case _:
+            assert_never(gate)
+
+
+def _select(situation: Situation, stage: Stage, strategy: Strategy) -> tuple[Draft, int]:
+    """Choose, again with more set aside while the notes alone bring the view over the budget.
+
+    Answers also the counted tokens that the epoch frees with notices for notes.
+    """
+    tokens, room = situation.chain.tokens, situation.budget.room
+    set_aside = min(_NOTICES * NOTICE_TOKENS, room // 10) + _summary_room(situation, stage)
+    standing = sum(situation.count(gap.ledger) for gap in situation.plan.gaps if gap.ledger)
+    ledger = max(room_for(situation, tokens.total) - standing - situation.unwritten, 0)
+    acts_now, results = strategy.acts_now(situation), list[Clearing]()
+    if not (strategy.slides or acts_now):  # a strategy that counts knows what it cuts
+        results = [*picture_clearings(situation), *clearings(situation)]
+    while True:
+        selection = Selection(situation, stage, set_aside, ledger, results)
+        selection.run(strategy)
+        spans = tuple(selection.spans())
+        decided = Draft(
+            situation,
+            stage,
+            spans,
+            quotes={span: selection.quotes_within(*span) for span in spans},
+            yielded=selection.yielded,
+            cleared=tuple(selection.edits),
+            strategy=strategy,
+            acts_now=acts_now,
+        )
+        plain = outlined(decided)
+        decided = replace(
+            decided,
+            spans=tuple(gap.span for gap in plain.gaps),
+            quotes={gap.span: gap.quotes for gap in plain.gaps},
+        )
+        over = view_tokens(plain, tokens) - selection.to_clip - situation.budget.share(1)
+        if stage is not Stage.EMERGENCY or over <= 0 or selection.is_exhausted:
+            return decided, situation.view - _size_of(situation, plain)
+        set_aside += over
+
+
+def outlined(decided: Draft) -> Plan:
+    """The plan of a draft with notices for notes and without its ledger; quick."""
+    return _noted(decided, {})
+
+
+def noticed(decided: Draft) -> int:
+    """Counted tokens that the view of a draft has at most, with notices for notes; quick."""
+    return _size_of(decided.situation, outlined(decided))
+
+
+def _size_of(situation: Situation, plain: Plan) -> int:
+    """Counted tokens of the view of a plan that has no ledger yet, once it has one of full size."""
+    ledger = room_for(situation, cut_tokens(situation, plain))
+    return view_tokens(plain, situation.chain.tokens) + ledger
+
+
+def _summary_room(situation: Situation, stage: Stage) -> int:
+    """Counted tokens of the summary that an epoch may wait for."""
+    if stage is not Stage.COMPACT or not situation.policy.summary.enabled:
+        return 0
+    return situation.policy.summary_tokens(situation.budget.limit)
+
+
+def finish(decided: Draft, summaries: Summaries) -> Plan:
+    """Write the notes of a draft, the ledger among them, and, if the view is still too large, clip."""
+    return placed(decided.situation, written(decided, summaries))
+
+
+def written(decided: Draft, summaries: Summaries) -> Plan:
+    """The plan of a draft but for its ledger, for which it leaves room."""
+    situation = decided.situation
+    told = told_by(situation, decided.spans, decided.strategy, summaries)
+    plan = _noted(decided, told)
+    while told and situation.budget.is_over(_size_of(situation, plan)):
+        # A summary may be longer than what was set aside for it; a notice always fits.
+        told.pop(max(told, key=lambda span: sum(len(anchor.text) for anchor in told[span])))
+        plan = _noted(decided, told)
+    if decided.stage is Stage.EMERGENCY:
+        ledger = room_for(situation, cut_tokens(situation, plan))
+        plan = clip_view(situation, plan, decided.yielded, ledger)
+    return plan
+
+
+def _noted(decided: Draft, told: Told) -> Plan:
+    """A draft with its notes, but for the ledger; a note that has nothing new to say stays as it is."""
+    situation = decided.situation
+    plain = plain_of(situation.plan, situation.count, situation.chain.dialect)
+    standing = {gap.span: gap for gap in plain.gaps}
+    gaps: list[Gap] = []
+    for span in decided.spans:
+        old = standing.get(span)
+        made = old if old and not told.get(span) else _worthwhile(decided, span, told)
+        gaps += (made,) if made else (standing[gap.span] for gap in situation.plan.gaps_within(*span))
+    edits = {edit.position: edit for edit in (*situation.plan.replacements, *decided.cleared)}
+    cut = Plan(tuple(gaps))
+    return Plan(cut.gaps, tuple(edits[place] for place in sorted(edits) if not cut.covers(place)))
+
+
+def _worthwhile(decided: Draft, span: Span, told: Told) -> Gap | None:
+    """A gap with a note that is no longer than what it stands for; None where even a notice would be.
+
+    First what it quotes gives way, then the summary. What a strategy cuts by its count, or at a boundary, is
+    cut however short it is: there it is not for the size.
+    """
+    situation, quotes = decided.situation, decided.quotes.get(span, ())
+    if decided.acts_now and decided.strategy is not None and not decided.strategy.slides:
+        return gap_of(situation, span, told, quotes)
+    ways: list[tuple[Told, tuple[str, ...]]] = [(told, quotes), (told, ()), ({}, ())]
+    made = (gap_of(situation, span, each, quoted) for each, quoted in ways)
+    return next((gap for gap in made if is_no_longer(situation, gap)), None)
+
+
+def cuts_protected(situation: Situation, plan: Plan) -> bool:
+    """Whether a plan cuts what is protected now."""
+    protected = (situation.units[index] for index, level in situation.protection.items() if level > FREE)
+    return any(plan.covers(unit.start) for unit in protected)
+
+
+def yielded_protection(decided: Draft) -> bool:
+    """Whether an epoch had to cut what the policy protects."""
+    return decided.yielded > FREE
+
+
+def with_late(situation: Situation, texts: Mapping[Span, str]) -> Plan:
+    """The plan in force, but for the notes of these gaps: they get summaries that came too late for them.
+
+    A rewrite of a note has the provider read anew all that follows it, so this is only for when nothing is
+    kept there (:func:`proxy.core.economics.economy.is_cold`). An epoch brings them by itself.
+    """
+    gaps = {gap.span: gap.quotes for gap in situation.plan.gaps}
+    strategy = strategy_of(situation.policy.strategy.name)
+    return finish(Draft(situation, Stage.TRIM, tuple(gaps), gaps, FREE, strategy=strategy), texts)

@@ -1,0 +1,289 @@
+"""Choosing the units of one epoch: the strategy's order, then what order alone would leave behind.
+
+Beside the strategy's order two rules keep the view sensible. A request that lost its whole answer goes with
+it and is quoted in the note, because a model that sees a bare old order carries it out again. And a small
+unimportant island between two gaps goes too, because contiguous gaps can be summarised.
+
+Protections yield only to the budget itself, one level after the other, and then as far as the trim line, so
+that the next turn does not stand before the same wall.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, pairwise
+
+from proxy.core.budget.budget import Stage
+from proxy.core.planning.clearing import Clearing
+from proxy.core.planning.ledger import is_short
+from proxy.core.planning.notes import quote
+from proxy.core.planning.plan import Replacement
+from proxy.core.planning.situation import (
+    CRITICAL,
+    FIRST_USER,
+    FIRST_USER_LEAST,
+    FIXED,
+    FREE,
+    PINNED,
+    RECENT,
+    Situation,
+)
+from proxy.core.planning.strategies import Strategy
+from proxy.core.policy.sections import RetentionClass
+
+# --- what retention classes do to the order ---
+# Disposable units go before all others, whatever they score. Batch-compressible units that stand side by side
+# are one thing: a strategy has reached them when it has reached all of them, and then all of them go.
+
+
+NOTICE_TOKENS = 60
+"""Counted tokens of a notice, about."""
+
+
+def cut_order(situation: Situation, order: Sequence[int]) -> Iterator[Sequence[int]]:
+    """A strategy's order of units as batches that go together."""
+    together = batches(situation)
+    awaited = {batch: set(batch) for batch in together.values()}
+    for index in order:
+        batch = together.get(index)
+        if batch is None:
+            yield (index,)
+            continue
+        awaited[batch].discard(index)
+        if not awaited[batch]:
+            yield batch
+
+
+def batches(situation: Situation) -> dict[int, tuple[int, ...]]:
+    """By unit the runs of unprotected batch-compressible units that stand side by side."""
+    runs = map(tuple, _runs(_free_of(situation, "batch_compressible")))
+    return {index: run for run in runs for index in run}
+
+
+def disposable(situation: Situation) -> list[int]:
+    """Disposable units that may go, oldest first, but for runs that are no larger than a note about them."""
+    found: list[int] = []
+    for run in _runs(_free_of(situation, "disposable")):
+        before, after = situation.units[run[0]].start - 1, situation.units[run[-1]].end
+        has_note = situation.plan.covers(before) or situation.plan.covers(after)
+        if has_note or sum(map(situation.size, run)) > NOTICE_TOKENS:
+            found += run
+    return found
+
+
+def _free_of(situation: Situation, wanted: RetentionClass) -> Iterator[int]:
+    """Standing units of a class that nothing protects."""
+    return (index for index in situation.classed.get(wanted, ()) if situation.protection[index] == FREE)
+
+
+def _runs(indexes: Iterable[int]) -> Iterator[list[int]]:
+    """Units in ascending order, split into those that stand side by side."""
+    numbered = enumerate(indexes)
+    for _, run in groupby(numbered, key=lambda pair: pair[1] - pair[0]):
+        yield [index for _, index in run]
+
+
+# --- the choice ---
+
+
+ISLAND = 2
+"""Messages of an unimportant run between two gaps that is not worth keeping apart."""
+_QUOTED_SHARE = 0.05
+"""Share of the room that quotes of one gap may fill (a token is taken for four characters)."""
+
+
+class Selection:
+    """The units that one epoch cuts."""
+
+    def __init__(
+        self,
+        situation: Situation,
+        stage: Stage,
+        set_aside: int,
+        ledger: int = 0,
+        clearings: Sequence[Clearing] = (),
+    ) -> None:
+        self._situation = situation
+        self._stage = stage
+        self._ledger = ledger
+        self._clearings = clearings
+        self.cut: set[int] = set()
+        self._cleared: dict[int, list[Clearing]] = {}
+        """Tool results that go out as placeholders, by unit."""
+        self._answers: dict[int, list[int]] = {}
+        """Units of the answer to a user unit of which any may still stand, the newest first."""
+        self.quoted: list[int] = []
+        """User units that went because their answer went, in order."""
+        self.yielded = FREE
+        """The firmest protection that had to yield."""
+        self.to_clip = 0
+        """Counted tokens that the first user message will give up by being clipped, in place of being cut."""
+        self.view = situation.view + set_aside + ledger
+        """Counted tokens of the view, with what is set aside for notes and the ledger."""
+
+    @property
+    def freed(self) -> int:
+        """Counted tokens that the epoch frees, net of what is set aside for notes."""
+        return self._situation.view - self.view
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether everything that can be cut is cut."""
+        protection = self._situation.protection
+        return all(index in self.cut or protection[index] == FIXED for index in self._situation.standing)
+
+    def run(self, strategy: Strategy) -> None:
+        """Choose: what is disposable first, then tool results, then units."""
+        situation = self._situation
+        goal = situation.budget.share(situation.policy.stages.target)
+        # What acts by counting knows its units: classes have no say in its order, and they go one by one.
+        is_by_tokens = not (strategy.slides or strategy.acts_now(situation))
+        for index in disposable(situation) if is_by_tokens else ():
+            if strategy.is_enough(situation, self.view, goal):
+                break
+            self.take(index)
+        self._clear(goal)
+        order = strategy.order(situation, self._stage)
+        for batch in cut_order(situation, order) if is_by_tokens else ((each,) for each in order):
+            if strategy.is_enough(situation, self.view, goal):
+                break
+            for index in batch:
+                if situation.protection.get(index, FIXED) < FIXED:  # whatever a strategy says
+                    self.take(index)
+        self._take_islands()
+        if self._stage is Stage.EMERGENCY:
+            self._yield_protections()
+
+    def _clear(self, goal: int) -> None:
+        """Clear tool results. The first one's unit is cut, so that there is a note for what they held."""
+        for clearing in self._clearings:
+            if self.view <= goal:
+                break
+            if not (clearing.is_told or self.cut or self._situation.plan.gaps):
+                for index in batches(self._situation).get(clearing.unit, (clearing.unit,)):
+                    self.take(index)
+            elif clearing.unit not in self.cut:
+                self._cleared.setdefault(clearing.unit, []).append(clearing)
+                self.view -= clearing.saves
+
+    @property
+    def edits(self) -> list[Replacement]:
+        """The placeholders of tool results that were cleared now, and whose units stay."""
+        cleared = (found for unit, found in self._cleared.items() if unit not in self.cut)
+        return [each.edit for found in cleared for each in found]
+
+    def take(self, index: int) -> None:
+        """Cut a unit, and the request that loses the last of its answer by it."""
+        self._take(index)
+        situation = self._situation
+        asked = situation.requests[index]
+        if asked is None or situation.protection.get(asked) != FREE or asked in self.cut:
+            return
+        left = self._answers.get(asked)
+        if left is None:
+            left = self._answers[asked] = situation.answer_to(asked)[::-1]
+        while left and (left[-1] in self.cut or situation.plan.covers(situation.units[left[-1]].start)):
+            left.pop()  # what is cut is looked at once
+        if left:
+            return
+        self._take(asked)
+        place = situation.units[asked].start
+        if situation.classes.may_be_quoted(place) and not situation.is_rule(place):
+            self.quoted.append(asked)
+            self.view += situation.count(self._quote(asked))
+
+    def _take(self, index: int) -> None:
+        if index not in self.cut:
+            self.cut.add(index)
+            cleared = sum(each.saves for each in self._cleared.get(index, ()))
+            self.view -= self._situation.size(index) - cleared
+
+    def _take_islands(self) -> None:
+        low = self._situation.policy.importance.low
+        for island in self._islands():
+            worth = max(self._situation.score(index).total for index in island)
+            messages = sum(self._situation.units[index].count for index in island)
+            if messages <= ISLAND and worth < low:
+                for index in island:
+                    self._take(index)
+
+    def _islands(self) -> list[list[int]]:
+        """Runs of unprotected kept units with a gap on either side."""
+        islands: list[list[int]] = []
+        run: list[int] = []
+        after_gap = False
+        kept = [index for index in self._situation.standing if index not in self.cut]
+        for before, index in pairwise((-1, *kept, len(self._situation.units))):
+            if index > before + 1:
+                if run and after_gap:
+                    islands.append(run)
+                run, after_gap = [], True
+            if index == len(self._situation.units):
+                break
+            if self._situation.protection[index] == FREE:
+                run.append(index)
+            else:
+                run, after_gap = [], False
+        return islands
+
+    def _yield_protections(self) -> None:
+        """Give up protections, oldest unit first, while the view without a ledger is over the budget."""
+        situation = self._situation
+        most = situation.budget.share(1)
+        if self.view - self._ledger <= most:
+            return
+        enough = situation.budget.share(situation.policy.stages.trim)
+        for level in (FREE, RECENT, FIRST_USER, CRITICAL, PINNED):
+            for index in self._at(level):
+                if self.view <= enough:
+                    return
+                self.yielded = max(self.yielded, level)
+                asked = situation.size_at(situation.units[index].start)  # an odd unit holds more than that
+                spared = max(asked - FIRST_USER_LEAST, 0) if level == FIRST_USER else 0
+                if spared and self.view - self._ledger - spared <= most:
+                    self.to_clip = spared
+                    return
+                self._take(index)
+
+    def _at(self, level: int) -> Iterable[int]:
+        protection = self._situation.protection
+        return [i for i in self._situation.standing if protection[i] == level and i not in self.cut]
+
+    def spans(self) -> list[tuple[int, int]]:
+        """What is cut from now on, old gaps included, as maximal runs of messages."""
+        units = self._situation.units
+        pieces = [(units[index].start, units[index].end) for index in self.cut]
+        pieces += [(gap.start, gap.end) for gap in self._situation.plan.gaps]
+        spans: list[tuple[int, int]] = []
+        for start, end in sorted(pieces):
+            if spans and start <= spans[-1][1]:
+                spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
+            else:
+                spans.append((start, end))
+        return spans
+
+    def quotes_within(self, start: int, end: int) -> tuple[str, ...]:
+        """Quotes for a gap's note: what earlier notes quoted, then what went now; the newest fit.
+
+        What is over gives way to what binds: there are none while the budget has no room for every rule.
+        """
+        situation = self._situation
+        quotes = [text for gap in situation.plan.gaps_within(start, end) for text in gap.quotes]
+        went = sorted(self.quoted)
+        first, last = (bisect_left(went, place, key=self._place) for place in (start, end))
+        quotes += map(self._quote, went[first:last])
+        if quotes and is_short(situation):
+            return ()
+        left = int(situation.budget.room * _QUOTED_SHARE * 4)
+        kept: list[str] = []
+        for text in reversed(quotes):
+            left -= len(text)
+            if left < 0:
+                break
+            kept.append(text)
+        return tuple(reversed(kept))
+
+    def _place(self, index: int) -> int:
+        return self._situation.units[index].start
+
+    def _quote(self, index: int) -> str:
+        return quote(self._situation.content(self._situation.units[index].start).text)

@@ -1,0 +1,303 @@
+"""What an epoch is planned from: the chain, what is cut already, what must stay, and what each unit is worth.
+
+Everything is derived from the arguments and computed at most once; content is decoded only for the units of
+the view, because planning is rare and a view is never larger than its budget.
+"""
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from functools import cached_property
+from operator import attrgetter
+from typing import Self
+
+import msgspec
+from msgspec.structs import replace
+
+from proxy.core.budget.budget import Budget
+from proxy.core.conversation.messages import HEAD_ROLES
+from proxy.core.conversation.retention import Classes
+from proxy.core.conversation.units import Unit, open_from
+from proxy.core.dialects.dialect import Content
+from proxy.core.economics.prices import Prices
+from proxy.core.extraction.constraints import Rule, in_force
+from proxy.core.extraction.reading import Read, Reading
+from proxy.core.planning.chain import Chain
+from proxy.core.planning.importance import Score, score
+from proxy.core.planning.life import NO_PAST, Past
+from proxy.core.planning.plan import Plan, view_tokens
+from proxy.core.policy.policy import Policy
+from proxy.core.policy.sections import RetentionClass
+from proxy.core.tool_cache.cache import Rules, ToolCache
+from proxy.core.tool_cache.derive import begun, folded
+
+Count = Callable[[str], int]
+_start: Callable[[Unit], int] = attrgetter("start")
+
+FREE, RECENT, FIRST_USER, CRITICAL, PINNED, FIXED = range(6)
+"""How firmly a unit is protected, in the order in which protections yield; a fixed one never does."""
+
+
+FIRST_USER_LEAST = 100
+"""Counted tokens that the first user message keeps when it is clipped."""
+
+
+class Conditions(msgspec.Struct, frozen=True):
+    """What an epoch is chosen by beside chain, plan and budget: the clock, and what the client asked for.
+
+    They may decide when an epoch begins and what it cuts, never how a request is rewritten by it (law 3).
+    """
+
+    idle: float | None = None
+    """Seconds since the lane was last answered; None where nobody knows of an answer."""
+    boundary: bool = False
+    """Whether the client says that something new begins with its newest message."""
+    prices: Prices | None = None
+    """What tokens cost, and how the provider keeps prefixes; None where money has no say."""
+    is_new_head: bool = False
+    """Whether the head is another than the last one: nothing that the provider has kept is of use."""
+    since: int = 0
+    """Messages of the chain when its last epoch began; 0 where none is in force."""
+
+
+UNKNOWN_CONDITIONS = Conditions()
+
+
+class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is reckoned once
+    """One chain under one plan, policy and budget."""
+
+    chain: Chain
+    plan: Plan
+    policy: Policy
+    budget: Budget
+    count: Count
+    """Counts the tokens of a text (a pure function)."""
+    conditions: Conditions = UNKNOWN_CONDITIONS
+    unwritten: int = 0
+    """Counted tokens of a ledger that stands in the view and is not yet in the plan."""
+    pins: AbstractSet[bytes] = frozenset()
+    """Chain hashes of the messages that the client has pinned, on whichever branch."""
+    past: Past = NO_PAST
+    read: Read = msgspec.field(default_factory=Read)
+    """What is known of what the chain's messages say; others of the same chain go on from it."""
+
+    @cached_property
+    def units(self) -> list[Unit]:
+        """All units of the chain, cut or not."""
+        return self.chain.units
+
+    @cached_property
+    def standing(self) -> list[int]:
+        """Indexes of the units that are in the view."""
+        found: list[int] = []
+        after = 0
+        for start, end in (gap.span for gap in self.plan.gaps):
+            found += range(after, bisect_left(self.units, start, key=_start))
+            after = bisect_left(self.units, end, key=_start)
+        return [*found, *range(after, len(self.units))]
+
+    def under(self, plan: Plan) -> Self:
+        """The same chain under a plan; what is known of it stays known where the plan is the same."""
+        return self if plan == self.plan else replace(self, plan=plan)
+
+    def size_at(self, position: int) -> int:
+        """Counted tokens of a message as it stands in the view (clipped ones are smaller)."""
+        edit = self.plan.edit_at(position)
+        return self.chain.tokens[position] if edit is None else edit.tokens
+
+    @cached_property
+    def view(self) -> int:
+        """Counted tokens of the view."""
+        return view_tokens(self.plan, self.chain.tokens) + self.unwritten
+
+    def size(self, index: int) -> int:
+        """Counted tokens of unit number ``index``."""
+        unit = self.units[index]
+        if not self.plan.replacements:
+            return self.chain.tokens.between(unit.start, unit.end)
+        return sum(map(self.size_at, range(unit.start, unit.end)))
+
+    def content(self, position: int) -> Content:
+        """A message's content, decoded once."""
+        found = self._contents.get(position)
+        if found is None:
+            found = self._contents[position] = self.chain.content(position)
+        return found
+
+    @cached_property
+    def _contents(self) -> dict[int, Content]:
+        return {}
+
+    @cached_property
+    def readings(self) -> list[Reading]:
+        """What each message says that is exact, and which of its sentences bind."""
+        readings = self._readings[: len(self.chain)]
+        if not self.policy.retention:
+            return readings
+        may_be_quoted = self.classes.may_be_quoted
+        return [reading if may_be_quoted(place) else Reading(()) for place, reading in enumerate(readings)]
+
+    @property
+    def _readings(self) -> list[Reading]:
+        """What the messages of the chain say, and of a longer one that has been read those after them."""
+        first = len(self.read.readings)
+        if first < len(self.chain):
+            self.read.go_on(self.chain.addresses(self.content, first), self.content)
+        return self.read.readings
+
+    def is_rule(self, position: int) -> bool:
+        """Whether a message of a user is no request, but what the ledger tells: a rule is never handled."""
+        rules = self.policy.ledger
+        return bool(rules.constraints and (rules.share or rules.tokens)) and self._readings[position].is_rule
+
+    @cached_property
+    def constraints(self) -> tuple[list[Rule], list[tuple[Rule, Rule]]]:
+        """What was laid down and is in force; and what newer rules replaced, each with its successor."""
+        readings = self.readings
+        binding = self.read.binding[: bisect_left(self.read.binding, len(readings))]
+        return in_force(Rule(place, sentence) for place in binding for sentence in readings[place].sentences)
+
+    @cached_property
+    def fresh(self) -> ToolCache:
+        """Tool results of the chain, as the client tells it, that are fresh by its end."""
+        rules, chain = Rules(self.policy.tools), self.chain
+        places = zip(chain.messages, chain.raws, chain.hashes, strict=True) if rules.is_caching else ()
+        return folded(begun(rules), places, chain.dialect).cache
+
+    @cached_property
+    def protection(self) -> dict[int, int]:
+        """How firmly each standing unit is protected."""
+        levels = dict.fromkeys(self.standing, FREE)
+        for level, members in (
+            (RECENT, self._recent()),
+            (FIRST_USER, self._first_user()),
+            (CRITICAL, self._critical()),
+            (PINNED, self._pinned()),
+            (FIXED, self._fixed()),
+        ):
+            levels.update(dict.fromkeys((index for index in members if index in levels), level))
+        return levels
+
+    def _recent(self) -> list[int]:
+        """The newest units, as many as fit into their share of the room."""
+        left = self.budget.share(self.policy.keep.recent)
+        members: list[int] = []
+        for index in reversed(self.standing):
+            left -= self.size(index)
+            if left < 0:
+                break
+            members.append(index)
+        return members
+
+    def _first_user(self) -> list[int]:
+        if not self.policy.keep.first_user:
+            return []
+        units = map(self.unit_at, self.chain.users)
+        first = next((index for index in units if self.is_user(index)), None)
+        return [] if first is None else [first]
+
+    def unit_at(self, position: int) -> int:
+        """Index of the unit that a message belongs to."""
+        return bisect_right(self.units, position, key=_start) - 1
+
+    def _critical(self) -> list[int]:
+        """Units of the class, and those that the policy pins."""
+        pins = [re.compile(pin) for pin in self.policy.keep.pins]
+
+        def is_pinned(unit: Unit) -> bool:
+            texts = (self.content(position).text for position in range(unit.start, unit.end))
+            return any(pin.search(text) for text in texts for pin in pins)
+
+        pinned = (index for index in self.standing if pins and is_pinned(self.units[index]))
+        return [*self.classed.get("critical", ()), *pinned]
+
+    @cached_property
+    def classed(self) -> dict[RetentionClass, list[int]]:
+        """The standing units of each retention class, in order."""
+        found: dict[RetentionClass, list[int]] = {}
+        for index in self.standing:
+            found.setdefault(self.classes.of(index), []).append(index)
+        return found
+
+    @cached_property
+    def classes(self) -> Classes:
+        """The retention classes of the units."""
+        return Classes(self.policy.retention, self.chain.messages, self.units, self.content)
+
+    @cached_property
+    def pinned(self) -> list[int]:
+        """Positions of messages that the client has pinned."""
+        hashes = self.chain.hashes if self.pins else ()
+        return [place for place, chain_hash in enumerate(hashes) if chain_hash in self.pins]
+
+    @property
+    def standing_pins(self) -> list[int]:
+        """Those of them that are in the view."""
+        return [place for place in self.pinned if not self.plan.covers(place)]
+
+    def _pinned(self) -> list[int]:
+        hashes, units = self.chain.hashes, self.units
+        return [
+            index
+            for index in (self.standing if self.pins else ())
+            if any(hashes[place] in self.pins for place in range(units[index].start, units[index].end))
+        ]
+
+    def _fixed(self) -> list[int]:
+        """What the model is still to answer: the open unit, and the last user message."""
+        members = list(range(open_from(self.chain.messages, self.units), len(self.units)))
+        asked = self.chain.last_user
+        return members if asked is None else [*members, self.unit_at(asked)]
+
+    def score(self, index: int) -> Score:
+        """A unit's importance: that of its best message."""
+        found = self._scores.get(index)
+        if found is None:
+            unit = self.units[index]
+            scores = map(self._score, range(unit.start, unit.end))
+            found = next(scores) if unit.count == 1 else max(scores, key=lambda score: score.total)
+            self._scores[index] = found
+        return found
+
+    @cached_property
+    def _scores(self) -> dict[int, Score]:
+        return {}
+
+    def _score(self, position: int) -> Score:
+        role, text = self.chain.messages[position].role, self.content(position).text
+        return score(role, text, position, len(self.chain), self.policy.importance)
+
+    def is_user(self, index: int) -> bool:
+        """Whether the unit is a user message."""
+        return self.chain.messages[self.units[index].start].role == "user"
+
+    @cached_property
+    def requests(self) -> dict[int, int | None]:
+        """By unit of the view, the user unit that it is a part of the answer to."""
+        found: dict[int, int | None] = {}
+        before, asked = -1, None
+        for index in self.standing:
+            found[index] = asked if index == before + 1 else self._request_of(index)
+            before, asked = index, index if self.is_user(index) else found[index]
+        return found
+
+    def _request_of(self, index: int) -> int | None:
+        users, before = self.chain.users, self.units[index].start
+        while place := bisect_left(users, before):
+            earlier = self.unit_at(users[place - 1])
+            if self.is_user(earlier):
+                return earlier
+            before = self.units[earlier].start  # what users say within an odd unit asks for nothing
+        return None
+
+    def answer_to(self, index: int) -> list[int]:
+        """The units that answer user unit ``index``: up to the next user message, system ones apart."""
+        answer: list[int] = []
+        for following in range(index + 1, len(self.units)):
+            role = self.chain.messages[self.units[following].start].role
+            if role == "user":
+                break
+            if role not in HEAD_ROLES:
+                answer.append(following)
+        return answer

@@ -1,0 +1,1 @@
+"""What people decide: policies, their sections, and which of them a request gets."""

@@ -1,0 +1,122 @@
+"""A policy: everything that a person may decide about what is cut, and when.
+
+A policy is data: frozen, equal where its rules are equal, read from no file here. Its tables are
+`core/policy/sections.py`.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from operator import attrgetter
+from typing import Any, ClassVar, get_args
+
+from pydantic import BaseModel
+from pydantic.json_schema import SkipJsonSchema
+
+from proxy.core.policy.sections import (
+    Append,
+    Budget,
+    Compactor,
+    Economy,
+    Importance,
+    Keep,
+    Ledger,
+    Limits,
+    Memory,
+    Recall,
+    Retention,
+    Section,
+    Stages,
+    Store,
+    Strategy,
+    Summary,
+    Tool,
+    ToolResults,
+)
+
+_TOKEN_BYTES = 4
+"""Bytes of UTF-8 that a token of a summary has, about."""
+
+
+class Policy(Section):
+    """One policy. `name` is its file's name and part of a session's lane; the rest is the file's content."""
+
+    PENDING: ClassVar[tuple[str, ...]] = ("memory",)
+    """Keys that are read and checked, and do not act yet."""
+    RETIRED: ClassVar[Mapping[str, str]] = {
+        "recall.embeddings": "searches are by words; a plug-in can bring another, which `recall.search` names"
+    }
+    """Keys that are read, and do nothing any more; and why."""
+
+    name: SkipJsonSchema[str] = "default"
+    extends: str | None = None
+    budget: Budget = Budget()
+    stages: Stages = Stages()
+    importance: Importance = Importance()
+    keep: Keep = Keep()
+    summary: Summary = Summary()
+    ledger: Ledger = Ledger()
+    strategy: Strategy = Strategy()
+    economy: Economy = Economy()
+    retention: tuple[Retention, ...] = ()
+    compactors: tuple[Compactor, ...] = ()
+    tools: tuple[Tool, ...] = ()
+    tool_results: ToolResults = ToolResults()
+    recall: Recall = Recall()
+    memory: Memory = Memory()
+    append: Append = Append()
+    store: Store = Store()
+    limits: Limits = Limits()
+
+    @property
+    def digest(self) -> str:
+        """Twelve hex digits that are equal exactly when the rules are: for people to compare."""
+        rules = self.model_dump(mode="json", by_alias=True, exclude={"name", "extends"})
+        canonical = json.dumps(rules, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+    def summary_tokens(self, budget: int) -> int:
+        """Tokens that one summary may have under a budget of so many tokens.
+
+        `summary.max_tokens`; under a large budget a 64th of it, up to 2,000; never more than an eighth, nor
+        than fits into the running summary of `exchanges`.
+        """
+        wanted = max(self.summary.max_tokens, min(budget // 64, 2000))
+        if self.strategy.name == "exchanges":
+            wanted = min(wanted, self.strategy.summary_to // _TOKEN_BYTES)
+        return max(1, min(wanted, budget // 8))
+
+    def not_acting(self) -> tuple[str, ...]:
+        """Keys that differ from the default and do not act yet."""
+        return self._differing(self.PENDING)
+
+    def retired(self) -> Iterator[tuple[str, str]]:
+        """Keys that differ from the default and do nothing any more, each with a sentence about it."""
+        for key in self._differing(self.RETIRED):
+            yield key, f"`{key}` has no effect any more: {self.RETIRED[key]}"
+
+    def _differing(self, keys: Iterable[str]) -> tuple[str, ...]:
+        plain = Policy()
+        return tuple(key for key in keys if attrgetter(key)(self) != attrgetter(key)(plain))
+
+
+def dotted_keys(model: type[BaseModel] = Policy) -> tuple[str, ...]:
+    """Every key that a file may have, such as `budget.tokens`; a table stands before its keys."""
+    return tuple(_dotted(model, ""))
+
+
+def _dotted(model: type[BaseModel], prefix: str) -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        key = prefix + (field.alias or name)
+        if key == "name":
+            continue  # the file's own name, never a key in it
+        yield key
+        section = section_of(field.annotation)
+        if section is not None:
+            yield from _dotted(section, f"{key}.")
+
+
+def section_of(annotation: Any) -> type[Section] | None:
+    """The section that a field holds, alone or in a tuple."""
+    candidates = (annotation, *get_args(annotation))
+    return next((each for each in candidates if isinstance(each, type) and issubclass(each, Section)), None)

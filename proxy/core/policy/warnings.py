@@ -1,0 +1,203 @@
+"""What is valid in a policy and yet changes nothing, can never match, or has no room: for `unabridged check`.
+
+Only what is certain for every conversation is told. Where it is no fault of the values but of their being
+stated, ``stated`` says what a file states itself.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from proxy.core.policy.policy import Policy
+from proxy.core.policy.sections import ROLES, RetentionMatch
+from proxy.core.text.similarity import nearest
+
+Location = tuple[str | int, ...]
+"""Keys and indices from the top of a policy file."""
+
+_STRATEGY_OF: Mapping[str, str] = {
+    "last": "sliding_window",
+    "idle": "session",
+    **dict.fromkeys(
+        ("exchanges", "roll_to", "answer_max", "answer_to", "summary_max", "summary_to"), "exchanges"
+    ),
+}
+_STRATEGIES = {"importance", "topic", "off", *_STRATEGY_OF.values()}
+"""Those of which it is known what they read."""
+_CUTTING = (
+    *("budget", "stages", "importance", "keep", "summary", "ledger", "economy"),
+    *("retention", "compactors", "tool_results", "recall"),
+)
+_SUMMARY = ("model", "min_gap", "max_tokens", "temperature", "wait", "timeout", "prompt")
+_ECONOMY = ("cache_ttl", "cached_price", "expected_turns")
+_MESSAGE_ROLES = {*ROLES, "function"}
+_TOOL_ROLES = {"assistant", "tool", "function"}
+_SMALL = 1_000
+"""Tokens of a budget that a usual system prompt, a few tools and a question fill alone."""
+
+_NO_NAME = re.compile(r"[\^$|(){}\\+\s]|^\.\*")
+"""What no tool's name has. OpenAI's have letters, digits, `_` and `-`; others also `.`, `:` and `/`."""
+_SET = re.compile(r"\[[^\]]*\]")
+_ESCAPE_OR_SET = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]])*\]", re.DOTALL)
+_PAST_AN_END = re.compile(r"\$\w(?![?*{])|\w\^")
+_BY_LINES_OR_SPACED = re.compile(r"\(\?[a-zA-Z]*[mx]")
+
+
+class PolicyWarning(NamedTuple):
+    """A remark, and the key that it is about."""
+
+    location: Location
+    message: str
+
+
+def warnings_of(policy: Policy, stated: Collection[Location], budget: int | None) -> Iterator[PolicyWarning]:
+    """All remarks on a policy; ``budget`` is in tokens, None where it is not known."""
+    for key, said in policy.retired():
+        yield PolicyWarning(tuple(key.split(".")), said)
+    for keys, why in _idle(policy):
+        found = [key for key in keys if tuple(key.split(".")) in stated]
+        if found:
+            named = ", ".join(f"`{key}`" for key in found)
+            verb = "has" if len(found) == 1 else "have"
+            yield PolicyWarning(tuple(found[0].split(".")), f"{named} {verb} no effect: {why}")
+    if policy.strategy.name != "off":
+        yield from _tools(policy, stated)
+        yield from _shadowed(policy)
+        yield from _roles(policy)
+        yield from _patterns(policy)
+        yield from _sizes(policy, stated, budget)
+
+
+def _idle(policy: Policy) -> Iterator[tuple[Collection[str], str]]:
+    """Dotted keys that change nothing under the policy, and why."""
+    name = policy.strategy.name
+    if name == "off":
+        yield _CUTTING, 'nothing is cut with `strategy.name = "off"`'
+    for key, owner in _STRATEGY_OF.items():
+        if name in _STRATEGIES and name != owner:
+            yield (f"strategy.{key}",), f'it is for "{owner}", and `strategy.name` is "{name}"'
+    if name == "off":
+        return
+    if not policy.summary.enabled:
+        yield [f"summary.{key}" for key in _SUMMARY], "`summary.enabled` is false"
+    if not policy.economy.enabled:
+        yield [f"economy.{key}" for key in _ECONOMY], "`economy.enabled` is false"
+    if not policy.tool_results.clear_first:
+        yield ("tool_results.clear_at_least",), "`tool_results.clear_first` is false"
+    if not (policy.ledger.constraints or policy.ledger.identifiers):
+        yield ("ledger.share", "ledger.least"), "`ledger.constraints` and `ledger.identifiers` are false"
+    if not policy.recall.enabled:
+        rounds = () if any(tool.serve for tool in policy.tools) else ("recall.rounds",)
+        yield (*rounds, "recall.search"), "`recall.enabled` is false"
+
+
+def _tools(policy: Policy, stated: Collection[Location]) -> Iterator[PolicyWarning]:
+    changing = [pattern for tool in policy.tools for pattern in tool.invalidated_by]
+    for place, tool in enumerate(policy.tools):
+        if tool.serve and not tool.cache_exchanges:
+            said = "`serve = true` has no effect: `cache_exchanges` is 0, so no result is kept"
+            yield PolicyWarning(("tools", place, "serve"), said)
+        if tool.cache_exchanges and (by := next((c for c in changing if _covers(c, tool.match)), None)):
+            said = (
+                f"no result of `{tool.match}` is kept: `invalidated_by` has `{by}`, so it changes something"
+            )
+            yield PolicyWarning(("tools", place, "cache_exchanges"), said)
+        if not policy.tool_results.clear_first and ("tools", place, "clear_after") in stated:
+            said = "`clear_after` has no effect: `tool_results.clear_first` is false"
+            yield PolicyWarning(("tools", place, "clear_after"), said)
+
+
+def _shadowed(policy: Policy) -> Iterator[PolicyWarning]:
+    """Rules that are never reached, because one before them matches all that they match."""
+    for place, tool in enumerate(policy.tools):
+        if before := next((t.match for t in policy.tools[:place] if _covers(t.match, tool.match)), None):
+            said = f'`match = "{tool.match}"` is never reached: `{before}` stands before it'
+            yield PolicyWarning(("tools", place, "match"), said)
+    for place, rule in enumerate(policy.retention):
+        if any(_is_wider(before.match, rule.match) for before in policy.retention[:place]):
+            said = "this `[[retention]]` is never reached: one before it matches all of it"
+            yield PolicyWarning(("retention", place), said)
+    windows = list(policy.budget.windows)
+    for place, name in enumerate(windows):
+        if before := next((each for each in windows[:place] if _covers(each, name)), None):
+            said = f"the window of `{name}` is never asked for: `{before}` stands before it"
+            yield PolicyWarning(("budget", "windows", name), said)
+
+
+def _is_wider(wide: RetentionMatch, narrow: RetentionMatch) -> bool:
+    return (
+        wide.role in (None, narrow.role)
+        and wide.content in (None, narrow.content)
+        and (wide.tool is None or (narrow.tool is not None and _covers(wide.tool, narrow.tool)))
+    )
+
+
+def _covers(wide: str, narrow: str) -> bool:
+    """Whether a shell pattern matches all that another does, as far as that can be told by text alone."""
+    return wide == narrow or (not set("?[") & set(wide) and "[" not in narrow and fnmatchcase(narrow, wide))
+
+
+def _roles(policy: Policy) -> Iterator[PolicyWarning]:
+    named: list[tuple[Location, str]] = [
+        (("importance", "roles", each), each) for each in policy.importance.roles
+    ]
+    for place, rule in enumerate(policy.retention):
+        role, location = rule.match.role, ("retention", place, "match", "role")
+        if role is not None:
+            named.append((location, role))
+        if rule.match.tool is not None and role in _MESSAGE_ROLES - _TOOL_ROLES:
+            yield PolicyWarning(location, f'`tool` and `role = "{role}"` never match together')
+    for location, role in named:
+        if role not in _MESSAGE_ROLES:
+            meant = nearest(role, sorted(_MESSAGE_ROLES))
+            hint = f"; did you mean `{meant}`?" if meant else ""
+            yield PolicyWarning(location, f"no message has the role `{role}`{hint}")
+
+
+def _patterns(policy: Policy) -> Iterator[PolicyWarning]:
+    for location, pattern in _globs(policy):
+        if found := _NO_NAME.search(_SET.sub("", pattern)):
+            said = (
+                f"`{pattern}` matches no tool: it is a shell pattern (`get_*`), and no name has `{found[0]}`"
+            )
+            yield PolicyWarning(location, said)
+    for location, pattern in _regexes(policy):
+        is_plain = not _BY_LINES_OR_SPACED.search(pattern)
+        if is_plain and _PAST_AN_END.search(_ESCAPE_OR_SET.sub("\0", pattern)):
+            said = "nothing stands before `^` or after `$`, the ends of a text; write `\\^`, `\\$`"
+            yield PolicyWarning(location, f"`{pattern}`: {said}")
+
+
+def _globs(policy: Policy) -> Iterator[tuple[Location, str]]:
+    for place, tool in enumerate(policy.tools):
+        yield ("tools", place, "match"), tool.match
+        yield from ((("tools", place, "invalidated_by"), pattern) for pattern in tool.invalidated_by)
+    for place, rule in enumerate(policy.retention):
+        if rule.match.tool is not None:
+            yield ("retention", place, "match", "tool"), rule.match.tool
+
+
+def _regexes(policy: Policy) -> Iterator[tuple[Location, str]]:
+    yield from ((("keep", "pins", place), pattern) for place, pattern in enumerate(policy.keep.pins))
+    for place, rule in enumerate(policy.retention):
+        if rule.match.content is not None:
+            yield ("retention", place, "match", "content"), rule.match.content
+
+
+def _sizes(policy: Policy, stated: Collection[Location], budget: int | None) -> Iterator[PolicyWarning]:
+    """What has no room in the budget."""
+    if budget is None:
+        return
+    location, told = ("budget", "tokens"), f"a budget of {budget:,} tokens"
+    if budget < _SMALL:
+        said = "holds little beside a system prompt and tools"
+        yield PolicyWarning(location, f"{told} {said}")
+    summary, eighth = policy.summary.max_tokens, budget // 8
+    if policy.summary.enabled and ("summary", "max_tokens") in stated and eighth < summary:
+        said = f"no summary gets {summary:,} tokens: an eighth of {told} is {eighth:,}"
+        yield PolicyWarning(("summary", "max_tokens"), said)
+    elif policy.summary.enabled and budget <= summary:
+        yield PolicyWarning(location, f"{told} is no more than one summary may have (`summary.max_tokens`)")
+    if budget <= policy.ledger.tokens:
+        yield PolicyWarning(location, f"{told} is no more than the ledger may have (`ledger.least`)")

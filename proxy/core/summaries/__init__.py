@@ -1,0 +1,1 @@
+"""What a summary is asked for with, made of, and held against."""

@@ -1,0 +1,139 @@
+"""A summary made by code, where no summary can be trusted: the most telling sentences, word for word.
+
+Each stands in quotation marks behind the voice that it came from, in the past tense and in order. Nothing is
+made up and nobody is obeyed by it: what a tool said stays what a tool said.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from proxy.core.conversation.messages import HEAD_ROLES, TOOL_ROLES
+from proxy.core.extraction.constraints import strength_of
+from proxy.core.extraction.facts import facts_in
+from proxy.core.text.lexicon.words import KEYWORDS
+from proxy.core.text.words import sentences_in
+
+EARLIER = "summary"
+"""The role of an earlier summary."""
+_LONGEST = 240
+"""Characters of one quotation."""
+_SHORTEST = 12
+_MOST = 400
+"""Sentences that are weighed: the first and the last of them."""
+_FACTS = 3
+"""Exact things of a sentence that count."""
+_VOICES: Mapping[str, tuple[str, str, str, str, str]] = {
+    "en": ("user said", "assistant said", "tool returned", "system said", "earlier"),
+    "de": ("Nutzer sagte", "Assistent sagte", "Werkzeug lieferte", "System sagte", "früher"),
+    "fr": ("l'utilisateur a dit", "l'assistant a dit", "l'outil a renvoyé", "le système a dit", "plus tôt"),
+    "es": (
+        "el usuario dijo",
+        "el asistente dijo",
+        "la herramienta devolvió",
+        "el sistema dijo",
+        "anteriormente",
+    ),
+    "ja": (
+        "ユーザーの発言",
+        "アシスタントの発言",
+        "ツールの結果",
+        "システムの発言",
+        "それ以前",
+    ),
+    "zh": ("用户说过", "助手说过", "工具返回了", "系统说过", "更早"),
+}
+_USER, _ASSISTANT, _TOOL, _SYSTEM, _EARLIER = range(5)
+_ROLES = {
+    name: role
+    for voices in _VOICES.values()
+    for name, role in zip(voices, ("user", "assistant", "tool", "system"), strict=False)
+}
+_WORTH = (0.5, 0.3, 0.1, 0.4, 0.6)
+"""Of a sentence by its voice, before what it says."""
+_MARKS = re.compile(r'["“”\x00-\x1f\x7f]')
+_QUOTED_LINE = re.compile(r'^(?P<voice>[^"\n]{2,40}): "(?P<text>[^"\n]*)"$')
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence that may be quoted."""
+
+    place: int
+    voice: int
+    text: str
+    worth: float
+
+
+def extractive_summary(
+    told: Sequence[tuple[str, str]], room: int, count: Callable[[str], int], language: str = "en"
+) -> str:
+    """The sentences of ``told`` (roles and texts) that matter most, within ``room`` counted tokens.
+
+    Empty where not one fits.
+    """
+    voices = _VOICES[language]
+    chosen: list[tuple[int, str]] = []
+    found = list(_weighed(told))
+    half = _MOST // 2
+    weighed = found if len(found) <= _MOST else [*found[:half], *found[-half:]]
+    for sentence in sorted(weighed, key=lambda each: (-each.worth, each.place)):
+        line = f'{voices[sentence.voice]}: "{sentence.text}"'
+        size = count(line) + 1
+        if size <= room:
+            room -= size
+            chosen.append((sentence.place, line))
+    return "\n".join(line for _, line in sorted(chosen))
+
+
+def of_users(summary: str) -> str:
+    """An earlier summary without what it quotes of tools and assistants: what may be told as the users'."""
+    return "\n".join(text for role, text in _voiced(summary) if role not in ("assistant", "tool"))
+
+
+def _voiced(summary: str) -> Iterator[tuple[str, str]]:
+    """The lines of an earlier summary; those of an extractive one go back to the role that they came from."""
+    for line in summary.splitlines():
+        quoted = _QUOTED_LINE.match(line)
+        role = _ROLES.get(quoted["voice"]) if quoted else None
+        yield (role, quoted["text"]) if quoted and role else (EARLIER, line)
+
+
+def _weighed(told: Sequence[tuple[str, str]]) -> Iterator[Sentence]:
+    seen: set[str] = set()
+    place = 0
+    expanded = [
+        each for role, text in told for each in (_voiced(text) if role == EARLIER else [(role, text)])
+    ]
+    for number, (role, text) in enumerate(expanded):
+        voice = _voice_of(role)
+        nearness = 0.1 * number / max(len(expanded) - 1, 1)
+        for at, said in enumerate(_quotable(text, voice)):
+            place += 1
+            if said not in seen:
+                seen.add(said)
+                first = 0.2 if at == 0 else 0.0
+                yield Sentence(place, voice, said, _WORTH[voice] + nearness + first + _content(said, voice))
+
+
+def _quotable(text: str, voice: int) -> Iterator[str]:
+    for sentence in sentences_in(text):
+        plain = " ".join(_MARKS.sub(" ", sentence).split())
+        if len(plain) >= _SHORTEST or (voice == _USER and plain):
+            yield plain if len(plain) <= _LONGEST else plain[: _LONGEST - 1] + "…"
+
+
+def _content(sentence: str, voice: int) -> float:
+    """What a sentence is worth for what it says: rules of users, exact things, words that matter."""
+    strength = strength_of(sentence) if voice in (_USER, _SYSTEM, _EARLIER) else 0
+    facts = min(len(facts_in(sentence)), _FACTS)
+    keyword = any(word in sentence.lower() for word in KEYWORDS)
+    return 0.2 * strength + 0.1 * facts + 0.15 * keyword
+
+
+def _voice_of(role: str) -> int:
+    if role in TOOL_ROLES:
+        return _TOOL
+    if role in HEAD_ROLES:
+        return _SYSTEM
+    return {"user": _USER, EARLIER: _EARLIER}.get(role, _ASSISTANT)

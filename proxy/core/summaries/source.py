@@ -1,0 +1,240 @@
+"""What a summary is made from: a gap's transcript in pieces that one call can take.
+
+Anchored: what an earlier summary said stands in the source in its place, and only what is newly cut is told
+in full. Rebuilt: told from the originals alone, so that summaries of summaries do not drift. That is every
+fourth epoch of a gap, and only where what has to be read is at most a twentieth of what the session sent
+while the gap grew: small budgets fail that test with long messages, for there a rebuild would be most of what
+summaries cost. It is waited for by nobody, and takes the old one's place when the next epoch begins.
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil
+
+from proxy.core.dialects.dialect import Content
+from proxy.core.planning.chain import Chain
+from proxy.core.planning.plan import Anchor
+from proxy.core.planning.situation import Situation
+from proxy.core.summaries.extractive import EARLIER, of_users
+from proxy.core.summaries.negation import LaidDown
+from proxy.core.summaries.verification import Evidence
+from proxy.core.text.words import language_of
+
+PIECE_TOKENS = 12_000
+"""Counted tokens of source that one call is asked to summarise (models keep about 90 % of 10,000)."""
+_LEAST_PIECE = 200
+_PROMPT_TOKENS = 250
+"""Counted tokens of the instruction around a piece."""
+_SAID = 2_400
+"""Characters that are told of a message of a user's."""
+_TOLD = {"user": _SAID, "system": _SAID, "developer": _SAID, "assistant": 640}
+_RESULT, _ARGUMENTS = 240, 128
+"""And of tool results, and of a call's arguments: most of an agent's tokens, and soon stale. What is exact in
+them is the ledger's business, and reading them once more to say less would be most of a summary's price."""
+_CHARACTERS = 8
+"""Of a token, at most, on an average: prose has four or five, and code no more."""
+_SAMPLE = 8
+"""Messages of users by which the language is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One message, or an earlier summary, as the transcript tells it."""
+
+    role: str
+    text: str
+    calls: tuple[str, ...] = ()
+    """Tool calls, each in a line."""
+    count: int = 1
+    """Messages that an earlier summary is about."""
+
+    @property
+    def told(self) -> str:
+        """The block in the transcript."""
+        if self.role == EARLIER:
+            return f"[earlier summary of {self.count} messages]\n{self.text}"
+        return "\n".join([f"[{self.role or 'unknown'}] {self.text}".rstrip(), *self.calls])
+
+    @property
+    def said(self) -> str:
+        """What of it users said; an earlier summary was checked when it was written."""
+        if self.role == EARLIER:
+            return of_users(self.text)
+        return self.text if self.role == "user" else ""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What one call is asked to summarise."""
+
+    blocks: tuple[Block, ...]
+
+    @cached_property
+    def text(self) -> str:
+        """The transcript."""
+        return "\n".join(block.told for block in self.blocks)
+
+    @cached_property
+    def said(self) -> str:
+        """What of it users said."""
+        return "\n".join(block.said for block in self.blocks if block.said)
+
+    def evidence(self, laid_down: LaidDown | None = None) -> Evidence:
+        """What its summary is checked against; ``laid_down`` is what users said in all of the gap."""
+        return Evidence(self.text, self.said, laid_down)
+
+    @property
+    def told(self) -> list[tuple[str, str]]:
+        """Roles and texts, for an extractive summary."""
+        return [(block.role, "\n".join([block.text, *block.calls])) for block in self.blocks]
+
+
+@dataclass(frozen=True)
+class Source:
+    """What one gap's summary is made from."""
+
+    pieces: tuple[Piece, ...]
+    tokens: int
+    """Counted tokens of all pieces."""
+    seal: bytes
+    """Hash of what the source covers: the same cut has the same seal on every worker."""
+    language: str = "en"
+
+    @cached_property
+    def whole(self) -> Piece:
+        """All of it as one."""
+        return Piece(tuple(block for piece in self.pieces for block in piece.blocks))
+
+    @cached_property
+    def laid_down(self) -> LaidDown:
+        """What users said in all of it, which each piece's summary is held against."""
+        return LaidDown(self.whole.said)
+
+
+def source_of(situation: Situation, span: tuple[int, int], room: int) -> Source:
+    """The transcript of a gap, earlier summaries standing for what they summarised.
+
+    ``room`` is the counted tokens that a call may have for its prompt.
+    """
+    return _source(situation, span, room, situation.plan.anchors_within(*span))
+
+
+def originals_of(situation: Situation, span: tuple[int, int], room: int) -> Source:
+    """The transcript of a gap without any earlier summary."""
+    return _source(situation, span, room, ())
+
+
+def least_of_originals(situation: Situation, span: tuple[int, int], room: int) -> tuple[int, int]:
+    """How many pieces the originals make at least, and how many tokens; nothing is counted for it."""
+    most = _most(room)
+    characters = sum(len(block.told) for block in _blocks(situation, span, {}, 3 * most))
+    tokens = characters // _CHARACTERS
+    return ceil(tokens / most), tokens
+
+
+def seal_of(chain: Chain, start: int, end: int) -> bytes:
+    """What names the messages ``start`` up to ``end`` at their place, by chain hashes."""
+    before = chain.hashes[start - 1] if start else b""
+    return hashlib.sha256(before + chain.hashes[end - 1]).digest()
+
+
+def _source(situation: Situation, span: tuple[int, int], room: int, anchors: Sequence[Anchor]) -> Source:
+    start, end = span
+    most = _most(room)
+    # A token has three characters or more in nearly every text; what has fewer makes a larger piece.
+    blocks = list(_blocks(situation, span, {anchor.start: anchor for anchor in anchors}, 3 * most))
+    sizes = [situation.count(block.told) for block in blocks]
+    said = [block.text for block in blocks if block.role == "user"]
+    return Source(
+        pieces=tuple(map(Piece, _packed(blocks, sizes, most))),
+        tokens=sum(sizes),
+        seal=seal_of(situation.chain, start, end),
+        language=language_of(" ".join((said or [block.text for block in blocks])[-_SAMPLE:])),
+    )
+
+
+def _most(room: int) -> int:
+    """Counted tokens of a piece."""
+    return max(min(PIECE_TOKENS, room - _PROMPT_TOKENS), _LEAST_PIECE)
+
+
+def _blocks(
+    situation: Situation, span: tuple[int, int], anchors: dict[int, Anchor], characters: int
+) -> Iterable[Block]:
+    position, end = span
+    while position < end:
+        anchor = anchors.get(position)
+        if anchor is not None:
+            yield Block(EARLIER, anchor.text, count=anchor.count)
+            position = anchor.end
+        else:
+            if situation.classes.may_be_summarised(position):
+                yield _block(situation.content(position), characters)
+            position += 1
+
+
+def _block(content: Content, characters: int) -> Block:
+    calls = (
+        f"[calls {name}] {_shortened(arguments, _ARGUMENTS)}" for _, name, arguments in content.tool_calls()
+    )
+    most = min(_TOLD.get(content.role, _RESULT), characters)
+    return Block(content.role, _shortened(content.text, most), tuple(calls))
+
+
+def _shortened(text: str, characters: int) -> str:
+    if len(text) <= characters:
+        return text
+    half = characters // 2
+    return f"{text[:half]}\n[…]\n{text[-half:]}"
+
+
+def _packed(blocks: Sequence[Block], sizes: Sequence[int], most: int) -> Iterable[tuple[Block, ...]]:
+    """Blocks in pieces of at most ``most`` tokens (a single block may be larger)."""
+    piece: list[Block] = []
+    filled = 0
+    for block, size in zip(blocks, sizes, strict=True):
+        if piece and filled + size > most:
+            yield tuple(piece)
+            piece, filled = [], 0
+        piece.append(block)
+        filled += size
+    if piece:
+        yield tuple(piece)
+
+
+# --- when it is made anew from the originals ---
+
+
+GENERATIONS = 3
+"""Summaries of summaries upon the first one, after which the originals are read again."""
+MOST_PIECES = 16
+_SHARE = 0.05
+"""Of the tokens that were sent while the gap grew."""
+
+
+def drifted(situation: Situation) -> list[Anchor]:
+    """The summaries that have been summarised often enough to be made anew."""
+    return [anchor for anchor in situation.plan.anchors if anchor.generation >= GENERATIONS]
+
+
+def worthwhile_originals(situation: Situation, anchor: Anchor, room: int) -> Source | None:
+    """What a summary is made anew from, where that pays; ``room`` as in :func:`source_of`.
+
+    Whether it might is asked before anything is counted: a long gap's originals are most of a session.
+    """
+    span = (anchor.start, anchor.end)
+    pieces, tokens = least_of_originals(situation, span, room)
+    if not _pays(situation, anchor, pieces, tokens):
+        return None
+    originals = originals_of(situation, span, room)
+    return originals if _pays(situation, anchor, len(originals.pieces), originals.tokens) else None
+
+
+def _pays(situation: Situation, anchor: Anchor, pieces: int, tokens: int) -> bool:
+    messages = situation.chain.messages[anchor.start : anchor.end]
+    requests = sum(message.role == "assistant" for message in messages)
+    stages = situation.policy.stages
+    sent = requests * situation.budget.limit * (stages.target + stages.compact) / 2
+    return pieces <= MOST_PIECES and tokens <= _SHARE * sent

@@ -1,0 +1,295 @@
+"""Whether a summary may be believed: checked by code against its source, word by word where words are exact.
+
+Refused is what a model makes up or turns around: numbers, paths, ids, URLs and addresses that the source
+lacks, rules of a user told as their opposite, orders that no user gave. How a thing is written does not
+matter (`1,000` or `1000`, quotes, markdown, case), so that an honest summary is not refused.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
+
+from proxy.core.extraction.facts import LONGEST, facts_in
+from proxy.core.summaries.negation import LaidDown, turned_around
+from proxy.core.text.lexicon.rules import ASSENT, CLAIM, CONSTRAINTS_HEADING, NEXT_CLAUSE, NOTHING_STATED
+from proxy.core.text.lexicon.words import HAN_NUMERALS, LISTING, MONTHS, NUMERALS, ROUNDING, SCALES
+from proxy.core.text.words import sentences_in, share, words_of
+
+UNFOUNDED, TURNED, ASCRIBED = "unfounded", "turned_around", "ascribed"
+"""What is wrong with a summary; the first names something exact that its source lacks."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a summary was made from."""
+
+    told: str
+    """All of it."""
+    said: str
+    """What users said in it, and what earlier summaries, checked themselves, said that they did."""
+    laid_down: LaidDown | None = None
+    """What users said in all of the gap, where this is a piece of it: their rules hold there too."""
+
+    @cached_property
+    def flat(self) -> str:
+        """The source as runs of letters and of digits."""
+        plain = _flat(self.told)
+        return plain + _flat(_ESCAPE.sub(" ", self.told)) if "\\" in self.told else plain
+
+    @cached_property
+    def numbers(self) -> frozenset[str]:
+        """Every number in it."""
+        return known_numbers(_normal(self.told))
+
+    @cached_property
+    def sizes(self) -> list[Decimal]:
+        """The numbers that one may have been rounded from."""
+        return [Decimal(each) for each in self.numbers if _is_decimal(each)]
+
+
+def fault_in(summary: str, evidence: Evidence) -> str | None:
+    """What is wrong with a summary, as a word for the metric; None where nothing is."""
+    if next(unfounded(summary, evidence), None) is not None:
+        return UNFOUNDED
+    plain = _EMPHASIS.sub("", summary)
+    laid_down = evidence.laid_down or LaidDown(evidence.said)
+    if turned_around(plain, laid_down, evidence.told) is not None:
+        return TURNED
+    return ASCRIBED if _ascribed(plain, evidence.said, evidence.told) is not None else None
+
+
+# --- what a summary names, and its source lacks ---
+
+_NOT_WORD_FOR_WORD = frozenset({"name", "quoted", "text", "date", "time", "amount", "phone", "number"})
+"""Kinds that are checked by their numbers, if at all."""
+_RUN = re.compile(r"[0-9]+|[a-z\u00df-\u024f]+|[^\W\d_a-z\u00df-\u024f]+")
+_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|[nrtbf\"/\\])")
+_LIST_MARK = re.compile(r"^\s*(?:\(?\d{1,2}[.)]|[-*•])\s+", re.MULTILINE)
+_MARKDOWN = re.compile(r"\*+|`+|(?<!\w)_{1,2}(?=\w)(?![A-Za-z0-9]*_)|\[\d{1,2}\]|^#+ ", re.MULTILINE)
+_EMPHASIS = re.compile(r"\*+|`+|(?<!\w)__|__(?!\w)")
+_COUNTED = re.compile(
+    r"\d[\d.,]*(?:-[a-z]{2,}(?:-[a-z]+)*|st|nd|rd|th|er|ère|e|º|ª|x|s|h|d|w|m|y|ms|min|hrs?|am|pm|px"
+    r"|pt|p|k|K|M|B)"
+)
+"""A number and what is counted, written as one: `3rd`, `10-minute`."""
+_PLAIN_WORDS = re.compile(r"[A-Z]{2,}|[A-Za-z]?[a-z]+(?:-[a-z]+)+|[A-Za-z]+\.[A-Z][a-z]+")
+"""Words that only look exact: capitals, `state-of-the-art`, a missing space after a full stop."""
+_BARE_PATH = re.compile(r"[A-Za-z]+(?:/[A-Za-z]+)+")
+_HASH = re.compile(r"[0-9a-f]{7,}")
+_LONG_WORD = re.compile(rf"(?<!\S)[!-~]{{{LONGEST + 1},}}(?!\S)")
+_ROUNDED = re.compile(rf"(?:{ROUNDING})\s*[$€£¥]?\s*$", re.IGNORECASE)
+_ROUNDING = Decimal("0.05")
+_SEPARATOR = re.compile(LISTING)
+_MOST_LISTED = 20
+
+
+def unfounded(summary: str, evidence: Evidence) -> Iterator[str]:
+    """The exact things of a summary that its source lacks."""
+    text = _MARKDOWN.sub(" ", _LIST_MARK.sub("", _normal(summary)))
+    yield from (word for word in _LONG_WORD.findall(text) if _flat(word) not in evidence.flat)
+    rest = _LONG_WORD.sub(" ", text)
+    for fact in sorted(facts_in(text), key=lambda fact: -len(fact.value)):
+        if fact.kind in _NOT_WORD_FOR_WORD or _COUNTED.fullmatch(fact.value):
+            continue
+        rest = rest.replace(fact.value, " ")
+        value = _flat(fact.value)
+        if _HASH.fullmatch(fact.value):
+            value = value.rstrip()  # what goes on behind it may be left out
+        if value in evidence.flat or _PLAIN_WORDS.fullmatch(fact.value):
+            continue
+        is_words = fact.kind == "path" and _BARE_PATH.fullmatch(fact.value)
+        if not (is_words and all(f" {word} " in evidence.flat for word in value.split())):
+            yield fact.value
+    for number in numbers_in(rest):
+        before, after = rest[: number.start], rest[number.end :].partition("\n")[0]
+        if not (
+            number.readings & evidence.numbers
+            or (_ROUNDED.search(before[-24:]) and any(_is_near(each, evidence) for each in number.readings))
+            or any(_counts(reading, after) for reading in number.readings)
+        ):
+            yield rest[number.start : number.end]
+
+
+def _is_near(reading: str, evidence: Evidence) -> bool:
+    """Whether the source has a number that may have been rounded to this one."""
+    if not _is_decimal(reading):
+        return False
+    rounded = Decimal(reading)
+    near = (each for each in evidence.sizes if abs(each - rounded) <= rounded * _ROUNDING)
+    return any(_significant(each) > _significant(rounded) for each in near)
+
+
+def _significant(number: Decimal) -> int:
+    return len(f"{number:f}".replace(".", "").strip("0"))
+
+
+def _counts(reading: str, after: str) -> bool:
+    """Whether a number tells how many things are listed right after it: `3 files: a, b and c`."""
+    if not reading.isdigit() or not 2 <= int(reading[:3]) <= _MOST_LISTED:
+        return False
+    listed = re.search(r"[:(]([^:()]*)", after)
+    return listed is not None and len(list(filter(str.strip, _SEPARATOR.split(listed[1])))) == int(reading)
+
+
+def _normal(text: str) -> str:
+    return unicodedata.normalize("NFKC", text)
+
+
+def _flat(text: str) -> str:
+    """A text as its runs of letters and digits, a space around each: what must be the same to be the same."""
+    return f" {' '.join(_RUN.findall(_normal(text).casefold()))} "
+
+
+# --- what it says that users said ---
+# Words of a tool can be told as a user's order; carried on in a note they would be obeyed. So a claim that
+# the user asked, approved or confirmed something needs the user's words: those in quotation marks word for
+# word, of others enough. A bare assent ("yes, do it") covers what the source speaks of.
+
+_QUOTED = re.compile(r"[\"“«「『]([^\"“”«»「」『』\n]{3,200})[\"”»」』]")
+_AGREED_SHARE, _ASKED_SHARE = 0.5, 0.34
+"""Of a claim's words: how many must be the user's."""
+
+
+def _ascribed(summary: str, said: str, told: str) -> str | None:
+    """What ``summary`` says of the user without the user's words, if anything.
+
+    ``said`` is what users said, ``told`` the whole source.
+    """
+    users, squeezed = words_of(said), _squeezed(said)
+    for claim, is_assent in _claims(summary):
+        quotes = _QUOTED.findall(claim)
+        words = words_of(_QUOTED.sub(" ", claim))
+        if not all(_squeezed(quote) in squeezed for quote in quotes):
+            return claim
+        if quotes or (not words and said.strip()):
+            continue
+        if is_assent and ASSENT.search(said) and share(words, words_of(told)) >= _AGREED_SHARE:
+            continue
+        if share(words, users) < (_AGREED_SHARE if is_assent else _ASKED_SHARE):
+            return claim
+    return None
+
+
+def _claims(summary: str) -> Iterator[tuple[str, bool]]:
+    """What a summary says of the user, each with whether it tells of an assent."""
+    for match in CLAIM.finditer(summary):
+        told = " ".join(filter(None, match.groups()))
+        yield NEXT_CLAUSE.split(told, maxsplit=1)[0], str(match.lastgroup).startswith("agreed")
+    is_listed = False
+    listed: list[str] = []
+    for line in summary.splitlines():
+        heading = CONSTRAINTS_HEADING.match(line)
+        if heading:
+            is_listed = not heading["rest"]
+            listed += sentences_in(heading["rest"] or "")
+        elif is_listed and (not line.strip() or line.strip().strip("*#_ ").endswith(":")):
+            is_listed = not line.strip() and not listed
+        elif is_listed:
+            listed += sentences_in(line)
+    yield from ((item, False) for item in listed if not NOTHING_STATED.match(item))
+
+
+def _squeezed(text: str) -> str:
+    return re.sub(r"[\W_]+", "", text).casefold()
+
+
+# --- what each number says, however it is written ---
+# `1,000`, `1 000` and `1000` are the same number, and so are `12k` and `12,000`; `1.500` is read both ways,
+# because nobody can tell. A reading is a decimal in its shortest form, so readings compare as text.
+
+_NUMBER = re.compile(
+    r"(?<![\d.,])\d{1,3}(?:[ \u00a0\u202f'\u2019_]\d{3})+(?:[.,]\d+)?(?!\d)|\d+(?:[.,]\d+)*", re.ASCII
+)
+_SCALE = re.compile("|".join(f"({written})" for _, written in SCALES))
+_BY_COMMA = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?")
+_BY_POINT = re.compile(r"\d{1,3}(?:\.\d{3})+(?:,\d+)?")
+_BY_SPACE = re.compile(r"[ \u00a0\u202f'\u2019_]")
+_LONGEST = 40
+"""Digits of a number that is calculated with; a longer one is itself."""
+_CLOCK = re.compile(r"(?<!\d)([01]?\d|2[0-3]):[0-5]\d")
+_LETTERS = re.compile(r"[^\W\d_]+")
+
+
+def _spelt() -> Mapping[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for value, words in [*NUMERALS.items(), *((str(place), names) for place, names in enumerate(MONTHS, 1))]:
+        for word in words.lower().split():
+            found.setdefault(word, set()).add(value)
+    return found
+
+
+_SPELT = _spelt()
+"""What a word says; `sept` is French for seven, and a month."""
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number in a text, ``start`` up to and without ``end``."""
+
+    start: int
+    end: int
+    readings: frozenset[str]
+
+
+def numbers_in(text: str) -> Iterator[Number]:
+    """Every number that is written in digits."""
+    for match in _NUMBER.finditer(text):
+        plain = set(_plain(match[0]))
+        scale = _SCALE.match(text, match.end())
+        if scale is None or scale.lastindex is None:
+            yield Number(match.start(), match.end(), frozenset(plain))
+            continue
+        power, written = SCALES[scale.lastindex - 1]
+        scaled = {
+            _canonical(f"{Decimal(each).scaleb(power):f}")
+            if len(each) <= _LONGEST and _is_decimal(each)
+            else each
+            for each in plain
+        }
+        is_unit = written[0] in "MB"  # metres, bytes
+        yield Number(match.start(), match.end(), frozenset(scaled | plain if is_unit else scaled))
+
+
+def known_numbers(text: str) -> frozenset[str]:
+    """The readings of every number that a text tells, in digits or in words; months count as numbers."""
+    known = {reading for number in numbers_in(text) for reading in number.readings}
+    known |= {
+        _canonical(part)
+        for reading in known
+        if not _is_decimal(reading)  # a date, a version
+        for part in re.split(r"[.,]", reading)
+    }
+    known |= {value for word in _LETTERS.findall(text.lower()) for value in _SPELT.get(word, ())}
+    known |= {HAN_NUMERALS[each] for each in HAN_NUMERALS.keys() & set(text)}
+    for match in _CLOCK.finditer(text):  # 14:30 is half past two
+        hour = int(match[1])
+        known |= {str(hour), str((hour + 11) % 12 + 1), str((hour + 12) % 24)}
+    return frozenset(known)
+
+
+def _plain(digits: str) -> Iterator[str]:
+    """What a number without a scale says."""
+    digits = _BY_SPACE.sub("", digits)
+    if _BY_COMMA.fullmatch(digits):
+        yield _canonical(digits.replace(",", ""))
+    elif _BY_POINT.fullmatch(digits):
+        yield _canonical(digits.replace(".", "").replace(",", "."))
+        if digits.count(".") == 1 and "," not in digits:
+            yield _canonical(digits)
+    elif digits.count(",") + digits.count(".") > 1:
+        yield digits  # a version, an address, a list: itself
+    else:
+        yield _canonical(digits.replace(",", "."))
+
+
+def _is_decimal(reading: str) -> bool:
+    return reading.count(".") <= 1 and "," not in reading
+
+
+def _canonical(digits: str) -> str:
+    whole, _, fraction = digits.partition(".")
+    fraction = fraction.rstrip("0")
+    return (whole.lstrip("0") or "0") + (f".{fraction}" if fraction else "")

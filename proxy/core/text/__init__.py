@@ -1,0 +1,1 @@
+"""What text says, whatever conversation it is in: words, numbers, language."""

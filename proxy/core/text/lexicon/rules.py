@@ -1,0 +1,206 @@
+"""The words by which people lay something down, forbid, take back, change and claim.
+
+Each list has what is written with spaces between words, and then what is not.
+"""
+
+import re
+
+from proxy.core.text.lexicon.words import any_of
+
+
+def _pattern(*words: tuple[str, str]) -> re.Pattern[str]:
+    return re.compile(any_of(*words), re.IGNORECASE)
+
+
+def _folded(*words: tuple[str, str]) -> re.Pattern[str]:
+    return re.compile(any_of(*words))  # for texts in lower case: much is searched for it
+
+
+# --- what negates, and what only looks so ---
+
+_PROHIBITION = (
+    r"""forb[aio]d\w*|prohibit(?:s|ed)?|disallow(?:s|ed)?|ban(?:s|ned)?|not allowed|off[- ]limits
+    |verb(?:iete[nt]?|oten)|untersag\w+|prohib\w+|interdi\w+""",
+    "禁止|严禁|嚴禁",
+)
+_NEGATION = (
+    r"""not?|never|none|nothing|nobody|neither|nor|cannot|without|avoid(?:s|ed|ing)?|refrain(?:s|ed)?
+    |stop(?:s|ped)?|nicht|nichts|nie|niemals|kein(?:e[nmrs]?)?|niemand|ohne|vermeide[nt]?|nunca|jamás
+    |ningun[oa]?|ningún|nada|nadie|ni|sin|evit\w+|pas|jamais|aucune?|rien|personne|sans|évite[rzs]?""",
+    r"""n['\u2019]t\b|\bn['\u2019](?=[aeéiouh])|ない|なかった|せず|ません|ダメ|だめ|不|没|沒|别(?!的|人)
+    |別(?!的|人)|勿|莫|无|無|禁|避免|避け""",
+)
+NEGATION = _pattern(_PROHIBITION, _NEGATION)
+RELIEF = _pattern(
+    (
+        r"""only|unless|until|except|exclude[sd]?|instead|rather than|refuse[sd]?|reject(?:s|ed)?|deny
+        |denie[sd]|block(?:s|ed)?|prevent(?:s|ed)?|remove[sd]?|free of|at most|limit(?:s|ed)?|other than
+        |nur|außer|statt|lehnt\w*|abgelehnt|höchstens|solo|sólo|salvo|excepto|en lugar|rechaz\w+|seulement
+        |sauf|uniquement|au lieu|refus\w+|rejet\w+""",
+        "のみ|だけ|以外|拒|只|仅|僅|除",
+    )
+)
+"""With one of these a sentence may say the same as one with a negation."""
+NEGATED_DEMAND = _pattern(
+    (
+        r"""(?:do not|don['\u2019]t|never) (?:forget|hesitate|worry|mind)
+        |no (?:later|more|less|fewer|longer) than|not (?:more|less|only|just)|no problem|vergiss nicht
+        |nicht (?:mehr als|nur)|no (?:olvides?|más de|solo)|n['\u2019]oublie[zs]? pas|pas plus de
+        |ne\b.{1,20}\bque""",
+        "忘れないで|(?:を|は)超え(?:ない|ません)|不要忘|别忘|別忘|不(?:超过|超過|仅|僅|但)|不能超[过過]",
+    )
+)
+"""Idioms with a negation that forbid nothing."""
+TAKEN_BACK = _pattern(
+    _PROHIBITION,
+    (
+        r"""(?:must|shall|should|may|need|do|does|did) ?(?:not|n['\u2019]t)|never
+        |not (?:required|necessary|needed|to)|no need|optional
+        |nicht (?:nötig|erforderlich|dürfen?|erlaubt)|braucht? (?:nicht|kein)|darf nicht
+        |no (?:debe|hace falta|es necesario|necesita)\w*|ne (?:doit|faut|pas)
+        |pas (?:besoin|nécessaire|obligatoire)""",
+        "必要(?:は|が)?(?:ない|ありません)|しないで|不(?:必|需要|要|用|得|应|應|准|能)|无需|無需",
+    ),
+)
+"""A demand is no longer one."""
+
+# --- what binds ---
+# Firm marks say outright what must or must not be. Plain ones limit, prefer or tie behaviour to an occasion.
+# Those of statements merely say how things now stand. English "don't" and "never" count where somebody is
+# told, not where somebody tells ("I never got it"). They are looked for in texts in lower case.
+
+_CHANGE = (
+    r"""now|updated?|changed|moved|switched|rotated|rebased|migrated|reassigned|rescheduled|postponed
+    |lowered|reduced|renamed|replaced|correction|jetzt|geändert|verschoben|ahora|cambi\w+|maintenant
+    |changé\w*""",
+    "変更|になりました|现在|現在|改为|改為|改成",
+)
+FIRM = _folded(
+    _PROHIBITION,
+    (
+        r"""must(?:n['\u2019]t)?|shall not|under no circumstances|no(?:t)? (?:more|less) than|from now on
+        |going forward|for the rest of|mandatory|at all times|no exceptions?|non-negotiable|make sure
+        |be sure to|no matter what|important constraint|(?:you|we) (?:should|may|can|are) not
+        |is not to be|(?<!\bi )(?<!\bwe )(?<!ve )(?<!has )(?<!as )(?<!ad )never
+        |(?:please|and|but|so|also|then|just|or|you) (?:do not|don['\u2019]t)
+        |(?:please|you|and|but|should|must) always
+        |(?:remember|keep in mind|bear in mind|note)(?: that| to)
+        |only (?:\w+ )?(?:may|can|when|if|after|with|in|use|the)
+        |muss|müssen|musst|niemals|auf keinen fall|unter keinen umständen|ab (?:jetzt|sofort)
+        |von (?:nun|jetzt) an|künftig|höchstens|nicht mehr als|ausschließlich|unbedingt
+        |merk(?:e|en sie)? dir|denk(?:e|en sie)? daran|vergiss nicht
+        |bitte (?:immer|nie|nur|nicht|kein\w*)
+        |d(?:arf(?:st)?|ürfen)\b[^.!?]{0,60}\b(?:nicht|nur|kein\w*)
+        |debes?|deben|nunca|jamás|en ningún caso|bajo ningun\w+|a partir de ahora|de ahora en adelante
+        |como máximo|no más de|obligatori\w|asegúrate|recuerda|no olvides|únicamente|por favor,? no
+        |do(?:it|is|ivent)|devez|jamais|en aucun cas|sous aucun prétexte|désormais|dorénavant
+        |à partir de maintenant|au maximum|pas plus de|obligatoire\w*|assure-toi|assurez-vous
+        |rappelle-toi|rappelez-vous|souviens-toi|n['\u2019]oublie\w*|uniquement
+        |n(?:e |['\u2019])\w+(?: \w+)? pas""",
+        r"""(?:^|[,;:.\u2013-] ?)(?:do not|don['\u2019]t|always)\b
+        |\b(?:remember|keep in mind|bear in mind|note)[,:]|必ず|絶対|決して|てはいけ|てはなら|てはだめ
+        |ではいけ|ないでください|しないで|なければなら|今後|これからは|以内に|を超えない|覚えておいて
+        |忘れないで|必须|必須|务必|務必|一定要|绝不|絕不|绝对不|絕對不|不要|不得|不许|不許|不可以|切勿
+        |请勿|請勿|永远|永遠|只能|从现在|從現在|今后|以后都|以後都|不超过|不超過|不能超过|不能超過
+        |最多|记住|記住""",
+    ),
+)
+PLAIN = _folded(
+    (
+        r"""always|prefer\w*|avoid|instead of|rather than|without (?:asking|my|explicit|first)|unless
+        |until|at most|at least|limit(?:ed)? to|whenever|(?:every|each) time|before you|after you
+        |when you|as soon as you
+        |(?:in (?:all|every|your|any)|every|any) (?:repl|answer|response|message)\w*|every number
+        |stick to|no longer|stop \w+ing|only|exactly|i(?:['\u2019]d| would) (?:like you|rather|prefer)
+        |i want (?:you|all|every|the)|needs? (?:approval|to be)|requires?|required|allowed|cap(?:ped)?
+        |ceiling|deadline|budget|maximum|minimum|rule|constraint|ever|nobody else|confirm|approv\w+
+        |immer|nie|stets|nur|bevorzug\w+|lieber|vermeide\w*|statt|ohne (?:rückfrage|meine|zu)|bevor du
+        |wenn du|sobald du|jedes mal|mindestens|maximal|soll(?:st|en)?
+        |siempre|solo|sólo|solamente|prefiero|prefiere|evita\w*|en lugar de|sin (?:preguntar|mi)
+        |antes de|cuando|cada vez|al menos|no \w+(?:es|as|ís|éis)
+        |toujours|seulement|préfère\w*|évite\w*|au lieu de|plutôt que|sans (?:demander|mon)|avant de
+        |quand tu|lorsque|chaque fois|au moins|au plus|il faut""",
+        r"""^(?:for|in) [^,.;:]{3,40}, (?:please )?(?:use|keep|write|reply|answer
+        |show|give|put|state|report|include)\b
+        |常に|いつも|だけ|のみ|ようにして|避けて|てほしい|前に|ください|以下|以上|お願いします|始终
+        |始終|总是|總是|只(?:用|要|在|需)|仅|僅|避免|优先|優先|更喜欢|更喜歡|每次|至少|之前
+        |[请請](?:用|把|在|先)|不能|别(?!的|人)""",
+    ),
+)
+STATED = _folded(
+    _CHANGE,
+    (
+        r"""actually|for (?:all|every|any|future)|when(?:ever)?|my \w+ (?:is|are)|call(?:ed)? me
+        |we (?:use|call|refer)|ab heute|mein\w* \w+ ist|mi \w+ es|m(?:on|a) \w+ est""",
+        r"""^(?:use|keep|write|reply|answer|respond|format|include|exclude|send|report|put|end|start|begin|show|give|ensure|limit|follow|treat|skip|wait|ask|save|cite|assume)\b
+        |私の|我的""",
+    ),
+)
+CHANGES = _pattern(
+    _CHANGE,
+    (
+        r"""new|rotation|raised|extended|instead|rather|from now on|no longer|nun|neue?[rsmn]?
+        |ab sofort|statt|künftig|nuev[oa]|en adelante|désormais|dorénavant|nouve\w+|chang\w+""",
+        "今後|これから|新しい|今后|新的",
+    ),
+)
+_IS = ("is|are|ist|lautet|es|son|est|sont", "[:=]|は|是|为|為")
+COPULA = _folded(_IS, ("will be|sind|será|sera", ""))
+STATES = _pattern(_IS, ("was|now|lives|runs|belongs|capped|cap|limit|deadline|called|moved|changed", ""))
+
+QUESTION = re.compile(r"[??][\"”»」』)\]]*$|か。?$|[吗呢嗎]。?$")
+
+# --- what somebody says that somebody said ---
+
+_ASKED = (
+    r"(?:said|says|state[ds]|mention|ask|request|want|need|tell|told|instruct|order|demand|requir"
+    r"|command|direct|insist|prefer|wish)\w*"
+    r"|(?:bat|gebeten|bittet|fordert\w*|verlangt\w*|wollte|will|wünscht\w*|beauftragt\w*|angewiesen|fragt\w*|gefragt)"
+    r"|(?:pid\w+|solicit\w+|orden\w+|quier\w+|quiso|exig\w+|pregunt\w+|indic\w+|instruy\w+)"
+    r"|(?:a )?(?:demand\w+|ordonn\w+|veut|voulai\w+|souhait\w+|exig\w+|réclam\w+)"
+)
+_AGREED = (
+    r"(?:approv|confirm|authori[sz]|agre|allow|permit|accept|consent|grant|sign)\w*"
+    r"|(?:genehmigt\w*|bestätigt\w*|erlaubt\w*|zugestimmt|stimmte|autorisiert\w*|gestattet\w*)"
+    r"|(?:aprob\w+|confirm\w+|autoriz\w+|acept\w+|permit\w+)"
+    r"|(?:a )?(?:approuv\w+|confirm\w+|autoris\w+|accept\w+|permis)"
+)
+_USER = (
+    r"\b(?:user|client|customer|human|benutzer(?:in)?|nutzer(?:in)?|anwender(?:in)?|usuari[oa]|cliente"
+    r"|utilisat(?:eur|rice))s?\b(?! (?:constraints?|requirements?)\b)"
+)
+_BETWEEN = (
+    r"(?: (?:is|was|has|had|have|been|also|then|explicitly|clearly|later|already"
+    r"|hat|hatte|ha|había|se|le|lui|avait)){0,3} "
+)
+_UNSPACED_USER = r"(?:ユーザー?|用户|用戶|客户|客戶)"
+CLAIM = re.compile(
+    rf"{_USER}{_BETWEEN}(?:{_ASKED})(?P<asked>[^\n]*)"
+    rf"|{_USER}{_BETWEEN}(?:{_AGREED})(?P<agreed>[^\n]*)"
+    rf"|{_USER} (?:hat|hatte) (?P<agreed_before>[^\n.;]*) (?:gebeten|verlangt|gefordert|beauftragt|angewiesen"
+    r"|genehmigt|bestätigt|erlaubt|zugestimmt)\b"
+    rf"|{_UNSPACED_USER}([^\n。]*(?:依頼|要求|指示|求め|頼|请求|請求|命令|希望|让|讓|请|請))(?P<asked_unspaced>[^\n。]*)"
+    rf"|{_UNSPACED_USER}([^\n。]*(?:承認|許可|同意|確認|批准|确认|允许|允許|授权|授權))(?P<agreed_unspaced>[^\n。]*)",
+    re.IGNORECASE,
+)
+"""What somebody says that the user asked or agreed to: the last group tells which of both."""
+NEXT_CLAUSE = re.compile(
+    r"[;.!?。](?:\s|$)|,? (?:and|but|so|while|which|und|aber|y|pero|et|mais) (?:then )?(?:the )?"
+    r"(?:assistant|agent|it|model|tool|der|die|das|el|la|le|l['\u2019])\b|\bassistant\b",
+    re.IGNORECASE,
+)
+CLAUSE_END = re.compile(r"[,;:\uff0c\uff1b、。]|\b(?:and|but|while|und|aber|y|pero|et|mais)\b|[\u2013\u2014]")
+ASSENT = _pattern(
+    (
+        r"""yes|yep|yeah|ok(?:ay)?|sure|approved?|confirm(?:ed)?|agreed?|go ahead|do it|please do|fine
+        |sounds good|perfect|correct|exactly|great|ja|gerne|einverstanden|genehmigt|mach das|genau|sí|si
+        |vale|de acuerdo|adelante|claro|oui|d['\u2019]accord|vas-y|allez-y|parfait|bien sûr""",
+        "はい|お願い|了解|承認|いいです|大丈夫|好的?|可以|同意|批准|是的|没问题|沒問題|行",
+    )
+)
+CONSTRAINTS_HEADING = re.compile(
+    r"^\W*user(?:'s)? (?:constraints?|requirements?)\W*(?::\W*(?P<rest>.*))?$", re.IGNORECASE
+)
+NOTHING_STATED = re.compile(
+    r"^\W*(?:none|n/?a|not specified|no(?:ne)? (?:specific|given|stated).*)\W*$", re.IGNORECASE
+)

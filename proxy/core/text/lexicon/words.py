@@ -1,0 +1,193 @@
+"""Scripts, words that say little, words that matter, and numbers in words."""
+
+from collections.abc import Mapping
+
+
+def any_of(*words: tuple[str, str]) -> str:
+    """A pattern of alternatives: as whole words those written with spaces between words, and the others."""
+    spaced, unspaced = ("|".join(filter(None, map(_joined, each))) for each in zip(*words, strict=True))
+    return rf"\b(?:{spaced})\b|{unspaced}"
+
+
+def _joined(lines: str) -> str:
+    return "".join(map(str.strip, lines.splitlines()))
+
+
+# --- scripts that are written without spaces ---
+
+HIRAGANA = "\u3040-\u309f"
+KATAKANA = "\u30a0-\u30ff"
+HAN = "\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_OTHERS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\uac00-\ud7af"
+"""Thai, Lao, Burmese, Khmer; and Korean, whose particles are written together with its words."""
+UNSPACED = HIRAGANA + KATAKANA + HAN + _OTHERS
+"""As part of a character class."""
+PAIRED = KATAKANA + HAN + _OTHERS
+"""Without hiragana, which is grammar for the most part: what is read in pairs of characters."""
+
+# --- words that say little ---
+
+FUNCTION_WORDS = frozenset(
+    """a all also am an and any are as at be been but by can do does don't dont each ever every for from i if
+    in into is it its just least less me more most my never no not of on only or our please should so than
+    that the their then these this those to was we were will with without would you your
+    auf bitte das der des die du ein eine es für ist kein keine mit nicht nie niemals nur oder ohne sind und
+    zu
+    dans de est et jamais la le les ne ou pas pour que sans son sont sur un une
+    del el las los nunca o por sin solo una y""".split()
+)
+"""They tell no two sentences apart."""
+LIGHT_WORDS = frozenset(
+    """about again because being could did doing done few had has have having he her here hers him his how nor
+    off once other out over own s same she some such t them there they through too under up very what when
+    where which while who whom whose why
+    aber als auch aus bei bist da dann dass dein dem den dich dir durch einem einen einer eines er habe
+    haben hat hatte ich ihm ihn ihr im ja kann man mein mich mir nach noch ob schon sein sich sie um uns
+    unser unter vom von wann war waren warum welche welcher welches wem wen wenn wer werden wie wir wird wo
+    womit wurde wurden zum zur über
+    au aussi aux avait avec ce ces cet cette combien comme d elle elles en fut il ils j je l leur leurs lui
+    ma mais mes moi mon n nous ont où par plus pourquoi qu quand quel quelle quelles quels qui quoi sa se
+    ses sous ta te tes toi ton très tu vous à étaient était été être
+    al como con cual cuales cuando cuál cuáles cuándo cuánto cómo donde dónde ella ellos era eran esta este
+    esto estos fue fueron ha han hay había lo mi muy más nos para pero porque quien quién qué ser si sobre
+    su sus también u unas unos ya""".split()
+)
+"""They say little in a claim or a question; a rule has so few words that they tell it from another."""
+WORDS_OF_OCCASION = frozenset("after before during until bin bis vor comment".split())
+"""They matter to what a rule or a claim says, and not to what a question is about; some are words of another
+language's content (`bin`, `comment`)."""
+MODAL_WORDS = frozenset(
+    """may might must shall us user users want wanted wants anwender benutzer darf darfst dürfen können muss
+    müssen musst nutzer soll sollen sollst sollte doit doivent dois faut peut peuvent plaît utilisateur
+    utilisatrice debe deben debes favor puede pueden usuaria usuario""".split()
+)
+"""They say that a sentence binds, and whom; not to what."""
+CLAIM_WORDS = frozenset(
+    """allow allowed allows asked assistant client constraint constraints customer like need needed
+    needs permit permitted require required requires said told asistente autorisé cliente erlaubt
+    permitido""".split()
+)
+"""They say that somebody said something."""
+CLAIM_PAIRS = frozenset("ユー ーザ ザー 用户 用戶 使用 必ず 必须 必須 可以 允许 允許 許可 要求".split())
+STATE_WORDS = frozenset(
+    """always current currently former important latest new now old previous quick still update working
+    aktuelle alte immer neue ancien nouveau toujours actual nuevo siempre viejo""".split()
+)
+"""They say how things are now, or were, or always are."""
+DEMANDING_VERBS = frozenset(
+    """display express format get give has have keep let make need needs print put report require requires run
+    send set show state tell use write nenne nimm schreibe verwende zeige écris mets montre utilise escribe
+    muestra pon usa""".split()
+)
+"""They tell no two demands apart."""
+EVERYDAY_WORDS: Mapping[str, frozenset[str]] = {
+    "en": frozenset("the and is are you to of in that it for what with this have can my not please".split()),
+    "de": frozenset(
+        "der die das und ist ich nicht ein eine zu mit auf für bitte wie was kann sie wir den".split()
+    ),
+    "es": frozenset("el la los las que de y es un una por para con no en mi como puede está qué".split()),
+    "fr": frozenset("le la les des et est un une que pour dans pas je vous avec sur ce il mon qui".split()),
+}
+"""By which a text's language is known: common in it; the English ones mean nothing in the others."""
+GERMAN = r"der|die|das|den|dem|ein|eine[nmrs]?|und|nicht|ist|für|mit|nie|auf|im|zu"
+"""Where one of these stands, a capital begins no name."""
+GERMAN_COMPOUNDS = "kosten|ausgaben|budget|frist|termin|passwort|zweig|sprache|zeitzone|stil"
+"""What German writes as one word with what stands before it."""
+
+ABBREVIATIONS = r"e\.g|i\.e|etc|vs|cf|bzw|z\.B|d\.h|usw|Dr|Mr|Mrs|Ms|St|No|Nr|approx|p\.ej|Sr|Sra|M|Mme"
+"""Before a full stop that ends no sentence."""
+
+# --- words that matter ---
+
+_KEYWORDS = {
+    "en": "error exception failed success completed done plan task approval denied warning",
+    "ja": "エラー 例外 失敗 成功 完了 計画 タスク 承認 拒否 警告",
+    "zh-Hans": "错误 异常 失败 成功 完成 计划 任务 批准 拒绝 警告",
+    "zh-Hant": "錯誤 異常 失敗 成功 完成 計劃 任務 批准 拒絕 警告",
+    "de": "fehler ausnahme fehlgeschlagen erfolg abgeschlossen erledigt aufgabe genehmig abgelehnt warnung",
+    "es": "excepción falló fallido éxito completado terminado tarea aprobación denegado advertencia",
+    "fr": "erreur échec échoué succès terminé tâche approbation refusé avertissement",
+}
+
+KEYWORDS: tuple[str, ...] = tuple(
+    dict.fromkeys(word for words in _KEYWORDS.values() for word in words.split())
+)
+"""They make a message's content count for more. Compared without case, as substrings: a stem finds its
+inflections, and a word that several languages share stands once. Everyday particles of a language ("hecho",
+"fait") are left out."""
+FOREIGN_FAILURES = "fehler|erreur|échec|excepción"
+UNSPACED_FAILURES = "エラー|例外|失敗|错误|失败|錯誤"
+FAILURES = (f"error|exception|traceback|fatal|panic|failed|failure|{FOREIGN_FAILURES}", UNSPACED_FAILURES)
+"""The words for something that went wrong."""
+
+# --- numbers ---
+
+NUMERALS: Mapping[str, str] = {
+    "1": "one first once ein eins eine erste einmal uno una primero primera un une premier première",
+    "2": "two second twice both pair zwei beide zweite zweimal dos ambos segundo segunda deux deuxième",
+    "3": "three third drei dritte tres tercero tercer trois troisième",
+    "4": "four fourth vier vierte cuatro cuarto quatre quatrième",
+    "5": "five fifth fünf fünfte cinco quinto cinq cinquième",
+    "6": "six sixth sechs sechste seis sexto sixième",
+    "7": "seven seventh sieben siebte siete séptimo sept septième",
+    "8": "eight eighth acht achte ocho octavo huit huitième",
+    "9": "nine ninth neun neunte nueve noveno neuf neuvième",
+    "10": "ten tenth zehn zehnte diez décimo dix dixième",
+    "11": "eleven elf onze",
+    "12": "twelve dozen zwölf dutzend doce docena douze douzaine",
+    "15": "fifteen fünfzehn quince quinze",
+    "20": "twenty zwanzig veinte vingt",
+    "30": "thirty dreißig treinta trente",
+    "40": "forty vierzig cuarenta quarante",
+    "50": "fifty half hälfte fünfzig mitad cincuenta moitié cinquante",
+    "60": "sixty sechzig sesenta soixante",
+    "70": "seventy siebzig setenta",
+    "80": "eighty achtzig ochenta",
+    "90": "ninety neunzig noventa",
+    "100": "hundred hundert cien ciento cent",
+    "1000": "thousand tausend mil mille",
+    "1000000": "million",
+}
+"""The English cardinal first."""
+MONTHS = (
+    "Jan January Januar enero janvier Janvier",
+    "Feb February Februar febrero février",
+    "Mar March März Marz marzo mars",
+    "Apr April abril avril",
+    "May Mai mayo mai",
+    "Jun June Juni junio juin",
+    "Jul July Juli julio juillet",
+    "Aug August agosto août",
+    "Sep Sept September septiembre septembre",
+    "Oct October Okt Oktober octubre octobre",
+    "Nov November noviembre novembre",
+    "Dec December Dez Dezember diciembre décembre",
+)
+"""As they are written: some with a capital."""
+HAN_NUMERALS: Mapping[str, str] = dict(
+    zip("一二三四五六七八九十两兩百", "1 2 3 4 5 6 7 8 9 10 2 2 100".split(), strict=True)
+)
+SCALES = (
+    (3, r"[kK](?![A-Za-z])|千"),
+    (3, r" ?(?i:thousand|tausend|mille|mil)\b"),
+    (4, "[万萬]"),
+    (6, r"M(?![A-Za-z])|百万"),
+    (6, r" ?(?i:millions?|millionen|millones|mill[oó]n|mio|mn)\b"),
+    (8, "[億亿]"),
+    (9, r"B(?![A-Za-z])"),
+    (9, r" ?(?i:billions?|bn|milliarden?|milliards?)\b"),
+)
+"""Powers of ten behind a number, each with how it is written; a single `M` or `B` is as often a unit."""
+ROUNDING = (
+    r"about|around|approximately|approx\.?|roughly|nearly|almost|over|under|more than|less than|some"
+    r"|circa|ca\.|etwa|ungefähr|rund|fast|über|unos|unas|aproximadamente|casi|más de|environ|presque|plus de"
+    r"|près de|約|约|大约|大約|およそ|近く|~|≈|>|<|≥|≤"
+)
+"""What stands before a number that was rounded."""
+LISTING = r",| and | und | y | et |、|和|と|;"
+"""What stands between things that are listed."""
+CURRENCIES = "USD|EUR|GBP|JPY|CNY|CHF|dollars?|euros?|pounds?|yen"
+UNITS = (
+    "ms|seconds|minutes|hours|days|weeks|months|years|GB|MB|KB|TB|kg|km|cm|mm"
+    "|percent|Prozent|Stunden|Tage|Euro|días|horas|jours|heures"
+)

@@ -1,0 +1,182 @@
+"""From a chain's messages to the results that are fresh after them.
+
+A pure fold: the cache at a message follows from it and those before it, whatever comes after. Keeps law 6
+(isolated), for there is nothing that another branch could have written, and serves law 8: who remembers
+what a prefix came to folds only what is new.
+
+A call counts at its place, for what it makes stale; a result belongs to the nearest call before it with its
+id, and is kept, replaces an older one of the same call, or, being an error, takes its place away. Ambiguous
+calls (an id that one message has twice, a read beside the write that touches it) leave nothing.
+
+An exchange ends at the first answer without tool calls after a user message or, given up without one, at the
+next user message.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import NamedTuple
+
+from proxy.core.conversation.injection import InjectedResult
+from proxy.core.conversation.messages import TOOL_ROLES, Message
+from proxy.core.dialects.dialect import Call, Content, Dialect
+from proxy.core.tool_cache.cache import RESULT_BYTES, Entries, Fresh, Rules, ToolCache, key_of
+from proxy.core.tool_cache.errors import is_error
+
+STORED, ERROR, UNFIT, INVALIDATED, EXPIRED = "stored", "error", "unfit", "invalidated", "expired"
+"""What became of a result; one is unfit that is too large, or not all text."""
+_MOST_OPEN = 256
+"""Calls whose results are waited for."""
+
+Place = tuple[Message, bytes, bytes]
+"""A message, its bytes, and the chain hash after it."""
+Hidden = Mapping[bytes, Sequence[bytes]]
+"""The messages that stand upstream for the one of a chain hash: calls that the proxy has answered itself."""
+NO_HIDDEN: Hidden = {}
+
+
+class _Call(NamedTuple):
+    tool: str
+    arguments: str
+
+
+@dataclass(frozen=True)
+class Folded:
+    """What some messages came to."""
+
+    cache: ToolCache = field(default_factory=ToolCache)
+    open: Mapping[str, _Call] = field(default_factory=dict[str, _Call])
+    """Calls whose results are still to come and will be kept, by id."""
+    is_asked: bool = False
+    """Whether an exchange has begun and not ended."""
+    is_tried: bool = False
+    """Whether anything was done about it."""
+
+
+def begun(rules: Rules, injected: Sequence[InjectedResult] = ()) -> Folded:
+    """What is fresh before the first message."""
+    entries = Entries(ToolCache(rules))
+    for given in injected:
+        duration = rules.duration(given.name) if given.cache_exchanges is None else given.cache_exchanges
+        _keep(entries, _Call(given.name, given.arguments), given.result, duration, given.call_id, b"")
+    return Folded(entries.frozen())
+
+
+def folded(
+    onto: Folded,
+    places: Iterable[Place],
+    dialect: Dialect,
+    hidden: Hidden = NO_HIDDEN,
+    events: Counter[str] | None = None,
+) -> Folded:
+    """What is fresh after more messages. ``events`` is told what became of results, by the names above."""
+    folding = _Folding(onto, dialect, Counter() if events is None else events)
+    for message, raw, place in places:
+        sequence = hidden.get(place)
+        if sequence:
+            folding.read_hidden([dialect.read(each) for each in sequence])
+        else:
+            folding.read(message, raw, place)
+    return folding.frozen()
+
+
+class _Folding:
+    """A fold under way."""
+
+    def __init__(self, onto: Folded, dialect: Dialect, events: Counter[str]) -> None:
+        self._dialect = dialect
+        self._rules = onto.cache.rules
+        self._entries = Entries(onto.cache)
+        self._open = dict(onto.open)
+        self._is_asked, self._is_tried = onto.is_asked, onto.is_tried
+        self._events = events
+
+    def frozen(self) -> Folded:
+        return Folded(self._entries.frozen(), self._open, self._is_asked, self._is_tried)
+
+    def read(self, message: Message, raw: bytes, place: bytes) -> None:
+        if message.role == "user":
+            if self._is_tried:
+                self._end()
+            self._is_asked = True
+        elif message.role in TOOL_ROLES:
+            self._answered(message.answers or "", raw, place)
+        elif message.calls:
+            self._called(list(self._dialect.read(raw).tool_calls()))
+        elif message.role == "assistant":
+            self._end()
+
+    def read_hidden(self, sequence: Sequence[Content]) -> None:
+        """What stands for an answer: the proxy has answered some of its calls, others are the client's."""
+        for place, content in enumerate(sequence):
+            calls = list(content.tool_calls())
+            answered = _answered_after(sequence, place) if calls else Counter[str]()
+            times = Counter(call_id for call_id, _, _ in calls)
+            ours = [call for call in calls if answered[call[0]] == times[call[0]]]
+            for _, tool, arguments in ours:
+                self._is_tried = True
+                self._entries.use(key_of(tool, arguments))
+            if calls:
+                self._called([call for call in calls if call not in ours])
+            elif content.role == "assistant":
+                self._end()
+
+    def _end(self) -> None:
+        if self._is_asked:
+            self._events[EXPIRED] += self._entries.end_exchange()
+        self._is_asked = self._is_tried = False
+
+    def _called(self, calls: Sequence[Call]) -> None:
+        """Calls that the client makes, of one message."""
+        self._is_tried = self._is_tried or self._is_asked
+        stale = [rule for tool in {tool for _, tool, _ in calls} for rule in self._rules.emptied_by(tool)]
+        self._events[INVALIDATED] += self._entries.empty(stale)
+        if stale:
+            self._open = {
+                key: call for key, call in self._open.items() if self._rules.of(call.tool) not in stale
+            }
+        times = Counter(call_id for call_id, _, _ in calls)
+        for call_id, tool, arguments in calls:
+            self._open.pop(call_id, None)
+            is_sure = times[call_id] == 1 and self._rules.of(tool) not in stale
+            if is_sure and self._rules.duration(tool):
+                self._open[call_id] = _Call(tool, arguments)
+            elif not is_sure:
+                self._entries.drop(key_of(tool, arguments))
+        while len(self._open) > _MOST_OPEN:
+            del self._open[next(iter(self._open))]
+
+    def _answered(self, call_id: str, raw: bytes, place: bytes) -> None:
+        self._is_tried = self._is_tried or self._is_asked
+        call = self._open.pop(call_id, None)
+        if call is not None:
+            text = text_of(self._dialect.read(raw))
+            self._events[
+                _keep(self._entries, call, text, self._rules.duration(call.tool), call_id, place)
+            ] += 1
+
+
+def _answered_after(sequence: Sequence[Content], place: int) -> Counter[str]:
+    """The ids that the results right after a message name; another message may use them again."""
+    results = takewhile(lambda each: each.role in TOOL_ROLES, sequence[place + 1 :])
+    return Counter(result.answers or "" for result in results)
+
+
+def text_of(result: Content) -> str | None:
+    """What a result says, where it says all of it in text."""
+    parts = list(result.parts())
+    is_text = bool(parts) and all(isinstance(part.get("text"), str) for part in parts)
+    return result.text if is_text else None
+
+
+def _keep(entries: Entries, call: _Call, text: str | None, duration: int, call_id: str, place: bytes) -> str:
+    """Keep a result, or forget what the same call brought before; what became of it."""
+    key = key_of(call.tool, call.arguments)
+    entry = Fresh(key, *call, text or "", call_id, place, duration, remaining=duration)
+    is_kept = text is not None and duration > 0 and entry.size <= RESULT_BYTES
+    if is_kept and not is_error(entry.text):
+        entries.put(entry)
+        return STORED
+    entries.drop(key)
+    return ERROR if is_kept else UNFIT

@@ -1,0 +1,177 @@
+"""What becomes of the tool calls in one answer of the upstream: the client's, or answered by the proxy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from msgspec import Raw
+
+from proxy.core.dialects.chat.delta import PartialMessage, ToolCall
+from proxy.core.formats.json import dumps, members
+
+_NESTED = ("function", "custom")
+_ARGUMENTS = ("arguments", "input")
+_CUT_SHORT = frozenset(
+    {b'"length"', b'"max_tokens"', b'"content_filter"', b'"error"', b'"insufficient_system_resource"'}
+)
+"""Reasons for an end after which calls may be half ones; upstreams have many words for the others."""
+
+Element = tuple[dict[str, Raw], ToolCall]
+"""What a delta says of a call, and that call."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Which calls the proxy may answer by itself."""
+
+    holds: Callable[[str], bool]
+    """Whether calls of a tool are held until it is known who answers them."""
+    is_ours: Callable[[str], bool]
+    """Whether only the proxy knows a tool: its calls never reach the client, answered or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call that is whole."""
+
+    place: int
+    """Among the calls of its message, in the order in which they began."""
+    id: str
+    tool: str
+    arguments: str | None
+    """None where they are no readable text."""
+
+
+class _Fate(Enum):
+    UNNAMED = auto()
+    ASKED = auto()
+    """To be answered by the proxy, if it can."""
+    SHOWN = auto()
+    HIDDEN = auto()
+    """Answered by the proxy."""
+    DROPPED = auto()
+    """Not answered by anybody: the tool is ours, and nothing more may be asked of the upstream."""
+
+
+_UNSEEN = (_Fate.HIDDEN, _Fate.DROPPED)
+
+
+class Calls:
+    """The calls of one answer while they come in, delta by delta.
+
+    A name may come in pieces: it is known when the arguments begin, or the next call, or the answer ends.
+    ``may_ask`` is false where no further request is made: then nothing is held, and ours are dropped.
+    """
+
+    def __init__(self, rules: Rules, *, may_ask: bool) -> None:
+        self._rules = rules
+        self._may_ask = may_ask
+        self._places: dict[ToolCall, int] = {}
+        self._fates: list[_Fate] = []
+        self._decided = 0
+        self.message = PartialMessage()
+        """The message that makes them, as the upstream says it."""
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether there is a call that the proxy may answer."""
+        return _Fate.ASKED in self._fates
+
+    @property
+    def shows_any(self) -> bool:
+        """Whether the client sees a call."""
+        return _Fate.SHOWN in self._fates
+
+    def take(self, said: Raw) -> list[Element]:
+        """Take what one delta says of calls."""
+        taken = self.message.add_calls(said)
+        for delta, call in taken:
+            if call not in self._places:
+                self.name_all()
+                self._places[call] = len(self._fates)
+                self._fates.append(_Fate.UNNAMED)
+            if _has_begun(delta):
+                self._name(self._places[call])
+        return taken
+
+    def name_all(self) -> None:
+        """All names are complete."""
+        for place in range(self._decided, len(self._fates)):
+            self._name(place)
+
+    def _name(self, place: int) -> None:
+        if self._fates[place] is _Fate.UNNAMED:
+            tool = self.message.calls[place].name
+            is_ours = self._rules.is_ours(tool)
+            if self._may_ask and (is_ours or self._rules.holds(tool)):
+                self._fates[place] = _Fate.ASKED
+            else:
+                self._fates[place] = _Fate.DROPPED if is_ours else _Fate.SHOWN
+            self._advance()
+
+    def _advance(self) -> None:
+        open_fates = (_Fate.UNNAMED, _Fate.ASKED)
+        while self._decided < len(self._fates) and self._fates[self._decided] not in open_fates:
+            self._decided += 1
+
+    def are_settled(self, elements: Sequence[Element]) -> bool:
+        """Whether it is known how the client sees these: what becomes of them and of those before."""
+        return all(self._places[call] < self._decided for _, call in elements)
+
+    def asked(self, finish: bytes) -> list[Call]:
+        """The calls that the proxy may answer; none where the answer was cut short."""
+        return [] if finish in _CUT_SHORT else self._those(_Fate.ASKED)
+
+    def shown(self) -> list[Call]:
+        """The calls that the client sees."""
+        return self._those(_Fate.SHOWN)
+
+    def _those(self, fate: _Fate) -> list[Call]:
+        places = [place for place, each in enumerate(self._fates) if each is fate]
+        calls = [(place, self.message.calls[place]) for place in places]
+        for place, call in calls:
+            if not call.id:  # a result could not name it
+                call.add({"id": Raw(dumps(f"call_{place}"))})
+        return [Call(place, call.id or "", call.name, call.arguments) for place, call in calls]
+
+    def settle(self, hidden: Collection[Call] = ()) -> None:
+        """Nothing more is to be decided: all that was asked for is the client's, but for ours and these."""
+        self._may_ask = False
+        self.name_all()
+        places = {call.place for call in hidden}
+        for place, fate in enumerate(self._fates):
+            if fate is _Fate.ASKED and place in places:
+                self._fates[place] = _Fate.HIDDEN
+            elif fate is _Fate.ASKED:
+                is_ours = self._rules.is_ours(self.message.calls[place].name)
+                self._fates[place] = _Fate.DROPPED if is_ours else _Fate.SHOWN
+        self._advance()
+
+    def seen(self, elements: Sequence[Element]) -> list[dict[str, Raw]]:
+        """What the client is told of these: without the hidden ones, and numbered without them."""
+        return [
+            self._renumbered(delta, self._places[call])
+            for delta, call in elements
+            if self._fates[self._places[call]] not in _UNSEEN
+        ]
+
+    def _renumbered(self, delta: dict[str, Raw], place: int) -> dict[str, Raw]:
+        before = self._fates[:place]
+        if not any(fate in _UNSEEN for fate in before):
+            return delta
+        return {**delta, "index": Raw(b"%d" % before.count(_Fate.SHOWN))}
+
+    def message_without(self, calls: Collection[Call]) -> bytes:
+        """The message as the upstream said it, but for these calls and those that were dropped."""
+        places = {call.place for call in calls}
+        fates = enumerate(self._fates)
+        places |= {place for place, fate in fates if fate is _Fate.DROPPED}
+        return self.message.json(without=[self.message.calls[place] for place in places])
+
+
+def _has_begun(delta: Mapping[str, Raw]) -> bool:
+    """Whether a delta says anything of a call's arguments."""
+    inner = (members(delta[part]) or {} for part in _NESTED if part in delta)
+    return any(bytes(each.get(name, b'""')) not in (b'""', b"null") for each in inner for name in _ARGUMENTS)

@@ -1,0 +1,121 @@
+"""Answers in one piece, in some of which the proxy answers calls: several told as one.
+
+Does to whole answers what :mod:`proxy.core.tool_loop.stream` does to streams, by the same merging.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from msgspec import Raw
+
+from proxy.core.dialects.chat.completion import has_odd_choices
+from proxy.core.dialects.chat.delta import Members, PartialMessage, object_of
+from proxy.core.formats.json import elements, members
+from proxy.core.tool_loop.calls import Call, Calls, Rules
+from proxy.core.tool_loop.continuation import summed
+
+_SHARED = ("id", "created", "model")
+_NULL = Raw(b"null")
+
+
+class CompletionEditor:
+    """Puts answers to one request together; ``rules`` say which calls may be hidden."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._shared: dict[str, Raw] = {}
+        self._usage = b""
+        self._said = PartialMessage()
+        self._logprobs = Members()
+        self._rounds = 0
+        self._body = b""
+        self._begin(may_ask=True)
+
+    def _begin(self, *, may_ask: bool) -> None:
+        self._calls = Calls(self._rules, may_ask=may_ask)
+        self._top: dict[str, Raw] = {}
+        self._choice: dict[str, Raw] = {}
+        self._message: dict[str, Raw] = {}
+        self._is_completion = True
+
+    @property
+    def has_given_up(self) -> bool:
+        """Whether the newest answer is none that can be edited."""
+        return not self._is_completion or self._calls.message.is_odd
+
+    @property
+    def visible(self) -> bytes:
+        """The message that the client is told, once that is settled."""
+        return self._said.json()
+
+    def feed(self, body: bytes) -> None:
+        """Take the next answer of the upstream, whole."""
+        self._body = body
+        self._top = members(body) or {}
+        choices = elements(self._top.get("choices", _NULL)) or []
+        self._choice = (members(choices[0]) if len(choices) == 1 else None) or {}
+        message = members(self._choice.get("message", _NULL))
+        self._is_completion = message is not None and not has_odd_choices(self._top)
+        self._message = message or {}
+        self._calls.take(self._message.get("tool_calls", _NULL))
+        self._calls.name_all()
+        self._calls.message.add(self._without_calls())
+        self._said.add(self._without_calls())
+        self._logprobs.add_all(members(self._choice.get("logprobs", _NULL)) or {})
+        self._usage = summed(self._usage, _unless_null(self._top.get("usage", _NULL)))
+        self._shared = self._shared or {name: self._top[name] for name in _SHARED if name in self._top}
+
+    def asked(self) -> list[Call]:
+        """The calls of the round that the proxy may answer, in their order."""
+        finish = _unless_null(self._choice.get("finish_reason", _NULL))
+        return [] if self.has_given_up else self._calls.asked(finish)
+
+    def shown(self) -> list[Call]:
+        """The calls of the round that are the client's without asking."""
+        return self._calls.shown()
+
+    def message(self, without: Collection[Call] = ()) -> bytes:
+        """The round's message as the upstream said it, ``without`` these calls."""
+        return self._calls.message_without(without)
+
+    def go_on(self, *, may_ask: bool) -> None:
+        """All calls of the round have been answered: what is fed next is the upstream's next answer."""
+        self._rounds += 1
+        self._begin(may_ask=may_ask)
+
+    def settle(self, hidden: Collection[Call]) -> None:
+        """The answer ends with this round. ``hidden`` calls were answered; the others are the client's."""
+        self._calls.settle(hidden)
+        for call in self._calls.shown():
+            self._said.add({"tool_calls": Raw(b"[" + self._calls.message.calls[call.place].json() + b"]")})
+
+    @property
+    def is_untouched(self) -> bool:
+        """Whether a settled answer is the upstream's own: nothing is hidden."""
+        return not self._rounds and len(self._calls.shown()) == len(self._calls.message.calls)
+
+    def end(self) -> bytes:
+        """The answer for the client: the upstream's own bytes where nothing is hidden.
+
+        Its message has whatever the last round's says besides.
+        """
+        if self.is_untouched:
+            return self._body
+        told = members(self.visible) or {}
+        others = {name: raw for name, raw in self._without_calls().items() if name not in told}
+        choice = {**self._choice, "message": object_of({**told, **others}.items())}
+        if self._choice.get("finish_reason") == Raw(b'"tool_calls"') and not self._calls.shows_any:
+            choice["finish_reason"] = b'"stop"'
+        if logprobs := self._logprobs.closed():
+            choice["logprobs"] = object_of(logprobs.items())
+        top = {**self._top, **{name: raw for name, raw in self._shared.items() if name in self._top}}
+        usage = {"usage": self._usage} if self._usage else {}
+        return object_of({**top, "choices": b"[" + object_of(choice.items()) + b"]", **usage}.items())
+
+    def _without_calls(self) -> dict[str, Raw]:
+        return {name: raw for name, raw in self._message.items() if name != "tool_calls"}
+
+
+def _unless_null(raw: Raw) -> bytes:
+    return b"" if bytes(raw) == b"null" else bytes(raw)

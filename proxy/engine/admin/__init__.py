@@ -1,0 +1,1 @@
+"""What the admin API reads and changes of a session."""

@@ -1,0 +1,210 @@
+"""What people do to sessions: compact, restore, pause, delete. Serves the admin API; looking is next door.
+
+Keeps law 3 (stable): a cut that is made or undone on request is an epoch like any other, written by
+compare-and-set, so every worker forwards the same from then on. And law 5 (nothing is lost): only a deletion
+takes anything away, and it takes all of it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from proxy.core.budget.budget import Stage
+from proxy.core.planning.chain import Chain
+from proxy.core.planning.edits import compacted, restored
+from proxy.core.planning.epoch import Change
+from proxy.core.planning.plan import Epoch, Plan, Verb
+from proxy.core.planning.planner import finish
+from proxy.core.planning.situation import Situation
+from proxy.core.policy.policy import Policy
+from proxy.engine.admin.inspection import Inspected, Inspection
+from proxy.engine.answers.tool_cache import ToolCaches
+from proxy.engine.append.turn_queue import COMPACTOR, TurnQueue
+from proxy.engine.flow import EpochLog, Request, SessionState
+from proxy.engine.planning.epochs import Epochs
+from proxy.engine.recording.recorder import Recorder
+from proxy.engine.sessions.attachments import Injections, Pins
+from proxy.engine.sessions.recognition import Recognition
+from proxy.engine.summaries.wanted import SummaryJobs
+from proxy.errors import InvalidType, NotFound, NothingToChange, SessionBusy
+from proxy.ports import Clock, SessionKey, SessionStore
+
+_RACES = 4
+"""How often a change is decided on anew because somebody else changed the same lane."""
+
+Ranges = Sequence[range]
+"""Numbers of messages, as the transcript has them."""
+Standing = tuple[Inspected, Situation, Epoch | None]
+"""A session, its default tip under the plan in force, and the epoch that this plan is of."""
+
+
+@dataclass(frozen=True)
+class Edits:
+    """Changes sessions on request. Every method raises NotFound where the session is gone."""
+
+    store: SessionStore
+    inspection: Inspection
+    recognition: Recognition
+    epochs: Epochs
+    pins: Pins
+    tools: ToolCaches
+    injections: Injections
+    summary_jobs: SummaryJobs
+    line: TurnQueue
+    clock: Clock
+    recorder: Recorder
+    credentials: Sequence[tuple[bytes, bytes]] = ()
+    """Headers of the calls for summaries; without any, none are written on request."""
+
+    async def delete(self, found: Inspected) -> None:
+        """Forget a session here and in the store."""
+        await self.recorder.forget(found.key)
+        was_there = await self.store.delete(found.key)
+        self.recognition.forget(found.key)
+        self.epochs.forget(found.key)
+        self.pins.forget(found.key)
+        self.tools.forget(found.key)
+        self.injections.forget(found.key)
+        if not was_there:
+            raise NotFound("There is no such session.")
+
+    async def pause(self, found: Inspected, *, paused: bool) -> Inspected:
+        """Let appended turns wait, or go on."""
+        await self.store.pause(found.key, paused=paused)
+        return await self.inspection.read(found.key)
+
+    async def restore(
+        self, found: Inspected, messages: Ranges | None = None, epoch: int | None = None
+    ) -> Epoch:
+        """Undo cuts: those of some messages, those that one epoch made, or all.
+
+        Raises NothingToChange where none of it is cut, and InvalidType for messages that there are not.
+        """
+
+        async def plan(standing: Standing) -> Plan:
+            _, situation, current = standing
+            wanted = _positions(situation.chain, messages)
+            if epoch is not None:
+                wanted = _newly_cut(standing[0].epochs, current, epoch)
+            return await asyncio.to_thread(restored, situation, wanted)
+
+        return await self._change(found, Verb.RESTORE, plan)
+
+    async def compact(self, found: Inspected, messages: Ranges | None = None) -> Epoch:
+        """Cut these messages, or all that may be cut; appended turns wait meanwhile.
+
+        Raises NothingToChange where nothing would become smaller, SessionBusy where others are at it for
+        longer than the policy lets a turn wait, and InvalidType for messages that there are not.
+        """
+
+        async def plan(standing: Standing) -> Plan:
+            wanted = _positions(standing[1].chain, messages)
+            return await self._compacted(*standing[:2], wanted)
+
+        if found.session.blocked == "paused":  # no turn begins; and nobody's turn it is in the line
+            return await self._change(found, Verb.COMPACT, plan)
+        rules = self.inspection.policy_of(found.session).append
+        async with self.line.place(
+            found.key, COMPACTOR, wait=rules.wait, queue=rules.queue, finished=_at_once
+        ):
+            return await self._change(found, Verb.COMPACT, plan)
+
+    async def _compacted(
+        self, found: Inspected, situation: Situation, wanted: Collection[int] | None
+    ) -> Plan:
+        request = self._case(found, situation)
+        anchored = situation.under(await self.summary_jobs.anchored(request, situation))
+        decided = await asyncio.to_thread(compacted, anchored, wanted)
+        if decided is None:
+            return situation.plan
+        summaries = await self.summary_jobs.wanted(request, decided)
+        if self.credentials:
+            await summaries.wait(summaries.start_missing(), situation.policy.summary.wait)
+        return await asyncio.to_thread(finish, decided, summaries.texts())
+
+    def _case(self, found: Inspected, situation: Situation) -> Request:
+        session = found.session
+        return Request(
+            session=SessionState(session.tenant, found.key),
+            log=EpochLog(found.epochs, len(found.epochs)),
+            lane=session.lane,
+            model=session.model,
+            chain=situation.chain,
+            head_count=len(session.head),
+            policy=situation.policy,
+            budget=situation.budget,
+            credentials=self.credentials,
+            deadline=self.clock.monotonic() + situation.policy.summary.wait,
+            pins=situation.pins,
+        )
+
+    async def _change(
+        self, found: Inspected, asked: Verb, plan: Callable[[Standing], Awaitable[Plan]]
+    ) -> Epoch:
+        """Decide on a plan for the default tip, and write it as an epoch; anew where somebody was faster."""
+        await self.recorder.written(found.key)
+        for _ in range(_RACES):
+            standing = await self._standing(found.key)
+            now, situation, current = standing
+            new = await plan(standing)
+            if new == situation.plan:
+                raise NothingToChange
+            change = Change(
+                lane=now.session.lane,
+                head_count=len(now.session.head),
+                before=situation,
+                plan=new,
+                stage=Stage(self.inspection.stage(situation)),
+                parent=current,
+                asked=asked,
+                alternates=_alternates(situation.policy, current),
+            )
+            epoch = change.epoch(self.clock.now())
+            if await self._write(now, epoch, situation.policy.store.ttl):
+                return epoch
+        raise SessionBusy
+
+    async def _standing(self, key: SessionKey) -> Standing:
+        found = await self.inspection.read(key)
+        branch = await self.inspection.branch(found)
+        return (found, *await asyncio.to_thread(self.inspection.situation, found, branch))
+
+    async def _write(self, found: Inspected, epoch: Epoch, ttl: float) -> bool:
+        """Whether the epoch is the lane's next one. Raises NotFound where the session was deleted."""
+        await self.inspection.read(found.key)
+        written = await self.store.begin_epoch(found.key, epoch, len(found.epochs), ttl)
+        return bool(written) and written[0].id == epoch.id
+
+
+def _alternates(policy: Policy, current: Epoch | None) -> bool:
+    """Whether the notes go out within their neighbours: by the policy, or as they do already."""
+    return policy.summary.alternate is True or (current is not None and current.alternates)
+
+
+async def _at_once() -> None:
+    """There is nothing to wait for."""
+
+
+def _positions(chain: Chain, ranges: Ranges | None) -> Collection[int] | None:
+    """The messages of these numbers. Raises InvalidType where there are not so many."""
+    if ranges is None:
+        return None
+    if any(each.stop > len(chain) for each in ranges):
+        raise InvalidType(f"The messages are 0 to {len(chain) - 1}.", param="messages")
+    return frozenset(position for each in ranges for position in each)
+
+
+def _newly_cut(epochs: Sequence[Epoch], current: Epoch | None, number: int) -> Collection[int]:
+    """What an epoch cut or clipped that was whole before. Raises NotFound where it is not in force."""
+    by_id = {epoch.id: epoch for epoch in epochs}
+    while current is not None and current.number != number:
+        current = by_id.get(current.parent)
+    if current is None:
+        raise NotFound("No epoch of that number is in force.")
+    before = by_id.get(current.parent)
+    return _edited(current.plan) - (_edited(before.plan) if before else frozenset())
+
+
+def _edited(plan: Plan) -> frozenset[int]:
+    cut = (position for gap in plan.gaps for position in range(gap.start, gap.end))
+    return frozenset(cut) | {clipped.position for clipped in plan.replacements}

@@ -1,0 +1,177 @@
+"""Forks: a branch of a session as a session of its own, so that both go on without touching each other.
+
+A fork takes along what its branch rests on and nothing else: the messages with their counts, and of each lane
+the epochs that lie wholly before the fork. Keeps law 6 (isolated): a fork belongs to the caller whose session
+it was made from, and its name works for nobody else.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from proxy.core.conversation.identity import chain_of, read_message, root
+from proxy.core.conversation.records import HiddenCalls, Node, Session, Turn
+from proxy.core.dialects.chat.dialect import CHAT
+from proxy.core.planning.plan import Epoch
+from proxy.engine.admin.inspection import Inspected, Inspection
+from proxy.engine.intake.naming import NAMED, SESSION_HEADER, Naming, session_header
+from proxy.errors import InvalidSessionId, InvalidType, NothingToChange, SessionExists
+from proxy.ports import Clock, SessionKey, SessionStore
+
+
+@dataclass(frozen=True)
+class Forks:
+    """Makes sessions out of branches."""
+
+    store: SessionStore
+    inspection: Inspection
+    naming: Naming
+    clock: Clock
+    settled: Callable[[SessionKey], Awaitable[None]]
+    """Returns when the turns that this process has answered are written."""
+
+    async def fork(
+        self, found: Inspected, tip: str | None = None, at: int | None = None, name: str | None = None
+    ) -> Inspected:
+        """A new session with the messages of a branch up to and with number ``at``; all without one.
+
+        Raises NotFound for a tip that there is not, InvalidType for a number that there is not,
+        InvalidSessionId for a name that no header can carry, SessionExists, and NothingToChange where the
+        session has no messages.
+        """
+        await self.settled(found.key)
+        branch = _up_to(await self.inspection.branch(found, tip), at)
+        key, shown = self._place(found, name)
+        if await self.store.session(key) is not None:
+            raise SessionExists
+        start = root() if key.sid == NAMED else branch[0].parent
+        nodes = await asyncio.to_thread(_placed, branch, start)
+        ttl = self.inspection.policy_of(found.session).store.ttl
+        in_lane = await self._copy_epochs(found, key, branch, nodes, ttl)
+        hidden = _hidden_along(found, branch, nodes)
+        session = await asyncio.to_thread(self._session, found, shown, nodes, in_lane, hidden)
+        turn = Turn(session=session, nodes=nodes, advances_tip=True, headerless=key.sid != NAMED)
+        await self.store.record(key, turn, ttl)
+        places = {old.hash: new.hash for old, new in zip(branch, nodes, strict=True)}
+        for each in hidden:
+            await self.store.keep_hidden(key, each, ttl)
+        if pins := [places[each] for each in found.session.pins if each in places]:
+            await self.store.pin(key, pins, ttl)
+        if injection := await self.inspection.injection(found):
+            await self.store.inject(key, injection.digest, injection.raw, ttl)
+        return await self.inspection.read(key)
+
+    def _place(self, found: Inspected, name: str | None) -> tuple[SessionKey, str]:
+        """Where the fork is kept, and the name by which its caller finds it.
+
+        The fork of a session that a header names is named by a header too: messages of the two kinds of
+        session have different places.
+        """
+        tenant = found.session.tenant
+        if name is None and found.key.sid != NAMED:
+            key = SessionKey(found.key.tag, secrets.token_hex(8))
+            return key, self.naming.issue(tenant, key)
+        shown = f"fork-{secrets.token_hex(8)}" if name is None else _checked(name)
+        return self.naming.named(tenant, shown), shown
+
+    async def _copy_epochs(
+        self, found: Inspected, key: SessionKey, branch: Sequence[Node], nodes: Sequence[Node], ttl: float
+    ) -> tuple[Epoch, ...]:
+        """Write the fork's epochs; answers those of the lane of the latest turn."""
+        in_lane: tuple[Epoch, ...] = ()
+        for lane in await self.store.lanes(found.key):
+            epochs = _taken_along(await self.store.epochs(found.key, lane), branch, nodes)
+            for place, epoch in enumerate(epochs):
+                await self.store.begin_epoch(key, epoch, place, ttl)
+            if lane == found.session.lane:
+                in_lane = tuple(epochs)
+        return in_lane
+
+    def _session(
+        self,
+        found: Inspected,
+        name: str,
+        nodes: Sequence[Node],
+        epochs: tuple[Epoch, ...],
+        hidden: Sequence[HiddenCalls],
+    ) -> Session:
+        """The fork's own record, as if its newest request had been of this length."""
+        before, now = found.session, self.clock.now()
+        fork = Inspected("", found.key, before, epochs, {each.hash: each for each in hidden})
+        situation, _ = self.inspection.situation(fork, nodes)
+        budget = situation.budget
+        return replace(
+            before,
+            name=name,
+            created=now,
+            updated=now,
+            turns=0,
+            tip=nodes[-1].hash,
+            stage=self.inspection.stage(situation),
+            tokens=budget.real(budget.head + situation.view),
+            full_tokens=budget.real(budget.head + situation.chain.tokens.total),
+            exchanges=situation.chain.exchanges,
+            newest_from=b"",
+            newest_to=b"",
+            newest_key="",
+            pins=(),
+            blocked="",
+        )
+
+
+def _up_to(branch: Sequence[Node], at: int | None) -> Sequence[Node]:
+    """A branch as far as it is taken along; an answer at its end that was cut off is not."""
+    if branch and not branch[-1].complete:
+        branch = branch[:-1]
+    if not branch:
+        raise NothingToChange("The session has no messages.")
+    if at is not None and at >= len(branch):
+        raise InvalidType(f"The messages are 0 to {len(branch) - 1}.", param="at")
+    return branch if at is None else branch[: at + 1]
+
+
+def _checked(name: str) -> str:
+    """A name as a header would carry it. Raises InvalidSessionId."""
+    try:
+        found = session_header({SESSION_HEADER: name.encode("latin-1")})
+    except UnicodeEncodeError:
+        found = None
+    if found is None:
+        raise InvalidSessionId
+    return found
+
+
+def _placed(branch: Sequence[Node], start: bytes) -> tuple[Node, ...]:
+    """The messages of a branch on a chain that begins with ``start``."""
+    hashes = chain_of((read_message(CHAT.read(node.raw)).identity for node in branch), start)
+    parents = [start, *hashes]
+    return tuple(
+        replace(node, hash=chain_hash, parent=parent, reply=None)
+        for node, chain_hash, parent in zip(branch, hashes, parents, strict=False)
+    )
+
+
+def _taken_along(epochs: Sequence[Epoch], branch: Sequence[Node], nodes: Sequence[Node]) -> list[Epoch]:
+    """A lane's epochs that reach no further than the branch goes, as epochs of ``nodes``, its copy."""
+    places = {old.hash: new.hash for old, new in zip(branch, nodes, strict=True)}
+    taken, known = list[Epoch](), {""}
+    for epoch in epochs:
+        is_within = epoch.depth <= len(branch) and branch[epoch.depth - 1].hash == epoch.reach
+        if is_within and epoch.parent in known:
+            known.add(epoch.id)
+            begun_at = places.get(epoch.begun_at, b"")
+            taken.append(replace(epoch, reach=places[epoch.reach], begun_at=begun_at))
+    return taken
+
+
+def _hidden_along(found: Inspected, branch: Sequence[Node], nodes: Sequence[Node]) -> list[HiddenCalls]:
+    """What stands upstream for answers of a branch, as for those of ``nodes``, its copy."""
+    pairs = [
+        (found.hidden[old.hash], new)
+        for old, new in zip(branch, nodes, strict=True)
+        if old.hash in found.hidden
+    ]
+    return [replace(hidden, hash=new.hash) for hidden, new in pairs]

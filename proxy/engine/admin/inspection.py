@@ -1,0 +1,283 @@
+"""Looking into sessions: transcripts, views and why they are as they are. Read-only; serves the admin API.
+
+What needs the processor for a long session is apart from what waits for the store: whoever serves others
+meanwhile runs it in a thread.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from proxy.core.budget.budget import Budget, stage_of
+from proxy.core.budget.window import Source, Window
+from proxy.core.conversation.identity import read_message
+from proxy.core.conversation.injection import Injection
+from proxy.core.conversation.records import HiddenCalls, Node, Session, way_to
+from proxy.core.dialects.chat.dialect import CHAT
+from proxy.core.persistent import Sizes
+from proxy.core.planning.chain import Chain
+from proxy.core.planning.life import in_force
+from proxy.core.planning.plan import EMPTY, Epoch, apply
+from proxy.core.planning.situation import Situation
+from proxy.core.policy.policy import Policy
+from proxy.core.tool_cache.cache import Rules, ToolCache
+from proxy.core.tool_cache.derive import NO_HIDDEN, Hidden, begun, folded
+from proxy.core.tool_loop.continuation import parted, placed
+from proxy.errors import InvalidPolicy, NotFound, RequestError
+from proxy.ports import SessionKey, SessionStore, TokenCounter, UnreadableRecord
+
+_SEARCHED = 10_000
+"""Sessions, the newest first, among which one is looked for by its name."""
+_SHORTEST = 4
+"""Characters of an id by which a session may be named."""
+
+
+_SHOWN = 20
+"""Candidates that an answer names."""
+
+
+class AmbiguousSession(RequestError):  # noqa: N818 - as in `proxy.errors`
+    """`candidates` are what is told of each session that may be meant; an answer holds the newest of them."""
+
+    status = 409
+    code = "ambiguous_session"
+
+    def __init__(self, given: str, candidates: Sequence[Mapping[str, str]]) -> None:
+        self.candidates: Sequence[Mapping[str, str]] = candidates
+        super().__init__(f'"{given}" may mean {len(candidates)} sessions: give the whole id of one.')
+
+    def body(self) -> dict[str, Any]:
+        return {"error": {**super().body()["error"], "candidates": self.candidates[:_SHOWN]}}
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """The newest exchange of a session."""
+
+    user_question: str
+    agent_messages: int
+    final_answer: str | None
+
+
+@dataclass(frozen=True)
+class Inspected:
+    """A session with its epochs."""
+
+    id: str
+    key: SessionKey
+    session: Session
+    epochs: tuple[Epoch, ...]
+    hidden: Mapping[bytes, HiddenCalls] = field(default_factory=dict[bytes, HiddenCalls])
+    """Its answers with hidden calls, by chain hash."""
+
+    @property
+    def said_in_place(self) -> Mapping[bytes, Sequence[bytes]]:
+        """The messages that stand upstream for one of the transcript's, by its chain hash."""
+        return {each.hash: each.messages for each in self.hidden.values()}
+
+
+@dataclass(frozen=True)
+class Everything:
+    """All that is kept of a session."""
+
+    nodes: list[Node]
+    """The whole tree, in the order of arrival."""
+    epochs: Mapping[str, tuple[Epoch, ...]]
+    """By lane."""
+    injection: Injection | None = None
+    """What was handed in."""
+
+
+class Inspection:
+    """Reads sessions for people."""
+
+    def __init__(self, store: SessionStore, counter: TokenCounter, policies: Callable[[str], Policy]) -> None:
+        self._store = store
+        self._counter = counter
+        self._policies = policies
+
+    async def newest(self, limit: int) -> tuple[list[Inspected], Counter[str]]:
+        """The sessions used last, and how many between them cannot be read, by the reason."""
+        listed = await self._store.sessions(limit)
+        found, left_out = list[Inspected](), Counter(listed.left_out)
+        for key, session in listed.sessions:
+            try:
+                found.append(await self._listed(key, session))
+            except UnreadableRecord as error:
+                left_out[error.reason] += 1
+        return found, left_out
+
+    async def find(self, name: str) -> Inspected:
+        """A session by its id, or by its name or the beginning of its id where only one has that.
+
+        An id may begin after its tenant. Raises NotFound and AmbiguousSession.
+        """
+        parts = name.split(".")
+        if len(parts) == 3:
+            key = SessionKey(parts[1], parts[2])
+            session = await self._store.session(key)
+            if session is not None and session.tenant == parts[0]:
+                return await self._inspected(key, session)
+        listed = (await self._store.sessions(_SEARCHED)).sessions
+        meant = [found for found in listed if found[1].name == name]
+        if not meant and len(name) >= _SHORTEST:
+            meant = [found for found in listed if _begins_with(name, *found)]
+        if not meant:
+            raise NotFound("There is no such session.")
+        if len(meant) > 1:
+            candidates = [
+                {"id": key.id_for(session.tenant), "name": session.name, "began_with": session.began_with}
+                for key, session in meant
+            ]
+            raise AmbiguousSession(name, candidates)
+        return await self._inspected(*meant[0])
+
+    async def read(self, key: SessionKey) -> Inspected:
+        """A session as it is now. Raises NotFound."""
+        session = await self._store.session(key)
+        if session is None:
+            raise NotFound("There is no such session.")
+        return await self._inspected(key, session)
+
+    async def _inspected(self, key: SessionKey, session: Session) -> Inspected:
+        hidden = {each.hash: each for each in await self._store.hidden(key)}
+        return replace(await self._listed(key, session), hidden=hidden)
+
+    async def _listed(self, key: SessionKey, session: Session) -> Inspected:
+        epochs = await self._store.epochs(key, session.lane)
+        return Inspected(key.id_for(session.tenant), key, session, epochs)
+
+    async def everything(self, found: Inspected) -> Everything:
+        """The whole tree, and the epochs of every lane."""
+        nodes = await self._store.nodes(found.key)
+        lanes = await self._store.lanes(found.key)
+        epochs = {lane: await self._store.epochs(found.key, lane) for lane in lanes}
+        ordered = sorted(nodes.values(), key=lambda node: (node.at, node.sequence))
+        return Everything(ordered, epochs, await self.injection(found))
+
+    async def branch(self, found: Inspected, tip: str | None = None) -> list[Node]:
+        """The messages from the root to a tip (hex; the session's own by default). Raises NotFound."""
+        return _branch(await self._store.nodes(found.key), found.session, tip)
+
+    async def injection(self, found: Inspected) -> Injection | None:
+        """What was handed in for a session."""
+        raw = await self._store.injection(found.key)
+        return None if raw is None else Injection(raw)
+
+    async def transcript(self, found: Inspected, tip: str | None = None) -> list[tuple[int | None, Node]]:
+        """A branch, numbered, and at their place, without a number, turns that were not answered in full."""
+        nodes = await self._store.nodes(found.key)
+        branch = _branch(nodes, found.session, tip)
+        unanswered = _unanswered(nodes, {node.hash for node in branch})
+        root = branch[0].parent if branch else b""
+        told: list[tuple[int | None, Node]] = [(None, node) for node in unanswered.get(root, ())]
+        for number, node in enumerate(branch):
+            told.append((number, node))
+            told += [(None, other) for other in unanswered.get(node.hash, ())]
+        return told
+
+    def policy_of(self, session: Session) -> Policy:
+        """The policy of a session's latest turn; the default one, where that is no more."""
+        try:
+            return self._policies(session.policy)
+        except InvalidPolicy:
+            return self._policies("")
+
+    def situation(self, found: Inspected, branch: Sequence[Node]) -> tuple[Situation, Epoch | None]:
+        """A branch under the plan in force for it."""
+        session = found.session
+        chain = _chain(branch, found.hidden)
+        window = Window(session.window or None, Source(session.window_from))
+        sizes = (session.head_tokens, window, chain.last_user_tokens, chain.tokens.total)
+        budget = Budget(session.budget or None, session.ratio, *sizes)
+        counted = budget.head + chain.tokens.total
+        epoch = in_force(found.epochs, chain.hashes, counted, chain.is_spared_by)
+        policy = self.policy_of(session)
+        plan, pins = epoch.plan if epoch else EMPTY, frozenset(session.pins)
+        return Situation(chain, plan, policy, budget, self._counter.count, pins=pins), epoch
+
+    def fresh(
+        self,
+        session: Session,
+        branch: Sequence[Node],
+        hidden: Hidden = NO_HIDDEN,
+        injection: Injection | None = None,
+    ) -> ToolCache:
+        """Tool results that are fresh after a branch, by the session's policy as it is now."""
+        injected = injection.tools if injection else ()
+        read = ((read_message(CHAT.read(node.raw)), node.raw, node.hash) for node in branch)
+        return folded(begun(Rules(self.policy_of(session).tools), injected), read, CHAT, hidden).cache
+
+    @staticmethod
+    def view(found: Inspected, situation: Situation, injection: Injection | None = None) -> list[bytes]:
+        """What is forwarded of a branch: the head, what was handed in, the chain as its plan leaves it."""
+        prelude = injection.messages(situation.chain.dialect) if injection else ()
+        chain, said = situation.chain, found.said_in_place
+        view = apply(situation.plan, placed(chain.raws, chain.hashes, said))
+        return [*found.session.head, *prelude, *parted(view, said)]
+
+    @staticmethod
+    def stage(situation: Situation) -> str:
+        """The stage of the view."""
+        return stage_of(situation.budget.usage(situation.view), situation.policy.stages).value
+
+    @staticmethod
+    def cycle(branch: Sequence[Node]) -> Cycle | None:
+        """The newest exchange of a branch; None where nobody has asked anything."""
+        contents = [CHAT.read(node.raw) for node in branch]
+        asked = [place for place, content in enumerate(contents) if content.role == "user"]
+        if not asked:
+            return None
+        after = contents[asked[-1] + 1 :]
+        is_answered = bool(after) and after[-1].role == "assistant" and not any(after[-1].tool_calls())
+        return Cycle(contents[asked[-1]].text, len(after), after[-1].text if is_answered else None)
+
+
+def _begins_with(beginning: str, key: SessionKey, session: Session) -> bool:
+    whole = key.id_for(session.tenant)
+    return whole.startswith(beginning) or whole.partition(".")[2].startswith(beginning)
+
+
+def _branch(nodes: Mapping[bytes, Node], session: Session, tip: str | None) -> list[Node]:
+    if tip:
+        try:
+            wanted = bytes.fromhex(tip)
+        except ValueError:
+            wanted = b""
+        if wanted not in nodes:
+            raise NotFound("There is no such tip.")
+    elif session.tip in nodes:
+        wanted = session.tip
+    else:
+        complete = (node for node in nodes.values() if node.complete)
+        newest = max(complete, key=lambda node: (node.at, node.sequence), default=None)
+        wanted = newest.hash if newest else b""
+    return way_to(nodes, wanted)
+
+
+def _unanswered(nodes: Mapping[bytes, Node], branch: AbstractSet[bytes]) -> Mapping[bytes, list[Node]]:
+    """Turns beside a branch that nobody has answered in full, by the message after which they stand.
+
+    Such a turn ends in an answer that was cut off, or in words of the client after which nothing came.
+    """
+    parents = {node.parent for node in nodes.values()}
+    ends = (node for node in nodes.values() if node.hash not in parents | branch)
+    found: defaultdict[bytes, list[Node]] = defaultdict(list)
+    for end in sorted(ends, key=lambda node: (node.at, node.sequence)):
+        if not (end.answer and end.complete):
+            path = way_to(nodes, end.hash, after=branch)
+            place = found[path[0].parent]
+            place += [node for node in path if node not in place]
+    return found
+
+
+def _chain(branch: Sequence[Node], hidden: Mapping[bytes, HiddenCalls]) -> Chain:
+    return Chain(
+        messages=[read_message(CHAT.read(node.raw)) for node in branch],
+        raws=[node.raw for node in branch],
+        tokens=Sizes.of(hidden[node.hash].tokens if node.hash in hidden else node.tokens for node in branch),
+        hashes=[node.hash for node in branch],
+        dialect=CHAT,
+    )

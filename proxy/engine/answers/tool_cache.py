@@ -1,0 +1,126 @@
+"""Which tool results are fresh for a request, remembered in this process by chain hash.
+
+Keeps law 8: a turn folds what it brings. A worker that meets a chain cold folds it once, off the event loop
+where it is long; a policy that caches nothing costs nothing. What is remembered belongs to one session, so
+that not even white space comes from another's (law 6), and says how much of the past it knew of.
+"""
+
+import asyncio
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from proxy.cache import Lru, Memory
+from proxy.core.conversation.injection import InjectedResult
+from proxy.core.planning.chain import Chain
+from proxy.core.policy.sections import Tool
+from proxy.core.tool_cache.cache import Rules, ToolCache
+from proxy.core.tool_cache.derive import NO_HIDDEN, Folded, Hidden, Place, begun, folded
+from proxy.engine.flow import Request
+from proxy.ports import SessionKey
+from proxy.telemetry import Metrics
+
+_CHAIN_BYTES = 1024
+"""What a chain is reckoned at beside its results."""
+_LARGE = 64 * 1024
+"""Bytes of a cache from which a line's newest is remembered and no older one."""
+_SEARCHED = 256
+"""Messages, the newest first, among which the end of an earlier request is looked for."""
+_LONG_BYTES = 256 * 1024
+_LONG_MESSAGES = 200
+"""What is folded on the event loop at most."""
+
+NOTHING_FRESH = ToolCache()
+
+_Line = tuple[SessionKey, tuple[Tool, ...], tuple[InjectedResult, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What a chain came to."""
+
+    line: _Line
+    folded: Folded
+    hidden: int
+    """Messages of the chain that were known to stand for others."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What is to be folded."""
+
+    line: _Line
+    chain: Chain
+    hidden: Hidden
+    stand_ins: Sequence[int]
+    """Positions of the messages that others stand for upstream."""
+
+
+class ToolCaches:
+    """The fresh results of all sessions of this process."""
+
+    def __init__(self, metrics: Metrics, memory: Memory) -> None:
+        self._metrics = metrics
+        self._known: Lru[tuple[SessionKey, bytes], _Known] = Lru(
+            memory, lambda known: _CHAIN_BYTES + known.folded.cache.weight
+        )
+
+    async def of(
+        self, request: Request, hidden: Hidden = NO_HIDDEN, injected: Sequence[InjectedResult] = ()
+    ) -> ToolCache:
+        """What is fresh at the end of a request's chain."""
+        rules, chain = Rules(request.policy.tools), request.chain
+        if not rules.is_caching and not any(each.cache_exchanges for each in injected):
+            return NOTHING_FRESH
+        positions = [place for place, each in enumerate(chain.hashes) if each in hidden] if hidden else []
+        wanted = _Wanted((request.key, request.policy.tools, tuple(injected)), chain, hidden, positions)
+        start, onto = self._ancestor(wanted, rules)
+        if start == len(chain):
+            return onto.cache
+        is_long = len(chain) - start > _LONG_MESSAGES or sum(map(len, chain.raws[start:])) > _LONG_BYTES
+        if is_long:
+            onto, events = await asyncio.to_thread(_fold, wanted, onto, start)
+        else:
+            onto, events = _fold(wanted, onto, start)
+        for result, count in events.items():
+            self._metrics.tool_cache.labels(result=result).inc(count)
+        key, hashes = request.key, chain.hashes
+        if start and onto.cache.weight >= _LARGE:
+            self._known.drop((key, hashes[start - 1]))
+        self._known.put((key, hashes[-1]), _Known(wanted.line, onto, len(positions)))
+        return onto.cache
+
+    def forget(self, key: SessionKey) -> None:
+        """The session was deleted: none of its results is kept."""
+        self._known.drop_where(lambda place, _: place[0] == key)
+
+    def _ancestor(self, wanted: _Wanted, rules: Rules) -> tuple[int, Folded]:
+        """The deepest place of the chain of which it is known what it came to."""
+        key, _, injected = wanted.line
+        whole = len(wanted.chain)
+        for length in range(whole, max(whole - _SEARCHED, 0), -1):
+            known = self._known.get((key, wanted.chain.hashes[length - 1]))
+            hidden = bisect_left(wanted.stand_ins, length)
+            if known is not None and known.line == wanted.line and known.hidden == hidden:
+                return length, known.folded
+        return 0, begun(rules, injected)
+
+
+def _fold(wanted: _Wanted, onto: Folded, start: int) -> tuple[Folded, Counter[str]]:
+    """What a chain comes to, and what became of the results that are new in its last turn."""
+    chain, events = wanted.chain, Counter[str]()
+    middle = max(start, _last_answer(chain))
+    old, new = _places(chain, start, middle), _places(chain, middle, len(chain))
+    before = folded(onto, old, chain.dialect, wanted.hidden)
+    return folded(before, new, chain.dialect, wanted.hidden, events), events
+
+
+def _places(chain: Chain, start: int, end: int) -> Iterator[Place]:
+    return zip(chain.messages[start:end], chain.raws[start:end], chain.hashes[start:end], strict=True)
+
+
+def _last_answer(chain: Chain) -> int:
+    """Where the part begins that no earlier request can have had: at the newest answer."""
+    positions = range(len(chain) - 1, -1, -1)
+    return next((place for place in positions if chain.messages[place].role == "assistant"), 0)

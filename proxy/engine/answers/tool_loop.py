@@ -1,0 +1,224 @@
+"""Calls that are answered out of the client's sight, in a stream that stays live and in a whole answer.
+
+The upstream's answer is edited while it passes (:mod:`proxy.core.tool_loop`), its rounds are counted by
+:mod:`proxy.engine.answers.tool_rounds`; here the next request is sent and its answer takes the place of the
+one before. What was said is in the store before the client is told that its answer is over.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from proxy.core.conversation.identity import read_message
+from proxy.core.conversation.records import HiddenCalls
+from proxy.core.dialects.chat.dialect import CHAT
+from proxy.core.formats.json import as_mapping, dumps, loads
+from proxy.core.tool_loop.completion import CompletionEditor
+from proxy.core.tool_loop.continuation import may_hide
+from proxy.core.tool_loop.stream import StreamEditor
+from proxy.engine.answers.first_event import unpacked
+from proxy.engine.answers.sending import Sender
+from proxy.engine.answers.tool_rounds import Answerers, FreshResults, Rounds
+from proxy.engine.flow import Exchange, Sent, header_of, is_stream
+from proxy.engine.recording.recorder import Recorder
+from proxy.errors import UpstreamError, UpstreamInvalidResponse
+from proxy.ports import Clock, UpstreamResponse
+
+_OK = 200
+_ANSWER_BYTES = 64 * 2**20
+_DRAINED = 0.05
+"""Seconds for which the end of an answer that has said `[DONE]` is waited for, to keep its connection."""
+UNSAVED = "hidden-calls"
+"""How it is said that what stands upstream for an answer could not be stored."""
+
+
+@dataclass(frozen=True)
+class ToolLoop:
+    """Answers calls, and records what stands upstream in their place."""
+
+    sender: Sender
+    recorder: Recorder
+    clock: Clock
+
+    async def run(self, exchange: Exchange, sent: Sent) -> Sent:
+        """An answer as the client is told it.
+
+        Where it is no stream all rounds are over then. Raises UpstreamUnreachable, UpstreamTimeout and
+        UpstreamInvalidResponse.
+        """
+        fresh = [FreshResults(exchange.tools)] if exchange.tools.serves_any else []
+        answerers = Answerers([*exchange.answerers, *fresh])
+        if sent.response.status != _OK or not answerers or not may_hide(exchange.history.body):
+            return sent
+        sent = unpacked(sent)
+        if not _is_plain(sent.response):
+            return sent
+        exchange.rounds = Rounds(
+            answerers=answerers,
+            counter=self.recorder.counter,
+            metrics=self.recorder.metrics,
+            limit=exchange.request.policy.recall.rounds,
+            room=exchange.request.budget.left(exchange.sent_tokens),
+        )
+        course = _Course(self, exchange, exchange.rounds)
+        if is_stream(sent.response):
+            return replace(sent, response=_Spliced(sent, course), begun=b"", is_over=False)
+        return await _whole(sent, course)
+
+
+@dataclass(frozen=True)
+class _Course:
+    """One answer: its rounds, how the upstream goes on, and what is left behind."""
+
+    loop: ToolLoop
+    exchange: Exchange
+    rounds: Rounds
+
+    async def go_on(self, sent: Sent) -> Sent:
+        """The upstream's next answer in the place of this one."""
+        await sent.response.aclose()
+        body = self.rounds.next_body(self.exchange.body)
+        sender = self.loop.sender
+        following = unpacked(await sender.forward(self.exchange.incoming, body))
+        sender.learn_refusal(self.exchange, following, self.rounds.tokens)
+        return following
+
+    async def conclude(self, editor: StreamEditor | CompletionEditor) -> None:
+        """Record what stands upstream for the answer, as far as the client is told another message."""
+        if not self.rounds.sequence:
+            return
+        hidden = HiddenCalls(
+            hash=self.exchange.hash_after(read_message(CHAT.read(editor.visible))),
+            messages=tuple(self.rounds.sequence),
+            tokens=self.rounds.tokens,
+            at=self.loop.clock.now(),
+        )
+        if not await self.loop.recorder.keep_hidden(self.exchange, hidden):
+            self.exchange.degraded.append(UNSAVED)
+
+    def comment(self) -> bytes:
+        """What came too late for the headers."""
+        told = [f"tool-cache hits={self.rounds.hits}"] if self.rounds.hits else []
+        told += [f"degraded {UNSAVED}"] if UNSAVED in self.exchange.degraded else []
+        return b"".join(b": unabridged %b\n\n" % each.encode() for each in told)
+
+
+class _Spliced:
+    """A stream whose continuations are spliced into it; stands where the upstream's answer would."""
+
+    def __init__(self, sent: Sent, course: _Course) -> None:
+        self.status = sent.response.status
+        self.headers = sent.response.headers
+        self._sent = sent
+        self._course = course
+        self._editor = StreamEditor(course.rounds.rules)
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The answer as the client is told it."""
+        editor, course = self._editor, self._course
+        while True:
+            chunks = self._sent.chunks()
+            async for passed in self._round(chunks):
+                yield passed
+            if not await course.rounds.settle(editor):
+                break
+            if refusal := await self._go_on(chunks):
+                yield refusal
+                return
+        if not editor.has_given_up:
+            await course.conclude(editor)
+        if last := editor.end(course.comment()):
+            yield last
+        async for chunk in chunks:
+            yield editor.feed(chunk)
+
+    async def _round(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """What of one answer of the upstream goes to the client while it comes in."""
+        editor, fault = self._editor, None
+        try:
+            async for chunk in chunks:
+                if passed := editor.feed(chunk):
+                    yield passed
+                if editor.is_over:
+                    return
+        except UpstreamError as error:
+            fault = None if editor.has_ended else error
+        if left := editor.rest():
+            yield left
+        if fault is not None:
+            raise fault
+
+    async def _go_on(self, chunks: AsyncIterator[bytes]) -> bytes:
+        """Let the upstream go on; an event that says why, where it does not."""
+        with contextlib.suppress(TimeoutError, UpstreamError):
+            async with asyncio.timeout(_DRAINED):
+                async for _ in chunks:
+                    pass
+        self._sent = await self._course.go_on(self._sent)
+        self._editor.go_on(may_ask=self._course.rounds.may_ask)
+        return _refusal(self._sent)
+
+    async def aclose(self) -> None:
+        """Close the upstream's answer."""
+        await self._sent.response.aclose()
+
+
+class _Rewritten:
+    """An answer in one piece, with another body than the upstream's."""
+
+    def __init__(self, response: UpstreamResponse, length: int) -> None:
+        self.status = response.status
+        others = [pair for pair in response.headers if pair[0].lower() not in _ABOUT_LENGTH]
+        self.headers: Sequence[tuple[bytes, bytes]] = [*others, (b"content-length", b"%d" % length)]
+        self.chunks = response.chunks
+        self.aclose = response.aclose
+
+
+_ABOUT_LENGTH = (b"content-length", b"transfer-encoding")
+
+
+async def _whole(sent: Sent, course: _Course) -> Sent:
+    """An answer in one piece, once all its rounds are over; a refusal where the upstream does not go on."""
+    editor = CompletionEditor(course.rounds.rules)
+    try:
+        while True:
+            read = bytearray()
+            async for chunk in sent.chunks():
+                read += chunk
+                if len(read) > _ANSWER_BYTES:
+                    break
+            body = bytes(read)
+            if sent.response.status != _OK or len(body) > _ANSWER_BYTES:
+                return replace(sent, begun=body, is_over=len(body) <= _ANSWER_BYTES)
+            editor.feed(body)
+            if not await course.rounds.settle(editor):
+                break
+            sent = await course.go_on(sent)
+            editor.go_on(may_ask=course.rounds.may_ask)
+        if editor.has_given_up and not editor.is_untouched:
+            raise UpstreamInvalidResponse  # noqa: TRY301 - it cannot be read, nor passed on as it came
+        await course.conclude(editor)
+    except BaseException:
+        await sent.response.aclose()
+        raise
+    told = editor.end()
+    response = sent.response if told is body else _Rewritten(sent.response, len(told))
+    return replace(sent, response=response, begun=told, is_over=True)
+
+
+def _refusal(sent: Sent) -> bytes:
+    """The event that ends a stream whose upstream did not go on; empty where it does."""
+    if sent.response.status == _OK and is_stream(sent.response) and _is_plain(sent.response):
+        return b""
+    try:
+        error = as_mapping(loads(sent.told or sent.begun)).get("error")
+    except ValueError:
+        error = None
+    return b"data: %b\n\n" % dumps({"error": error} if error else UpstreamInvalidResponse().body())
+
+
+def _is_plain(response: UpstreamResponse) -> bool:
+    return header_of(response, b"content-encoding") in (b"", b"identity")

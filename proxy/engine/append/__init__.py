@@ -1,0 +1,1 @@
+"""Append mode: turns that are sent without their history."""

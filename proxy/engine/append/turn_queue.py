@@ -1,0 +1,105 @@
+"""Order among a session's appended turns: each waits for the one before it, on whichever worker that runs.
+
+A place in the line is a ticket in the store with a lease. While its worker lives the lease is renewed; when
+the worker dies, the place is given up and the next turn goes. Whoever sends whole histories never
+stands here: their turns need no order.
+"""
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from proxy.engine.background import Background
+from proxy.errors import SessionBusy, StoreUnavailable
+from proxy.ports import Clock, QueueStore, SessionKey, Standing
+
+TURN = "turn"
+COMPACTOR = "compact"
+_GLANCES = (0.005, 0.05)
+"""Seconds between two looks at the line: the first, and the longest."""
+_AGAIN = 0.1
+"""Seconds after which a place is given up once more, where the store was away."""
+_RENEWALS = 3
+"""How often a lease is renewed before it would run out."""
+
+
+class TurnQueue:
+    """The lines of all sessions. ``lease`` is in seconds."""
+
+    def __init__(self, store: QueueStore, background: Background, clock: Clock, lease: float) -> None:
+        self._store = store
+        self._background = background
+        self._clock = clock
+        self._lease = lease
+        self._is_closing = False
+
+    def close(self) -> None:
+        """Leave what cannot be given up now to its lease: the process ends."""
+        self._is_closing = True
+
+    @asynccontextmanager
+    async def place(
+        self,
+        key: SessionKey,
+        kind: str,
+        *,
+        wait: float,
+        queue: int,
+        finished: Callable[[], Awaitable[None]],
+    ) -> AsyncGenerator[None]:
+        """Hold a place, entered when it is first. It is given up once ``finished`` returns.
+
+        Raises SessionBusy after ``wait`` seconds, or where ``queue`` others wait already, and
+        StoreUnavailable.
+        """
+        ticket = f"{kind}-{secrets.token_hex(8)}"
+        is_left = asyncio.Event()
+        try:
+            await self._stand(key, ticket, wait, queue)
+            self._background.run(self._renew(key, ticket, is_left))
+            yield
+        finally:
+            self._background.run(self._leave(key, ticket, finished, is_left))
+
+    async def _stand(self, key: SessionKey, ticket: str, wait: float, queue: int) -> None:
+        deadline = self._clock.monotonic() + wait
+        glance, longest = _GLANCES
+        while (standing := await self._store.stand(key, ticket, queue, self._lease)) is not Standing.GO:
+            if standing is Standing.FULL or self._clock.monotonic() >= deadline:
+                raise SessionBusy
+            await asyncio.sleep(glance)
+            glance = min(2 * glance, longest)
+
+    async def _renew(self, key: SessionKey, ticket: str, is_left: asyncio.Event) -> None:
+        while not is_left.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._lease / _RENEWALS):
+                    await is_left.wait()
+                return
+            # A store that is away for longer than the lease costs the place; the tip's own check remains.
+            with contextlib.suppress(StoreUnavailable):
+                await self._store.renew_lease(key, ticket, self._lease)
+
+    async def _leave(
+        self,
+        key: SessionKey,
+        ticket: str,
+        finished: Callable[[], Awaitable[None]],
+        is_left: asyncio.Event,
+    ) -> None:
+        try:
+            await finished()
+        finally:
+            is_left.set()
+            await self.insist(lambda: self._store.leave(key, ticket), self._lease)
+
+    async def insist(self, call: Callable[[], Awaitable[None]], seconds: float) -> None:
+        """Call the store until it has heard, for so long at most."""
+        given_up = self._clock.monotonic() + seconds
+        while not self._is_closing and self._clock.monotonic() < given_up:
+            with contextlib.suppress(StoreUnavailable):
+                await call()
+                return
+            await asyncio.sleep(_AGAIN)

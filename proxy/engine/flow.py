@@ -1,0 +1,269 @@
+"""The records that carry a request from its bytes to what is written down, in the order of their making.
+
+An :class:`Incoming` is read, its :class:`SessionState` is found, what is to be decided on is a
+:class:`Request`, what was decided a :class:`Decision`; an :class:`Exchange` is the request with all of it on
+its way to the upstream, and the :class:`Sent` is what came back. Each value stands in one of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+
+import msgspec
+
+from proxy.core.budget.budget import Budget, Stage
+from proxy.core.conversation.identity import extend
+from proxy.core.conversation.injection import Injection
+from proxy.core.conversation.messages import Message
+from proxy.core.conversation.records import HiddenCalls
+from proxy.core.planning.chain import Chain
+from proxy.core.planning.plan import Epoch, Plan
+from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Conditions
+from proxy.core.policy.policy import Policy
+from proxy.core.tool_cache.cache import ToolCache
+from proxy.engine.answers.tool_rounds import Answerer, Rounds
+from proxy.engine.intake.envelope import Envelope
+from proxy.engine.intake.history import History
+from proxy.engine.intake.naming import NAMED
+from proxy.ports import Found, SessionKey, UpstreamResponse
+
+_PATIENCE = 3.0
+"""Seconds that a request may wait for everything of ours together."""
+
+
+class Appended(msgspec.Struct, frozen=True):
+    """Where a turn stands that was sent without its history."""
+
+    root: bytes
+    """h₀ of the session's chain."""
+    begun_at: bytes
+    """The session's tip, from which this turn may move it."""
+    after: bytes
+    """Chain hash of the last message before the new ones."""
+    retry_key: str
+    """Digest of the request's Idempotency-Key; empty without one."""
+    pins: tuple[int, ...] = ()
+    """Its messages that the client pins, counted from the end."""
+    inject: Injection | None = None
+    """What came with it for the session to begin with."""
+
+
+class Incoming(msgspec.Struct, frozen=True):
+    """A request as it came in, its body decoded."""
+
+    envelope: Envelope
+    body: bytes
+    policy: Policy
+    arrived: float
+    """Monotonic seconds."""
+    chosen_by: str = ""
+    """What chose its policy, in words."""
+    appended: Appended | None = None
+    """Of a turn that was sent without its history, which stands in the body by now."""
+
+    @property
+    def needs_store(self) -> bool:
+        """Whether it is not answered while the store is away."""
+        return self.appended is not None or self.policy.store.on_fault == "closed"
+
+    @property
+    def deadline(self) -> float:
+        """Monotonic seconds by which all waiting for us is over."""
+        return self.arrived + _PATIENCE
+
+
+class EpochLog(msgspec.Struct, frozen=True):
+    """A lane's epochs; the store holds the first ``saved``, the others could not be written yet."""
+
+    epochs: tuple[Epoch, ...] = ()
+    saved: int = 0
+
+
+class SessionState(msgspec.Struct, frozen=True):
+    """A request's session, and what is known of it."""
+
+    tenant: str
+    key: SessionKey
+    name: str = ""
+    """As the client named it, or as we do."""
+    found: Found = Found()
+    """What the store says of it."""
+    is_store_away: bool = False
+    """Whether the store could not say anything."""
+    hidden: Mapping[bytes, HiddenCalls] = {}
+    """The session's answers with hidden calls, by chain hash."""
+    tag: str = ""
+    """Under which its chain is looked for; it may be kept under another one, by which it began."""
+    is_joined: bool = False
+    """Whether it was found by the place of an answer, and goes on as another branch."""
+
+    @property
+    def is_headerless(self) -> bool:
+        """Whether it was found by its chain, or by an id that we issued for it."""
+        return self.key.sid != NAMED
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """A request to be decided on: what it is, what it may cost, and what is known of its lane."""
+
+    session: SessionState
+    log: EpochLog | None
+    """The lane's epochs; None where neither the store nor this process can say."""
+    lane: str
+    """Requests of one lane share their plans: the same model under the same rules."""
+    model: str
+    chain: Chain
+    head_count: int
+    """Messages of the head."""
+    policy: Policy
+    budget: Budget
+    credentials: Sequence[tuple[bytes, bytes]] = ()
+    deadline: float = 0.0
+    """Monotonic seconds by which all waiting is over."""
+    alternates: bool = False
+    """Whether the model is known to want alternating roles."""
+    conditions: Conditions = UNKNOWN_CONDITIONS
+    tool: bytes = b""
+    """The tool that we add where something is cut; empty where none may be offered."""
+    pins: AbstractSet[bytes] = frozenset()
+    """Chain hashes of the messages that the client has pinned in its session."""
+
+    @property
+    def tenant(self) -> str:
+        """Whose it is."""
+        return self.session.tenant
+
+    @property
+    def key(self) -> SessionKey:
+        """Its session."""
+        return self.session.key
+
+    @property
+    def counted(self) -> int:
+        """Counted tokens of the whole request."""
+        return self.budget.head + self.chain.tokens.total
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What a request is forwarded with."""
+
+    plan: Plan
+    stage: Stage
+    """Of the view before this request's edits."""
+    view: int
+    """Counted tokens of the view, without the head."""
+    log: EpochLog | None
+    """The lane's epochs by now."""
+    epoch: Epoch | None = None
+    """The one in force."""
+    number: int = 0
+    """Epochs in force, 0 where there is none."""
+    summary: str = "none"
+    degraded: tuple[str, ...] = ()
+
+
+class Exchange(msgspec.Struct, kw_only=True):
+    """A request that is ready to be sent, and what its turn comes to."""
+
+    incoming: Incoming
+    history: History
+    request: Request
+    decision: Decision
+    plain: bytes
+    """What goes out, but for what only we ask for."""
+    body: bytes = b""
+    """What goes out."""
+    adds_usage: bool = False
+    """Whether the upstream is asked for a usage that the client did not ask for."""
+    adds_cache_key: bool = False
+    """Whether the provider's cache is named, which the client did not ask for."""
+    is_cache_key_refused: bool = False
+    """Whether it went out once more because of that."""
+    is_tool_refused: bool = False
+    """Whether it went out once more without a tool of ours, the only one."""
+    tools: ToolCache
+    """Tool results that are fresh at its end."""
+    degraded: list[str] = []
+    answer: bytes = b""
+    """Chain hash of the answer, once it is over."""
+    is_announced: bool = False
+    """Whether its messages are in the store already."""
+    answerers: list[Answerer] = []
+    """Who answers calls of tools that were added to it."""
+    rounds: Rounds | None = None
+    """What was said out of the client's sight in the answer."""
+    recording: asyncio.Task[bool] | None = None
+    """The turn on its way into the store."""
+
+    def __post_init__(self) -> None:
+        self.rewrite(self.plain)
+
+    def rewrite(self, plain: bytes) -> None:
+        """Send this instead, and nothing that only we ask for."""
+        self.plain = self.body = plain
+        self.adds_usage = self.adds_cache_key = False
+
+    @property
+    def sent_tokens(self) -> int:
+        """Counted tokens of what is forwarded."""
+        return self.request.budget.head + self.decision.view
+
+    def hash_after(self, answer: Message) -> bytes:
+        """Chain hash of an answer to this request."""
+        return extend(self.history.tip, answer.identity)
+
+    def response_headers(self) -> list[tuple[bytes, bytes]]:
+        """What the client is told of the request before the answer's first byte (docs/api.md)."""
+        request, decision, budget = self.request, self.decision, self.request.budget
+        sent, full = budget.real(self.sent_tokens), budget.real(request.counted)
+        headers = [
+            (b"x-unabridged-session", request.session.name.encode("latin-1", "replace")),
+            (b"x-unabridged-stage", decision.stage.encode()),
+            (b"x-unabridged-epoch", b"%d" % decision.number),
+            (b"x-unabridged-tokens", b"sent=%d;full=%d;%b" % (sent, full, budget.told.encode())),
+            (b"x-unabridged-cut", b"%d" % decision.plan.cut),
+            (b"x-unabridged-summary", decision.summary.encode()),
+            (b"x-unabridged-tool-cache", b"hits=%d" % (self.rounds.hits if self.rounds else 0)),
+        ]
+        reasons = [*self.degraded, *decision.degraded]
+        if reasons:
+            headers.append((b"x-unabridged-degraded", ", ".join(reasons).encode()))
+        return headers
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """An upstream's answer to a managed request, its body still to come."""
+
+    response: UpstreamResponse
+    begun: bytes
+    """What was read of the body already."""
+    is_over: bool
+    """Whether ``begun`` is all of it."""
+    told: bytes = b""
+    """What may be a refusal: the body of an error, the data of a stream's first event."""
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """All of its body, what was read of it included."""
+        return self._chunks() if self.begun or self.is_over else self.response.chunks()
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        if self.begun:
+            yield self.begun
+        if not self.is_over:
+            async for chunk in self.response.chunks():
+                yield chunk
+
+
+def header_of(response: UpstreamResponse, wanted: bytes) -> bytes:
+    """A header of an answer, in lower case; empty where it has none of that name."""
+    for name, value in response.headers:
+        if name.lower() == wanted:
+            return value.strip().lower()
+    return b""
+
+
+def is_stream(response: UpstreamResponse) -> bool:
+    """Whether an answer says that it is a stream of events."""
+    return header_of(response, b"content-type").startswith(b"text/event-stream")

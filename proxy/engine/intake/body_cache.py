@@ -1,0 +1,151 @@
+"""BodyCache as they come in, each read after what this process has read of its conversation before.
+
+A fast, seeded hash tells whether a body begins with the bytes of the one before; it serves this process
+alone. Small bodies, and those of clients that put what changes before their messages, are split whole each
+time; there the messages themselves tell.
+"""
+
+import secrets
+
+import msgspec
+import xxhash
+
+from proxy.cache import Lru, Memory
+from proxy.core.dialects.chat.body import Body, read_body
+from proxy.core.dialects.chat.body_append import Beginning, beginning_of, continued
+from proxy.core.persistent import Grown
+from proxy.engine.intake.known import Placed
+
+_LEAST = 4 * 1024
+"""Bytes of a body below which splitting it whole costs nothing."""
+_TOLD_APART_BY = 256
+"""Bytes by which the conversations of one caller are told apart, where no header does: the first of a body,
+and, since a service's system prompt is the same in all of them, the first after that."""
+_ENDING = 64
+"""Bytes by which the end of a head is known again."""
+_HEADS_ALIKE = 8
+"""Ends that are known of heads that begin alike: they may go on otherwise."""
+_LINE_BYTES = 2 * 1024
+"""What a conversation is reckoned at,"""
+_MESSAGE_BYTES = 512
+"""and each message of it, beside its bytes,"""
+_MEMBER_BYTES = 512
+"""and each other member, which is held twice."""
+
+
+class NewestBody(msgspec.Struct, frozen=True):
+    """What is remembered of a conversation's newest body."""
+
+    messages: Grown[bytes]
+    placed: Placed
+    size: int
+    """Bytes that it is reckoned at."""
+    beginning: Beginning | None
+    """None where the next must be split whole."""
+    digest: bytes
+    """Of the bytes that the next one must begin with, to be read after this one."""
+
+
+class ReadBody(msgspec.Struct, frozen=True):
+    """A body, and what is known of its first messages."""
+
+    body: Body
+    scope: bytes
+    """Whose it is, and how it begins."""
+    name: bytes
+    """Under which its line was looked for."""
+    is_shared: bool
+    """Whether other conversations may have the same scope."""
+    before: Placed | None = None
+    """Of the messages that it begins with; None where nothing is known of them."""
+    hashed: "Hashed | None" = None
+    """Its first bytes, where they were hashed."""
+
+
+class Hashed:
+    """The first bytes of a body, hashed once however far they reach in the end."""
+
+    def __init__(self, seed: int) -> None:
+        self._hash = xxhash.xxh3_128(seed=seed)
+        self._end = 0
+
+    def up_to(self, raw: bytes, end: int) -> bytes:
+        """The digest of the first ``end`` bytes, which are no fewer than before."""
+        self._hash.update(memoryview(raw)[self._end : end])
+        self._end = end
+        return self._hash.digest()
+
+
+class BodyCache:
+    """Remembers the newest body of each conversation."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._lines: Lru[bytes, NewestBody] = Lru(memory, lambda line: line.size)
+        self._heads: Lru[bytes, tuple[tuple[int, bytes], ...]] = Lru(
+            memory, lambda heads: 4 * _ENDING * len(heads)
+        )
+        """Where long heads end in bodies that begin alike, and with which bytes."""
+        self._seed = secrets.randbits(64)
+
+    def read(self, raw: bytes, scope: bytes, max_messages: int, *, is_shared: bool = False) -> ReadBody:
+        """Read a body of whoever ``scope`` names; other conversations may have the same scope.
+
+        Raises what :func:`proxy.core.dialects.chat.body.read_body` raises.
+        """
+        scope += b"\0" + raw[:_TOLD_APART_BY]
+        name = self._name(scope, raw) if is_shared else scope
+        line = self._lines.get(name)
+        if line is None:
+            return ReadBody(read_body(raw, max_messages), scope, name, is_shared)
+        found = self._continued(line.beginning, line.digest, raw, max_messages) if line.beginning else None
+        if found is not None:
+            body, hashed = found
+            return ReadBody(body, scope, name, is_shared, line.placed, hashed)
+        body = read_body(raw, max_messages)
+        before = line.placed if body.messages.begins_with(line.messages) else None
+        return ReadBody(body, scope, name, is_shared, before)
+
+    def _continued(
+        self, beginning: Beginning, digest: bytes, raw: bytes, max_messages: int
+    ) -> tuple[Body, Hashed] | None:
+        hashed = Hashed(self._seed)
+        if hashed.up_to(raw, beginning.end) != digest:
+            return None
+        body = continued(beginning, raw, max_messages)
+        return None if body is None else (body, hashed)
+
+    def keep(self, read: ReadBody, placed: Placed) -> None:
+        """Remember a body whose messages were placed."""
+        body, raw = read.body, read.body.raw
+        size = len(raw) + _LINE_BYTES + _MESSAGE_BYTES * len(body.messages)
+        beginning, digest = beginning_of(body) if len(raw) >= _LEAST else None, b""
+        if beginning is not None:
+            digest = (read.hashed or Hashed(self._seed)).up_to(raw, beginning.end)
+            size += len(beginning.opening) + len(beginning.tail) + _MEMBER_BYTES * len(beginning.members)
+        names = {read.name}
+        if read.is_shared and placed.head:
+            self._note_head(read.scope, body, len(placed.head))
+            names.add(self._name(read.scope, raw))
+        line = NewestBody(body.messages, placed, size, beginning, digest)
+        for name in names:
+            self._lines.put(name, line)
+
+    def _name(self, scope: bytes, raw: bytes) -> bytes:
+        """What tells a conversation from others of the same scope: what follows its head, if that is known.
+
+        That ends with the first brace: the message may have no more, and what follows it changes.
+        """
+        heads = self._heads.get(scope) or ()
+        end = max((end for end, ending in heads if raw.startswith(ending, end - len(ending))), default=None)
+        return scope if end is None else scope + b"\0" + raw[end : end + _TOLD_APART_BY].partition(b"}")[0]
+
+    def _note_head(self, scope: bytes, body: Body, length: int) -> None:
+        """Note where the head of a body, its first ``length`` messages, ends, if it is long."""
+        if len(body.messages) == length:
+            return
+        raw, first, heads = body.raw, body.messages[length], self._heads.get(scope) or ()
+        if any(raw.startswith(first, end) for end, _ in heads):
+            return
+        end = raw.find(first)
+        if end > _TOLD_APART_BY:
+            self._heads.put(scope, ((end, raw[end - _ENDING : end]), *heads)[:_HEADS_ALIKE])

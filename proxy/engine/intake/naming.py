@@ -1,0 +1,175 @@
+"""Names: whose request it is, which session it belongs to, and under which key that is kept.
+
+Keeps law 6 (isolated): every name is an HMAC of the caller's credential, so two callers can never meet in one
+key, and an id that we issued works only for the caller to whom we gave it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from proxy.cache import Lru, Memory
+from proxy.errors import InvalidSessionId
+from proxy.ports import SessionKey
+
+Headers = Mapping[bytes, bytes]
+"""Request headers by lower-case name; of a repeated one the values are joined by a comma."""
+
+SESSION_HEADER = b"x-unabridged-session"
+NAMED = "named"
+"""The sid of a session that a header names: it is alone under its tag."""
+
+CREDENTIALS = (b"authorization", b"api-key", b"x-api-key", b"x-goog-api-key")
+"""Headers by which upstreams know their callers."""
+_BEARER = re.compile(rb"bearer[ \t]+", re.IGNORECASE)
+_DUMMIES = frozenset(
+    b" none null dummy empty no-key nokey not-needed sk-no-key-required unused x ollama lm-studio".split(b" ")
+)
+_AGENT_HEADERS = (
+    b"x-session-id",
+    b"x-litellm-session-id",
+    b"x-openwebui-chat-id",
+    b"helicone-session-id",
+    b"x-sm-conversation-id",
+    b"x-claude-code-session-id",
+    b"x-conversation-id",
+    b"session-id",
+    b"session_id",
+    b"thread-id",
+)
+_VENDOR_HEADER = re.compile(rb"x-[a-z0-9]+(?:-[a-z0-9]+)*-session-id")
+_UNPRINTABLE = re.compile(rb"[\x00-\x1f\x7f]")
+_PLAUSIBLE = re.compile(rb"[\x21-\x7e]{1,256}")
+_LONGEST = 256
+_ISSUED = re.compile(r"ub-([0-9a-f]{24})-([0-9a-f]{16})-([0-9a-f]{12})")
+
+
+def session_header(headers: Headers) -> str | None:
+    """The name that a header gives the session: ours first, then those that agents send by themselves.
+
+    Raises InvalidSessionId for a name in our own header that is too long or not printable; foreign headers
+    that look like no id are passed over.
+    """
+    own = headers.get(SESSION_HEADER, b"").strip()
+    if own:
+        if len(own) > _LONGEST or _UNPRINTABLE.search(own):
+            raise InvalidSessionId("A session id has 1 to 256 printable characters.")
+        return own.decode("latin-1")
+    found = (headers.get(name, b"").strip() for name in _agent_headers(headers))
+    return next((value.decode() for value in found if _PLAUSIBLE.fullmatch(value)), None)
+
+
+def _agent_headers(headers: Headers) -> Iterable[bytes]:
+    yield from _AGENT_HEADERS
+    yield from (name for name in headers if _VENDOR_HEADER.fullmatch(name))
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who sends a request, and the session that a header of it names."""
+
+    tenant: str
+    name: str | None
+    """As the header has it; None where no header names a session."""
+    key: SessionKey | None
+    former: Caller | None = None
+    """The same caller as the old secret names it, while secrets are being rotated."""
+
+
+class Naming:
+    """Derives names from a secret (any string); the same secret gives the same names on every machine."""
+
+    def __init__(
+        self, secret: str, memory: Memory, tenant_header: str | None = None, *, former: str | None = None
+    ) -> None:
+        self._former = Naming(former, memory, tenant_header) if former is not None else None
+        self._key = hmac.digest(secret.encode(), b"unabridged naming 1", "sha256")
+        self.tenant_header = tenant_header.encode() if tenant_header else None
+        self._callers: Lru[bytes, Caller] = Lru(memory)
+        """By a digest of what names them: no credential is kept."""
+        self._cache_keys: Lru[SessionKey, str] = Lru(memory)
+
+    def tenant(self, headers: Headers) -> str:
+        """Whose request this is (hex); callers without a credential, or with a dummy, are one: anonymous."""
+        if self.tenant_header:
+            gateway = headers.get(self.tenant_header, b"")
+            return self._mac(b"gateway", gateway, 32) if gateway else self._mac(b"anonymous", b"", 32)
+        credentials = [(name, _canonical(name, headers[name])) for name in CREDENTIALS if name in headers]
+        if all(_is_dummy(value) for _, value in credentials):
+            return self._mac(b"anonymous", b"", 32)
+        return self._mac(b"tenant", b"\0".join(part for pair in credentials for part in pair), 32)
+
+    def caller(self, headers: Headers) -> Caller:
+        """Who sends a request with these headers. Raises InvalidSessionId."""
+        name = session_header(headers)
+        by = (self.tenant_header,) if self.tenant_header else CREDENTIALS
+        digest = hashlib.sha256(repr((name, *map(headers.get, by))).encode()).digest()
+        known = self._callers.get(digest)
+        if known is None:
+            known = self._caller(name, headers)
+            self._callers.put(digest, known)
+        return known
+
+    def _caller(self, name: str | None, headers: Headers) -> Caller:
+        tenant = self.tenant(headers)
+        former = self._former.caller(headers) if self._former else None
+        key = None if name is None else self.named(tenant, name)
+        if former and former.key and former.key.sid != NAMED:
+            # An id of ours is good for as long as the secret that it was made by.
+            key, former = former.key, None
+        return Caller(tenant, name, key, former)
+
+    def former_tag(self, former: Caller, first_user: bytes) -> str:
+        """The tag of a caller's session by the old secret's names."""
+        if former.key:
+            return former.key.tag
+        return self._former.bucket(former.tenant, first_user) if self._former else ""
+
+    def named(self, tenant: str, name: str) -> SessionKey:
+        """The session that a header names: by an id of ours, or by a name of the client's."""
+        found = _ISSUED.fullmatch(name)
+        if found and hmac.compare_digest(found[3], self._seal(tenant, found[1], found[2])):
+            return SessionKey(found[1], found[2])
+        return SessionKey(self._mac(b"named", f"{tenant}\0{name}".encode(), 24), NAMED)
+
+    def bucket(self, tenant: str, first_user: bytes) -> str:
+        """The tag of sessions without a header: by the identity of their first user message."""
+        return self._mac(b"bucket", tenant.encode() + first_user, 24)
+
+    def issue(self, tenant: str, key: SessionKey) -> str:
+        """The id under which a session without a header is shown, and by which it can be named."""
+        return f"ub-{key.tag}-{key.sid}-{self._seal(tenant, key.tag, key.sid)}"
+
+    def cache_key(self, key: SessionKey) -> str:
+        """What names a session to the provider's prompt cache, the same on every worker; it tells nothing."""
+        known = self._cache_keys.get(key)
+        if known is None:
+            known = self._mac(b"prompt-cache", f"{key.tag}\0{key.sid}".encode(), 32)
+            self._cache_keys.put(key, known)
+        return known
+
+    def address(self, tenant: str, *parts: bytes) -> str:
+        """A content address within a tenant."""
+        digest = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()
+        return self._mac(b"address", tenant.encode() + digest, 40)
+
+    def _seal(self, tenant: str, tag: str, sid: str) -> str:
+        return self._mac(b"issued", f"{tenant}\0{tag}\0{sid}".encode(), 12)
+
+    def _mac(self, purpose: bytes, data: bytes, digits: int) -> str:
+        return hmac.digest(self._key, purpose + b"\0" + data, "sha256").hex()[:digits]
+
+
+def _canonical(name: bytes, value: bytes) -> bytes:
+    """A credential, however its scheme is spelled (RFC 9110 clause 11.1)."""
+    spelled = _BEARER.match(value) if name == b"authorization" else None
+    return b"Bearer " + value[spelled.end() :] if spelled else value
+
+
+def _is_dummy(value: bytes) -> bool:
+    word = value.strip().lower().removeprefix(b"bearer").strip()
+    return word in _DUMMIES

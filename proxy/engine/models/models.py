@@ -1,0 +1,151 @@
+"""What is known of an upstream's models: their windows, and how they count.
+
+Windows are stated by the policy, by the upstream (:mod:`proxy.engine.models.stated_windows`) and by the price
+list; what answers and refusals show goes over all of these (:mod:`proxy.core.budget.window`). Ratios are
+learned from usage. All of it acts from the next turn on and lives in this process; a plan records what it was
+made with.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from proxy.cache import Lru, Memory
+from proxy.core.budget.calibration import STEPS, Ratio
+from proxy.core.budget.window import COUNTED, Evidence, Growth, Sample, Window, excess
+from proxy.core.dialects.dialect import Overflow, Usage
+from proxy.core.policy.policy import Policy
+from proxy.engine.intake.known import known_by
+from proxy.engine.models.stated_windows import StatedWindows
+from proxy.ports import Clock, SessionKey
+from proxy.telemetry import log_event, log_warning
+
+_PLAUSIBLE = 4
+"""How far our count may be off: what speaks of more than this many times what was sent says nothing."""
+_SAMPLES = 5
+"""Samples of usage from which a model's ratio is known well enough (law 1)."""
+_LABEL = 80
+_TOLD = 15
+"""Windows of one model that the log remembers to have told: policies may state one each."""
+_MODEL_BYTES = 2048
+"""What a model is reckoned at, its name included."""
+
+
+class Model(msgspec.Struct, kw_only=True):
+    """What is known of one model for one caller."""
+
+    name: str
+    ratio: Ratio
+    """The model's tokens over counted tokens."""
+    priced: int | None
+    """Context window in tokens by the price list."""
+    evidence: Evidence = msgspec.field(default_factory=Evidence)
+    """What answers and refusals show of its window."""
+    told: tuple[Window, ...] = ()
+    """The windows that the log tells of."""
+    is_overrun_told: bool = False
+    """Whether the log tells that the window is smaller than what no request can do without."""
+    alternates: bool = False
+    """Whether it has refused two user messages in a row."""
+    refuses_cache_key: bool = False
+    """Whether the upstream does not take ``prompt_cache_key``."""
+    refuses_tools: bool = False
+    """Whether the upstream does not take ``tools``."""
+    refuses_usage: bool = False
+    """Whether the upstream does not take ``include_usage``."""
+
+    @property
+    def label(self) -> str:
+        """Its name in the log: clients choose names of any length."""
+        return self.name[:_LABEL]
+
+    def wants_usage(self, counted: int, window: Window) -> bool:
+        """Whether the usage of a request of so many ``counted`` tokens would teach something.
+
+        Too few samples are known; or nobody knows the window, and none so long has been counted yet.
+        """
+        sent = self.ratio.calibrated(counted)
+        is_longest = sent >= COUNTED and excess(sent, self.evidence.answered) >= 0
+        is_news = self.ratio.samples < _SAMPLES or (window.limit is None and is_longest)
+        return is_news and not self.refuses_usage
+
+    def remember_ratio(self, ratio: float) -> None:
+        """Start from what a session's last turn was calibrated with, where nothing was learned here yet."""
+        if not self.ratio.samples:
+            self.ratio.steps = round(ratio * STEPS)
+
+
+class Models:
+    """The models behind one upstream, as each caller knows them (law 6: nobody teaches another)."""
+
+    def __init__(
+        self, stated: StatedWindows, price_list: Callable[[str], int | None], clock: Clock, memory: Memory
+    ) -> None:
+        self.stated = stated
+        self._price_list = price_list
+        self._clock = clock
+        self._known: Lru[tuple[str, str], Model] = Lru(memory, lambda _: _MODEL_BYTES)
+        self._growth: Lru[tuple[SessionKey, str], Growth] = Lru(memory)
+
+    def of(self, tenant: str, name: str) -> Model:
+        """What is known of a model for a caller, to be kept for one request."""
+        name = known_by(name)
+        key = (tenant, name)
+        found = self._known.get(key)
+        if found is None:
+            found = Model(name=name, ratio=Ratio.of(name), priced=self._price_list(name))
+            self._known.put(key, found)
+        return found
+
+    def window(self, model: Model, policy: Policy) -> Window:
+        """The model's context window, as far as it is known; the log tells it when it changes."""
+        stated, now = self.stated.of(model.name), self._clock.monotonic()
+        window = model.evidence.window(policy.budget.window(model.name), stated, model.priced, now)
+        if window not in model.told and not (window.is_least and any(each.is_least for each in model.told)):
+            model.told = (*model.told[-_TOLD:], window)
+            log_event(
+                "context window", model=model.label, window=window.tokens, window_from=window.source.value
+            )
+        return window
+
+    def learn_refusal(self, model: Model, counted: int, reserve: int, refusal: Overflow) -> bool:
+        """Take over what an overflow refusal says, or guess from the fact that there was one.
+
+        Nothing is learned, and False answered, where the refusal cannot be about length: upstreams quote
+        what they do not understand, and a request may hold the words of such a refusal. ``counted`` are the
+        tokens that were sent, ``reserve`` those that were asked for.
+        """
+        sent = model.ratio.calibrated(counted)
+        if refusal.window and refusal.window > _PLAUSIBLE * sent + reserve:
+            return False
+        seemed_to_fit = refusal.window is not None and sent + reserve <= refusal.window
+        if refusal.prompt_tokens or seemed_to_fit:
+            model.ratio.refused(counted, refusal.prompt_tokens)
+        model.evidence.learn_refusal(refusal.window, sent, self._clock.monotonic())
+        fits_alone = refusal.window is not None and (refusal.prompt_tokens or sent) <= refusal.window
+        model.evidence.counts_answer = fits_alone
+        return True
+
+    def learn_usage(self, model: Model, session: SessionKey, counted: int, usage: Usage | None) -> None:
+        """Compare what we counted of a request with what the upstream did."""
+        if usage is None or not usage.prompt_tokens:
+            return
+        key, prompt, evidence = (session, model.name), usage.prompt_tokens, model.evidence
+        has_agreed = model.ratio.is_plausible and evidence.is_tracked
+        growth = self._growth.get(key) or Growth()
+        sample = growth.observe(counted, prompt)
+        if sample is not Sample.ODD:
+            model.ratio.observe(counted, prompt)
+        evidence.is_tracked |= sample is Sample.TRACKED
+        self._growth.put(key, growth)
+        if prompt <= _PLAUSIBLE * model.ratio.calibrated(counted):
+            evidence.learn_answer(prompt)
+        window = growth.window if has_agreed else None
+        if window is not None and evidence.refused != window:
+            log_warning(
+                "the upstream truncates in silence: it counts no more than its window, whatever is sent",
+                model=model.label,
+                window=window,
+                sent=model.ratio.calibrated(counted),
+            )
+            evidence.learn_truncation(window, self._clock.monotonic())

@@ -1,0 +1,187 @@
+"""What the upstream itself says of its models' context windows.
+
+Many servers tell, each in its own place. ``/v1/models`` is asked first, then what only local servers have,
+beside the API: there the context that the running model has counts, not the one that it could have. A server
+that has no such place says so with a 404, and is not asked for it again. Sources:
+
+- ``/v1/models``: OpenRouter (``context_length``), vLLM (``max_model_len``), llama.cpp (``meta.n_ctx``),
+  Mistral (``max_context_length``)
+- Ollama, ``GET /api/ps`` and ``POST /api/show``: https://docs.ollama.com/api
+- llama.cpp, ``GET /props``: https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md
+- LM Studio, ``GET /api/v0/models``: https://lmstudio.ai/docs/developer/rest/endpoints
+"""
+
+import asyncio
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
+
+from proxy.cache import Lru, Memory
+from proxy.core.budget.window import LEAST
+from proxy.core.formats.json import as_mapping, dumps, loads, text_or_empty
+from proxy.engine.intake.known import known_by
+from proxy.engine.models.asking import fetch
+from proxy.errors import UnabridgedError
+from proxy.ports import Clock, Upstream
+
+_ANSWER_BYTES = 2 * 2**20
+_SECONDS = 5.0
+"""Seconds that one question may take."""
+_PAUSE = 60.0
+"""Seconds after which one that failed is put again."""
+_FORBIDDEN = 3_600.0
+"""Seconds after which a caller asks again who may not see an answer; others may."""
+_LOADING = 1.0
+"""Seconds after which a server is asked again that has not loaded the model yet."""
+_OK = 200
+_TOO_MANY = 429
+_NOT_FOR_ALL = (401, 403)
+"""What a caller is told who may not see an answer, which others may."""
+_NUM_CTX = re.compile(r"^num_ctx\s+(\d+)", re.MULTILINE)
+_LISTED = ("context_length", "max_model_len", "max_context_length")
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+class _Unanswered(Exception):  # noqa: N818 - it says nothing of the window
+    """The server could not answer now; it is asked again after a pause, in seconds."""
+
+    def __init__(self, pause: float, *, is_gone: bool = False) -> None:
+        super().__init__(pause)
+        self.pause = pause
+        self.is_gone = is_gone
+        """Whether no place of it can be reached."""
+
+
+class StatedWindows:
+    """The windows that one upstream states, asked for in the name of whoever uses a model."""
+
+    def __init__(self, upstream: Upstream, clock: Clock, memory: Memory) -> None:
+        self._upstream = upstream
+        self._clock = clock
+        self._windows: Lru[str, int] = Lru(memory)
+        self._silent: Lru[str, bool] = Lru(memory)
+        """Models of which the upstream says nothing."""
+        self._missing: set[str] = set()
+        """Places that it does not have."""
+        self._ask_after: Lru[tuple[str, int], float] = Lru(memory)
+        """When a caller's question about a model may be put again; monotonic seconds."""
+        self._list_again: Lru[int, float] = Lru(memory)
+        """When a caller's list is read again: clients choose what models they name."""
+
+    def of(self, model: str) -> int | None:
+        """Tokens of a model's window; None where the upstream has not said."""
+        return self._windows.get(known_by(model))
+
+    def may_tell(self, model: str, headers: Headers) -> bool:
+        """Whether it is worth while to ask for a model's window in a caller's name."""
+        name = known_by(model)
+        if self._windows.get(name) is not None or self._silent.get(name):
+            return False
+        return self._clock.monotonic() >= (self._ask_after.get((name, hash(tuple(headers)))) or 0.0)
+
+    async def ask(self, model: str, headers: Headers) -> None:
+        """Ask for a model's window. Who may not see it keeps nobody else from being answered."""
+        if not self.may_tell(model, headers):
+            return
+        name = known_by(model)
+        asker = (name, hash(tuple(headers)))
+        self._ask_after.put(asker, self._clock.monotonic() + _PAUSE)
+        pauses: list[float] = []
+        for place in (self._list, self._ollama, self._llama_cpp, self._lm_studio):
+            try:
+                found = await place(name, headers)
+            except _Unanswered as error:
+                pauses.append(error.pause)
+                if error.is_gone:
+                    break
+                continue
+            if found is not None:
+                self._windows.put(name, found)
+                return
+        if pauses:
+            self._ask_after.put(asker, self._clock.monotonic() + min(pauses))
+        else:
+            self._silent.put(name, value=True)
+
+    async def _list(self, name: str, headers: Headers) -> int | None:
+        """The list of models, which tells of all of them at once."""
+        asker, now = hash(tuple(headers)), self._clock.monotonic()
+        if now >= (self._list_again.get(asker) or 0.0):
+            listing = await self._answer("GET", "/models", headers, at_root=False)
+            self._list_again.put(asker, now + _PAUSE)
+            for model, window in (await asyncio.to_thread(lambda: dict(_listed(listing)))).items():
+                self._windows.put(known_by(model), window)
+        return self._windows.get(name)
+
+    async def _ollama(self, name: str, headers: Headers) -> int | None:
+        running = await self._answer("GET", "/api/ps", headers)
+        if "models" not in running:
+            return None
+        for model in _models(running, "models"):
+            if {name, f"{name}:latest"} & {model.get("name"), model.get("model")}:
+                return _window(model.get("context_length"))
+        shown = await self._answer("POST", "/api/show", headers, dumps({"model": name}))
+        set_to = _NUM_CTX.search(text_or_empty(shown.get("parameters")))
+        if set_to is None and shown.get("model_info"):
+            raise _Unanswered(_LOADING)
+        return _window(int(set_to[1])) if set_to else None
+
+    async def _llama_cpp(self, name: str, headers: Headers) -> int | None:
+        settings = (await self._answer("GET", "/props", headers)).get("default_generation_settings")
+        return _window(as_mapping(settings).get("n_ctx"))
+
+    async def _lm_studio(self, name: str, headers: Headers) -> int | None:
+        listing = await self._answer("GET", "/api/v0/models", headers)
+        for model in _models(listing, "data"):
+            if model.get("id") == name:
+                if model.get("state") != "loaded":
+                    raise _Unanswered(_LOADING)
+                return _window(model.get("loaded_context_length", model.get("max_context_length")))
+        return None
+
+    async def _answer(
+        self, method: str, place: str, headers: Headers, body: bytes | None = None, *, at_root: bool = True
+    ) -> Mapping[str, object]:
+        """The JSON object that a place answers with, empty where there is none. Raises _Unanswered."""
+        if place in self._missing:
+            return {}
+        try:
+            async with asyncio.timeout(_SECONDS):
+                asked = method, place, headers, body
+                status, content = await fetch(self._upstream, *asked, _ANSWER_BYTES, at_root=at_root)
+        except UnabridgedError as error:
+            raise _Unanswered(_PAUSE, is_gone=True) from error
+        except TimeoutError as error:
+            raise _Unanswered(_PAUSE) from error
+        if status in _NOT_FOR_ALL:
+            raise _Unanswered(_FORBIDDEN)
+        if status >= 500 or status == _TOO_MANY:
+            raise _Unanswered(_PAUSE)
+        if status >= 400 and body is None:
+            self._missing.add(place)
+        try:
+            return as_mapping(await asyncio.to_thread(loads, content or b"")) if status == _OK else {}
+        except ValueError:
+            return {}
+
+
+def _listed(listing: Mapping[str, object]) -> Iterator[tuple[str, int]]:
+    """Models of a list and their windows; of several numbers the smallest is the one that binds."""
+    for model in _models(listing, "data"):
+        stated = [*(model.get(member) for member in _LISTED), as_mapping(model.get("meta")).get("n_ctx")]
+        windows = list(filter(None, map(_window, stated)))
+        if windows and (name := text_or_empty(model.get("id"))):
+            yield name, min(windows)
+
+
+def _models(listing: Mapping[str, object], member: str) -> list[Mapping[str, object]]:
+    models = listing.get(member)
+    return list(map(as_mapping, cast("list[object]", models))) if isinstance(models, list) else []
+
+
+def _window(value: object) -> int | None:
+    """A number of tokens that may be a context window."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value) if value >= LEAST else None

@@ -1,0 +1,195 @@
+"""What a request may cost, what is cut of it, and the bytes that go out.
+
+The budget comes from the policy and what is known of the model, the plan from
+:mod:`proxy.engine.planning.epochs`; a refusal for length has both asked for once more.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from math import ceil
+
+from msgspec.structs import replace
+
+from proxy.core.budget.budget import Budget, Stage, budget_tokens, stage_of
+from proxy.core.planning.chain import Chain
+from proxy.core.planning.plan import EMPTY, Plan, apply, view_tokens
+from proxy.core.policy.policy import Policy
+from proxy.engine.answers.recall import Recall
+from proxy.engine.answers.tool_rounds import Answerer
+from proxy.engine.flow import Decision, Exchange, Request
+from proxy.engine.intake.history import History, Reader
+from proxy.engine.models.models import Model, Models
+from proxy.engine.planning.epochs import Epochs
+from proxy.engine.sessions.recognition import Recognition
+from proxy.errors import ContextLengthExceeded
+from proxy.telemetry import log_fault, log_warning
+
+# --- a ceiling in bytes beside the token budget, for upstreams that refuse a request by its size ---
+
+
+_BESIDE = 256
+"""Bytes that are kept free for parameters that only we ask for."""
+_ROUNDS = 2
+"""How often it is tried to cut no more than must be."""
+_STRICTER = 1.5
+"""By how much more the budget falls where the body has come out too large."""
+
+Decide = Callable[[Chain, Budget, Decision], Awaitable[Decision]]
+"""Decides again, with tokens otherwise spread and under another budget, after what was decided before."""
+
+
+async def within_bytes(
+    request: Request, decision: Decision, size_of: Callable[[Decision], int], decide: Decide
+) -> Decision:
+    """A decision whose body keeps within the ceiling that the policy sets, wherever anything may be cut."""
+    most = request.policy.budget.bytes
+    fullness = (size_of(decision) + _BESIDE) / most
+    is_fuller = fullness > request.budget.usage(decision.view)
+    if not is_fuller or stage_of(fullness, request.policy.stages) is Stage.CALM:
+        return decision
+    if request.log is None and fullness <= 1:
+        return decision  # each turn is folded anew, and under one budget to the same beginning
+    for number in range(_ROUNDS):
+        view = view_tokens(decision.plan, request.chain.tokens)
+        budget = request.budget.filled(view, fullness * _STRICTER**number)
+        decision = await decide(request.chain.weighed(decision.plan), budget, decision)
+        fullness = (size_of(decision) + _BESIDE) / most
+        if fullness <= 1:
+            return decision
+    return await decide(request.chain, request.budget.filled(1, request.budget.limit), decision)
+
+
+# --- what a request may cost, what is cut of it, and the bytes that go out ---
+
+
+_OUTPUT_LIMITS = ("max_completion_tokens", "max_tokens")
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """Decides what is forwarded."""
+
+    reader: Reader
+    models: Models
+    recognition: Recognition
+    epochs: Epochs
+    recall: Recall
+
+    async def budget(
+        self, model: Model, history: History, policy: Policy, explicit: int | None, tool: bytes, chain: Chain
+    ) -> Budget:
+        """The request's budget: what the policy gives, or what the client asks for where that is less."""
+        window, ratio = self.models.window(model, policy), model.ratio.value
+        head = await self.reader.head_tokens(history, tool)
+        reserve, needed = reserve_of(history, policy), ceil((head + chain.last_user_tokens) * ratio)
+        limits = [limit for limit in (policy.budget.tokens, explicit) if isinstance(limit, int)]
+        tokens = budget_tokens(
+            min(limits, default=None),
+            window.limit,
+            reserve,
+            needed,
+            counts_answer=model.evidence.counts_answer,
+        )
+        budget = Budget(tokens, ratio, head, window, chain.last_user_tokens, chain.tokens.total)
+        if budget.is_overrun and not model.is_overrun_told:
+            model.is_overrun_told = True
+            log_warning(
+                "head and last message exceed the context window: it must be wrong, or the head too large",
+                model=model.label,
+                window=window.tokens,
+                window_from=window.source.value,
+                needed=needed,
+            )
+        return budget
+
+    async def decide(self, request: Request, history: History) -> Decision:
+        """What is cut. Raises ContextLengthExceeded where the policy would rather refuse."""
+        try:
+            decision = await self.epochs.decide(request)
+            if request.policy.budget.bytes:
+                decision = await self._within_bytes(request, history, decision)
+        except Exception as error:  # noqa: BLE001 - law 7: a fault of ours costs the pruning, not the answer
+            log_fault("planning failed", error)
+            decision = self.epochs.untouched(request)
+        if decision.log is not None and decision.log != request.log:
+            self.recognition.hold(request.key, request.lane, decision.log)
+        budget = request.budget
+        if request.policy.budget.overflow == "error" and budget.usage(decision.view) > 1:
+            raise ContextLengthExceeded(
+                needed=budget.real(request.counted),
+                kept=budget.real(budget.head + decision.view),
+                limit=budget.tokens or 0,
+            )
+        return decision
+
+    async def _within_bytes(self, request: Request, history: History, decision: Decision) -> Decision:
+        """A decision whose body keeps within the ceiling of the policy, made again where it does not."""
+
+        async def again(chain: Chain, budget: Budget, before: Decision) -> Decision:
+            weighed = replace(request, chain=chain, budget=budget, log=before.log)
+            made = await self.epochs.decide(weighed)
+            return replace(made, view=view_tokens(made.plan, request.chain.tokens))
+
+        return await within_bytes(
+            request, decision, lambda each: len(self.body(request, history, each)), again
+        )
+
+    def body(self, request: Request, history: History, decision: Decision) -> bytes:
+        """What goes out: the client's own bytes, unless a plan is in force or we have put something in.
+
+        How the notes of an epoch go out stands in it; a refusal overrules that.
+        """
+        if not (decision.plan != EMPTY or history.hidden or history.injection is not None):
+            return history.body.raw
+        rule, epoch = request.policy.summary.alternate, decision.epoch
+        refused = rule == "auto" and self.models.of(request.tenant, request.model).alternates
+        alternates = (epoch.alternates if epoch else request.alternates) or refused
+        return edited_body(history, decision.plan, alternates=alternates, tool=request.tool)
+
+    def answerers(self, request: Request, history: History, decision: Decision) -> list[Answerer]:
+        """Who answers the calls of what this request, or its history, has beside the client's tools."""
+        is_known = decision.plan != EMPTY or bool(history.hidden)
+        return [self.recall.of(request, decision.plan)] if request.tool and is_known else []
+
+    async def prune_harder(self, exchange: Exchange) -> bool:
+        """Decide again under what was just learned; whether there is anything else to send."""
+        before, history, incoming = exchange.request, exchange.history, exchange.incoming
+        budget = await self.budget(
+            self.models.of(before.tenant, before.model),
+            history,
+            before.policy,
+            incoming.envelope.budget,
+            before.tool,
+            before.chain,
+        )
+        request = replace(before, budget=budget, log=exchange.decision.log)
+        decision = await self.decide(request, history)
+        body = self.body(request, history, decision)
+        if body == exchange.body:
+            return False
+        exchange.request, exchange.decision = request, decision
+        exchange.answerers = self.answerers(request, history, decision)
+        exchange.rewrite(body)
+        return True
+
+
+def edited_body(history: History, plan: Plan, *, alternates: bool, tool: bytes = b"") -> bytes:
+    """The body with what is put in, and without what a plan cuts; every other byte stays as it was.
+
+    ``alternates`` says whether the model insists on alternating roles (law 1: else nothing is touched);
+    ``tool`` is ours, for reading what the plan cuts.
+    """
+    dialect, prelude = history.counted.dialect, history.prelude
+    view = apply(plan, history.outgoing)
+    placed = dialect.alternating(view, plan.note_places, prelude) if alternates else [*prelude, *view]
+    body = history.body.with_tool(tool) if tool and plan != EMPTY else history.body
+    return body.with_messages([*history.head, *placed])
+
+
+def reserve_of(history: History, policy: Policy) -> int | None:
+    """Output tokens to keep free: what the request allows itself, else what the policy says."""
+    body = history.body
+    for value in [body.get(name) for name in _OUTPUT_LIMITS if name in body.members]:
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+    return policy.budget.reserve if isinstance(policy.budget.reserve, int) else None

@@ -1,0 +1,138 @@
+"""PendingDrafts whose summaries are being written while the session goes on; no content is held.
+
+A draft that waits, for its summaries or because an epoch would not pay yet, is remembered in this process, so
+that the next turns neither plan again nor ask for other summaries.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple, Self
+
+from proxy.cache import Lru, Memory
+from proxy.core.budget.budget import Stage
+from proxy.core.planning.plan import Replacement, Span
+from proxy.core.planning.planner import Draft, acts_now, noticed
+from proxy.core.planning.situation import Situation
+from proxy.core.planning.strategies import Strategy
+from proxy.engine.background import off_loop
+from proxy.engine.flow import Request
+from proxy.ports import SessionKey
+
+_DRAFT_BYTES = 2048
+"""What a draft is reckoned at beside its texts."""
+_STEPS = 0.02, 0.05
+"""By which share of the room a conversation grows, at least and at most, before it is reckoned again whether
+an epoch pays. Between them it grows by what was lacking: sooner nothing but the pace can have changed."""
+
+
+class _Request(NamedTuple):
+    """The request at which something was found of a lane."""
+
+    parent: str
+    """Id of the epoch in force."""
+    seal: bytes
+    length: int
+
+    @classmethod
+    def of(cls, request: Request, parent: str) -> Self:
+        return cls(parent, request.chain.hashes[-1], len(request.chain))
+
+    def leads_to(self, request: Request, parent: str) -> bool:
+        """Whether another goes on from it, under the same epoch."""
+        hashes = request.chain.hashes
+        return parent == self.parent and len(hashes) >= self.length and hashes[self.length - 1] == self.seal
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A draft at the request for which it was made."""
+
+    stage: Stage
+    spans: tuple[Span, ...]
+    quotes: Mapping[Span, tuple[str, ...]]
+    yielded: int
+    cleared: tuple[Replacement, ...]
+    strategy: Strategy | None
+    request: _Request
+
+    def is_of(self, decided: Draft) -> bool:
+        ours, theirs = (self.stage, self.spans, self.cleared), (decided.stage, decided.spans, decided.cleared)
+        return ours == theirs
+
+
+class _Reckoned(NamedTuple):
+    """At which request it was last reckoned whether an epoch pays."""
+
+    request: _Request
+    lacking: int
+    """Counted tokens."""
+
+
+class PendingDrafts:
+    """The drafts of all sessions of this process, one a lane."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._kept: Lru[tuple[SessionKey, str], _Kept] = Lru(memory, _weight)
+        self._reckoned: Lru[tuple[SessionKey, str], _Reckoned] = Lru(memory)
+
+    def keep(self, request: Request, decided: Draft, parent: str) -> None:
+        """Remember a draft until an epoch begins."""
+        kept = self._kept.get((request.key, request.lane))
+        if kept is not None and kept.request.leads_to(request, parent) and kept.is_of(decided):
+            return
+        made = _Kept(
+            stage=decided.stage,
+            spans=decided.spans,
+            quotes=decided.quotes,
+            yielded=decided.yielded,
+            cleared=decided.cleared,
+            strategy=decided.strategy,
+            request=_Request.of(request, parent),
+        )
+        self._kept.put((request.key, request.lane), made)
+
+    async def still_good(
+        self, request: Request, situation: Situation, stage: Stage, parent: str
+    ) -> Draft | None:
+        """The draft that is kept for a lane, if it still brings the view well below *trim*."""
+        kept = self._kept.get((request.key, request.lane))
+        if kept is None or not kept.request.leads_to(request, parent) or acts_now(situation):
+            return None
+        kept_stage = stage if stage in (Stage.COMPACT, Stage.EMERGENCY) else kept.stage
+        if any(start <= place < end for place in situation.standing_pins for start, end in kept.spans):
+            return None
+        decided = Draft(
+            situation, kept_stage, kept.spans, kept.quotes, kept.yielded, kept.cleared, strategy=kept.strategy
+        )
+        size = await off_loop(request, lambda: noticed(decided))
+        return decided if size < request.budget.share(request.policy.stages.trim) else None
+
+    def reckon(self, request: Request, parent: str, lacking: int = 0) -> None:
+        """It is reckoned whether an epoch pays; so many counted tokens are ``lacking``, if that is known."""
+        if request.chain.hashes:
+            self._reckoned.put((request.key, request.lane), _Reckoned(_Request.of(request, parent), lacking))
+
+    def has_grown(self, request: Request, parent: str) -> bool:
+        """Whether so much came since then that the sums may come out otherwise."""
+        before = self._reckoned.get((request.key, request.lane))
+        if before is None or not before.request.leads_to(request, parent):
+            return True
+        least, most = map(request.budget.share, _STEPS)
+        grown = request.chain.tokens.between(before.request.length)
+        return grown >= min(max(before.lacking, least), most)
+
+    def drop(self, request: Request) -> None:
+        """An epoch has begun."""
+        self._kept.drop((request.key, request.lane))
+        self._reckoned.drop((request.key, request.lane))
+
+    def forget(self, key: SessionKey) -> None:
+        """The session was deleted."""
+        self._kept.drop_where(lambda entry, _: entry[0] == key)
+        self._reckoned.drop_where(lambda entry, _: entry[0] == key)
+
+
+def _weight(kept: _Kept) -> int:
+    texts = [*chain.from_iterable(kept.quotes.values()), *[each.raw for each in kept.cleared]]
+    return _DRAFT_BYTES + sum(map(len, texts))

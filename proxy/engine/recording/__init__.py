@@ -1,0 +1,1 @@
+"""What a turn leaves behind, and how it comes into the store."""

@@ -1,0 +1,99 @@
+"""Turns that could not be written wait here until they can: a store that is away for a while costs no turn.
+
+The client's next body heals a lost turn too, but not one that it edits or regenerates, nor one that another
+worker answers. What waits is lost with the process, and the oldest of too much is lost at once.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from proxy.core.conversation.records import Turn
+from proxy.errors import StoreUnavailable
+from proxy.ports import SessionKey, SessionStore, UnreadableRecord
+from proxy.telemetry import log_warning
+
+
+@dataclass(frozen=True)
+class Unwritten:
+    """A turn that is not in the store."""
+
+    key: SessionKey
+    turn: Turn
+    ttl: float
+    """Seconds."""
+    chain: AbstractSet[bytes]
+    """Chain hashes of its request: it moves a tip only among them, for others are later."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of its messages."""
+        return sum(len(node.raw) for node in self.turn.nodes)
+
+
+class Backlog:
+    """At most ``limit`` bytes of turns, tried again every ``pause`` seconds."""
+
+    def __init__(self, store: SessionStore, pause: float, limit: int = 64 * 2**20) -> None:
+        self._store = store
+        self._pause = pause
+        self._limit = limit
+        self._waiting: deque[Unwritten] = deque()
+        self._size = 0
+        self._lock = asyncio.Lock()
+        """Held while a turn is being written."""
+        self._writing: asyncio.Task[None] | None = None
+
+    def add(self, unwritten: Unwritten) -> None:
+        """Keep a turn until it is written."""
+        self._waiting.append(unwritten)
+        self._size += unwritten.size
+        while self._size > self._limit:
+            self._drop()
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.create_task(self._write_all())
+
+    async def forget(self, key: SessionKey) -> None:
+        """Let go of a session's turns; none of them is being written when this returns."""
+        async with self._lock:
+            self._waiting = deque(late for late in self._waiting if late.key != key)
+            self._size = sum(late.size for late in self._waiting)
+
+    def _drop(self) -> None:
+        self._size -= self._waiting.popleft().size
+
+    async def _write_all(self) -> None:
+        while self._waiting:
+            await asyncio.sleep(self._pause)
+            with suppress(StoreUnavailable):
+                await self._write_what_waits()
+
+    async def _write_what_waits(self) -> None:
+        while self._waiting:
+            async with self._lock:
+                oldest = self._waiting[0]
+                await self._write(oldest)
+                if self._waiting and self._waiting[0] is oldest:
+                    self._drop()
+
+    async def _write(self, late: Unwritten) -> None:
+        turn = replace(late.turn, is_late=True)
+        try:
+            session = await self._store.session(late.key)
+        except UnreadableRecord:  # nobody can tell how far it has gone on
+            turn, session = replace(turn, advances_tip=False), None
+        if session is not None and session.tip and session.tip not in late.chain:
+            turn = replace(turn, session=session, advances_tip=False)
+        recorded = await self._store.record(late.key, turn, late.ttl)
+        log_warning("a turn was written late", result=recorded.value)
+
+    async def aclose(self) -> None:
+        """Try once more, and give up what is left."""
+        if self._writing is not None:
+            self._writing.cancel()
+        with suppress(StoreUnavailable):
+            await self._write_what_waits()

@@ -1,0 +1,78 @@
+"""Reading along: what a turn's record needs of an answer, taken while its bytes go by."""
+
+from proxy.core.dialects.chat.completion import StreamCollector, read_completion
+from proxy.core.dialects.dialect import Answer
+from proxy.core.formats.unpacking import Unpacker, UnpackingError
+from proxy.engine.flow import header_of, is_stream
+from proxy.ports import UpstreamResponse
+
+_ANSWERED = 200
+_ANSWER_BYTES = 64 * 2**20
+_READ_BYTES = 16 * 1024
+"""Of a stream that are read together: each event by itself costs half as much again."""
+_UNPACKED_BYTES = 16 * 2**20
+"""Of an answer that is compressed: no more than the event loop can unpack between two others."""
+
+
+class Collector:
+    """Reads along while an answer goes by; it never holds a byte up, and gives up where it cannot read."""
+
+    def __init__(self, response: UpstreamResponse) -> None:
+        self.is_stream = response.status == _ANSWERED and is_stream(response)
+        coding = header_of(response, b"content-encoding") or b"identity"
+        self._is_plain = coding == b"identity"
+        self._unpacker = Unpacker(coding, _UNPACKED_BYTES) if Unpacker.knows(coding) else None
+        self.is_readable = self._is_plain or self._unpacker is not None
+        self._events: StreamCollector | None = None
+        self._body = bytearray()
+        """Of a stream, what was not read yet."""
+
+    def feed(self, chunk: bytes) -> None:
+        """See a chunk of the body."""
+        if not self.is_readable:
+            return
+        if self._unpacker is not None:
+            try:
+                chunk = self._unpacker.feed(chunk)
+            except UnpackingError:
+                self.is_readable = False
+                return
+        if len(self._body) <= _ANSWER_BYTES:
+            self._body += chunk
+        if self.is_stream and len(self._body) >= _READ_BYTES:
+            self._read()
+
+    def _read(self) -> StreamCollector:
+        """The stream, read up to here."""
+        if self._events is None:
+            self._events = StreamCollector()
+        if self._body:
+            self._events.feed(bytes(self._body))
+            self._body.clear()
+        return self._events
+
+    @property
+    def is_plain_stream(self) -> bool:
+        """Whether it is a stream in which events can be held back or added."""
+        return self.is_stream and self._is_plain
+
+    @property
+    def can_tell(self) -> bool:
+        """Whether it is known how a stream ends: it is neither compressed nor too large to be read."""
+        return self.is_plain_stream and not self._read().overflowed
+
+    @property
+    def separator(self) -> bytes:
+        """What must stand before an event that is appended to a stream which broke off."""
+        return self._read().separator
+
+    @property
+    def is_truncated(self) -> bool:
+        """Whether a stream ended without saying that it was over; of a compressed one nothing can be said."""
+        return self.is_plain_stream and self._read().truncated
+
+    def answer(self) -> Answer:
+        """What was said so far."""
+        if not self.is_readable:
+            return Answer()
+        return self._read().answer() if self.is_stream else read_completion(bytes(self._body))

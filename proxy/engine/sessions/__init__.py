@@ -1,0 +1,1 @@
+"""Which session a request belongs to, and what is attached to it."""

@@ -1,0 +1,1 @@
+"""Summaries: which are wanted, who writes them, and when."""

@@ -1,0 +1,254 @@
+"""Compactors: rules of their own for what stands in place of a gap, before the built-in summary.
+
+`[[compactors]]` names them in order, and the first that can takes the gap. Those of other distributions are
+found by the entry-point group `unabridged.compactors`; they need to import nothing of this one.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import msgspec
+
+from proxy.core.dialects.chat.dialect import CHAT
+from proxy.core.policy.sections import Compactor as Named
+from proxy.core.policy.sections import Summary
+from proxy.core.policy.values import COMPACTORS
+from proxy.core.summaries.compaction import (
+    GapUnit,
+    Surroundings,
+    ask_for_report,
+    dated,
+    is_working_flow,
+    report_in,
+)
+from proxy.core.summaries.prompt import LANGUAGES, Ask, Refused, judge, text_of
+from proxy.core.summaries.source import Piece, Source
+from proxy.engine.models.asking import Asking, Caller, Unanswered
+from proxy.errors import StoreUnavailable, UnabridgedError
+from proxy.ports import SessionKey, SummaryStore, TokenCounter
+from proxy.telemetry import log_fault
+
+
+class AskModel(Protocol):
+    """Asks the conversation's model, with the caller's credentials, for at most ``max_tokens``."""
+
+    def __call__(self, task: str, text: str, *, max_tokens: int, temperature: float) -> Awaitable[str]: ...
+
+
+@dataclass(frozen=True)
+class Context:
+    """All that a compactor gets beside the units."""
+
+    task_goal: str
+    """The conversation's first user message."""
+    progress_summary: str
+    """What earlier summaries say of the same gap; the new text takes their place too."""
+    system_context: str
+    """The leading system messages, as far as they are kept."""
+    language: str
+    """Of the conversation: `en`, `de`, `fr`, `es`, `ja` or `zh`."""
+    max_tokens: int
+    """Tokens that the text may have."""
+    room: int
+    """Counted tokens that a prompt may have."""
+    count: Callable[[str], int]
+    """Counts the tokens of a text."""
+    ask: AskModel
+
+
+class Compactor(Protocol):
+    """What a compactor must have."""
+
+    def can_compact(self, units: Sequence[GapUnit]) -> bool:
+        """Whether it is made for these units; quick, and without side effects."""
+        ...
+
+    async def compact(self, units: Sequence[GapUnit], context: Context) -> str:
+        """The text in their place. What it raises leaves the gap to the built-in summary."""
+        ...
+
+
+@dataclass(frozen=True)
+class Compaction:
+    """A gap that a compactor has taken."""
+
+    compactor: Compactor
+    units: tuple[GapUnit, ...]
+    hashes: Mapping[int, bytes] = field(default_factory=dict[int, bytes])
+    """Chain hashes of the units' messages, by number."""
+    goal: str = ""
+    progress: str = ""
+
+
+class WorkingFlow:
+    """An agent's working steps as a report of progress (:mod:`proxy.core.summaries.compaction`)."""
+
+    def can_compact(self, units: Sequence[GapUnit]) -> bool:
+        """Whether these are mostly working steps."""
+        return is_working_flow(units)
+
+    async def compact(self, units: Sequence[GapUnit], context: Context) -> str:
+        """One question, one report."""
+        about = Surroundings(
+            context.task_goal, context.progress_summary, context.system_context, LANGUAGES[context.language]
+        )
+        ask = ask_for_report(units, about, context.max_tokens, context.room, context.count)
+        return report_in(await _said(context, ask))
+
+
+async def _said(context: Context, ask: Ask) -> str:
+    return await context.ask(ask.task, ask.text, max_tokens=ask.max_tokens, temperature=ask.temperature)
+
+
+BUILT_IN: Mapping[str, Compactor] = {"working_flow": WorkingFlow()}
+
+
+def first_for(named: Sequence[Named], units: Sequence[GapUnit]) -> Compactor | None:
+    """The first of the compactors that a policy names that can compact these units."""
+    for each in named:
+        compactor = BUILT_IN.get(each.name) or COMPACTORS[each.name]
+        if units and _can(compactor, units):
+            return compactor
+    return None
+
+
+def _can(compactor: Compactor, units: Sequence[GapUnit]) -> bool:
+    try:
+        return compactor.can_compact(units)
+    except Exception as error:  # noqa: BLE001 - foreign code; the next compactor, or the summary, does it
+        log_fault("a compactor failed", error)
+        return False
+
+
+# --- one summary to be written ---
+
+
+class Job(msgspec.Struct, frozen=True):
+    """One summary to be written."""
+
+    address: str
+    terms: str
+    """What its pieces' addresses are derived from: the tenant's, and equal where the terms are equal."""
+    source: Source
+    caller: Caller
+    rules: Summary
+    max_tokens: int
+    key: SessionKey
+    ttl: float
+    room: int
+    """Counted tokens that a call may have for its prompt."""
+    rebuilds: bool = False
+    """Whether it is made from the originals of what has been summarised before; its pieces are reused."""
+    compaction: Compaction | None = None
+
+    @property
+    def pieces(self) -> int:
+        return len(self.source.pieces)
+
+    @property
+    def piece_tokens(self) -> int:
+        """Tokens that the summary of one piece may have; those of a rebuild are put together by the model."""
+        return self.max_tokens if self.rebuilds else max(self.max_tokens // max(self.pieces, 1), 1)
+
+    @property
+    def is_one_call(self) -> bool:
+        """Whether its only piece is all of it, kept under its own address."""
+        return self.pieces == 1
+
+    def address_of(self, piece: Piece, limit: int) -> str:
+        """Where a piece's summary is kept: by its content, so that no piece is paid for twice."""
+        if self.is_one_call:
+            return self.address
+        told = f"{self.terms}\0{limit}\0{piece.text}".encode(errors="surrogatepass")
+        return hashlib.sha256(told).hexdigest()[:40]
+
+
+# --- letting a compactor work ---
+
+
+_MOST_ASKS = 8
+"""Calls that one compaction may make."""
+_TIMEOUTS = 2
+"""How many timeouts of one call a compaction may take."""
+
+
+class Compacting:
+    """Runs compactors."""
+
+    def __init__(self, asking: Asking, store: SummaryStore, counter: TokenCounter) -> None:
+        self._asking = asking
+        self._store = store
+        self._counter = counter
+
+    async def text(self, job: Job, compaction: Compaction) -> str | None:
+        """What stands in the gap's place; None where the compactor fails, or its text will not do.
+
+        Raises Unanswered, TimeoutError and UnabridgedError where it is the upstream that failed.
+        """
+        units = dated(compaction.units, await self._arrivals(job, compaction))
+        context = await self._context(job, compaction)
+        try:
+            async with asyncio.timeout(_TIMEOUTS * job.caller.timeout):
+                said = await compaction.compactor.compact(units, context)
+                text = await asyncio.to_thread(self._judge, job.source, said.strip())
+        except (Unanswered, TimeoutError, UnabridgedError):
+            raise
+        except Refused:
+            return None
+        except Exception as error:  # noqa: BLE001 - foreign code; the built-in summary does it
+            log_fault("a compactor failed", error)
+            return None
+        return text if self._counter.count(text) <= job.max_tokens else None
+
+    def _judge(self, source: Source, said: str) -> str:
+        return judge(said, source.whole.evidence(), self._counter.count)
+
+    async def _context(self, job: Job, compaction: Compaction) -> Context:
+        return Context(
+            task_goal=compaction.goal,
+            progress_summary=compaction.progress,
+            system_context=await self._system(job),
+            language=job.source.language,
+            max_tokens=job.max_tokens,
+            room=job.room,
+            count=self._counter.count,
+            ask=_Asker(self._asking, job),
+        )
+
+    async def _system(self, job: Job) -> str:
+        """The leading system messages, as the session's newest recorded turn has them."""
+        try:
+            session = await self._store.session(job.key)
+        except StoreUnavailable:
+            return ""
+        return "\n\n".join(CHAT.read(raw).text for raw in session.head) if session else ""
+
+    async def _arrivals(self, job: Job, compaction: Compaction) -> dict[int, float]:
+        """When the units' messages arrived, by number, of those that are recorded."""
+        try:
+            nodes = await self._store.nodes(job.key)
+        except StoreUnavailable:
+            return {}
+        known = ((number, nodes.get(each)) for number, each in compaction.hashes.items())
+        return {number: node.at for number, node in known if node is not None}
+
+
+class _Asker:
+    """The model, for one compaction; credentials stay inside."""
+
+    def __init__(self, asking: Asking, job: Job) -> None:
+        self.__asking = asking
+        self.__job = job
+        self.__left = _MOST_ASKS
+
+    def __call__(self, task: str, text: str, *, max_tokens: int, temperature: float) -> Awaitable[str]:
+        return self.__answer(Ask(task, text, max_tokens, temperature))
+
+    async def __answer(self, ask: Ask) -> str:
+        self.__left -= 1
+        if self.__left < 0:
+            raise Refused("too_many_calls")
+        return text_of(await self.__asking.answer(self.__job.caller, ask), CHAT)

@@ -1,0 +1,297 @@
+"""Writing one summary: piece by piece, each kept under its content address, by one worker at a time.
+
+What is not true is asked for once more, then one made by code stands in its place. Finished pieces stay,
+so a summary that was cut off goes on where it stopped, and what others have written is not paid for again.
+"""
+
+import asyncio
+import contextlib
+import secrets
+import sys
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from proxy.cache import Lru, Memory
+from proxy.core.dialects.chat.dialect import CHAT
+from proxy.core.dialects.dialect import Answer
+from proxy.core.summaries.extractive import EARLIER, extractive_summary
+from proxy.core.summaries.prompt import Refused, Untrue, ask_for_summary, judge, longest, text_of
+from proxy.core.summaries.source import Block, Piece, Source
+from proxy.engine.models.asking import Asking
+from proxy.engine.summaries.compactors import Compacting, Job
+from proxy.engine.summaries.foreground import Foreground
+from proxy.errors import StoreUnavailable
+from proxy.ports import SessionKey, SummaryStore, TokenCounter
+from proxy.telemetry import Metrics
+
+# --- leases: of many workers one writes, and the others wait for its text ---
+
+
+LEASE = 15.0
+"""Seconds."""
+_RENEWALS = 3
+"""How often a lease is renewed before it would run out."""
+
+
+class Lease:
+    """The right to write one summary; given up at the end of its context, or when the summary is kept."""
+
+    def __init__(self, store: SummaryStore, key: SessionKey, address: str, token: str) -> None:
+        self._store = store
+        self._key = key
+        self._address = address
+        self._token = token
+        self._renewing = asyncio.create_task(self._renew(), name="lease") if token else None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.give_up()
+
+    async def give_up(self) -> None:
+        """Let another worker write it."""
+        if self._end():
+            with contextlib.suppress(StoreUnavailable):  # then it runs out
+                await self._store.release(self._key, self._address, self._token)
+
+    def _end(self) -> bool:
+        """Renew it no more; whether it was renewed until now."""
+        renewing, self._renewing = self._renewing, None
+        if renewing is not None:
+            renewing.cancel()
+        return renewing is not None
+
+    async def keep(self, text: str, ttl: float) -> bool:
+        """Keep what was written, as long as nobody else has taken over; False where somebody has."""
+        self._end()
+        try:
+            return await self._store.keep_summary(self._key, self._address, text, ttl, self._token)
+        except StoreUnavailable:
+            return True  # this process has it, and the note once an epoch begins
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(LEASE / _RENEWALS)
+            with contextlib.suppress(StoreUnavailable):
+                await self._store.claim(self._key, self._address, self._token, LEASE)
+
+
+async def take(store: SummaryStore, key: SessionKey, address: str) -> Lease | None:
+    """The lease on the summary at ``address``; None while another worker has it."""
+    token = secrets.token_hex(8)
+    try:
+        if not await store.claim(key, address, token, LEASE):
+            return None
+    except StoreUnavailable:
+        token = ""
+    return Lease(store, key, address, token)
+
+
+# --- writing ---
+
+
+T = TypeVar("T")
+
+_ATTEMPTS = 3
+"""How often a call may be cut off by users before it is left until the summary is needed again."""
+_GLANCES = (0.1, 2.0)
+"""Seconds between two looks for what another worker writes: the first, and the longest."""
+_MOST_GLANCES = 60
+
+
+class Interrupted(Exception):  # noqa: N818 - no error: users came first, and it may be tried again
+    """A call was cut off too often."""
+
+
+class _Elsewhere(Exception):  # noqa: N818 - no error: it is being written
+    """Another worker writes it."""
+
+
+@dataclass(frozen=True)
+class _Leased(Generic[T]):
+    """What was had while a lease was held, which is held still."""
+
+    said: T
+    lease: Lease
+
+
+class Writer:
+    """Writes summaries, and knows those that are written."""
+
+    def __init__(
+        self,
+        asking: Asking,
+        store: SummaryStore,
+        counter: TokenCounter,
+        foreground: Foreground,
+        metrics: Metrics,
+        memory: Memory,
+    ) -> None:
+        self._asking = asking
+        self._compacting = Compacting(asking, store, counter)
+        self._store = store
+        self._counter = counter
+        self._foreground = foreground
+        self._metrics = metrics
+        self.texts: Lru[str, str] = Lru(memory, sys.getsizeof)
+        """By content address."""
+
+    async def write(self, job: Job, hurry: asyncio.Event) -> str:
+        """The text for a gap; ``hurry`` is set once a request waits for it.
+
+        Raises Refused, Interrupted, Unanswered, TimeoutError and UnabridgedError where there is none.
+        """
+        text = await self._compacted(job, hurry)
+        if text is None:
+            text = await self._summarised(job, hurry)
+        self.texts.put(job.address, text)
+        if job.is_one_call or await self._found(job, job.address) is not None:
+            return text  # it is kept where its only piece is
+        try:
+            await self._store.keep_summary(job.key, job.address, text, job.ttl)
+        except StoreUnavailable:
+            return text  # it is in this process, and in the note once an epoch begins
+        return text
+
+    async def _summarised(self, job: Job, hurry: asyncio.Event) -> str:
+        if not job.pieces:
+            raise Refused("empty")  # nothing of the gap may be told
+        texts = [await self._piece(job, piece, job.piece_tokens, hurry) for piece in job.source.pieces]
+        text = "\n".join(texts)
+        if not job.rebuilds or self._counter.count(text) <= job.max_tokens:
+            return text
+        joined = Piece(tuple(Block(EARLIER, each) for each in texts))
+        return await self._piece(job, joined, job.max_tokens, hurry)
+
+    async def _piece(self, job: Job, piece: Piece, limit: int, hurry: asyncio.Event) -> str:
+        """A piece's summary: found, written, or waited for where another worker writes it."""
+        address = job.address_of(piece, limit)
+        glance, longest_glance = _GLANCES
+        for _ in range(_MOST_GLANCES):
+            found = await self._found(job, address)
+            if found is not None:
+                return found
+            try:
+                return await self._written(job, piece, limit, address, hurry)
+            except _Elsewhere:
+                await asyncio.sleep(glance)
+                glance = min(2 * glance, longest_glance)
+        raise TimeoutError
+
+    async def _found(self, job: Job, address: str) -> str | None:
+        text = self.texts.get(address)
+        if text is None:
+            try:
+                text = (await self._store.summaries(job.key, [address])).get(address)
+            except StoreUnavailable:
+                return None
+            if text is not None:
+                self.texts.put(address, text)
+        return text
+
+    async def _written(self, job: Job, piece: Piece, limit: int, address: str, hurry: asyncio.Event) -> str:
+        """Ask the model, once more where its answer will not do; raises _Elsewhere."""
+        rules = job.rules
+        ask = ask_for_summary(piece.text, job.source.language, limit, rules.temperature, rules.prompt)
+
+        async def call() -> Answer:
+            return await self._asking.answer(job.caller, ask)
+
+        is_last = not rules.temperature  # it would say the same again
+        while True:
+            got = await self._alone(job, address, call, hurry)
+            async with got.lease:
+                text = await self._judged(job, piece, limit, got.said, is_last=is_last)
+                if text is not None:
+                    return await self._kept(job, address, text, got.lease)
+            is_last = True
+
+    async def _judged(
+        self, job: Job, piece: Piece, limit: int, answer: Answer, *, is_last: bool
+    ) -> str | None:
+        """What may stand in the note; None where the model may be asked again. Raises Refused."""
+        try:
+            return await asyncio.to_thread(self._judge, job.source, piece, text_of(answer, CHAT))
+        except Untrue as fault:
+            self._count(str(fault))
+            if not is_last:
+                return None
+            return await asyncio.to_thread(self._digest, piece, limit, job.source.language)
+        except Refused:
+            if is_last:
+                raise
+            return None
+
+    def _judge(self, source: Source, piece: Piece, text: str) -> str:
+        return judge(text, piece.evidence(source.laid_down), self._counter.count)
+
+    def _digest(self, piece: Piece, limit: int, language: str) -> str:
+        room = min(limit, longest(self._counter.count(piece.text)))
+        text = extractive_summary(piece.told, room, self._counter.count, language)
+        if not text:
+            raise Refused("empty")
+        self._count("digest")
+        return text
+
+    async def _compacted(self, job: Job, hurry: asyncio.Event) -> str | None:
+        """What a compactor makes of the gap; None where none has taken it, or its text will not do."""
+        compaction = job.compaction
+        if compaction is None:
+            return None
+
+        async def call() -> str | None:
+            return await self._compacting.text(job, compaction)
+
+        try:
+            got = await self._alone(job, job.address, call, hurry)
+        except _Elsewhere:
+            return await self._found(job, job.address)  # or the built-in way waits for it
+        async with got.lease:
+            if got.said is None:
+                self._count("not_compacted")
+                return None
+            self._count("compacted")
+            return await self._kept(job, job.address, got.said, got.lease)
+
+    async def _kept(self, job: Job, address: str, text: str, lease: Lease) -> str:
+        """Keep a text; where another worker has taken over and written, theirs counts."""
+        if not await lease.keep(text, job.ttl):
+            text = await self._found(job, address) or text
+        self.texts.put(address, text)
+        return text
+
+    async def _alone(
+        self, job: Job, address: str, call: Callable[[], Coroutine[Any, Any, T]], hurry: asyncio.Event
+    ) -> _Leased[T]:
+        """Call while nobody waits for the upstream and no other worker writes the same.
+
+        Raises _Elsewhere, and Interrupted where users came too often.
+        """
+
+        async def leased() -> _Leased[T]:
+            lease = await take(self._store, job.key, address)
+            if lease is None:
+                raise _Elsewhere
+            try:
+                is_written = await self._found(job, address) is not None  # while we reached for the lease
+                got = None if is_written else _Leased(await call(), lease)
+            except BaseException:
+                await lease.give_up()
+                raise
+            if got is None:
+                await lease.give_up()
+                raise _Elsewhere
+            return got
+
+        got = await self._foreground.when_idle(leased, _ATTEMPTS, hurry)
+        if got is None:
+            raise Interrupted
+        return got
+
+    def _count(self, result: str) -> None:
+        self._metrics.summaries.labels(result=result).inc()

@@ -1,0 +1,82 @@
+"""Where settings come from: variables with our prefix, files that they name, and a user's directories."""
+
+import os
+import re
+from collections.abc import Container, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from proxy.errors import SettingsError
+
+PREFIX = "UNABRIDGED_"
+_FILE = "_file"
+OF_OTHERS = ("server",)
+"""Variables of other commands than `serve`, as settings are named."""
+_KUBERNETES_NAME = re.compile(r"\w*_(?:SERVICE|PORT)_\w*")
+_KUBERNETES_VALUE = re.compile(r"(?:tcp|udp|sctp)://.*")
+"""By which those are told that it sets in every container, for each service whose name begins like ours."""
+
+
+def variables() -> dict[str, str]:
+    """What is set, by the name of the setting; an empty variable is not set."""
+    sdks = os.environ.get("OPENAI_BASE_URL")
+    ours = {
+        name.upper().removeprefix(PREFIX).lower(): value
+        for name, value in os.environ.items()
+        if value
+        and name.upper().startswith(PREFIX)
+        and not (_KUBERNETES_NAME.fullmatch(name.upper()) or _KUBERNETES_VALUE.fullmatch(value))
+    }
+    return {"upstream": sdks, **ours} if sdks else ours
+
+
+def unknown_variables(settings: Container[str]) -> list[str]:
+    """Variables that look like `settings` and are none."""
+    return sorted(variable(name) for name in variables() if name not in settings and name not in OF_OTHERS)
+
+
+def variable(name: str) -> str:
+    """The variable of a setting."""
+    return PREFIX + name.upper()
+
+
+def decided_by(values: Iterable[str]) -> frozenset[str]:
+    """The settings that these names decide: a value, or the file that holds it."""
+    return frozenset(name.removesuffix(_FILE) for name in values)
+
+
+def over(above: Mapping[str, object], below: Mapping[str, object]) -> dict[str, Any]:
+    """Values, and those below them that they do not decide."""
+    decided = decided_by(above)
+    return {**above, **{name: value for name, value in below.items() if not decided_by([name]) <= decided}}
+
+
+def with_files_read(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with what stands in files in their place. Raises SettingsError."""
+    found = {name: value for name, value in given.items() if not name.endswith(_FILE)}
+    for name in sorted(decided_by(given.keys() - found)):
+        if found.get(name) is not None:
+            raise SettingsError(f"{variable(name)} and {variable(name)}_FILE are both set; keep one of them")
+        file = given[name + _FILE]
+        try:
+            found[name] = Path(str(file)).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            raise SettingsError(f"{variable(name)}_FILE: {file} cannot be read: {reason}") from None
+    return found
+
+
+def default_data_dir() -> Path:
+    """`unabridged` under the user's data directory."""
+    return _user_directory("XDG_DATA_HOME", ".local/share")
+
+
+def default_config() -> Path:
+    """The settings file that is read where no other is named; it need not be there."""
+    return _user_directory("XDG_CONFIG_HOME", ".config") / "config.toml"
+
+
+def _user_directory(variable: str, usual: str) -> Path:
+    """By the XDG base directories; a relative one does not count."""
+    named = Path(os.environ.get(variable, ""))
+    return (named if named.is_absolute() else Path.home() / usual) / "unabridged"

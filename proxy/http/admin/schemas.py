@@ -1,0 +1,378 @@
+"""What the admin API answers and takes: the models are the contract, and its OpenAPI document.
+
+Messages are passed on as they are, odd ones too: they are a client's, and nothing here may refuse them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
+from pydantic_core import PydanticCustomError
+
+from proxy.core.planning.explain import Row
+
+Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+Number = Annotated[int, Field(ge=0, lt=10**6, strict=True)]
+Ranges = Annotated[str, Field(pattern=r"^\d{1,6}(-\d{1,6})?(,\d{1,6}(-\d{1,6})?)*$", max_length=200)]
+
+
+def _numbers(messages: object, read: ValidatorFunctionWrapHandler) -> str | list[int]:
+    try:
+        return read(messages)
+    except ValidationError:  # of each way to write them: what the pattern is tells nobody how to
+        wrong = 'must be numbers of messages, such as "17", "17-20", "4,17-20" or [4, 5]'
+        raise PydanticCustomError("numbers", wrong) from None
+
+
+Numbers = Annotated[Ranges | list[Number], WrapValidator(_numbers)]
+"""Messages, by their numbers in the transcript."""
+
+
+class Shape(BaseModel):
+    """A JSON object with these members and no others."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+# --- answers ---
+
+
+class Cycle(Shape):
+    """The newest exchange of a session."""
+
+    user_question: str
+    agent_messages: int
+    final_answer: str | None
+
+
+class EpochTold(Shape):
+    """One change of what is cut. Counts are of messages of the view."""
+
+    id: str
+    number: int
+    at: Time
+    stage: str
+    original_count: int
+    original_tokens: int
+    final_count: int
+    final_tokens: int
+    removed_count: int
+    """Negative where messages came back."""
+    removed_tokens: int
+    emergency_mode: bool
+    asked: Literal["compact", "restore"] | None
+    """The verb by which a person asked for it; null where the policy began it."""
+    reason: str
+
+
+class SessionTold(Shape):
+    """A session as its latest turn left it."""
+
+    id: str
+    """Opaque; it includes the tenant."""
+    name: str
+    """What a client sends as `X-Unabridged-Session`."""
+    began_with: str | None
+    """The first words of its first user message; null for a session from before they were kept."""
+    stage: str
+    tokens: int
+    """Of the last view, head included."""
+    full_tokens: int
+    """Of the last request before anything was cut."""
+    budget: int | None
+    """Tokens; null where nothing is cut for its tokens, because nobody knows the window."""
+    window: int | None
+    """Tokens of the model's context window, as far as it is known."""
+    window_from: str
+    """Who says so: `policy`, `refusal`, `truncated`, `upstream`, `prices` or `unknown`."""
+    model: str
+    policy: str
+    blocked: Literal["compacting", "paused"] | None
+    """Why appended turns wait."""
+    turns: int
+    exchanges: int
+    prune_count: int
+    summary_bytes: int
+    llm_compressions: int
+    current_cycle: Cycle | None
+    epochs: list[EpochTold]
+    """Of the lane of the latest turn, oldest first."""
+    created: Time
+    updated: Time
+
+
+class LeftOut(Shape):
+    """How many sessions that were used as lately are not told, because they cannot be read."""
+
+    unknown_secret: int = 0
+    """They are encrypted with an `UNABRIDGED_SECRET` that the server was not given."""
+    newer_release: int = 0
+    """A newer release of the proxy has written them."""
+    damaged: int = 0
+
+
+class Sessions(Shape):
+    """The sessions used last, newest first."""
+
+    sessions: list[SessionTold]
+    left_out: LeftOut
+
+
+class Entry(Shape):
+    """A message as it came."""
+
+    number: int | None
+    """By which other verbs name it; null for system messages of the head, and for what is off this branch."""
+    message: Any
+    at: Time
+    tokens: int | None
+    """Counted, not calibrated; null for system messages of the head."""
+    answer: bool
+    """Whether the proxy relayed it."""
+    complete: bool
+    """False for an answer that was cut off."""
+
+
+class Transcript(Shape):
+    """A branch of a session."""
+
+    id: str
+    tip: str
+    messages: list[Entry]
+
+
+class View(Shape):
+    """What the model gets of a branch."""
+
+    id: str
+    tip: str
+    epoch: int
+    tokens: int
+    budget: int | None
+    """Tokens; null where nothing is cut for its tokens, because nobody knows the window."""
+    messages: list[Any]
+
+
+class Explanation(Shape):
+    """What became of each unit of a branch, and why."""
+
+    id: str
+    policy: str
+    policy_by: str
+    """What chose it for the latest turn: the request's header, a use rule, or the server's default."""
+    stage: str
+    usage: float
+    tokens: int
+    full_tokens: int
+    budget: int | None
+    """Tokens; null where nothing is cut for its tokens, because nobody knows the window."""
+    window: int | None
+    """Tokens of the model's context window, as far as it is known."""
+    window_from: str
+    """Who says so: `policy`, `refusal`, `truncated`, `upstream`, `prices` or `unknown`."""
+    ratio: float
+    head_tokens: int
+    stages: dict[str, float]
+    injected: int
+    """Messages of what was handed in for the session: they stand before the units, and count as head."""
+    pins: list[int]
+    """Messages that the client has pinned on this branch, by their numbers."""
+    epochs: list[EpochTold]
+    units: list[Row]
+
+
+class ToolResult(Shape):
+    """A tool result that is fresh: the same call would be answered with it, or might be."""
+
+    tool_name: str
+    parameters: Any
+    """The call's arguments; as text, where they are no JSON."""
+    result: str
+    result_bytes: int
+    remaining_duration: int
+    """Exchanges that are left."""
+    original_duration: int
+    """Exchanges that it has after each use."""
+    call_id: str
+    cached_at: Time
+    """When its result came."""
+    hits: int
+    """How often it was served, or the same call seen again."""
+
+
+class ToolResults(Shape):
+    """The tool results that are fresh at the end of a branch, by the policy as it is now, oldest first."""
+
+    id: str
+    tip: str
+    policy: str
+    tools: list[ToolResult]
+
+
+class KeptMessage(Shape):
+    """A message of the tree, exactly."""
+
+    hash: str
+    """Names the message at its place: of it, and of all before it."""
+    parent: str
+    sequence: int
+    at: Time
+    answer: bool
+    complete: bool
+    tokens: int
+    original: str
+    """The message's own JSON, byte for byte."""
+
+
+class KeptHidden(Shape):
+    """What stands upstream for an answer in which the proxy has answered calls itself."""
+
+    hash: str
+    """The answer's hash in the tree."""
+    at: Time
+    tokens: int
+    messages: list[str]
+    """Calls, results and text, byte for byte."""
+
+
+class KeptSummary(Shape):
+    """What a note says of messages `start` up to and without `end`."""
+
+    start: int
+    end: int
+    text: str
+
+
+class KeptGap(Shape):
+    """Messages `start` up to and without `end`, cut, and the literal note in their place."""
+
+    start: int
+    end: int
+    note: str
+    summaries: list[KeptSummary]
+    quotes: list[str]
+
+
+class KeptClip(Shape):
+    """A message that goes out clipped, literally."""
+
+    position: int
+    clipped: str
+
+
+class KeptEpoch(EpochTold):
+    """An epoch with its whole plan."""
+
+    parent: str
+    reach: str
+    """Hash of the message at which it comes into force."""
+    depth: int
+    budget: int
+    ratio: float
+    cut: list[KeptGap]
+    clipped: list[KeptClip]
+
+
+class Export(Shape):
+    """All that is kept of a session. `id` and `messages` make it a line that `unabridged replay` takes."""
+
+    id: str
+    format: Literal["unabridged session 1"]
+    exported: Time
+    session: SessionTold
+    head: list[str]
+    """The system messages of the latest turn, byte for byte."""
+    tip: str
+    messages: list[Any]
+    """The head, and the branch of the tip."""
+    tree: list[KeptMessage]
+    injected: Any
+    """What was handed in for the session, as it may be handed in again; null where nothing was."""
+    pins: list[str]
+    """Hashes of the messages that the client has pinned."""
+    hidden: list[KeptHidden]
+    epochs: dict[str, list[KeptEpoch]]
+    """By lane: model, policy and explicit budget. All of them, whichever tip they are in force for."""
+
+
+class Deleted(Shape):
+    """A session that is no more."""
+
+    id: str
+    name: str
+    deleted: Literal[True]
+
+
+class Candidate(Shape):
+    """A session that may be meant."""
+
+    id: str
+    name: str
+    began_with: str
+
+
+class Fault(Shape):
+    """What went wrong."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str
+    candidates: list[Candidate] = []
+    """Of `ambiguous_session` alone: the sessions that may be meant, the newest 20."""
+
+
+class ErrorTold(Shape):
+    """An error, in the shape of OpenAI's."""
+
+    error: Fault
+
+
+class Document(BaseModel):
+    """An OpenAPI document."""
+
+    model_config = ConfigDict(extra="allow")
+
+    openapi: str
+
+
+# --- bodies ---
+
+
+class NoBody(Shape):
+    """Nothing."""
+
+
+class ForkBody(Shape):
+    """Which branch becomes a session of its own."""
+
+    tip: str | None = None
+    """The end of the branch; the session's own, if absent."""
+    at: Number | None = None
+    """The last message that is taken along, by its number in the transcript of that tip."""
+    name: str | None = None
+    """What the fork is named; a new name is made, if absent."""
+
+
+class CompactBody(Shape):
+    """Which messages are cut; all that may be, if there is no body."""
+
+    messages: Numbers | None = None
+    """Numbers as in the transcript: `"4-19"`, `"4-19,25"` or `[4, 5]`."""
+
+
+class RestoreBody(Shape):
+    """Which cuts are undone; all, if there is no body."""
+
+    messages: Numbers | None = None
+    """Numbers as in the transcript: `"4-19"`, `"4-19,25"` or `[4, 5]`."""
+    epoch: Number | None = None
+    """Instead of messages, the number of an epoch in force: what it cut."""

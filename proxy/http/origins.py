@@ -1,0 +1,141 @@
+"""Which web pages may ask, and by which names of this server (RFC 6454; the Fetch standard's CORS).
+
+A browser asks what any page tells it to ask, of this machine too. So what a page asks that nobody allowed is
+refused before anything is spent or told. Programs that are no browsers send no Origin. A page whose own name
+was made to lead to this machine (DNS rebinding) is known by that name, in Host.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from starlette.types import Message, Scope, Send
+
+from proxy.errors import HostForbidden, OriginForbidden
+from proxy.http.headers import Header, value
+
+EXEMPT = frozenset({"/healthz", "/readyz", "/metrics"})
+"""Paths that may be asked by any name and by any page: nothing is spent there, and no page can read them."""
+_PAGE = frozenset({"/unabridged", "/unabridged/"})
+"""Where a link of another page may lead."""
+_TELLING = frozenset({b"host", b"origin", b"sec-fetch-site", b"sec-fetch-mode"})
+_PORT = re.compile(rb":\d*$")
+_LOCAL_NAME = re.compile(
+    rb"(?: [\d.]+ | \[.+\] | (?:.+\.)?localhost\.? | host\.docker\.internal ) (?: :\d* )?",
+    re.IGNORECASE | re.VERBOSE,
+)
+"""What no name server of a stranger answers for: RFC 6761 clause 6.3, and addresses."""
+_LOCAL_PAGE = re.compile(
+    rb"""
+    https? :// (?: localhost | 127(?:\.\d{1,3}){3} | \[::1\] ) (?: :\d{1,5} )?
+    | (?: app | tauri | vscode-webview | file ) : .*   # of programs that show pages of their own
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
+_REMEMBERED = b"600"
+"""Seconds for which a browser need not ask again what it may."""
+
+
+class Origins:
+    """Tells who may ask. ``is_local``: the server is bound to a loopback address.
+
+    ``public_url`` is where browsers find the server, ``named`` are further origins that may ask, ``hosts``
+    further names of the server. Off loopback any name will do where there are none of these.
+    """
+
+    def __init__(
+        self, *, is_local: bool, public_url: str | None, named: Sequence[str], hosts: Sequence[str]
+    ) -> None:
+        self._is_local = is_local
+        self._checks_host = is_local or bool(hosts)
+        public = [public_url] if public_url else []
+        self._named = frozenset(map(_origin_of, [*public, *named]))
+        names = [*hosts, *(urlsplit(url).hostname or "" for url in public)]
+        self._hosts = frozenset(name.encode() for name in names)
+
+    def check(self, scope: Scope) -> bytes | None:
+        """The origin of the page that asks; None where it is no page, or one that did not say so.
+
+        Raises HostForbidden and OriginForbidden.
+        """
+        told: dict[bytes, bytes] = {}
+        for name, content in scope["headers"]:
+            if name in _TELLING:
+                told[name] = b"null" if name in told else content
+        host, origin = told.get(b"host"), told.get(b"origin")
+        if host and self._checks_host and not self._is_ours(host):
+            raise HostForbidden
+        if origin is None:
+            if told.get(b"sec-fetch-site") == b"cross-site" and not _follows_link(scope, told):
+                raise OriginForbidden
+        elif not self._may_ask(origin.lower(), (host or b"").lower()):
+            raise OriginForbidden
+        return origin
+
+    def _is_ours(self, host: bytes) -> bool:
+        return _LOCAL_NAME.fullmatch(host) is not None or _PORT.sub(b"", host).lower() in self._hosts
+
+    def _may_ask(self, origin: bytes, host: bytes) -> bool:
+        scheme, _, place = origin.partition(b"://")
+        is_own = scheme in {b"http", b"https"} and place == host
+        is_neighbour = self._is_local and _LOCAL_PAGE.fullmatch(origin) is not None
+        return is_own or is_neighbour or origin in self._named
+
+
+def _origin_of(url: str) -> bytes:
+    """As browsers write it: without the scheme's own port."""
+    parts = urlsplit(url)
+    place = parts.netloc.lower()
+    if parts.port == _DEFAULT_PORTS.get(parts.scheme, -1):
+        place = place.rpartition(":")[0]
+    return f"{parts.scheme}://{place}".encode()
+
+
+def _follows_link(scope: Scope, told: dict[bytes, bytes]) -> bool:
+    """Whether a person goes to our own page from another."""
+    is_navigation = scope.get("method") == "GET" and told.get(b"sec-fetch-mode") == b"navigate"
+    return is_navigation and scope["path"] in _PAGE
+
+
+def is_preflight(scope: Scope) -> bool:
+    """Whether a browser asks what the page may ask."""
+    is_options = scope.get("method") == "OPTIONS"
+    return is_options and value(scope["headers"], b"access-control-request-method") is not None
+
+
+async def send_preflight(scope: Scope, send: Send, origin: bytes) -> None:
+    """Say that the page may ask what it would."""
+    headers: list[Header] = [
+        (b"access-control-allow-origin", origin),
+        (b"access-control-allow-methods", _METHODS),
+        (b"access-control-allow-headers", value(scope["headers"], b"access-control-request-headers") or b"*"),
+        (b"access-control-max-age", _REMEMBERED),
+        (b"vary", b"Origin"),
+    ]
+    await send({"type": "http.response.start", "status": 204, "headers": headers})
+    await send({"type": "http.response.body"})
+
+
+def readable(send: Send, origin: bytes) -> Send:
+    """`send`, of an answer that a page of this origin may read with all of its headers.
+
+    What the upstream says of that is about its own pages, and is left out.
+    """
+
+    async def send_readable(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            kept: list[Header] = [
+                header
+                for header in message.get("headers", ())
+                if not header[0].lower().startswith(b"access-control-")
+            ]
+            told = b", ".join(dict.fromkeys(name.lower() for name, _ in kept))
+            ours = [(b"access-control-allow-origin", origin), (b"access-control-expose-headers", told)]
+            message["headers"] = [*kept, *ours, (b"vary", b"Origin")]
+        await send(message)
+
+    return send_readable

@@ -1,0 +1,316 @@
+"""A client's connection by uvicorn's own protocol, and what that has no word for.
+
+What is sent within one pass of the event loop goes out in one write. A client that leaves is told of by a
+call, also while requests wait behind the one that it left. One that has closed its side alone is answered. A
+body that is there whole is had at once. Answers are framed here (RFC 9112 6 and 9): uvicorn's way costs more
+(docs/benchmarks.md) and sends chunks to HTTP/1.0. One that stays incomplete ends its connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+import httptools
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+from proxy.errors import UnabridgedError
+from proxy.http.asgi import CLIENT, send_error
+from proxy.http.front import request_id
+from proxy.http.headers import Header
+from proxy.telemetry import log_fault
+
+_PROBE, _SELDOM = 0.02, 10.0
+"""Seconds of silence after which a client that has closed its side is probed again; three times as many
+after each probe, up to the second number."""
+_LENIENCE = 0.2
+"""Seconds since the last look up to which a client that cannot be probed is taken to be there: 0.8 in all."""
+_HELD = 512 * 1024
+"""Bytes of a request's body that wait for their reader before its sender has to: two readings."""
+_NOWHERE = bytearray()
+"""A body of which nothing is kept."""
+_BEGINNING = b"HTTP/1.1 "
+"""With what every answer begins."""
+_OURS_TO_SAY = frozenset({b"transfer-encoding", b"connection"})
+_BODILESS = frozenset({204, 304})
+_ZEROS = b"0" * 8
+"""Zeros before a chunk's size: some parsers take 16 digits, and so many are left for it."""
+
+
+class JoinedWrites:
+    """A transport that joins what is written within one pass of the event loop.
+
+    A write costs more than all else that is done for a small answer.
+    """
+
+    __slots__ = ("_ahead", "_loop", "_parts", "_size", "_transport", "is_silent")
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._ahead = b""
+        """What was written before its time."""
+        self.is_silent = False
+        """Whether nothing was written since somebody last looked."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, *parts: bytes) -> None:
+        if self._ahead:
+            parts, self._ahead = (parts[0].removeprefix(self._ahead), *parts[1:]), b""
+        self.is_silent = False
+        if not self._parts:
+            self._loop.call_soon(self.flush)
+        self._parts += parts
+        self._size += sum(map(len, parts))
+        if self._size > HIGH_WATER_LIMIT:
+            self.flush()
+
+    def write_ahead(self, promised: bytes) -> None:
+        """Write one byte more of what comes next in any case, if there is one."""
+        self.flush()
+        at = len(self._ahead)
+        if at < len(promised):
+            self._ahead = promised[: at + 1]
+            self._transport.write(promised[at : at + 1])
+
+    def flush(self) -> None:
+        parts, self._parts, self._size = self._parts, [], 0
+        if parts and not self._transport.is_closing():
+            self._transport.write(b"".join(parts))
+
+    def write_eof(self) -> None:
+        self.flush()
+        self._transport.write_eof()
+
+    def close(self) -> None:
+        self.flush()
+        self._transport.close()
+
+
+class Cycle:
+    """A request that is being answered by `app`; a `proxy.http.asgi.Client`."""
+
+    def __init__(self, app: ASGIApp, cycle: RequestResponseCycle) -> None:
+        self._app = app
+        self.cycle = cycle
+        self._write = cast("JoinedWrites", cycle.transport).write
+        self._left: Callable[[], None] | None = None
+        self._room: int | None = None
+        """Bytes that the answer's announced length leaves for its body; None where none is announced."""
+
+    async def __call__(self, scope: Scope, receive: Receive, _: Send) -> None:
+        cycle = self.cycle
+        scope[CLIENT] = self
+        try:
+            await self._app(scope, receive, self.send)
+        except Exception as error:  # noqa: BLE001 - the edge: whatever is wrong inside, the client hears of it
+            log_fault("a request failed", error)
+            if not cycle.response_started:
+                await send_error(self.send, UnabridgedError(), request_id(scope))
+        finally:
+            del scope[CLIENT]  # nothing is left for the garbage collector to find
+            if not (cycle.response_complete or cycle.disconnected):
+                self.cut()
+
+    async def send(self, message: Message) -> None:
+        """ASGI's `send`."""
+        cycle = self.cycle
+        if cycle.flow.write_paused and not cycle.disconnected:
+            await cycle.flow.drain()
+        if cycle.disconnected:
+            return
+        is_body = message["type"] == "http.response.body"
+        if is_body is not cycle.response_started or cycle.response_complete:
+            raise RuntimeError(f"{message['type']} is out of turn.")
+        if not is_body:
+            self._begin(message["status"], message.get("headers", ()))
+        else:
+            self._go_on(message.get("body", b""), is_last=not message.get("more_body", False))
+
+    def _go_on(self, body: bytes, *, is_last: bool) -> None:
+        cycle = self.cycle
+        if cycle.chunked_encoding:
+            if body:
+                self._write(b"%x\r\n" % len(body), body, b"\r\n")
+            if is_last:
+                self._write(b"0\r\n\r\n")
+        elif self._room is None:
+            self._write(body)
+        elif cycle.scope["method"] != "HEAD":
+            self._room -= len(body)
+            if self._room < 0 or (is_last and self._room):
+                raise RuntimeError("The answer's body has not the length that was announced.")
+            self._write(body)
+        if is_last:
+            cycle.response_complete = True
+            cycle.message_event.set()
+            if not cycle.keep_alive:
+                cycle.transport.close()
+            cycle.on_response()
+
+    def _begin(self, status: int, headers: Iterable[Header]) -> None:
+        """Send the answer's head, which says where the answer ends (RFC 9112 6.3)."""
+        cycle, scope = self.cycle, self.cycle.scope
+        cycle.response_started, cycle.waiting_for_100_continue = True, False
+        lines = [STATUS_LINE[status]]
+        for given, value in headers:
+            name = given.lower()
+            if name == b"content-length":
+                self._room = int(value)
+            elif name in _OURS_TO_SAY:
+                cycle.keep_alive = cycle.keep_alive and b"close" not in value.lower()
+                continue
+            lines.append(b"%b: %b\r\n" % (name, value))
+        if scope["method"] == "HEAD" or status in _BODILESS:
+            self._room = 0
+        elif self._room is None and scope["http_version"] == "1.0":
+            cycle.keep_alive = False
+        elif self._room is None:
+            cycle.chunked_encoding = True
+            lines.append(b"transfer-encoding: chunked\r\n")
+        if not cycle.keep_alive:
+            lines.append(b"connection: close\r\n")
+        head = b"".join(lines)
+        if head.count(b"\n") != len(lines) or head.count(b"\r") != len(lines) or b"\0" in head:
+            raise RuntimeError("A header of the answer holds a line end.")
+        self._write(head, b"\r\n")
+
+    def cut(self) -> None:
+        """End the connection with an answer that is not complete."""
+        self.cycle.disconnected = True
+        self.cycle.transport.close()
+
+    def leave(self) -> None:
+        """The client has left: nobody waits for the answer any more."""
+        cycle = self.cycle
+        if not (cycle.response_complete or cycle.disconnected):
+            cycle.disconnected = True
+            if self._left is not None:
+                self._left()
+        cycle.message_event.set()
+
+    # --- the client, as the application knows it ---
+
+    def watch(self, left: Callable[[], None] | None) -> None:
+        """Have `left` called once the client leaves, or now if it has; None: no more."""
+        self._left = left
+        if left is not None and self.cycle.disconnected:
+            left()
+
+    def whole_body(self) -> bytes | None:
+        """The body, if it came with the head: there is nothing to be received then."""
+        cycle = self.cycle
+        if cycle.more_body:
+            return None
+        body, cycle.body = bytes(cycle.body), bytearray()
+        cycle.flow.resume_reading()
+        return body
+
+    def discard(self) -> None:
+        """Throw away what comes of the body from now on, so that its sender is not held up."""
+        self.cycle.body = _NOWHERE
+        self.cycle.flow.resume_reading()
+
+    def probe(self) -> bool:
+        """Write a byte that comes next in any case, if there is one, to learn whether the client is there.
+
+        False in the midst of a body that is not chunked: there every byte is the application's.
+        """
+        cycle = self.cycle
+        transport = cast("JoinedWrites", cycle.transport)
+        if not cycle.response_started:
+            transport.write_ahead(_BEGINNING)
+        elif cycle.chunked_encoding:
+            transport.write_ahead(_ZEROS)
+        return not cycle.response_started or bool(cycle.chunked_encoding)
+
+
+class Connection(HttpToolsProtocol):
+    """What a connection does with requests whose heads were found to be good."""
+
+    parser: httptools.HttpRequestParser  # type: ignore[assignment]
+    running: Cycle | None = None
+    """What is being answered, or was the last."""
+    _prober: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:  # type: ignore[override]
+        joined = JoinedWrites(cast("asyncio.Transport", transport), self.loop)
+        super().connection_made(cast("asyncio.Transport", joined))
+        self.await_request()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._unset_keepalive_if_required()
+        if self._prober is not None:
+            self._prober.cancel()
+        if self.running is not None:
+            self.running.leave()
+        self.pipeline.clear()
+        super().connection_lost(exc)
+        self.cycle = None  # type: ignore[assignment]  # which knows this connection
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self.running = Cycle(cast("ASGIApp", app), cycle)
+        super()._start_asgi_task(cycle, cast("ASGI3Application", self.running))
+
+    def on_body(self, body: bytes) -> None:
+        """uvicorn's, without a copy of a part that stands alone."""
+        cycle = self.cycle
+        if cycle.response_complete or cycle.body is _NOWHERE:
+            return
+        if not cycle.body:
+            cycle.body = cast("bytearray", body)
+        else:
+            if type(cycle.body) is not bytearray:
+                cycle.body = bytearray(cycle.body)
+            cycle.body += body
+        if len(cycle.body) > _HELD:
+            self.flow.pause_reading()
+        cycle.message_event.set()
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether an answer is under way."""
+        return self.running is not None and not self.running.cycle.response_complete
+
+    def await_request(self) -> None:
+        """Nothing is asked or answered; that may last so long."""
+        self._unset_keepalive_if_required()
+        self.timeout_keep_alive_task = self.loop.call_later(
+            self.timeout_keep_alive, self.timeout_keep_alive_handler
+        )
+
+    # --- a client that has closed its side ---
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Whether the client is still answered.
+
+        It may have closed the other side as well, which looks the same until something is written: then its
+        host says so. Where nothing is to be written yet, a byte is that would be the next one anyway.
+        """
+        if not self.is_answering:
+            return False
+        self.cycle.keep_alive = False
+        cast("JoinedWrites", self.transport).is_silent = True
+        self._probe(_PROBE / 3)
+        return True
+
+    def _probe(self, wait: float) -> None:
+        """See whether the client is there, after so many seconds of silence."""
+        transport = cast("JoinedWrites", self.transport)
+        if self.running is None or not self.is_answering or transport.is_closing():
+            return
+        if not transport.is_silent or transport.get_write_buffer_size():
+            transport.is_silent, wait = True, _PROBE
+        elif self.running.probe() or wait <= _LENIENCE:
+            wait = min(3 * wait, _SELDOM)
+        else:
+            transport.abort()
+            return
+        self._prober = self.loop.call_later(wait, self._probe, wait)

@@ -1,0 +1,174 @@
+"""The proxy as a real server on loopback, and clients that keep their history."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import httpx2
+
+from proxy.adapters.files.settings import load_settings
+from proxy.app import create_app
+from tests.support.servers import PATIENCE, serve
+from tests.support.upstreams import Message
+
+ADMIN = {"Authorization": "Bearer admin"}
+KEY = "Bearer sk-test"
+SECRET = "secret-of-the-tests"
+
+CHAT = "/v1/chat/completions"
+HELLO = b'{"model":"gpt-test","messages":[{"role":"user","content":"Hello"}]}'
+STREAMED = HELLO.replace(b"{", b'{"stream":true,', 1)
+
+
+@asynccontextmanager
+async def proxying(upstream: str, *, owns_store: bool = False, **settings: Any) -> AsyncGenerator[str]:
+    """The proxy as a real server before `upstream`, with the settings file `config` if any; yields its URL.
+
+    It is stopped from another thread: what it still asks of the upstream, this loop must answer.
+    """
+    usual: dict[str, Any] = {
+        "store": "memory://",
+        "secret": SECRET,
+        "admin_token": "admin",
+        "store_timeout": PATIENCE,
+        "store_breaker": 0.2,
+    }
+    loaded, written = load_settings(upstream=upstream, **(usual | settings))
+    app = create_app(loaded, written=written, owns_store=owns_store)
+    server = serve(app, request_timeout=loaded.request_timeout)
+    try:
+        yield server.__enter__()
+    finally:
+        await asyncio.to_thread(server.__exit__, None, None, None)
+
+
+class Small(Protocol):
+    """Starts a proxy whose budget is small: `await small(tokens=800, wait="200ms", summaries=True)`."""
+
+    async def __call__(
+        self,
+        tokens: int = 800,
+        *,
+        wait: str = "2s",
+        summaries: bool = True,
+        extra: str = "",
+        **settings: Any,
+    ) -> str: ...
+
+
+def write_policy(directory: Path, name: str, text: str) -> Path:
+    path = directory / f"{name}.toml"
+    path.write_text(text)
+    return path
+
+
+def told(response: httpx2.Response, name: str) -> str:
+    """A header of ours."""
+    return response.headers[f"x-unabridged-{name}"]
+
+
+def tokens_of(response: httpx2.Response) -> dict[str, int]:
+    """The numbers of `X-Unabridged-Tokens`; what is `none` has no entry."""
+    return {name: int(value) for name, value in _pairs_of(response) if value.isdigit()}
+
+
+def window_from(response: httpx2.Response) -> str:
+    """Who says how large the model's window is."""
+    return dict(_pairs_of(response))["window_from"]
+
+
+def _pairs_of(response: httpx2.Response) -> list[tuple[str, str]]:
+    parts = (pair.partition("=") for pair in told(response, "tokens").split(";"))
+    return [(name, value) for name, _, value in parts]
+
+
+def user(text: str) -> Message:
+    return {"role": "user", "content": text}
+
+
+def question(number: int, topic: str = "item") -> str:
+    """One of many questions, each some fifty tokens long."""
+    return f"Question {number}: what became of {topic} {number * 37}? " + "Tell me all of it, please. " * 6
+
+
+@dataclass
+class Chat:
+    """A client that keeps its whole history and sends it each time."""
+
+    url: str
+    headers: dict[str, str] = field(default_factory=lambda: {"Authorization": KEY})
+    messages: list[Message] = field(default_factory=list[Message])
+    members: Message = field(default_factory=lambda: {"model": "gpt-test"})
+    stages: list[str] = field(default_factory=list[str])
+    client: httpx2.AsyncClient = field(default_factory=lambda: httpx2.AsyncClient(timeout=PATIENCE))
+
+    async def send(self) -> httpx2.Response:
+        """Send the history as it is; nothing is added to it."""
+        body = json.dumps({**self.members, "messages": self.messages}).encode()
+        headers = {"Content-Type": "application/json", **self.headers}
+        return await self.client.post(f"{self.url}/v1/chat/completions", content=body, headers=headers)
+
+    async def say(self, *messages: Message) -> httpx2.Response:
+        """Go on with these messages, and keep the answer."""
+        self.messages += messages
+        response = await self.send()
+        if response.status_code == 200:
+            self.messages.append(answer_in(response))
+            self.stages.append(response.headers.get("x-unabridged-stage", ""))
+        return response
+
+    async def ask(self, text: str) -> httpx2.Response:
+        return await self.say(user(text))
+
+
+class Chats(Protocol):
+    """Makes clients, which are closed at the end: `chats(url, X_Unabridged_Session="s")`."""
+
+    def __call__(self, url: str, **headers: str) -> Chat: ...
+
+
+@asynccontextmanager
+async def making_chats() -> AsyncGenerator[Chats]:
+    made: list[Chat] = []
+
+    def chat(url: str, **headers: str) -> Chat:
+        made.append(Chat(url))
+        made[-1].headers |= {name.replace("_", "-"): value for name, value in headers.items()}
+        return made[-1]
+
+    try:
+        yield chat
+    finally:
+        for each in made:
+            await each.client.aclose()
+
+
+def answer_in(response: httpx2.Response) -> Message:
+    """The message of an answer, streamed or not, as a client would send it back."""
+    if not response.headers["content-type"].startswith("text/event-stream"):
+        return response.json()["choices"][0]["message"]
+    text = ""
+    for line in response.text.split("\n\n"):
+        if line.startswith("data: {"):
+            for choice in json.loads(line[6:]).get("choices", ()):
+                text += choice["delta"].get("content") or ""
+    return {"role": "assistant", "content": text}
+
+
+async def admin(url: str, path: str, **query: str) -> Any:
+    """What the admin API says."""
+    async with httpx2.AsyncClient(base_url=url, headers=ADMIN) as client:
+        response = await client.get(f"/unabridged/v1/{path}", params=query)
+        assert response.status_code == 200, response.text
+        return response.json()
+
+
+async def only_session(url: str) -> Any:
+    (session,) = (await admin(url, "sessions"))["sessions"]
+    return session

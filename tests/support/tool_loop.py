@@ -1,0 +1,106 @@
+"""Rounds of an upstream's answers told as one, as the engine drives them: streamed, and in one piece."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from proxy.core.dialects.chat.completion import StreamCollector, read_completion
+from proxy.core.dialects.dialect import Answer
+from proxy.core.tool_loop.calls import Call, Rules
+from proxy.core.tool_loop.completion import CompletionEditor
+from proxy.core.tool_loop.stream import StreamEditor
+
+Answers = Callable[[Call], bool]
+"""Whether the proxy answers a call that it may answer."""
+
+RULES = Rules(holds=lambda tool: tool.startswith("get"), is_ours=lambda tool: tool == "recall")
+ROUNDS = 2
+
+
+def cut(stream: bytes, points: Sequence[int]) -> list[bytes]:
+    marks = [0, *sorted(point % (len(stream) + 1) for point in points), len(stream)]
+    return [stream[start:end] for start, end in itertools.pairwise(marks)]
+
+
+def always(call: Call) -> bool:
+    return True
+
+
+def never(call: Call) -> bool:
+    return False
+
+
+@dataclass
+class Told:
+    """What the client was told, and what the upstream had said in each round."""
+
+    passed: list[bytes]
+    """By step: what each chunk let pass, then the end."""
+    rounds: list[dict[str, Any]]
+    hidden: list[Call]
+    visible: bytes
+
+    @property
+    def whole(self) -> bytes:
+        return b"".join(self.passed)
+
+    @property
+    def answer(self) -> Answer:
+        return collected(self.whole)
+
+
+def streamed(rounds: Sequence[Sequence[bytes]], answers: Answers, rules: Rules = RULES) -> Told:
+    """Rounds as chunks of bytes, told as one stream."""
+    editor, told, answered = StreamEditor(rules), Told([], [], [], b""), list[Call]()
+    following: Iterator[bytes] = iter(())
+    for number, chunks in enumerate(rounds, 1):
+        following = iter(chunks)
+        for chunk in following:
+            told.passed.append(editor.feed(chunk))
+            if editor.is_over:
+                break
+        else:
+            told.passed.append(editor.rest())
+        answered = [call for call in editor.asked() if answers(call)]
+        told.hidden += answered
+        told.rounds.append(json.loads(editor.message()))
+        if _is_last(editor, answered, number, len(rounds)):
+            break
+        editor.go_on(may_ask=number < ROUNDS)
+    editor.settle(answered)
+    told.passed.append(editor.end())
+    told.passed += [*map(editor.feed, following), editor.rest()]
+    told.visible = editor.visible
+    return told
+
+
+def in_one_piece(rounds: Sequence[bytes], answers: Answers, rules: Rules = RULES) -> tuple[bytes, bytes]:
+    """Rounds as bodies, told as one; and the message that the client is told."""
+    editor, answered = CompletionEditor(rules), list[Call]()
+    for number, body in enumerate(rounds, 1):
+        editor.feed(body)
+        answered = [call for call in editor.asked() if answers(call)]
+        if _is_last(editor, answered, number, len(rounds)):
+            break
+        editor.go_on(may_ask=number < ROUNDS)
+    editor.settle(answered)
+    return editor.end(), editor.visible
+
+
+def _is_last(editor: StreamEditor | CompletionEditor, answered: list[Call], number: int, most: int) -> bool:
+    is_asking = len(editor.asked()) > len(answered)
+    return not answered or is_asking or bool(editor.shown()) or number == most
+
+
+def collected(stream: bytes) -> Answer:
+    collector = StreamCollector()
+    collector.feed(stream)
+    return collector.answer()
+
+
+def read(body: bytes) -> Answer:
+    return read_completion(body)

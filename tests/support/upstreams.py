@@ -1,0 +1,281 @@
+"""A scripted model behind an OpenAI-shaped API.
+
+The model counts tokens, refuses what does not fit its window or what the real API would refuse, and knows a
+request for a summary by its delimited transcript. All is on loopback; every request is kept as it came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from proxy.adapters.tokens import TiktokenCounter
+from tests.support.servers import Exchange, FakeUpstream, Header, Received
+
+Message = dict[str, Any]
+Behaviour = Callable[[Exchange], Awaitable[None]]
+"""What the model does about one request, once its body was read."""
+
+JSON = (b"Content-Type", b"application/json")
+EVENTS = (b"Content-Type", b"text/event-stream")
+COUNTER = TiktokenCounter()
+
+OPENAI = "openai"
+LLAMA = "llama.cpp"
+
+
+# --- what the model makes of messages ---
+
+
+def count_tokens(body: Mapping[str, Any]) -> int:
+    """Prompt tokens: those of the texts, four for each message and three besides, as OpenAI counts them."""
+    texts = [_text(message) for message in body["messages"]]
+    if body.get("tools"):
+        texts.append(json.dumps(body["tools"]))
+    return 3 + sum(4 + COUNTER.count(text) for text in texts)
+
+
+def _text(message: Message) -> str:
+    content: str | list[Message] = message.get("content") or ""
+    if isinstance(content, list):
+        content = " ".join(part.get("text", "") for part in content)
+    calls = [call["function"] for call in message.get("tool_calls") or ()]
+    return content + "".join(call["name"] + call["arguments"] for call in calls)
+
+
+def fault_in(messages: Sequence[Message]) -> str | None:
+    """What the real API would say about the order of messages; None where it would take them."""
+    waiting: set[str] = set()
+    for message in messages:
+        if message["role"] == "tool":
+            if message["tool_call_id"] not in waiting:
+                return "a tool message does not answer a preceding call"
+            waiting.discard(message["tool_call_id"])
+        elif waiting:
+            return "a tool call was not answered"
+        elif message["role"] == "assistant":
+            waiting = {call["id"] for call in message.get("tool_calls") or ()}
+    return "a tool call was not answered" if waiting else None
+
+
+def refusal(words: str, prompt: int, window: int) -> Message:
+    """A refusal for length, in the words of one upstream."""
+    if words == LLAMA:
+        return {
+            "error": {
+                "code": 400,
+                "message": f"request ({prompt} tokens) exceeds the available context size ({window} tokens),"
+                " try increasing it",
+                "type": "exceed_context_size_error",
+                "n_prompt_tokens": prompt,
+                "n_ctx": window,
+            }
+        }
+    return {
+        "error": {
+            "message": f"This model's maximum context length is {window} tokens. However, your messages"
+            f" resulted in {prompt} tokens. Please reduce the length of the messages.",
+            "type": "invalid_request_error",
+            "param": "messages",
+            "code": "context_length_exceeded",
+        }
+    }
+
+
+# --- what the model answers ---
+
+
+def completion(message: Message, prompt: int | None = 10, finish: str | None = None) -> Message:
+    usual = "tool_calls" if message.get("tool_calls") else "stop"
+    answer: Message = {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 1_700_000_000,
+        "model": "gpt-test",
+        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": finish or usual}],
+    }
+    if prompt is not None:
+        answer["usage"] = {"prompt_tokens": prompt, "completion_tokens": 5, "total_tokens": prompt + 5}
+    return answer
+
+
+def said(text: str) -> Message:
+    return {"role": "assistant", "content": text, "refusal": None, "annotations": []}
+
+
+def calling(*calls: tuple[str, str, str]) -> Message:
+    """An assistant message that calls tools: (id, name, arguments)."""
+    made = [
+        {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+        for call_id, name, arguments in calls
+    ]
+    return {"role": "assistant", "content": None, "tool_calls": made, "refusal": None, "annotations": []}
+
+
+def events(message: Message, prompt: int | None = None) -> list[Message]:
+    """The same answer as chunks of a stream."""
+    deltas: list[Message] = [{"role": "assistant", "content": ""}]
+    text: str = message.get("content") or ""
+    deltas += [{"content": text[at : at + 8]} for at in range(0, len(text), 8)]
+    for index, call in enumerate(message.get("tool_calls") or ()):
+        name, arguments = call["function"]["name"], call["function"]["arguments"]
+        first = {"index": index, "id": call["id"], "type": "function"}
+        deltas.append({"tool_calls": [{**first, "function": {"name": name, "arguments": ""}}]})
+        deltas += [
+            {"tool_calls": [{"index": index, "function": {"arguments": arguments[at : at + 5]}}]}
+            for at in range(0, len(arguments), 5)
+        ]
+    finish = "tool_calls" if message.get("tool_calls") else "stop"
+    chunks = [_chunk([{"index": 0, "delta": delta, "finish_reason": None}]) for delta in deltas]
+    chunks.append(_chunk([{"index": 0, "delta": {}, "finish_reason": finish}]))
+    if prompt is not None:
+        usage = {"prompt_tokens": prompt, "completion_tokens": 5, "total_tokens": prompt + 5}
+        chunks.append({**_chunk([]), "usage": usage})
+    return chunks
+
+
+def _chunk(choices: list[Message]) -> Message:
+    return {
+        "id": "chatcmpl-1",
+        "object": "chat.completion.chunk",
+        "created": 1_700_000_000,
+        "model": "gpt-test",
+        "choices": choices,
+    }
+
+
+def sse(event: object) -> bytes:
+    return b"data: " + json.dumps(event).encode() + b"\n\n"
+
+
+DONE = b"data: [DONE]\n\n"
+
+
+def plainly(status: int, headers: Sequence[Header], body: bytes) -> Behaviour:
+    """An answer given as bytes."""
+
+    async def behave(exchange: Exchange) -> None:
+        await exchange.answer(status, headers, body)
+
+    return behave
+
+
+def in_pieces(*pieces: bytes, headers: Sequence[Header] = (EVENTS,), end: bool = True) -> Behaviour:
+    """An answer whose body arrives in these chunks; without `end` the connection breaks off."""
+
+    async def behave(exchange: Exchange) -> None:
+        await exchange.start(200, headers)
+        for piece in pieces:
+            await exchange.chunk(piece)
+            await asyncio.sleep(0.005)
+        if end:
+            await exchange.end()
+        else:
+            exchange.close()
+
+    return behave
+
+
+@dataclass
+class Model:
+    """The scripted model. `replies` are used up in order; after them it answers at some length."""
+
+    window: int | None = None
+    words: str = OPENAI
+    replies: deque[Message | Behaviour] = field(default_factory=deque[Message | Behaviour])
+    summary: Message | Behaviour | None = None
+    """How a request for a summary is answered; None is a good summary."""
+    chats: list[Received] = field(default_factory=list[Received])
+    summaries: list[Received] = field(default_factory=list[Received])
+    others: list[Received] = field(default_factory=list[Received])
+    refused: int = 0
+    hanging: int = 0
+    """Summary calls that hang now."""
+    invalid: list[str] = field(default_factory=list[str])
+    elsewhere: dict[str, Behaviour] = field(default_factory=dict[str, Behaviour])
+    """How requests of other paths are answered, by the end of the path."""
+    listing: Message = field(default_factory=lambda: {"object": "list", "data": []})
+    tells_usage: bool = True
+    """Whether answers have `usage`, from which the proxy learns how the model counts."""
+    url: str = ""
+
+    def bodies(self) -> list[Message]:
+        return [_read(bytes(chat.body)) for chat in self.chats]
+
+    def views(self) -> list[list[Message]]:
+        """The messages of each request that was forwarded."""
+        return [body["messages"] for body in self.bodies()]
+
+    async def serve_one(self, exchange: Exchange) -> None:
+        whole = await exchange.body()
+        if len(whole) < int(exchange.request.value("content-length") or b"0"):
+            return  # the caller left before it had written its request
+        body = _read(whole)
+        if not exchange.request.target.partition("?")[0].endswith("/chat/completions"):
+            self.others.append(exchange.request)
+            path = exchange.request.target.partition("?")[0]
+            script = next((each for end, each in self.elsewhere.items() if path.endswith(end)), None)
+            await (script(exchange) if script else exchange.answer_json(self.listing))
+        elif is_summary(body):
+            self.summaries.append(exchange.request)
+            await self._reply(exchange, body, self.summary or said("They spoke of the plan; all went well."))
+        else:
+            self.chats.append(exchange.request)
+            await self._chat(exchange, body)
+
+    async def _chat(self, exchange: Exchange, body: Message) -> None:
+        prompt = count_tokens(body) if self.window else 0
+        if self.window and prompt > self.window:
+            self.refused += 1
+            await exchange.answer_json(refusal(self.words, prompt, self.window), 400)
+            return
+        fault = fault_in(body["messages"]) if self.window else None
+        if fault is not None:
+            self.invalid.append(fault)
+            await exchange.answer_json({"error": {"message": fault, "type": "invalid_request_error"}}, 400)
+            return
+        await self._reply(exchange, body, self.replies.popleft() if self.replies else self._usual(body))
+
+    def _usual(self, body: Message) -> Message:
+        return said(f"Answer {len(self.chats)} to {_text(body['messages'][-1])[:40]!r}. " + "so it is " * 20)
+
+    async def _reply(self, exchange: Exchange, body: Message, reply: Message | Behaviour) -> None:
+        if callable(reply):
+            await reply(exchange)
+            return
+        prompt = count_tokens(body) if self.tells_usage else None
+        if body.get("stream") is True:
+            asked: Message = body.get("stream_options") or {}
+            await exchange.stream_events(events(reply, prompt if asked.get("include_usage") else None))
+        else:
+            await exchange.answer_json(completion(reply, prompt))
+
+    async def hang(self, exchange: Exchange) -> None:
+        """Keep the caller waiting until it leaves."""
+        self.hanging += 1
+        try:
+            await exchange.gone()
+        finally:
+            self.hanging -= 1
+
+
+def _read(body: bytes) -> Message:
+    """A body's members; numbers of any length, since nothing is calculated with them."""
+    return json.loads(body.removeprefix(b"\xef\xbb\xbf") or b"{}", parse_int=lambda digits: int(digits[:9]))
+
+
+def is_summary(body: Message) -> bool:
+    content = body["messages"][-1].get("content") if body.get("messages") else None
+    return isinstance(content, str) and content.startswith(("<transcript ", "<context>"))
+
+
+@asynccontextmanager
+async def running(model: Model) -> AsyncGenerator[Model]:
+    async with FakeUpstream(model.serve_one).serve() as upstream:
+        model.url = f"{upstream.url}/v1"
+        yield model

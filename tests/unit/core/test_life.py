@@ -1,0 +1,70 @@
+"""Why an epoch is due, what has to hold before it begins; and each rewrite has to be earned by growth."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from proxy.core.budget.budget import Budget, Stage
+from proxy.core.persistent import Sizes
+from proxy.core.planning.life import LIFE, NO_PAST, Cause, Gate, Past, allows, cause_of, distance, past_of
+from proxy.core.planning.plan import Account, Epoch, Verdict
+from proxy.core.policy.sections import Stages
+from tests.support.stores import epoch
+
+BUDGET, STAGES = Budget(1_000, 1.0, 0), Stages()
+HASHES = [bytes([number]) for number in range(10)]
+
+
+def begun(name: str, parent: str, length: int) -> Epoch:
+    """An epoch that began when the chain had so many messages."""
+    return epoch(name, parent, reach=HASHES[1], depth=2, begun_at=HASHES[length - 1])
+
+
+def test_the_first_epoch_is_free():
+    assert allows(NO_PAST, Sizes.of([1]), BUDGET, STAGES)
+
+
+def test_the_next_one_needs_half_of_what_lies_between_trigger_and_target():
+    assert distance(BUDGET, STAGES) == 300
+    assert not allows(Past(1, 1), Sizes.of([800, 149]), BUDGET, STAGES)
+    assert allows(Past(1, 1), Sizes.of([800, 150]), BUDGET, STAGES)
+
+
+def test_a_lane_has_no_more_epochs_than_its_tokens_hold_that_distance():
+    assert allows(Past(3, 1), Sizes.of([750, 150]), BUDGET, STAGES)
+    assert not allows(Past(4, 1), Sizes.of([750, 150]), BUDGET, STAGES)
+
+
+def test_a_head_beyond_the_trigger_leaves_a_tenth_of_the_room_as_the_distance():
+    assert distance(Budget(1_000, 1.0, 850), STAGES) == 15
+    assert distance(Budget(1_000, 1.0, 2_000), STAGES) == 1
+
+
+def test_what_a_person_asked_for_and_late_summaries_are_not_counted():
+    first, second = begun("a", "", 4), begun("b", "a", 6)
+    asked = replace(begun("c", "b", 8), asked="compact")
+    late = replace(begun("d", "c", 9), account=Account(Verdict.LATE))
+    line = (first, second, asked, late)
+    assert past_of(line, late, HASHES) == Past(2, 6)
+    assert past_of(line, first, HASHES) == Past(1, 4)
+    assert past_of((), None, HASHES) == NO_PAST
+
+
+def test_on_a_branch_that_left_before_the_epoch_began_growth_counts_from_its_reach():
+    assert past_of((begun("a", "", 4),), begun("a", "", 4), HASHES[:3]) == Past(1, 2)
+
+
+def test_over_the_budget_an_epoch_begins_whatever_it_costs():
+    assert not LIFE[cause_of(Stage.EMERGENCY, acts_now=False)]
+    assert not LIFE[cause_of(Stage.EMERGENCY, acts_now=True)]
+
+
+def test_what_begins_for_another_reason_than_usage_need_not_be_earned_nor_pay():
+    for stage in (Stage.CALM, Stage.WARN, Stage.TRIM, Stage.COMPACT):
+        assert cause_of(stage, acts_now=True) is Cause.AT_ONCE
+    assert not {Gate.EARNED, Gate.PAYS, Gate.PREPARED} & {*LIFE[Cause.AT_ONCE]}
+
+
+def test_only_at_trim_an_epoch_waits_until_it_pays():
+    assert [cause for cause, gates in LIFE.items() if Gate.PAYS in gates] == [Cause.TRIM]
+    assert cause_of(Stage.TRIM, acts_now=False) is Cause.TRIM

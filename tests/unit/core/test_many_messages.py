@@ -1,0 +1,86 @@
+"""A conversation of very many tiny messages is planned with work that grows as it does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from cProfile import Profile
+
+import pytest
+
+from proxy.core.budget.budget import Budget, Stage
+from proxy.core.dialects.chat.dialect import CHAT
+from proxy.core.extraction.reading import Readings
+from proxy.core.persistent import Grown
+from proxy.core.planning.chain import Chain
+from proxy.core.planning.from_scratch import fold
+from proxy.core.planning.plan import EMPTY
+from proxy.core.planning.planner import draft, finish
+from proxy.core.planning.situation import Situation
+from proxy.core.policy.policy import Policy
+from proxy.core.policy.sections import Stages, Strategy
+from tests.bench.messages import KINDS, conversation
+from tests.support.conversations import chain_from, count
+
+FEW, MANY = 1_000, 4_000
+GROWTH = 6.0
+"""At most: four times the messages, and some more, as ledgers are written again. What is
+quadratic takes sixteen times as much."""
+POLICIES = {
+    name: Policy(strategy=Strategy(name=name, summary_max=400, summary_to=300))
+    for name in ("importance", "topic", "session", "exchanges", "sliding_window", "off")
+} | {"by count": Policy(stages=Stages(max_units=20))}
+
+
+def long_chain(kind: str, length: int) -> Chain:
+    """As the engine holds one: no copy is made of what it begins with."""
+    chain = chain_from(conversation(kind, length))
+    return Chain(Grown([*chain.messages]), Grown([*chain.raws]), chain.tokens, Grown([*chain.hashes]), CHAT)
+
+
+def calls(work: Callable[[], object]) -> int:
+    """Calls of functions that it takes, which no other load changes. Nothing is known from before."""
+    with pytest.MonkeyPatch.context() as known:
+        known.setattr("proxy.core.extraction.reading.READINGS", Readings())
+        profile = Profile()
+        profile.runcall(work)
+    return sum(entry.callcount for entry in profile.getstats())
+
+
+def calls_of_fold(kind: str, length: int, policy: Policy) -> int:
+    """Those of a first request over its budget."""
+    chain = long_chain(kind, length)
+    return calls(lambda: fold(chain, policy, Budget(2_000, 1.0, 0), count))
+
+
+def calls_of_epoch(stage: Stage, length: int, policy: Policy) -> int:
+    """Those of one epoch of all of it."""
+    chain = long_chain("talk", length)
+    budget = Budget(int(chain.tokens.total / (0.95 if stage is Stage.COMPACT else 2)), 1.0, 0)
+
+    def plan() -> None:
+        decided = draft(Situation(chain, EMPTY, policy, budget, count), stage)
+        assert decided is not None
+        assert finish(decided, {}) != EMPTY
+
+    return calls(plan)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        *((kind, "importance") for kind in KINDS),
+        *(("talk", name) for name in POLICIES if name != "importance"),
+    ],
+)
+def test_four_times_as_many_messages_take_some_four_times_the_work(kind: str, name: str) -> None:
+    few, many = (calls_of_fold(kind, length, POLICIES[name]) for length in (FEW, MANY))
+    assert many <= GROWTH * few
+
+
+@pytest.mark.parametrize("stage", [Stage.COMPACT, Stage.EMERGENCY])
+@pytest.mark.parametrize("name", ["importance", "topic", "by count"])
+def test_one_epoch_of_four_times_as_many_messages_takes_some_four_times_the_work(
+    name: str, stage: Stage
+) -> None:
+    few, many = (calls_of_epoch(stage, length, POLICIES[name]) for length in (FEW, MANY))
+    assert many <= GROWTH * few

@@ -1,0 +1,78 @@
+"""What users laid down against many summaries: each sentence is read once, and found by its words."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from proxy.core.budget.budget import Budget
+from proxy.core.planning.plan import EMPTY
+from proxy.core.planning.situation import Situation
+from proxy.core.policy.policy import Policy
+from proxy.core.summaries.negation import LaidDown, turned_around
+from proxy.core.summaries.source import Source, source_of
+from proxy.core.summaries.verification import TURNED, fault_in
+from tests.support.conversations import assistant, chain_from, count, user
+
+HONEST = "Work went on at the harbour and the bridge. The assistant looked at each gate."
+
+
+def talked(exchanges: int) -> Source:
+    messages = [
+        said
+        for number in range(exchanges)
+        for said in (
+            user(f"Never open gate {number} of lock {number // 7} at night. Look at the harbour."),
+            assistant(f"I looked at gate {number}, and at the bridge beside it."),
+        )
+    ]
+    situation = Situation(chain_from(messages), EMPTY, Policy(), Budget(100_000, 1.0, 0), count)
+    return source_of(situation, (0, len(messages)), 2_000)
+
+
+def faults(source: Source, summary: str) -> list[str | None]:
+    return [fault_in(summary, piece.evidence(source.laid_down)) for piece in source.pieces]
+
+
+def test_the_first_rule_that_is_turned_around_is_told() -> None:
+    said = LaidDown("Never paint the boats. Do not touch the bread. Never paint the boats.")
+    assert (
+        turned_around("The bread was touched. The boats were painted.", said, "") == "Never paint the boats."
+    )
+    assert turned_around("The bread was touched.", said, "") == "Do not touch the bread."
+
+
+def test_what_the_source_says_both_ways_may_be_told_either_way() -> None:
+    said = LaidDown("Never paint the boats.\nYou must lock the doors.\nPaint the boats after all.")
+    assert turned_around("The boats were painted.", said, "") is None
+    assert turned_around("The doors need not be locked.", said, "") == "You must lock the doors."
+    assert turned_around("The doors need not be locked.", said, "[tool] Do not lock the doors.") is None
+
+
+def test_a_rule_may_lack_one_word_in_five_and_no_more() -> None:
+    said = LaidDown("Never sell fresh bread, apples, honey, cheese.")  # six words beside the negation
+    assert turned_around("Fresh bread, apples, honey and cheese were there.", said, "") is not None
+    assert turned_around("Bread, apples, honey and cheese were there.", said, "") is None
+
+
+def test_a_rule_of_one_piece_holds_in_every_other() -> None:
+    source = talked(300)
+    assert len(source.pieces) > 5
+    assert set(faults(source, HONEST)) == {None}
+    assert set(faults(source, "The user may open gate 3 of lock 0 at night.")) >= {TURNED}
+
+
+def test_a_gap_four_times_as_long_is_not_judged_sixteen_times_as_long() -> None:
+    short, long = (_cpu(exchanges) for exchanges in (250, 1_000))
+    assert long < 9 * short  # four times the sentences, four times the pieces
+
+
+def _cpu(exchanges: int, tries: Sequence[int] = range(3)) -> float:
+    """CPU seconds in which all pieces of a gap are judged, the least of some tries."""
+    found: list[float] = []
+    for _ in tries:
+        source = talked(exchanges)
+        began = time.process_time()
+        faults(source, HONEST)
+        found.append(time.process_time() - began)
+    return min(found)

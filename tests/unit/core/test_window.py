@@ -1,0 +1,165 @@
+"""Windows: who states one, and what answers teach about it."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.core.budget.window import FADES, Evidence, Growth, Sample, Source, Window
+
+POLICY, UPSTREAM, PRICES = 32_000, 16_000, 128_000
+
+
+Stated = tuple[int | None, int | None, int | None]
+
+
+def known(evidence: Evidence, *stated: int | None, now: float = 0.0) -> tuple[int | None, str]:
+    policy, upstream, prices = stated
+    window = evidence.window(policy, upstream, prices, now)
+    return window.tokens, window.source.value
+
+
+@pytest.mark.parametrize(
+    ("stated", "window"),
+    [
+        ((POLICY, UPSTREAM, PRICES), (POLICY, "policy")),
+        ((None, UPSTREAM, PRICES), (UPSTREAM, "upstream")),
+        ((None, None, PRICES), (PRICES, "prices")),
+        ((None, None, None), (None, "unknown")),
+    ],
+)
+def test_the_policy_is_believed_before_the_upstream_and_that_before_the_price_list(
+    stated: Stated, window: tuple[int | None, str]
+):
+    assert known(Evidence(), *stated) == window
+
+
+@pytest.mark.parametrize("stated", [(POLICY, None, None), (None, UPSTREAM, PRICES), (None, None, PRICES)])
+def test_a_refusal_and_a_truncation_lower_whatever_is_stated(stated: Stated):
+    refused, truncated = Evidence(), Evidence()
+    refused.learn_refusal(8_000, sent=9_000, now=0.0)
+    truncated.learn_truncation(4_096, now=0.0)
+    assert known(refused, *stated) == (8_000, "refusal")
+    assert known(truncated, *stated) == (4_096, "truncated")
+
+
+def test_a_refusal_never_raises_what_the_policy_states():
+    evidence = Evidence()
+    evidence.learn_refusal(64_000, sent=70_000, now=0.0)
+    assert known(evidence, POLICY, None, None) == (POLICY, "policy")
+
+
+def test_a_refusal_fades():
+    evidence = Evidence()
+    evidence.learn_refusal(8_000, sent=9_000, now=0.0)
+    assert known(evidence, None, None, PRICES, now=FADES + 1) == (PRICES, "prices")
+
+
+def test_a_refusal_without_numbers_leaves_three_quarters_of_what_was_sent():
+    evidence = Evidence()
+    evidence.learn_refusal(None, sent=8_000, now=0.0)
+    assert known(evidence, None, None, None) == (6_000, "refusal")
+
+
+def test_an_answer_raises_what_upstream_or_price_list_state_and_then_nothing_is_cut_by_it():
+    evidence = Evidence()
+    evidence.learn_answer(21_000)
+    assert evidence.window(None, None, 8_000, 0.0) == Window(21_000, Source.PRICES, is_least=True)
+    assert evidence.window(None, None, 8_000, 0.0).limit is None
+    assert evidence.window(None, 64_000, 8_000, 0.0) == Window(64_000, Source.UPSTREAM)
+    assert evidence.window(8_000, None, None, 0.0) == Window(8_000, Source.POLICY)
+
+
+def test_an_answer_alone_says_no_window():
+    evidence = Evidence()
+    evidence.learn_answer(21_000)
+    assert known(evidence, None, None, None) == (None, "unknown")
+
+
+def test_the_newest_evidence_counts():
+    evidence = Evidence()
+    evidence.learn_refusal(8_000, sent=9_000, now=0.0)
+    evidence.learn_answer(12_000)
+    assert known(evidence, None, None, 4_000) == (12_000, "prices")
+    evidence.learn_refusal(10_000, sent=11_000, now=0.0)
+    assert known(evidence, None, None, 4_000) == (10_000, "refusal")
+    assert evidence.answered == 10_000
+
+
+# --- truncation ---
+
+
+def counted(*requests: tuple[int, int]) -> Growth:
+    growth = Growth()
+    for sent, count in requests:
+        growth.observe(sent, count)
+    return growth
+
+
+def test_a_count_that_stops_growing_in_two_requests_is_a_truncation():
+    assert counted((1_000, 1_000), (2_000, 2_000), (3_000, 2_048)).window is None
+    assert counted((1_000, 1_000), (2_000, 2_000), (3_000, 2_048), (3_300, 2_048)).window == 2_048
+    assert counted((2_000, 2_000), (2_050, 2_048), (2_300, 2_048)).window == 2_048
+
+
+def test_requests_aside_do_not_hide_a_truncation():
+    assert counted(
+        (1_000, 1_000), (2_000, 2_000), (300, 300), (3_000, 2_048), (300, 300), (4_000, 2_048)
+    ).window
+
+
+def test_an_upstream_that_drops_whole_messages_counts_a_little_less_each_time():
+    assert counted((2_000, 2_000), (2_600, 1_990), (3_200, 1_850)).window == 2_000
+
+
+@pytest.mark.parametrize(
+    ("requests", "why"),
+    [
+        ([(1_000, 1_000), (1_050, 1_000), (1_090, 1_000)], "hardly more was sent"),
+        ([(400, 400), (800, 512), (1_200, 512), (1_600, 512)], "too little was counted"),
+        ([(5_000, 5_000), (6_400, 1_400), (7_800, 1_400), (9_200, 1_400)], "cached tokens are left out"),
+        ([(1_500, 1_500), (2_900, 1_400), (4_300, 1_400), (5_700, 1_400)], "so they are, from the start"),
+        ([(1_800, 1_800), (4_800, 1_500), (7_800, 1_500)], "the answer is cached as well"),
+        ([(2_000, 2_000), (3_000, 3_000), (2_500, 2_500), (2_800, 2_800)], "the view was cut"),
+        (
+            [(1_000, 1_000), (2_000, 2_000), (3_000, 3_000), (4_000, 4_000), (4_500, 1_500), (5_500, 2_500),
+             (6_500, 3_500), (7_500, 3_990), (8_000, 1_900), (9_000, 2_900), (10_000, 3_900)],
+            "reasoning of earlier exchanges is left out",
+        ),
+    ],
+)  # fmt: skip
+def test_what_has_another_reason_is_none(requests: list[tuple[int, int]], why: str):
+    assert counted(*requests).window is None, why
+
+
+def test_of_servers_that_leave_out_what_is_cached_no_count_grows_with_what_was_sent():
+    growth = Growth()
+    samples = [
+        growth.observe(sent, count) for sent, count in [(1_500, 1_500), (3_300, 1_800), (5_000, 1_700)]
+    ]
+    assert Sample.TRACKED not in samples
+
+
+def test_counts_that_grow_with_what_was_sent_are_tracked():
+    growth = Growth()
+    samples = [growth.observe(each, each * 13 // 10) for each in (400, 800, 1_200)]
+    assert samples == [Sample.PLAIN, Sample.TRACKED, Sample.TRACKED]
+
+
+def test_a_tenth_more_to_the_token_is_more():
+    grown = range(1_000, 3_000, 10)
+    assert {counted((each, each)).observe(each * 11 // 10, each * 11 // 10) for each in grown} == {
+        Sample.TRACKED
+    }
+    assert {counted((each, each)).observe(each * 11 // 10 - 1, each * 11 // 10) for each in grown} == {
+        Sample.PLAIN
+    }
+    stalled = (counted((each, 2_048), (each * 11 // 10, 2_048)) for each in grown)
+    assert {growth.stalls for growth in stalled} == {2}
+
+
+def test_a_request_of_which_too_little_was_counted_is_no_sample_of_the_ratio():
+    growth = counted((2_000, 2_000))
+    assert growth.observe(2_500, 2_500) is Sample.TRACKED
+    assert growth.observe(5_000, 2_600) is Sample.ODD
+    assert growth.observe(6_000, 2_600) is Sample.ODD
+    assert growth.observe(1_000, 1_000) is Sample.PLAIN
