@@ -59,12 +59,15 @@ class Shim:
         """Stand between one client and the server until either leaves."""
         with closing(writer), suppress(OSError), self._known(writer):  # a server that is gone, or goes
             server_reader, server_writer = await self.connect()
+            pieces = asyncio.Queue[tuple[float, bytes]](maxsize=8)
             asked = asyncio.create_task(self._ask(reader, server_writer))
+            read = asyncio.create_task(self._read(server_reader, pieces))
             with closing(server_writer):
                 try:
-                    await self._answer(server_reader, writer)
+                    await self._answer(pieces, writer)
                 finally:
                     asked.cancel()
+                    read.cancel()
                     if self.resets:
                         _reset(writer)
 
@@ -86,9 +89,17 @@ class Shim:
                 await writer.drain()
         writer.close()
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _read(self, reader: asyncio.StreamReader, pieces: asyncio.Queue[tuple[float, bytes]]) -> None:
+        """Note when each piece is due: each is late by the lag alone, however soon it follows another."""
+        with suppress(OSError):
+            while piece := await reader.read(65536):
+                await pieces.put((asyncio.get_running_loop().time() + self.lag, piece))
+        await pieces.put((0.0, b""))
+
+    async def _answer(self, pieces: asyncio.Queue[tuple[float, bytes]], writer: asyncio.StreamWriter) -> None:
         is_closed = False
-        while reply := await reader.read(65536):
+        while (due_and_reply := await pieces.get())[1]:
+            due, reply = due_and_reply
             self.waiting = False
             if is_closed:
                 continue
@@ -97,7 +108,7 @@ class Shim:
             if self.swallow:
                 self.swallowed += 1
                 continue
-            await asyncio.sleep(self.lag)
+            await asyncio.sleep(due - asyncio.get_running_loop().time())
             whole = self.garbage + reply + self.stray
             await self._reply(whole if self.cut is None else whole[: self.cut], writer)
             if self.cut is not None:
