@@ -17,7 +17,7 @@ from tests.support.network import Shim
 from tests.support.servers import PATIENCE
 from tests.support.stores import DAY, KEY, HandClock, epoch, turn
 
-BOUND = HASTE + 0.5
+BOUND = HASTE + PATIENCE
 
 FAULTS: dict[str, dict[str, Any]] = {
     "no reply, and the end of the connection": {"lose_replies": True},
