@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from proxy.core.dialects.chat.extension import take_extension
 from proxy.core.planning.chain import Chain
-from proxy.core.policy.policy import Policy
-from proxy.core.policy.rules import Rule
+from proxy.core.policy.policy import Policy, Rule
 from proxy.core.recall.tool import offered_tool
 from proxy.core.tool_cache.cache import ToolCache
 from proxy.engine.answers.added_parameters import AddedParameters

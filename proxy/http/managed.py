@@ -12,8 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from proxy.core.budget.budget import Stage
 from proxy.core.dialects.chat.body import model_of
-from proxy.core.policy.policy import Policy
-from proxy.core.policy.rules import Way, chosen
+from proxy.core.policy.policy import Policy, Way, chosen
 from proxy.engine.append.append import Appends, StoredAnswer
 from proxy.engine.flow import Exchange, Incoming, Sent
 from proxy.engine.intake.envelope import Envelope

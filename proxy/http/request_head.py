@@ -18,7 +18,7 @@ from functools import cached_property, lru_cache
 from starlette.types import Scope
 
 from proxy.cache import Lru, Memory
-from proxy.core.policy.rules import Rule, Way, ways
+from proxy.core.policy.policy import Rule, Way, ways
 from proxy.engine.intake.envelope import (
     BOUNDARY_HEADER,
     BUDGET_HEADER,

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from proxy.core.budget.budget import Budget, Stage
 from proxy.core.conversation.units import Asked
 from proxy.core.planning.chain import Chain
-from proxy.core.planning.edits import compacted, restored
-from proxy.core.planning.epoch import Change
+from proxy.core.planning.changes import Change, compacted, restored
 from proxy.core.planning.life import in_force
 from proxy.core.planning.plan import EMPTY, Plan, Verb, apply, view_tokens
 from proxy.core.planning.planner import finish

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from proxy.core.planning.plan import EMPTY
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Importance, Keep, Retention, RetentionMatch
-from proxy.core.recall.answer import NO_ROOM, found_text, range_text
 from proxy.core.recall.passages import Reach, best_of
-from proxy.core.recall.tool import Wanted
+from proxy.core.recall.tool import NO_ROOM, Wanted, found_text, range_text
 from tests.support.conversations import (
     Sent,
     budgets,

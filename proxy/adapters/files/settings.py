@@ -14,7 +14,7 @@ from proxy.adapters.files.policies import Mark, PolicyLibrary, is_path, mark
 from proxy.adapters.files.policy_errors import complaints
 from proxy.adapters.files.toml_file import FileError, Location, PolicyError, TomlFile
 from proxy.config import Settings
-from proxy.core.policy.rules import Rule
+from proxy.core.policy.policy import Rule
 from proxy.environment import decided_by, default_config, variables
 
 

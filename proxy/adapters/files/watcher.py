@@ -15,8 +15,7 @@ from pathlib import Path
 from proxy.adapters.files.policies import Mark, PolicyLibrary, mark
 from proxy.adapters.files.settings import DEFAULT, SettingsFile
 from proxy.adapters.files.toml_file import FileError, PolicyError
-from proxy.core.policy.policy import Policy
-from proxy.core.policy.rules import Rule
+from proxy.core.policy.policy import Policy, Rule
 from proxy.errors import InvalidPolicy
 from proxy.telemetry import Metrics, log_event, log_fault, log_warning
 

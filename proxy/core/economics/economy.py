@@ -42,8 +42,15 @@ def account_of(
         return None
     written = view_tokens(plan, situation.chain.tokens)
     sums = _Sums(situation, prices, plan, 0 if view is None else view - written)
+    verdict = Verdict.DUE
+    if may_wait and is_cold(situation):
+        verdict = Verdict.COLD
+    elif may_wait:
+        saving = sums.calls * prices.read_share * sums.freed
+        pays = saving > (prices.write_share - prices.read_share) * sums.tail
+        verdict = Verdict.PAYS if pays else Verdict.WAITS
     return Account(
-        verdict=_verdict(situation, prices, sums) if may_wait else Verdict.DUE,
+        verdict=verdict,
         idle=situation.conditions.idle,
         ttl=prices.ttl,
         cached=round(prices.read_share, 4),
@@ -129,9 +136,13 @@ class _Sums:
     @property
     def tail(self) -> int:
         """What is in the view after the first edit and was sent before, notes included."""
-        first, new = _first_edit(self.situation.plan, self.plan), _newest_from(self.situation)
-        if first is None:
+        plans = self.situation.plan, self.plan
+        notes = [{(gap.start, gap.end, gap.note) for gap in plan.gaps} for plan in plans]
+        edits = {*plans[0].replacements} ^ {*plans[1].replacements}
+        places = [start for start, _, _ in notes[0] ^ notes[1]] + [each.position for each in edits]
+        if not places:
             return 0
+        first, new = min(places), _newest_from(self.situation)
         tokens = self.situation.chain.tokens
         tail = self.unwritten + tokens.between(first, new)
         for gap in self.plan.gaps:
@@ -149,18 +160,3 @@ class _Sums:
         requests = 1 + sum(message.role == "assistant" for message in chain.messages[began:])
         pace = chain.tokens.between(began) / requests
         return max(self.freed, 0) / (2 * pace) if pace else 0.0
-
-
-def _first_edit(before: Plan, after: Plan) -> int | None:
-    """Where two views of one chain begin to differ; None where they do not."""
-    notes = [{(gap.start, gap.end, gap.note) for gap in plan.gaps} for plan in (before, after)]
-    clipped = {*before.replacements} ^ {*after.replacements}
-    places = [start for start, _, _ in notes[0] ^ notes[1]] + [each.position for each in clipped]
-    return min(places, default=None)
-
-
-def _verdict(situation: Situation, prices: Prices, sums: _Sums) -> Verdict:
-    if is_cold(situation):
-        return Verdict.COLD
-    saving = sums.calls * prices.read_share * sums.freed
-    return Verdict.PAYS if saving > (prices.write_share - prices.read_share) * sums.tail else Verdict.WAITS

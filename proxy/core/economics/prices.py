@@ -1,7 +1,7 @@
 """What a model's tokens cost, and how its provider keeps the beginnings of prompts.
 
 Numbers that others look up (:mod:`proxy.adapters.prices`) or state (a policy's ``[economy]``). What follows
-from them is :mod:`proxy.core.economics.economy`'s and :mod:`proxy.core.economics.bill`'s business.
+from them is :mod:`proxy.core.economics.economy`'s and :mod:`proxy.core.economics.simulate`'s business.
 """
 
 from typing import Self

@@ -1,28 +1,111 @@
-"""What a policy would have sent, turn by turn, for a conversation that is already there.
+"""What a policy would have sent for a conversation that is already there, turn by turn, and what that costs.
 
 Every assistant message was once a request: the history before it. Each is put through the planner as a live
 request is, except that no model is asked: gaps get notices where a model would have written a summary. Sticky
 epochs (law 3) make the order of the turns part of the result, so a session is replayed from its start.
 Whether an epoch pays is reckoned as in a live request, for a lane whose turns come at even distances.
+
+Each side of a comparison is billed by the same rules: a lane's requests in order, the beginning that two of
+them share, message by message over the bytes that went out (notes included), in the steps by which providers
+keep prefixes; nothing where the cache was cold. Answers are no part of a bill, since they are the same
+whatever was sent. Summaries are an estimate: what their sources and their longest texts would cost.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from msgspec.structs import replace
 
 from proxy.core.budget.budget import Budget, Stage, stage_of
 from proxy.core.conversation.units import request_points
-from proxy.core.economics.bill import Meter, Prompt, SummaryCalls, SummaryMeter
 from proxy.core.economics.economy import account_of
-from proxy.core.economics.prices import UNKNOWN_PRICES, Prices
+from proxy.core.economics.prices import MILLION, UNKNOWN_PRICES, Prices
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.from_scratch import fold
 from proxy.core.planning.life import NO_PAST, Past
-from proxy.core.planning.plan import EMPTY, Account, Plan, Verdict, view_tokens
-from proxy.core.planning.planner import draft, finish
+from proxy.core.planning.plan import EMPTY, Account, Plan, Span, Verdict, apply, view_tokens
+from proxy.core.planning.planner import Draft, draft, finish
 from proxy.core.planning.situation import Conditions, Count, Situation
 from proxy.core.policy.policy import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One request, as it is billed. Tokens are the model's, head included."""
+
+    tokens: int
+    cached: int
+
+    def dollars(self, prices: Prices) -> float:
+        """What it costs."""
+        return prices.of_prompt(self.tokens, self.cached)
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryCalls:
+    """The calls for summaries that one epoch would have made."""
+
+    source: int = 0
+    """Tokens, none of them cached."""
+    text: int = 0
+
+    def dollars(self, prices: Prices) -> float:
+        """What they cost."""
+        return prices.of_prompt(self.source, 0) + self.text * prices.output / MILLION
+
+
+class Meter:
+    """Reads a lane's requests in order, and says what of each the provider has kept."""
+
+    def __init__(self, prices: Prices, budget: Budget, *, is_warm: bool) -> None:
+        self._prices = prices
+        self._budget = budget
+        self._is_warm = is_warm
+        self._before: Sequence[bytes] = ()
+
+    def prompt(self, plan: Plan, raws: Sequence[bytes], tokens: Sequence[int]) -> Prompt:
+        """The next request: messages of these bytes and sizes (counted tokens) under a plan."""
+        budget, view = self._budget, apply(plan, raws)
+        replaced = {each.position: each.tokens for each in plan.replacements}
+        kept = [replaced.get(place, size) for place, size in enumerate(tokens)]
+        sizes, position = list[int](), 0  # of the view's messages
+        for gap in plan.gaps:
+            sizes += [*kept[position : gap.start], gap.tokens]
+            position = gap.end
+        sizes += kept[position:]
+        shared = 0
+        for place, (old, new) in enumerate(zip(self._before, view, strict=False)):
+            if old != new:
+                break
+            shared = place + 1
+        has_sent = self._is_warm and bool(self._before)
+        self._before = view
+        same = budget.real(budget.head + sum(sizes[:shared])) if has_sent else 0
+        return Prompt(budget.real(budget.head + sum(sizes)), self._prices.kept(same))
+
+
+class SummaryMeter:
+    """Estimates the calls for summaries of a lane whose gaps are not summarised in fact."""
+
+    def __init__(self) -> None:
+        self._asked: set[Span] = set()
+
+    def calls(self, decided: Draft) -> SummaryCalls:
+        """What a draft would ask for: each gap once; a summary in a larger gap stands for its messages."""
+        situation = decided.situation
+        most = situation.policy.summary_tokens(situation.budget.limit)
+        source, text, sizes = 0, 0, situation.chain.tokens
+        for span in (span for span in decided.wanted if span not in self._asked):
+            inside = [each for each in self._asked if span[0] <= each[0] and each[1] <= span[1]]
+            known = sum(sum(sizes[first:last]) for first, last in inside)
+            tokens = sum(sizes[span[0] : span[1]]) - known + len(inside) * most
+            source += tokens
+            text += min(most, tokens // 2)
+        self._asked = {span for span in self._asked if span in decided.spans} | {*decided.wanted}
+        return SummaryCalls(situation.budget.real(source), situation.budget.real(text))
+
+
+# --- the turns ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +139,6 @@ class ReplayedTurn:
     """Tokens that the epoch took out of the view."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Begun:
-    """What one request does to the plan."""
-
-    plan: Plan
-    epochs: int = 0
-    account: Account | None = None
-    summaries: SummaryCalls = field(default_factory=SummaryCalls)
-
-
 def replay(
     chain: Chain,
     policy: Policy,
@@ -80,15 +153,18 @@ def replay(
     is_warm = idle < prices.under(policy.economy).ttl
     sent, full = (Meter(prices, budget, is_warm=is_warm) for _ in range(2))
     summaries = SummaryMeter()
-    for number, length in enumerate(_requests(chain), 1):
+    points = request_points(chain.messages)
+    if not chain.messages or chain.messages[-1].role == "assistant":
+        points = points[:-1]  # an answer at the very end has not been sent yet
+    for number, length in enumerate(points, 1):
         prefix = chain.prefix(length)
         sized = replace(budget, last_user_tokens=prefix.last_user_tokens, whole=prefix.tokens.total)
         conditions = Conditions(idle=idle if number > 1 else None, prices=prices, since=past.length)
         situation = Situation(prefix, plan, policy, sized, count, conditions=conditions, past=past)
         stage = stage_of(budget.usage(situation.view), policy.stages)
-        begun = _next(situation, stage, summaries)
-        plan, epoch = begun.plan, epoch + begun.epochs
-        past = Past(past.epochs + begun.epochs, length) if begun.epochs else past
+        plan, epochs, account, calls = _next(situation, stage, summaries)
+        epoch += epochs
+        past = Past(past.epochs + epochs, length) if epochs else past
         view = view_tokens(plan, prefix.tokens)
         yield ReplayedTurn(
             number=number,
@@ -98,37 +174,35 @@ def replay(
             sent_tokens=budget.real(budget.head + view),
             cut=plan.cut,
             epoch=epoch,
-            began=begun.epochs > 0,
+            began=epochs > 0,
             sent=sent.prompt(plan, prefix.raws, prefix.tokens),
             full=full.prompt(EMPTY, prefix.raws, prefix.tokens),
-            summaries=begun.summaries,
-            account=begun.account,
-            freed=budget.real(situation.view - view) if begun.epochs else 0,
+            summaries=calls,
+            account=account,
+            freed=budget.real(situation.view - view) if epochs else 0,
         )
 
 
-def _requests(chain: Chain) -> list[int]:
-    """Lengths of the histories that were sent; an answer at the very end has not been sent yet."""
-    points = request_points(chain.messages)
-    asks = bool(chain.messages) and chain.messages[-1].role != "assistant"
-    return points if asks else points[:-1]
+def _next(
+    situation: Situation, stage: Stage, summaries: SummaryMeter
+) -> tuple[Plan, int, Account | None, SummaryCalls]:
+    """What a request does to the plan: nothing, one epoch, or those of a history that is far too long.
 
-
-def _next(situation: Situation, stage: Stage, summaries: SummaryMeter) -> _Begun:
-    """What a request does to the plan: nothing, one epoch, or those of a history that is far too long."""
-    standing = _Begun(situation.plan)
-    if situation.policy.strategy.name == "off":
+    Answers the plan from then on, the epochs that began, what money said, and the calls for summaries.
+    """
+    chain, policy, conditions = situation.chain, situation.policy, situation.conditions
+    standing = situation.plan, 0, None, SummaryCalls()
+    if policy.strategy.name == "off":
         return standing
-    if situation.conditions.idle is None and stage is Stage.EMERGENCY:
-        plan, epochs = fold(
-            situation.chain, situation.policy, situation.budget, situation.count, situation.conditions
-        )
-        return _Begun(plan, epochs, account_of(situation, plan, may_wait=False)) if epochs else standing
+    if conditions.idle is None and stage is Stage.EMERGENCY:
+        plan, epochs = fold(chain, policy, situation.budget, situation.count, conditions)
+        account = account_of(situation, plan, may_wait=False)
+        return (plan, epochs, account, SummaryCalls()) if epochs else standing
     decided = draft(situation, stage)
     if decided is None:
         return standing
     plan = finish(decided, {})
     account = account_of(situation, plan, may_wait=decided.may_wait)
     if account is not None and account.verdict is Verdict.WAITS:
-        return _Begun(situation.plan, account=account)
-    return _Begun(plan, 1, account, summaries.calls(decided))
+        return situation.plan, 0, account, SummaryCalls()
+    return plan, 1, account, summaries.calls(decided)

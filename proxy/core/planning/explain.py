@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from proxy.core.dialects.dialect import Content
-from proxy.core.planning.importance import Score
-from proxy.core.planning.situation import CRITICAL, FIRST_USER, FIXED, FREE, PINNED, RECENT, Situation
+from proxy.core.planning.situation import CRITICAL, FIRST_USER, FIXED, FREE, PINNED, RECENT, Score, Situation
 from proxy.core.policy.sections import RetentionClass
 from proxy.core.text.words import one_line
 
@@ -54,16 +53,22 @@ def explain(situation: Situation) -> list[Row]:
 
 
 def _row(situation: Situation, index: int) -> Row:
-    unit = situation.units[index]
-    gap = _gap_of(situation, unit.start)
+    unit, plan = situation.units[index], situation.plan
+    gaps = (number for number, gap in enumerate(plan.gaps) if gap.start <= unit.start < gap.end)
+    gap = next(gaps, None)
     is_cut = gap is not None
+    state: State = "kept"
+    if is_cut:
+        state = "cut"
+    elif edits := [edit for edit in plan.replacements if unit.start <= edit.position < unit.end]:
+        state = "cleared" if any(edit.why for edit in edits) else "clipped"
     return Row(
         start=unit.start,
         end=unit.end,
         roles=tuple(message.role for message in situation.chain.messages[unit.start : unit.end]),
         tokens=situation.chain.tokens.between(unit.start, unit.end) if is_cut else situation.size(index),
         score=None if is_cut else situation.score(index),
-        state="cut" if is_cut else _state(situation, unit.start, unit.end),
+        state=state,
         protection=None if is_cut else _PROTECTIONS[situation.protection[index]],
         gap=gap,
         retention=situation.classes.of(index),
@@ -77,15 +82,3 @@ def _first_words(contents: Iterable[Content]) -> str:
         if said := content.text.strip() or next(calls, ""):
             return one_line(said)
     return ""
-
-
-def _gap_of(situation: Situation, position: int) -> int | None:
-    gaps = enumerate(situation.plan.gaps)
-    return next((number for number, gap in gaps if gap.start <= position < gap.end), None)
-
-
-def _state(situation: Situation, start: int, end: int) -> State:
-    edits = [edit for edit in situation.plan.replacements if start <= edit.position < end]
-    if any(edit.why for edit in edits):
-        return "cleared"
-    return "clipped" if edits else "kept"

@@ -14,12 +14,11 @@ import msgspec
 from msgspec.structs import replace
 
 from proxy.core.budget.budget import Stage
-from proxy.core.planning.clearing import Clearing, clearings, picture_clearings
-from proxy.core.planning.clipping import clip_view
 from proxy.core.planning.gaps import Summaries, Told, gap_of, is_no_longer, told_by
 from proxy.core.planning.ledger import cut_tokens, placed, plain_of, room_for
 from proxy.core.planning.life import LEAST_FREED, LIFE, Cause, Gate, allows, cause_of
 from proxy.core.planning.plan import Gap, Plan, Replacement, Span, view_tokens
+from proxy.core.planning.replacements import Clearing, clearings, clip_view, picture_clearings
 from proxy.core.planning.selection import NOTICE_TOKENS, Selection
 from proxy.core.planning.situation import FREE, Situation
 from proxy.core.planning.strategies import Strategy, strategy_of

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
 
 from proxy.core.budget.budget import Stage
-from proxy.core.planning.clearing import Clearing
 from proxy.core.planning.ledger import is_short
 from proxy.core.planning.notes import quote
 from proxy.core.planning.plan import Replacement
+from proxy.core.planning.replacements import Clearing
 from proxy.core.planning.situation import (
     CRITICAL,
     FIRST_USER,
@@ -158,7 +158,7 @@ class Selection:
         for clearing in self._clearings:
             if self.view <= goal:
                 break
-            if not (clearing.is_told or self.cut or self._situation.plan.gaps):
+            if clearing.needs_note and not (self.cut or self._situation.plan.gaps):
                 for index in batches(self._situation).get(clearing.unit, (clearing.unit,)):
                     self.take(index)
             elif clearing.unit not in self.cut:

@@ -8,7 +8,8 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from operator import attrgetter
 from typing import Self
 
@@ -16,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from proxy.core.budget.budget import Budget
-from proxy.core.conversation.messages import HEAD_ROLES
+from proxy.core.conversation.messages import HEAD_ROLES, TOOL_ROLES
 from proxy.core.conversation.retention import Classes
 from proxy.core.conversation.units import Unit, open_from
 from proxy.core.dialects.dialect import Content
@@ -24,13 +25,61 @@ from proxy.core.economics.prices import Prices
 from proxy.core.extraction.constraints import Rule, in_force
 from proxy.core.extraction.reading import Read, Reading
 from proxy.core.planning.chain import Chain
-from proxy.core.planning.importance import Score, score
 from proxy.core.planning.life import NO_PAST, Past
 from proxy.core.planning.plan import Plan, view_tokens
 from proxy.core.policy.policy import Policy
-from proxy.core.policy.sections import RetentionClass
+from proxy.core.policy.sections import Importance, RetentionClass
 from proxy.core.tool_cache.cache import Rules, ToolCache
 from proxy.core.tool_cache.derive import begun, folded
+
+# --- how much a message matters, in [0, 1]: 0.3 recency + 0.3 role + 0.4 content ---
+
+_KEYWORD, _TOOL, _MARKER, _APPROVAL = 0.30, 0.25, 0.20, 0.30
+_OTHER_ROLES = 0.5
+
+
+@dataclass(slots=True)  # a frozen one takes three times as long to make
+class Score:
+    """The three parts, each in [0, 1], and their weighted sum."""
+
+    recency: float
+    role: float
+    content: float
+    total: float
+
+
+def score(role: str, text: str, position: int, count: int, weights: Importance) -> Score:
+    """Score message number ``position`` of ``count``."""
+    recency = position / max(count - 1, 1)
+    by_role = weights.roles.get(role, _OTHER_ROLES)
+    content = content_score(role, text, weights)
+    total = weights.recency * recency + weights.role * by_role + weights.content * content
+    return Score(recency, by_role, content, min(total, 1.0))
+
+
+def content_score(role: str, text: str, weights: Importance) -> float:
+    """What the text alone says of a message's importance."""
+    points = 0.0
+    if _any_of(weights.keywords, folded=True).search(text.lower()):
+        points += _KEYWORD
+    if role in TOOL_ROLES or weights.tool_marker in text:
+        points += _TOOL
+    if _any_of(weights.markers).search(text):
+        points += _MARKER
+    if _any_of(weights.approvals).search(text):
+        points += _APPROVAL
+    if len(text) < weights.short_length:
+        points *= weights.short_penalty
+    return min(points, 1.0)
+
+
+@lru_cache(maxsize=64)
+def _any_of(words: tuple[str, ...], *, folded: bool = False) -> re.Pattern[str]:
+    """A pattern that finds any of the words; one that never matches where there are none."""
+    return re.compile("|".join(re.escape(word.lower() if folded else word) for word in words) or r"(?!)")
+
+
+# --- the situation ---
 
 Count = Callable[[str], int]
 _start: Callable[[Unit], int] = attrgetter("start")
@@ -169,33 +218,27 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is r
     def protection(self) -> dict[int, int]:
         """How firmly each standing unit is protected."""
         levels = dict.fromkeys(self.standing, FREE)
-        for level, members in (
-            (RECENT, self._recent()),
-            (FIRST_USER, self._first_user()),
-            (CRITICAL, self._critical()),
-            (PINNED, self._pinned()),
-            (FIXED, self._fixed()),
-        ):
-            levels.update(dict.fromkeys((index for index in members if index in levels), level))
-        return levels
-
-    def _recent(self) -> list[int]:
-        """The newest units, as many as fit into their share of the room."""
-        left = self.budget.share(self.policy.keep.recent)
-        members: list[int] = []
+        recent, left = list[int](), self.budget.share(self.policy.keep.recent)
         for index in reversed(self.standing):
             left -= self.size(index)
             if left < 0:
                 break
-            members.append(index)
-        return members
-
-    def _first_user(self) -> list[int]:
-        if not self.policy.keep.first_user:
-            return []
-        units = map(self.unit_at, self.chain.users)
-        first = next((index for index in units if self.is_user(index)), None)
-        return [] if first is None else [first]
+            recent.append(index)
+        users = map(self.unit_at, self.chain.users if self.policy.keep.first_user else ())
+        first_user = next((index for index in users if self.is_user(index)), None)
+        # What the model is still to answer: the open unit, and the last user message.
+        fixed = [*range(open_from(self.chain.messages, self.units), len(self.units))]
+        if self.chain.last_user is not None:
+            fixed.append(self.unit_at(self.chain.last_user))
+        for level, members in (
+            (RECENT, recent),
+            (FIRST_USER, () if first_user is None else (first_user,)),
+            (CRITICAL, self._critical()),
+            (PINNED, map(self.unit_at, self.pinned)),
+            (FIXED, fixed),
+        ):
+            levels.update(dict.fromkeys((index for index in members if index in levels), level))
+        return levels
 
     def unit_at(self, position: int) -> int:
         """Index of the unit that a message belongs to."""
@@ -236,37 +279,23 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is r
         """Those of them that are in the view."""
         return [place for place in self.pinned if not self.plan.covers(place)]
 
-    def _pinned(self) -> list[int]:
-        hashes, units = self.chain.hashes, self.units
-        return [
-            index
-            for index in (self.standing if self.pins else ())
-            if any(hashes[place] in self.pins for place in range(units[index].start, units[index].end))
-        ]
-
-    def _fixed(self) -> list[int]:
-        """What the model is still to answer: the open unit, and the last user message."""
-        members = list(range(open_from(self.chain.messages, self.units), len(self.units)))
-        asked = self.chain.last_user
-        return members if asked is None else [*members, self.unit_at(asked)]
-
     def score(self, index: int) -> Score:
         """A unit's importance: that of its best message."""
         found = self._scores.get(index)
         if found is None:
             unit = self.units[index]
-            scores = map(self._score, range(unit.start, unit.end))
-            found = next(scores) if unit.count == 1 else max(scores, key=lambda score: score.total)
+            messages, weights = self.chain.messages, self.policy.importance
+            scores = (
+                score(messages[place].role, self.content(place).text, place, len(self.chain), weights)
+                for place in range(unit.start, unit.end)
+            )
+            found = next(scores) if unit.count == 1 else max(scores, key=lambda each: each.total)
             self._scores[index] = found
         return found
 
     @cached_property
     def _scores(self) -> dict[int, Score]:
         return {}
-
-    def _score(self, position: int) -> Score:
-        role, text = self.chain.messages[position].role, self.content(position).text
-        return score(role, text, position, len(self.chain), self.policy.importance)
 
     def is_user(self, index: int) -> bool:
         """Whether the unit is a user message."""

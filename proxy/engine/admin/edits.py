@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from proxy.core.budget.budget import Stage
 from proxy.core.planning.chain import Chain
-from proxy.core.planning.edits import compacted, restored
-from proxy.core.planning.epoch import Change
+from proxy.core.planning.changes import Change, compacted, restored
 from proxy.core.planning.plan import Epoch, Plan, Verb
 from proxy.core.planning.planner import finish
 from proxy.core.planning.situation import Situation

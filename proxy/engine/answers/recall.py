@@ -16,9 +16,17 @@ from functools import cached_property, partial
 from proxy.cache import Lru, Memory
 from proxy.core.planning.plan import Plan
 from proxy.core.policy.values import SEARCHES
-from proxy.core.recall.answer import found_text, overview_text, range_text
 from proxy.core.recall.passages import Piece, Reach, best_of
-from proxy.core.recall.tool import NAME, USAGE, Unclear, Wanted, read_arguments
+from proxy.core.recall.tool import (
+    NAME,
+    USAGE,
+    Unclear,
+    Wanted,
+    found_text,
+    overview_text,
+    range_text,
+    read_arguments,
+)
 from proxy.engine.flow import Request
 from proxy.errors import SearchUnavailable
 from proxy.ports import Passage, Search, TokenCounter

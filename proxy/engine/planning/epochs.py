@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from proxy.cache import Memory
 from proxy.core.budget.budget import Stage, stage_of
 from proxy.core.economics.economy import account_of, is_cold, late_account, prices_in, shortfall
-from proxy.core.planning.epoch import Change
+from proxy.core.planning.changes import Change
 from proxy.core.planning.life import Gate, in_force, past_of
 from proxy.core.planning.plan import EMPTY, Account, Epoch, Plan, Verb, Verdict, view_tokens
 from proxy.core.planning.planner import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from proxy.core.budget.budget import Budget, Stage
-from proxy.core.economics.bill import Meter, Prompt, SummaryCalls, SummaryMeter
 from proxy.core.economics.prices import UNKNOWN_PRICES, Prices
+from proxy.core.economics.simulate import Meter, Prompt, SummaryCalls, SummaryMeter
 from proxy.core.planning.plan import EMPTY, Gap, Plan
 from proxy.core.planning.planner import Draft
 from proxy.core.planning.situation import FREE, Situation

@@ -9,7 +9,7 @@ import pytest
 
 from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.dialects.chat.messages import Content
-from proxy.core.planning.clipping import clip
+from proxy.core.planning.replacements import clip
 from tests.support.conversations import count, counted, encode, result, user
 
 LONG = " ".join(f"w{number}" for number in range(3000))

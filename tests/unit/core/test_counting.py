@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from proxy.core.budget.budget import Budget, Stage
 from proxy.core.economics.simulate import replay
 from proxy.core.planning.chain import Chain
-from proxy.core.planning.epoch import Change
+from proxy.core.planning.changes import Change
 from proxy.core.planning.plan import EMPTY, Plan
 from proxy.core.planning.planner import draft, finish, is_due
 from proxy.core.planning.situation import Conditions, Situation

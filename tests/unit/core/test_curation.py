@@ -7,8 +7,7 @@ import json
 from msgspec.structs import replace
 
 from proxy.core.budget.budget import Budget, Stage
-from proxy.core.planning.edits import compacted, restored
-from proxy.core.planning.epoch import Change
+from proxy.core.planning.changes import Change, compacted, restored
 from proxy.core.planning.plan import EMPTY, Plan, Verb, apply
 from proxy.core.planning.planner import finish
 from proxy.core.planning.situation import Situation

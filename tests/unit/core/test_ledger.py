@@ -9,7 +9,7 @@ import pytest
 from proxy.core.budget.budget import Budget, Stage
 from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.dialects.chat.messages import Content
-from proxy.core.planning.edits import compacted, restored
+from proxy.core.planning.changes import compacted, restored
 from proxy.core.planning.from_scratch import fold
 from proxy.core.planning.ledger import plain_of
 from proxy.core.planning.plan import EMPTY, Gap, Plan, view_tokens

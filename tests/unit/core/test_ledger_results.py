@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from proxy.core.budget.budget import Budget
 from proxy.core.dialects.chat.messages import Content
-from proxy.core.planning.edits import compacted
+from proxy.core.planning.changes import compacted
 from proxy.core.planning.from_scratch import fold
 from proxy.core.planning.ledger import details_room
 from proxy.core.planning.plan import EMPTY, Plan, view_tokens

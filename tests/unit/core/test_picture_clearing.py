@@ -11,9 +11,9 @@ import pytest
 from proxy.core.budget.budget import Budget, Stage
 from proxy.core.persistent import Sizes
 from proxy.core.planning.chain import Chain
-from proxy.core.planning.clearing import picture_clearings
 from proxy.core.planning.plan import EMPTY, Gap, Plan
 from proxy.core.planning.planner import draft, finish
+from proxy.core.planning.replacements import picture_clearings
 from proxy.core.planning.situation import Situation
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Keep

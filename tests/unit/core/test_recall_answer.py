@@ -9,9 +9,8 @@ import pytest
 from proxy.core.planning.plan import Gap, Plan, Replacement
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Retention, RetentionMatch
-from proxy.core.recall.answer import MOST_TOKENS, NO_ROOM, found_text, overview_text, range_text
 from proxy.core.recall.passages import Piece, Reach
-from proxy.core.recall.tool import Wanted
+from proxy.core.recall.tool import MOST_TOKENS, NO_ROOM, Wanted, found_text, overview_text, range_text
 from tests.support.conversations import Sent, assistant, calling, chain_from, count, result, user
 
 CHAT: list[Sent] = [

@@ -8,10 +8,10 @@ import pytest
 
 from proxy.core.budget.budget import Budget, Stage
 from proxy.core.dialects.chat.messages import Content
-from proxy.core.planning.clearing import CLEARED, REPEATED, SUPERSEDED, clearings
 from proxy.core.planning.explain import explain
 from proxy.core.planning.plan import EMPTY, Plan
 from proxy.core.planning.planner import draft, finish
+from proxy.core.planning.replacements import CLEARED, REPEATED, SUPERSEDED, clearings
 from proxy.core.planning.situation import Situation
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Keep, Tool, ToolResults

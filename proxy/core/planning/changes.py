@@ -1,0 +1,185 @@
+"""Changes of a plan: those that people ask for, and any of them as an epoch.
+
+What people ask for (messages to be compacted, or cuts to be undone) keeps law 2 (valid): units go and come
+back whole; what the model is still to answer never goes. And law 5 (nothing is lost): what comes back is the
+client's own bytes.
+
+An epoch says what a change did to the view, how far it reaches, and when it holds. The same change has the
+same id on every worker, so that of two who make it together one writes it.
+"""
+
+import hashlib
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import msgspec
+
+from proxy.core.budget.budget import Stage
+from proxy.core.conversation.units import last_user
+from proxy.core.planning.gaps import is_no_longer, noted_gap
+from proxy.core.planning.ledger import placed
+from proxy.core.planning.notes import quote
+from proxy.core.planning.plan import Account, Epoch, Gap, Plan, Span, Verb, Verdict, view_tokens
+from proxy.core.planning.planner import Draft, finish
+from proxy.core.planning.selection import Selection
+from proxy.core.planning.situation import CRITICAL, FREE, Situation
+
+
+def compacted(situation: Situation, wanted: Collection[int] | None) -> Draft | None:
+    """Cut the units that lie wholly within the messages ``wanted``; None: all that may be cut.
+
+    Messages that were named go even where the policy would keep them as the newest, or as the first request;
+    pinned and later system messages stay. Answers None where nothing would become smaller.
+    """
+
+    def may_go(index: int) -> bool:
+        protection, unit = situation.protection[index], situation.units[index]
+        if wanted is None:
+            return protection == FREE
+        return protection < CRITICAL and all(place in wanted for place in range(unit.start, unit.end))
+
+    chosen = filter(may_go, situation.standing)
+    selection = Selection(situation, Stage.COMPACT, 0)
+    for index in sorted(chosen, key=situation.is_user):  # an answer takes its request along, and quotes it
+        selection.take(index)
+    spans = tuple(selection.spans())
+    quotes = {span: selection.quotes_within(*span) for span in spans}
+    decided = Draft(situation, Stage.COMPACT, spans, quotes, FREE)
+    view = view_tokens(finish(decided, {}), situation.chain.tokens)
+    return decided if selection.cut and view < situation.view else None
+
+
+def restored(situation: Situation, wanted: Collection[int] | None) -> Plan:
+    """The plan with the messages ``wanted`` back in the view, as the client sent them; None: all of them.
+
+    A unit of which one message is wanted comes back whole. What is left of a gap keeps the summaries that are
+    about nothing else, and a notice for the rest; the ledger is of what is left.
+    """
+    back = {
+        position
+        for unit in situation.units
+        if wanted is None or any(each in wanted for each in range(unit.start, unit.end))
+        for position in range(unit.start, unit.end)
+    }
+    gaps: list[Gap] = []
+    for gap in situation.plan.gaps:
+        for start, end in _left(gap, back):
+            if (start, end) == gap.span:
+                gaps.append(gap)
+                continue
+            anchors = tuple(each for each in gap.anchors if start <= each.start and each.end <= end)
+            part = noted_gap(situation, (start, end), anchors, _quotes(situation, gap, (start, end)))
+            if is_no_longer(situation, part):
+                gaps.append(part)
+    edits = tuple(edit for edit in situation.plan.replacements if edit.position not in back)
+    left = Plan(tuple(gaps), edits)
+    return left if left == situation.plan else placed(situation, left)
+
+
+def _left(gap: Gap, back: Collection[int]) -> list[Span]:
+    """What stays cut of a gap."""
+    runs: list[Span] = []
+    for position in range(gap.start, gap.end):
+        if position in back:
+            continue
+        if runs and runs[-1][1] == position:
+            runs[-1] = (runs[-1][0], position + 1)
+        else:
+            runs.append((position, position + 1))
+    return runs
+
+
+def _quotes(situation: Situation, gap: Gap, span: Span) -> tuple[str, ...]:
+    """The quotes of a gap's note that are of requests within a part of it."""
+    messages = situation.chain.messages
+    asked = (position for position in range(*span) if messages[position].role == "user")
+    within = {quote(situation.content(position).text) for position in asked} if gap.quotes else set[str]()
+    return tuple(each for each in gap.quotes if each in within)
+
+
+# --- any change as an epoch ---
+
+
+@dataclass(frozen=True)
+class Change:
+    """From the plan of ``before`` to ``plan``."""
+
+    lane: str
+    head_count: int
+    """Messages of the head."""
+    before: Situation
+    plan: Plan
+    stage: Stage
+    """Of the view before."""
+    parent: Epoch | None
+    """The epoch in force."""
+    asked: Verb = Verb.NONE
+    alternates: bool = False
+    """Whether the model is known to want alternating roles."""
+    account: Account | None = None
+    """What the policy decided by, beside the usage."""
+
+    def epoch(self, at: float) -> Epoch:
+        """The epoch, begun ``at`` (seconds since 1970)."""
+        chain, budget = self.before.chain, self.before.budget
+        parent = self.parent.id if self.parent else ""
+        # What is undone is an edit too: a chain that lacks it has nothing to be undone.
+        depth = max(self.plan.depth, self.before.plan.depth)
+        reach = chain.hashes[depth - 1]
+        # A chain that was rolled back is forwarded whole; an epoch begun at any size holds at any.
+        is_at_any_size = self.stage in (Stage.CALM, Stage.WARN)
+        calm_below = 0 if is_at_any_size else int(self.before.policy.stages.warn * budget.limit)
+        asked = None
+        if self.asked is Verb.RESTORE:
+            # It begins at the newest request, so that it holds as well where that is answered anew.
+            asked = last_user(chain.messages)
+            calm_below = self.parent.calm_below if self.parent else calm_below
+        content = msgspec.msgpack.encode((self.lane, parent, reach, self.plan))
+        return Epoch(
+            id=hashlib.sha256(content).hexdigest()[:16],
+            parent=parent,
+            number=(self.parent.number if self.parent else 0) + 1,
+            lane=self.lane,
+            reach=reach,
+            depth=depth,
+            calm_below=calm_below,
+            at=at,
+            stage=self.stage.value,
+            reason=self._reason(is_at_any_size=is_at_any_size),
+            original_count=self._count(self.before.plan),
+            original_tokens=budget.real(budget.head + self.before.view),
+            final_count=self._count(self.plan),
+            final_tokens=budget.real(budget.head + view_tokens(self.plan, chain.tokens)),
+            emergency_mode=self.stage is Stage.EMERGENCY and not self.asked,
+            budget=budget.tokens or 0,
+            ratio=budget.ratio,
+            begun_at=chain.hashes[-1 if asked is None else asked],
+            alternates=self.alternates,
+            asked=self.asked,
+            account=self.account,
+            plan=self.plan,
+        )
+
+    def _count(self, plan: Plan) -> int:
+        """Messages of a view, head included."""
+        notes = sum(bool(gap.note) for gap in plan.gaps)
+        return self.head_count + len(self.before.chain) - plan.cut + notes
+
+    def _reason(self, *, is_at_any_size: bool) -> str:
+        if self.asked is Verb.RESTORE:
+            return f"restored on request: {self.before.plan.cut - self.plan.cut} messages"
+        budget, policy = self.before.budget, self.before.policy
+        usage = f"usage {budget.usage(self.before.view):.0%} of {budget.tokens} tokens"
+        usage = "no budget, the window is unknown" if budget.tokens is None else usage
+        by = "on request" if self.asked else f"by {policy.strategy.name}"
+        sums = f"; {self.account.text}" if self.account and self.account.text else ""
+        is_late = self.account is not None and self.account.verdict is Verdict.LATE
+        if (
+            not self.asked
+            and not is_late
+            and is_at_any_size
+            and policy.stages.max_units
+            and policy.strategy.name == "importance"
+        ):
+            by = f"by count of {policy.stages.max_units} units"
+        return f"{usage}: {'compacted' if self.asked else self.stage.value}, {by}{sums}"

@@ -1,0 +1,257 @@
+"""Messages that go out as something shorter: old tool results and pictures cleared, and others clipped.
+
+Most of an agent's tokens are tool results, and most of them are read once. So results go before messages do:
+the call stays, and its result says what was there. First what is told again further down (the same result,
+or a later result of the same call), then the oldest, until the goal is reached. The newest results stay, by
+policy (``tools.clear_after``). A placeholder is a pure function of the result and of why it went (law 3); the
+original stays in the transcript (law 5), and what later turns may need of it is the ledger's business.
+
+Clipping is the last resort where nothing is left to cut and the view is still over its budget (law 4). Tool
+results are clipped first, the largest most, then user messages but the last; the first user message before
+all, where its protection had to yield. Results that the model is still to answer come last, and keep at least
+half of what the budget has room for. Never an assistant message (law 2). Head and tail are kept; what goes
+out is literal bytes in the plan, cut between code points.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from proxy.core.budget.budget import MESSAGE_TOKENS
+from proxy.core.conversation.identity import exact_arguments
+from proxy.core.conversation.messages import TOOL_ROLES
+from proxy.core.dialects.dialect import Content, Size
+from proxy.core.formats.json import dumps
+from proxy.core.planning.plan import Plan, Replacement, view_tokens
+from proxy.core.planning.situation import FIRST_USER, FIRST_USER_LEAST, FREE, Count, Situation
+from proxy.core.tool_cache.cache import Rules
+from proxy.core.tool_cache.errors import speaks_of_error
+
+CLEARED, REPEATED, SUPERSEDED = "cleared", "repeated", "superseded"
+CLEAR_AFTER = 3
+"""Newer results that keep the result of a tool without a rule from being cleared."""
+LEAST_SAVED = 50
+"""Counted tokens that a placeholder must save."""
+_TAIL = 300
+"""Characters that are kept of the end of an error."""
+_LOOKED_AT = 2_000
+"""Characters of a result's end that are searched for one."""
+_WHY = {
+    CLEARED: "cleared",
+    REPEATED: "left out: the same result came again later",
+    SUPERSEDED: "left out: the same call was made again later",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """One tool result of the view."""
+
+    unit: int
+    position: int
+    tool: str
+    arguments: bytes
+    """The same for arguments that mean the same."""
+    text: str
+    newer: int
+    """Results after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clearing:
+    """What may go out as a placeholder."""
+
+    unit: int
+    edit: Replacement
+    saves: int
+    """Counted tokens."""
+    needs_note: bool = True
+    """Whether a note must stand in the view, for what of it later turns may need."""
+
+
+def clearings(situation: Situation) -> list[Clearing]:
+    """What may be cleared, in the order in which it goes; nothing where it would free too little."""
+    policy = situation.policy
+    if not policy.tool_results.clear_first:
+        return []
+    results = _results(situation)
+    texts, calls, why = set[str](), set[tuple[str, bytes]](), dict[int, str]()
+    for result in reversed(results):  # a newer one may repeat it, or take its place
+        call = (result.tool, result.arguments)
+        if result.text in texts:
+            why[result.position] = REPEATED
+        elif call in calls:
+            why[result.position] = SUPERSEDED
+        texts.add(result.text)
+        calls.add(call)
+    cleared = {edit.position for edit in situation.plan.replacements if edit.why}
+    found: list[Clearing] = []
+    for result in sorted(results, key=lambda each: (each.position not in why, each.position)):
+        reason, rule = why.get(result.position, CLEARED), Rules(policy.tools).of(result.tool)
+        is_new = reason == CLEARED and result.newer < (CLEAR_AFTER if rule is None else rule.clear_after)
+        if is_new or result.position in cleared or situation.protection[result.unit] != FREE:
+            continue
+        edit = _placeholder(situation, result, reason)
+        saves = situation.size_at(result.position) - edit.tokens
+        if saves >= LEAST_SAVED and len(edit.raw) <= len(situation.chain.raws[result.position]):
+            found.append(Clearing(result.unit, edit, saves))
+    enough = policy.tool_results.clear_at_least * situation.budget.room
+    return found if sum(each.saves for each in found) >= enough else []
+
+
+def _results(situation: Situation) -> list[_Result]:
+    """The tool results of the view that answer a call in their own unit, in order."""
+    messages, found = situation.chain.messages, list[tuple[int, int]]()
+    for index in situation.standing:
+        unit = situation.units[index]
+        after = range(unit.start + 1, unit.end)
+        if all(messages[place].role in TOOL_ROLES for place in after):  # an odd unit goes out as it came
+            found += [(index, place) for place in after]
+    calls = {
+        index: {
+            call: (name, dumps(exact_arguments(arguments)))
+            for call, name, arguments in situation.content(situation.units[index].start).tool_calls()
+        }
+        for index, _ in found
+    }
+    return [
+        _Result(index, place, *call, situation.content(place).text, len(found) - number)
+        for number, (index, place) in enumerate(found, 1)
+        if (call := calls[index].get(messages[place].answers or "")) is not None
+    ]
+
+
+def _placeholder(situation: Situation, result: _Result, reason: str) -> Replacement:
+    digest = hashlib.sha256(result.text.encode(errors="surrogatepass")).hexdigest()[:8]
+    text = f"[Result of {result.tool} {_WHY[reason]} ({len(result.text):,} characters, {digest})]"
+    tail = result.text[-_LOOKED_AT:]
+    is_lost = reason != REPEATED and situation.classes.may_be_quoted(result.position)
+    if is_lost and speaks_of_error(tail):
+        text += f"\n… {tail[-_TAIL:].lstrip()}"
+    new = situation.content(result.position).with_text(text)
+    size = MESSAGE_TOKENS + situation.count(new.countable())
+    return Replacement(result.position, new.written(), size, reason)
+
+
+# --- pictures: old ones leave a line of text in their place ---
+
+
+def picture_clearings(situation: Situation) -> Iterator[Clearing]:
+    """The user messages of which the pictures may be cleared, oldest first; what they say beside them stays.
+
+    Never the last user message, nor what is protected, nor an assistant's message (law 2). The line is a pure
+    function of the picture (law 3).
+    """
+    chain, edited = situation.chain, {edit.position for edit in situation.plan.replacements}
+    may_hold_pictures = chain.dialect.may_hold_pictures
+    for run in situation.plan.kept(len(chain)):
+        for place, raw in enumerate(chain.raws[run.start : run.stop], run.start):
+            if not may_hold_pictures(raw) or chain.messages[place].role != "user" or place in edited:
+                continue
+            index = situation.unit_at(place)
+            if situation.protection.get(index) != FREE:  # a late result may have joined it to what is cut
+                continue
+            new = situation.content(place).without_pictures(_picture_line)
+            if new is None:
+                continue
+            tokens = MESSAGE_TOKENS + situation.count(new.countable())
+            edit = Replacement(place, new.written(), tokens, CLEARED)
+            saves = situation.size_at(place) - tokens
+            if saves >= LEAST_SAVED and len(edit.raw) <= len(raw):
+                yield Clearing(index, edit, saves, needs_note=False)
+
+
+def _picture_line(size: Size | None) -> str:
+    return f"[image, {size[0]}x{size[1]}, cleared]" if size else "[image, cleared]"
+
+
+# --- clipping ---
+
+_MARK = "\n[… {n} characters left out …]\n"
+_HEAD_SHARE = 0.6
+_ROUNDS = 12
+
+
+def clip_view(situation: Situation, plan: Plan, yielded: int, set_aside: int = 0) -> Plan:
+    """The plan with clips, until its view fits the budget or nothing is left to clip.
+
+    ``yielded`` is the firmest protection that had to yield; ``set_aside``, counted tokens that the view will
+    still grow by.
+    """
+    budget, chain = situation.budget, situation.chain
+    enough = max(budget.share(situation.policy.stages.trim) - set_aside, 0)
+    if view_tokens(plan, chain.tokens) <= budget.share(1):
+        return plan
+    sizes = {place: chain.tokens[place] for run in plan.kept(len(chain)) for place in run}
+    sizes |= {edit.position: edit.tokens for edit in plan.replacements}
+    edits = {edit.position: edit for edit in plan.replacements}
+    view = view_tokens(plan, chain.tokens)
+    messages, places = chain.messages, sorted(sizes)
+    open_at, last = chain.open_from, chain.last_user
+    results = [place for place in places if messages[place].role in TOOL_ROLES]
+    asks = [place for place in places if messages[place].role == "user" and place != last]
+    groups: list[tuple[list[int], int | None]] = [  # each with the tokens that each of it keeps at least
+        (asks[:1] if yielded >= FIRST_USER else [], FIRST_USER_LEAST),
+        ([place for place in results if place < open_at], 0),
+        (asks, 0),
+        ([place for place in results if place >= open_at], None),  # half of what the budget has room for
+    ]
+    for group, kept in groups:
+        if view <= enough:
+            break
+        standing = [sizes[place] for place in group]
+        least = _level(standing, view - budget.share(1)) // 2 if kept is None else kept
+        most = max(_level(standing, view - enough), least)
+        for place in (place for place in group if sizes[place] > most):
+            found = clip(situation.content(place), chain.tokens[place], most, situation.count)
+            if found is not None and found[1] < sizes[place] and len(found[0]) <= len(chain.raws[place]):
+                edits[place] = Replacement(place, *found)
+                view -= sizes[place] - found[1]
+                sizes[place] = found[1]
+    return Plan(plan.gaps, tuple(edits[place] for place in sorted(edits)))
+
+
+def _level(sizes: Sequence[int], excess: int) -> int:
+    """The most that each may keep, so that together they give up ``excess``: the largest give first."""
+    left = max(sum(sizes) - excess, 0)
+    for number, size in enumerate(sorted(sizes)):
+        share = left // (len(sizes) - number)
+        if size > share:
+            return share
+        left -= size
+    return max(sizes, default=0)
+
+
+def clip(message: Content, tokens: int, allowed: int, count: Count) -> tuple[bytes, int] | None:
+    """The message with its texts clipped, the longest first, to about ``allowed`` of its ``tokens``.
+
+    Answers the new bytes and their counted tokens; None where there is no text to clip.
+    """
+    exact = message.exact
+    texts = exact.texts()
+    sizes = {place: count(text) for place, text in enumerate(texts) if text}
+    if not sizes:
+        return None
+    beside = max(tokens - sum(sizes.values()), MESSAGE_TOKENS)
+    for place in sorted(sizes, key=lambda place: -sizes[place]):
+        excess = beside + sum(sizes.values()) - allowed
+        if excess <= 0:
+            break
+        left = max(sizes[place] - excess, 1)
+        texts[place], sizes[place] = _shorten(texts[place], sizes[place], left, count)
+    return exact.with_texts(texts).written(), beside + sum(sizes.values())
+
+
+def _shorten(text: str, whole: int, allowed: int, count: Count) -> tuple[str, int]:
+    """Head and tail of ``text`` within ``allowed`` tokens, or the mark alone where that is too little."""
+    keep = int(len(text) * min(allowed / max(whole, 1), 1.0))
+    for _ in range(_ROUNDS):
+        head = int(keep * _HEAD_SHARE)
+        tail = keep - head
+        clipped = text[:head] + _MARK.format(n=len(text) - keep) + text[len(text) - tail :]
+        size = count(clipped)
+        if size <= allowed or keep == 0:
+            return clipped, size
+        keep = int(keep * min(allowed / size, 0.95)) if size < 4 * allowed else keep // 4
+    mark = _MARK.format(n=len(text)).strip()
+    return mark, count(mark)
