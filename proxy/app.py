@@ -237,7 +237,7 @@ def assembled(settings: Settings, outside: Outside) -> Inside:
         backlog=backlog,
         patience=settings.save_timeout,
     )
-    added, provider_cache = AddedParameters(models, naming), ProviderCache(prices.prices_of, clock, learned)
+    added, provider_cache = AddedParameters(naming), ProviderCache(prices.prices_of, clock, learned)
     sender = Sender(upstream, models, decisions, recognition, added, provider_cache)
     pipeline = Pipeline(
         policies=outside.policies.named,
@@ -317,6 +317,7 @@ def _admin_api(settings: Settings, outside: Outside, inside: Inside) -> AdminAPI
         line=inside.line,
         clock=clock,
         recorder=pipeline.recorder,
+        models=pipeline.models,
         credentials=_operator_credentials(settings),
     )
     forks = Forks(store, inspection, pipeline.naming, clock, pipeline.recorder.written)

@@ -27,6 +27,7 @@ from proxy.engine.answers.tool_rounds import Answerer, Rounds
 from proxy.engine.intake.envelope import Envelope
 from proxy.engine.intake.history import History
 from proxy.engine.intake.naming import NAMED
+from proxy.engine.models.models import Model
 from proxy.ports import Found, SessionKey, UpstreamResponse
 
 _PATIENCE = 3.0
@@ -113,7 +114,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """The lane's epochs; None where neither the store nor this process can say."""
     lane: str
     """Requests of one lane share their plans: the same model under the same rules."""
-    model: str
+    model: Model
     chain: Chain
     head_count: int
     """Messages of the head."""
@@ -129,16 +130,6 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """The tool that we add where something is cut; empty where none may be offered."""
     pins: AbstractSet[bytes] = frozenset()
     """Chain hashes of the messages that the client has pinned in its session."""
-
-    @property
-    def tenant(self) -> str:
-        """Whose it is."""
-        return self.session.tenant
-
-    @property
-    def key(self) -> SessionKey:
-        """Its session."""
-        return self.session.key
 
     @property
     def counted(self) -> int:
@@ -190,6 +181,12 @@ class Exchange(msgspec.Struct, kw_only=True):
     """Chain hash of the answer, once it is over."""
     is_announced: bool = False
     """Whether its messages are in the store already."""
+    sent_tokens: int = 0
+    """Counted tokens of what is forwarded."""
+    sent: int = 0
+    """The same in the model's tokens,"""
+    full: int = 0
+    """and those of the whole conversation."""
     answerers: list[Answerer] = []
     """Who answers calls of tools that were added to it."""
     rounds: Rounds | None = None
@@ -198,17 +195,19 @@ class Exchange(msgspec.Struct, kw_only=True):
     """The turn on its way into the store."""
 
     def __post_init__(self) -> None:
-        self.rewrite(self.plain)
+        self.decide(self.request, self.decision, self.plain)
+
+    def decide(self, request: Request, decision: Decision, plain: bytes) -> None:
+        """Send a request with this decision."""
+        self.request, self.decision, budget = request, decision, request.budget
+        self.sent_tokens = budget.head + decision.view
+        self.sent, self.full = budget.real(self.sent_tokens), budget.real(request.counted)
+        self.rewrite(plain)
 
     def rewrite(self, plain: bytes) -> None:
         """Send this instead, and nothing that only we ask for."""
         self.plain = self.body = plain
         self.adds_usage = self.adds_cache_key = False
-
-    @property
-    def sent_tokens(self) -> int:
-        """Counted tokens of what is forwarded."""
-        return self.request.budget.head + self.decision.view
 
     def hash_after(self, answer: Message) -> bytes:
         """Chain hash of an answer to this request."""
@@ -216,13 +215,13 @@ class Exchange(msgspec.Struct, kw_only=True):
 
     def response_headers(self) -> list[tuple[bytes, bytes]]:
         """What the client is told of the request before the answer's first byte (docs/api.md)."""
-        request, decision, budget = self.request, self.decision, self.request.budget
-        sent, full = budget.real(self.sent_tokens), budget.real(request.counted)
+        request, decision = self.request, self.decision
+        tokens = b"sent=%d;full=%d;%b" % (self.sent, self.full, request.budget.told.encode())
         headers = [
             (b"x-unabridged-session", request.session.name.encode("latin-1", "replace")),
             (b"x-unabridged-stage", decision.stage.encode()),
             (b"x-unabridged-epoch", b"%d" % decision.number),
-            (b"x-unabridged-tokens", b"sent=%d;full=%d;%b" % (sent, full, budget.told.encode())),
+            (b"x-unabridged-tokens", tokens),
             (b"x-unabridged-cut", b"%d" % decision.plan.cut),
             (b"x-unabridged-summary", decision.summary.encode()),
             (b"x-unabridged-tool-cache", b"hits=%d" % (self.rounds.hits if self.rounds else 0)),

@@ -92,8 +92,8 @@ class Pipeline:
         tool = b"" if model.refuses_tools else offered_tool(policy, history.body)
         budget = await self.decisions.budget(model, history, policy, envelope.budget, tool, chain)
         stated = self.models.stated
-        if stated.may_tell(history.model, envelope.credentials):
-            self.background.run(stated.ask(history.model, envelope.credentials), is_needed=False)
+        if stated.may_tell(model.stated, envelope.credentials):
+            self.background.run(stated.ask(model.stated, envelope.credentials), is_needed=False)
 
         # What is cut of it, and the bytes that go out.
         rule = policy.summary.alternate
@@ -101,7 +101,7 @@ class Pipeline:
             session=session,
             log=log,
             lane=lane,
-            model=history.model,
+            model=model,
             chain=chain,
             head_count=len(history.head),
             policy=policy,

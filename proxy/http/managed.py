@@ -217,14 +217,14 @@ class Managed:
         self._stages[stage].inc()
         self._metrics.is_degraded = "store" in exchange.degraded
         self._metrics.overhead.observe(self._now() - exchange.incoming.arrived)
-        request, real = exchange.request, exchange.request.budget.real
+        request = exchange.request
         passage.fields |= {
-            "session": request.key.id_for(request.tenant),
-            "model": request.model[:_NAME],
+            "session": request.session.key.id_for(request.session.tenant),
+            "model": request.model.name[:_NAME],
             "stage": stage,
             "epoch": exchange.decision.number,
-            "sent": real(exchange.sent_tokens),
-            "full": real(request.counted),
+            "sent": exchange.sent,
+            "full": exchange.full,
             "budget": request.budget.tokens,
         }
 

@@ -39,9 +39,10 @@ from proxy.core.policy.sections import Recall as RecallSection
 from proxy.core.recall.passages import WINGS, widened
 from proxy.core.recall.tool import Wanted
 from proxy.engine.answers.recall import Recall, Recaller
-from proxy.engine.flow import EpochLog, Request, SessionState
+from proxy.engine.flow import SessionState
 from proxy.ports import SessionKey
 from proxy.telemetry import Metrics
+from tests.support.requests import a_request
 
 AIM = 0.80
 PATIENCE = 3600.0
@@ -87,18 +88,12 @@ def recaller(recall: Recall, session: dict[str, Any], search: str) -> tuple[Reca
         hashes=chain_of((message.identity for message in read[head:]), root()),
         dialect=CHAT,
     )
-    case = Request(
-        session=SessionState("bench", SessionKey("bench", session["id"])),
-        lane=search,
-        model="bench",
-        chain=chain,
-        head_count=head,
-        policy=Policy(recall=RecallSection(enabled=True, search=search)),
-        budget=Budget(8000, 1.0, 0),
-        log=EpochLog(),
-        credentials=[],
+    policy, state = (
+        Policy(recall=RecallSection(enabled=True, search=search)),
+        SessionState("bench", SessionKey("bench", session["id"])),
     )
-    return recall.of(case, Plan(gaps=(Gap(0, len(chain) - 1),))), head
+    request = a_request(chain, Budget(8000, 1.0, 0), policy=policy, session=state, lane=search)
+    return recall.of(request, Plan(gaps=(Gap(0, len(chain) - 1),))), head
 
 
 async def ask_all(

@@ -19,16 +19,16 @@ from proxy.core.planning.plan import EMPTY, Plan, apply
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Budget as Limits
 from proxy.core.policy.sections import Keep, Summary
-from proxy.engine.flow import Decision, EpochLog, Request, SessionState
+from proxy.engine.flow import Decision, EpochLog, Request
 from proxy.engine.intake.naming import Naming
 from proxy.engine.planning.decisions import within_bytes
 from proxy.engine.planning.epochs import Epochs
 from proxy.engine.summaries.foreground import Foreground
 from proxy.engine.summaries.pool import Summaries
 from proxy.engine.summaries.wanted import SummaryJobs
-from proxy.ports import SessionKey
 from proxy.telemetry import Metrics
 from tests.support.conversations import chain_from, count, is_reduced, valid_conversations
+from tests.support.requests import a_request
 
 METRICS = Metrics()
 BESIDE = 256
@@ -97,16 +97,8 @@ class Engine:
         """Decide on the next request of the session."""
 
         def request(chain: Chain, budget: Budget, known: Decision | None) -> Request:
-            return Request(
-                session=SessionState("t", SessionKey("tag", "one")),
-                lane="lane",
-                model="m",
-                chain=chain,
-                head_count=0,
-                policy=self._policy,
-                budget=budget,
-                log=(known.log if known else EpochLog()) if self._has_store else None,
-            )
+            log = (known.log if known else EpochLog()) if self._has_store else None
+            return a_request(chain, budget, policy=self._policy, log=log)
 
         async def again(weighed: Chain, budget: Budget, before: Decision) -> Decision:
             return await self._epochs.decide(request(weighed, budget, before))

@@ -20,6 +20,7 @@ from proxy.engine.admin.inspection import Inspected, Inspection
 from proxy.engine.answers.tool_cache import ToolCaches
 from proxy.engine.append.turn_queue import COMPACTOR, TurnQueue
 from proxy.engine.flow import EpochLog, Request, SessionState
+from proxy.engine.models.models import Models
 from proxy.engine.planning.epochs import Epochs
 from proxy.engine.recording.recorder import Recorder
 from proxy.engine.sessions.attachments import Injections, Pins
@@ -52,6 +53,7 @@ class Edits:
     line: TurnQueue
     clock: Clock
     recorder: Recorder
+    models: Models
     credentials: Sequence[tuple[bytes, bytes]] = ()
     """Headers of the calls for summaries; without any, none are written on request."""
 
@@ -127,7 +129,7 @@ class Edits:
             session=SessionState(session.tenant, found.key),
             log=EpochLog(found.epochs, len(found.epochs)),
             lane=session.lane,
-            model=session.model,
+            model=self.models.of(session.tenant, session.model),
             chain=situation.chain,
             head_count=len(session.head),
             policy=situation.policy,

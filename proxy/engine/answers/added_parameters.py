@@ -13,7 +13,6 @@ from proxy.core.formats.json import as_mapping
 from proxy.core.planning.plan import EMPTY
 from proxy.engine.flow import Exchange, Sent
 from proxy.engine.intake.naming import Naming
-from proxy.engine.models.models import Model, Models
 
 _CACHE_KEY = "prompt_cache_key"
 _REFUSED_PARAMETERS = (400, 422)
@@ -41,7 +40,6 @@ _NO_TOOLS = re.compile(
 class AddedParameters:
     """Adds them, and learns from refusals."""
 
-    models: Models
     naming: Naming
 
     def add(self, exchange: Exchange) -> None:
@@ -55,7 +53,7 @@ class AddedParameters:
         What goes out whole, such as a session of which all is restored, stays as it is.
         """
         request, body, decision = exchange.request, exchange.history.body, exchange.decision
-        model, window = self._model(exchange), request.budget.window
+        model, window = request.model, request.budget.window
         is_early = decision.stage is Stage.CALM and window.limit is not None
         if (
             not is_early
@@ -71,7 +69,7 @@ class AddedParameters:
             and request.policy.economy.enabled
             and not model.refuses_cache_key
         ):
-            exchange.body = with_cache_key(exchange.body, self.naming.cache_key(request.key))
+            exchange.body = with_cache_key(exchange.body, self.naming.cache_key(request.session.key))
             exchange.adds_cache_key = True
 
     def take_out_refused(self, exchange: Exchange, sent: Sent) -> bool:
@@ -87,7 +85,7 @@ class AddedParameters:
         refuses_cache = exchange.adds_cache_key and (names_cache or is_about_one)
         refuses_usage = exchange.adds_usage and not (names_cache and exchange.adds_cache_key)
         if refuses_usage:
-            self._model(exchange).refuses_usage = True
+            exchange.request.model.refuses_usage = True
         if refuses_cache or refuses_usage:
             exchange.rewrite(exchange.plain)
             exchange.is_cache_key_refused = refuses_cache
@@ -107,9 +105,6 @@ class AddedParameters:
     def taken(self, exchange: Exchange) -> None:
         """The upstream takes the request as it went out at last."""
         if exchange.is_tool_refused:
-            self._model(exchange).refuses_tools = True
+            exchange.request.model.refuses_tools = True
         if exchange.is_cache_key_refused:
-            self._model(exchange).refuses_cache_key = True
-
-    def _model(self, exchange: Exchange) -> Model:
-        return self.models.of(exchange.request.tenant, exchange.request.model)
+            exchange.request.model.refuses_cache_key = True

@@ -138,7 +138,7 @@ class Recaller:
     @property
     def _shelf(self) -> str:
         """One for each line of a session's plans, so that what was searched once is found there again."""
-        key = self.request.key
+        key = self.request.session.key
         named = f"{key.tag}\0{key.sid}\0{self.request.lane}\0{self.request.policy.digest}"
         return hashlib.sha256(named.encode(errors="surrogatepass")).hexdigest()
 

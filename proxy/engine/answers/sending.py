@@ -80,7 +80,7 @@ class Sender:
             raise
 
     def _answered(self, exchange: Exchange) -> None:
-        key = exchange.request.key
+        key = exchange.request.session.key
         self.provider_cache.answered(key, exchange.request.lane)
         self.added.taken(exchange)
         if self.recognition.was_lost(key):
@@ -91,7 +91,7 @@ class Sender:
         if sent.response.status != _BAD_REQUEST or not _WANTS_ALTERNATION.search(sent.told):
             return False
         request = exchange.request
-        self.models.of(request.tenant, request.model).alternates = True
+        request.model.alternates = True
         body = self.decisions.body(request, exchange.history, exchange.decision)
         is_changed = body != exchange.body
         exchange.rewrite(body)
@@ -114,5 +114,4 @@ class Sender:
         if refusal is None:
             return False
         request, reserve = exchange.request, reserve_of(exchange.history, exchange.request.policy) or 0
-        model = self.models.of(request.tenant, request.model)
-        return self.models.learn_refusal(model, exchange.sent_tokens + more, reserve, refusal)
+        return self.models.learn_refusal(request.model, exchange.sent_tokens + more, reserve, refusal)

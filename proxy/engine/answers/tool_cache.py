@@ -74,7 +74,9 @@ class ToolCaches:
         if not rules.is_caching and not any(each.cache_exchanges for each in injected):
             return NOTHING_FRESH
         positions = [place for place, each in enumerate(chain.hashes) if each in hidden] if hidden else []
-        wanted = _Wanted((request.key, request.policy.tools, tuple(injected)), chain, hidden, positions)
+        wanted = _Wanted(
+            (request.session.key, request.policy.tools, tuple(injected)), chain, hidden, positions
+        )
         start, onto = self._ancestor(wanted, rules)
         if start == len(chain):
             return onto.cache
@@ -85,7 +87,7 @@ class ToolCaches:
             onto, events = _fold(wanted, onto, start)
         for result, count in events.items():
             self._metrics.tool_cache.labels(result=result).inc(count)
-        key, hashes = request.key, chain.hashes
+        key, hashes = request.session.key, chain.hashes
         if start and onto.cache.weight >= _LARGE:
             self._known.drop((key, hashes[start - 1]))
         self._known.put((key, hashes[-1]), _Known(wanted.line, onto, len(positions)))

@@ -214,7 +214,7 @@ class Appends:
         """Wait until a turn is stored; False where that fails: its client is told, and may send it again."""
         is_saved = await self._recorder.acknowledged(exchange, collector)
         if not is_saved and exchange.answer:
-            self._unsaved[exchange.request.key] = exchange.answer
+            self._unsaved[exchange.request.session.key] = exchange.answer
         return is_saved
 
     async def _settle(self, key: SessionKey) -> None:

@@ -26,7 +26,7 @@ from proxy.core.formats.json import loads_writable, text_or_empty
 from proxy.core.persistent import Grown, Sizes, grown
 from proxy.core.planning.chain import Chain
 from proxy.core.tool_loop.continuation import placed
-from proxy.engine.intake.known import NOTHING, Known, Placed, known_by
+from proxy.engine.intake.known import NAME, NOTHING, Known, Placed
 from proxy.ports import TokenCounter
 
 _KNOWN_BYTES = 256
@@ -278,7 +278,7 @@ class Reader:
         """Count what is not counted yet, off the loop where it is much."""
         raws = history.raws[len(history.counted) :]
         await self._count_texts(history.new, raws)
-        name = known_by(history.model)
+        name = history.model[:NAME]
         for entry, raw in zip(history.new, raws, strict=True):
             if entry.other is not None and name not in entry.other:
                 if len(entry.other) >= _MODELS:

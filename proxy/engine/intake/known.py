@@ -12,12 +12,8 @@ from proxy.core.persistent import Grown, Sizes
 from proxy.core.planning.chain import Chain
 
 NOTHING = Chain((), (), Sizes.of(()), (), CHAT)
-_NAME = 256
-
-
-def known_by(model: str) -> str:
-    """The part of a model's name by which it is known in this process: clients choose names of any length."""
-    return model[:_NAME]
+NAME = 256
+"""Characters of a model's name by which it is remembered: clients choose names of any length."""
 
 
 # Many are kept, and can be in no cycle: the collector need not visit them (gc=False).
@@ -32,7 +28,7 @@ class Known(msgspec.Struct, gc=False):
 
     def tokens(self, model: str) -> int:
         """Counted tokens of the message, framing included; it must have been counted."""
-        other = self.other[known_by(model)] if self.other else 0
+        other = self.other[model[:NAME]] if self.other else 0
         return MESSAGE_TOKENS + (self.text or 0) + other
 
 

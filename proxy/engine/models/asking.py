@@ -13,11 +13,12 @@ from proxy.core.dialects.chat.completion import read_completion
 from proxy.core.dialects.chat.dialect import question
 from proxy.core.dialects.dialect import Answer
 from proxy.core.summaries.prompt import Ask
-from proxy.engine.intake.known import known_by
 from proxy.ports import Upstream
 
 _ANSWER_BYTES = 2**20
 _REFUSED_PARAMETERS = (400, 422)
+_NAME = 256
+"""Characters of a model's name by which it is remembered: clients choose names of any length."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +50,15 @@ class Asking:
             return await self._answer(caller, ask)
 
     async def _answer(self, caller: Caller, ask: Ask) -> Answer:
-        plain = bool(self._plain.get(known_by(caller.model)))
+        name = caller.model[:_NAME]
+        plain = bool(self._plain.get(name))
         body = question(ask, caller.model, plain=plain)
         asked = "POST", "/chat/completions", caller.headers, body
         status, content = await fetch(self._upstream, *asked, _ANSWER_BYTES)
         if content is None:
             raise Unanswered("too_long")
         if status in _REFUSED_PARAMETERS and not plain:
-            self._plain.put(known_by(caller.model), value=True)
+            self._plain.put(name, value=True)
             return await self._answer(caller, ask)
         if status != 200:
             raise Unanswered("refused")

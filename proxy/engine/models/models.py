@@ -15,8 +15,7 @@ from proxy.core.budget.calibration import STEPS, Ratio
 from proxy.core.budget.window import COUNTED, Evidence, Growth, Sample, Window, excess
 from proxy.core.dialects.dialect import Overflow, Usage
 from proxy.core.policy.policy import Policy
-from proxy.engine.intake.known import known_by
-from proxy.engine.models.stated_windows import StatedWindows
+from proxy.engine.models.stated_windows import Stated, StatedWindows
 from proxy.ports import Clock, SessionKey
 from proxy.telemetry import log_event, log_warning
 
@@ -25,10 +24,10 @@ _PLAUSIBLE = 4
 _SAMPLES = 5
 """Samples of usage from which a model's ratio is known well enough (law 1)."""
 _LABEL = 80
-_TOLD = 15
-"""Windows of one model that the log remembers to have told: policies may state one each."""
+_LOGGED = 15
+"""Windows of one model of which it is remembered that they were logged: policies may state one each."""
 _MODEL_BYTES = 2048
-"""What a model is reckoned at, its name included."""
+"""What a model is reckoned at beside its name."""
 
 
 class Model(msgspec.Struct, kw_only=True):
@@ -39,12 +38,14 @@ class Model(msgspec.Struct, kw_only=True):
     """The model's tokens over counted tokens."""
     priced: int | None
     """Context window in tokens by the price list."""
+    stated: Stated
+    """What the upstream says of its window."""
     evidence: Evidence = msgspec.field(default_factory=Evidence)
     """What answers and refusals show of its window."""
-    told: tuple[Window, ...] = ()
-    """The windows that the log tells of."""
-    is_overrun_told: bool = False
-    """Whether the log tells that the window is smaller than what no request can do without."""
+    logged: tuple[Window, ...] = ()
+    """The windows that were logged."""
+    is_overrun_logged: bool = False
+    """Whether it was logged that the window is smaller than what no request can do without."""
     alternates: bool = False
     """Whether it has refused two user messages in a row."""
     refuses_cache_key: bool = False
@@ -84,25 +85,27 @@ class Models:
         self.stated = stated
         self._price_list = price_list
         self._clock = clock
-        self._known: Lru[tuple[str, str], Model] = Lru(memory, lambda _: _MODEL_BYTES)
+        self._known: Lru[tuple[str, str], Model] = Lru(memory, lambda model: _MODEL_BYTES + len(model.name))
         self._growth: Lru[tuple[SessionKey, str], Growth] = Lru(memory)
 
     def of(self, tenant: str, name: str) -> Model:
         """What is known of a model for a caller, to be kept for one request."""
-        name = known_by(name)
         key = (tenant, name)
         found = self._known.get(key)
         if found is None:
-            found = Model(name=name, ratio=Ratio.of(name), priced=self._price_list(name))
+            ratio, priced, stated = Ratio.of(name), self._price_list(name), self.stated.of(name)
+            found = Model(name=name, ratio=ratio, priced=priced, stated=stated)
             self._known.put(key, found)
         return found
 
     def window(self, model: Model, policy: Policy) -> Window:
         """The model's context window, as far as it is known; the log tells it when it changes."""
-        stated, now = self.stated.of(model.name), self._clock.monotonic()
-        window = model.evidence.window(policy.budget.window(model.name), stated, model.priced, now)
-        if window not in model.told and not (window.is_least and any(each.is_least for each in model.told)):
-            model.told = (*model.told[-_TOLD:], window)
+        configured, now = policy.budget.window(model.name), self._clock.monotonic()
+        window = model.evidence.window(configured, model.stated.window, model.priced, now)
+        if window not in model.logged and not (
+            window.is_least and any(each.is_least for each in model.logged)
+        ):
+            model.logged = (*model.logged[-_LOGGED:], window)
             log_event(
                 "context window", model=model.label, window=window.tokens, window_from=window.source.value
             )

@@ -16,10 +16,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
+import msgspec
+
 from proxy.cache import Lru, Memory
 from proxy.core.budget.window import LEAST
 from proxy.core.formats.json import as_mapping, dumps, loads, text_or_empty
-from proxy.engine.intake.known import known_by
 from proxy.engine.models.asking import fetch
 from proxy.errors import UnabridgedError
 from proxy.ports import Clock, Upstream
@@ -53,39 +54,49 @@ class _Unanswered(Exception):  # noqa: N818 - it says nothing of the window
         """Whether no place of it can be reached."""
 
 
+class Stated(msgspec.Struct):
+    """What the upstream says of one model's window."""
+
+    name: str
+    window: int | None = None
+    """Tokens; None where it has not said."""
+    is_silent: bool = False
+    """Whether it says nothing of it."""
+
+
 class StatedWindows:
     """The windows that one upstream states, asked for in the name of whoever uses a model."""
 
     def __init__(self, upstream: Upstream, clock: Clock, memory: Memory) -> None:
         self._upstream = upstream
         self._clock = clock
-        self._windows: Lru[str, int] = Lru(memory)
-        self._silent: Lru[str, bool] = Lru(memory)
-        """Models of which the upstream says nothing."""
+        self._stated: Lru[str, Stated] = Lru(memory, lambda stated: 200 + len(stated.name))
         self._missing: set[str] = set()
         """Places that it does not have."""
-        self._ask_after: Lru[tuple[str, int], float] = Lru(memory)
+        self._ask_after: Lru[tuple[int, int], float] = Lru(memory)
         """When a caller's question about a model may be put again; monotonic seconds."""
         self._list_again: Lru[int, float] = Lru(memory)
         """When a caller's list is read again: clients choose what models they name."""
 
-    def of(self, model: str) -> int | None:
-        """Tokens of a model's window; None where the upstream has not said."""
-        return self._windows.get(known_by(model))
+    def of(self, name: str) -> Stated:
+        """What the upstream says of a model."""
+        stated = self._stated.get(name)
+        if stated is None:
+            stated = Stated(name)
+            self._stated.put(name, stated)
+        return stated
 
-    def may_tell(self, model: str, headers: Headers) -> bool:
+    def may_tell(self, stated: Stated, headers: Headers) -> bool:
         """Whether it is worth while to ask for a model's window in a caller's name."""
-        name = known_by(model)
-        if self._windows.get(name) is not None or self._silent.get(name):
+        if stated.window is not None or stated.is_silent:
             return False
-        return self._clock.monotonic() >= (self._ask_after.get((name, hash(tuple(headers)))) or 0.0)
+        return self._clock.monotonic() >= (self._ask_after.get(_asker(stated, headers)) or 0.0)
 
-    async def ask(self, model: str, headers: Headers) -> None:
+    async def ask(self, stated: Stated, headers: Headers) -> None:
         """Ask for a model's window. Who may not see it keeps nobody else from being answered."""
-        if not self.may_tell(model, headers):
+        if not self.may_tell(stated, headers):
             return
-        name = known_by(model)
-        asker = (name, hash(tuple(headers)))
+        name, asker = stated.name, _asker(stated, headers)
         self._ask_after.put(asker, self._clock.monotonic() + _PAUSE)
         pauses: list[float] = []
         for place in (self._list, self._ollama, self._llama_cpp, self._lm_studio):
@@ -97,12 +108,12 @@ class StatedWindows:
                     break
                 continue
             if found is not None:
-                self._windows.put(name, found)
+                stated.window = found
                 return
         if pauses:
             self._ask_after.put(asker, self._clock.monotonic() + min(pauses))
         else:
-            self._silent.put(name, value=True)
+            stated.is_silent = True
 
     async def _list(self, name: str, headers: Headers) -> int | None:
         """The list of models, which tells of all of them at once."""
@@ -111,8 +122,8 @@ class StatedWindows:
             listing = await self._answer("GET", "/models", headers, at_root=False)
             self._list_again.put(asker, now + _PAUSE)
             for model, window in (await asyncio.to_thread(lambda: dict(_listed(listing)))).items():
-                self._windows.put(known_by(model), window)
-        return self._windows.get(name)
+                self.of(model).window = window
+        return self.of(name).window
 
     async def _ollama(self, name: str, headers: Headers) -> int | None:
         running = await self._answer("GET", "/api/ps", headers)
@@ -164,6 +175,10 @@ class StatedWindows:
             return as_mapping(await asyncio.to_thread(loads, content or b"")) if status == _OK else {}
         except ValueError:
             return {}
+
+
+def _asker(stated: Stated, headers: Headers) -> tuple[int, int]:
+    return hash(stated.name), hash(tuple(headers))
 
 
 def _listed(listing: Mapping[str, object]) -> Iterator[tuple[str, int]]:

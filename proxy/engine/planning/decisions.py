@@ -91,8 +91,8 @@ class Decisions:
             counts_answer=model.evidence.counts_answer,
         )
         budget = Budget(tokens, ratio, head, window, chain.last_user_tokens, chain.tokens.total)
-        if budget.is_overrun and not model.is_overrun_told:
-            model.is_overrun_told = True
+        if budget.is_overrun and not model.is_overrun_logged:
+            model.is_overrun_logged = True
             log_warning(
                 "head and last message exceed the context window: it must be wrong, or the head too large",
                 model=model.label,
@@ -112,7 +112,7 @@ class Decisions:
             log_fault("planning failed", error)
             decision = self.epochs.untouched(request)
         if decision.log is not None and decision.log != request.log:
-            self.recognition.hold(request.key, request.lane, decision.log)
+            self.recognition.hold(request.session.key, request.lane, decision.log)
         budget = request.budget
         if request.policy.budget.overflow == "error" and budget.usage(decision.view) > 1:
             raise ContextLengthExceeded(
@@ -142,7 +142,7 @@ class Decisions:
         if not (decision.plan != EMPTY or history.hidden or history.injection is not None):
             return history.body.raw
         rule, epoch = request.policy.summary.alternate, decision.epoch
-        refused = rule == "auto" and self.models.of(request.tenant, request.model).alternates
+        refused = rule == "auto" and request.model.alternates
         alternates = (epoch.alternates if epoch else request.alternates) or refused
         return edited_body(history, decision.plan, alternates=alternates, tool=request.tool)
 
@@ -155,7 +155,7 @@ class Decisions:
         """Decide again under what was just learned; whether there is anything else to send."""
         before, history, incoming = exchange.request, exchange.history, exchange.incoming
         budget = await self.budget(
-            self.models.of(before.tenant, before.model),
+            before.model,
             history,
             before.policy,
             incoming.envelope.budget,
@@ -167,9 +167,8 @@ class Decisions:
         body = self.body(request, history, decision)
         if body == exchange.body:
             return False
-        exchange.request, exchange.decision = request, decision
         exchange.answerers = self.answerers(request, history, decision)
-        exchange.rewrite(body)
+        exchange.decide(request, decision, body)
         return True
 
 

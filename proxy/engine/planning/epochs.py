@@ -60,7 +60,7 @@ class EpochWriter:
         epochs, place = log.epochs, log.saved
         while place < len(epochs):
             ttl = request.policy.store.ttl
-            written = await self._store.begin_epoch(request.key, epochs[place], place, ttl)
+            written = await self._store.begin_epoch(request.session.key, epochs[place], place, ttl)
             if not written and place:
                 place = 0  # the store holds less than it did: it lost its data, and gets it back
             elif written and written[0].id != epochs[place].id:

@@ -78,7 +78,7 @@ class PendingDrafts:
 
     def keep(self, request: Request, decided: Draft, parent: str) -> None:
         """Remember a draft until an epoch begins."""
-        kept = self._kept.get((request.key, request.lane))
+        kept = self._kept.get((request.session.key, request.lane))
         if kept is not None and kept.request.leads_to(request, parent) and kept.is_of(decided):
             return
         made = _Kept(
@@ -90,13 +90,13 @@ class PendingDrafts:
             strategy=decided.strategy,
             request=_Request.of(request, parent),
         )
-        self._kept.put((request.key, request.lane), made)
+        self._kept.put((request.session.key, request.lane), made)
 
     async def still_good(
         self, request: Request, situation: Situation, stage: Stage, parent: str
     ) -> Draft | None:
         """The draft that is kept for a lane, if it still brings the view well below *trim*."""
-        kept = self._kept.get((request.key, request.lane))
+        kept = self._kept.get((request.session.key, request.lane))
         if kept is None or not kept.request.leads_to(request, parent) or acts_now(situation):
             return None
         kept_stage = stage if stage in (Stage.COMPACT, Stage.EMERGENCY) else kept.stage
@@ -111,11 +111,13 @@ class PendingDrafts:
     def reckon(self, request: Request, parent: str, lacking: int = 0) -> None:
         """It is reckoned whether an epoch pays; so many counted tokens are ``lacking``, if that is known."""
         if request.chain.hashes:
-            self._reckoned.put((request.key, request.lane), _Reckoned(_Request.of(request, parent), lacking))
+            self._reckoned.put(
+                (request.session.key, request.lane), _Reckoned(_Request.of(request, parent), lacking)
+            )
 
     def has_grown(self, request: Request, parent: str) -> bool:
         """Whether so much came since then that the sums may come out otherwise."""
-        before = self._reckoned.get((request.key, request.lane))
+        before = self._reckoned.get((request.session.key, request.lane))
         if before is None or not before.request.leads_to(request, parent):
             return True
         least, most = map(request.budget.share, _STEPS)
@@ -124,8 +126,8 @@ class PendingDrafts:
 
     def drop(self, request: Request) -> None:
         """An epoch has begun."""
-        self._kept.drop((request.key, request.lane))
-        self._reckoned.drop((request.key, request.lane))
+        self._kept.drop((request.session.key, request.lane))
+        self._reckoned.drop((request.session.key, request.lane))
 
     def forget(self, key: SessionKey) -> None:
         """The session was deleted."""

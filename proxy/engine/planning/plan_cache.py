@@ -60,4 +60,4 @@ def _address(request: Request, conditions: Conditions) -> bytes:
         conditions,
         sorted(request.pins),
     )
-    return hashlib.sha256(msgspec.msgpack.encode((request.tenant, given))).digest()
+    return hashlib.sha256(msgspec.msgpack.encode((request.session.tenant, given))).digest()

@@ -102,7 +102,7 @@ class Recorder:
         return bool(done) and task.exception() is None and task.result()
 
     async def _record(self, exchange: Exchange, answer: Answer, placed: PlacedAnswer | None) -> bool:
-        key = exchange.request.key
+        key = exchange.request.session.key
         try:
             self._learn(exchange, answer)
             hashes, known = exchange.request.chain.hashes, exchange.request.session.found.known
@@ -119,20 +119,18 @@ class Recorder:
 
     def _learn(self, exchange: Exchange, answer: Answer) -> None:
         """What the answer's usage says of the model, and what the turn adds to the metrics."""
-        request, sent, usage = exchange.request, exchange.sent_tokens, answer.usage
-        real = request.budget.real
+        request, usage = exchange.request, answer.usage
         is_of_several = exchange.rounds is not None and exchange.rounds.count > 0
         if answer.complete and answer.choices == 1 and not is_of_several:
-            model = self.models.of(request.tenant, request.model)
-            self.models.learn_usage(model, request.key, sent, usage)
-        self.metrics.tokens_received.inc(real(request.counted))
-        self.metrics.tokens_sent.inc(real(sent))
+            self.models.learn_usage(request.model, request.session.key, exchange.sent_tokens, usage)
+        self.metrics.tokens_received.inc(exchange.full)
+        self.metrics.tokens_sent.inc(exchange.sent)
         if usage is not None and usage.cached_tokens:
             self.metrics.cached_tokens.inc(usage.cached_tokens)
 
     async def _write(self, exchange: Exchange, turn: Turn) -> Recorded | None:
         """Write a turn; None where the store cannot, which is said, and mended later if it can be."""
-        key, ttl = exchange.request.key, self._ttl(exchange)
+        key, ttl = exchange.request.session.key, self._ttl(exchange)
         recorded: Recorded | None = None
         try:
             recorded = await self.store.record(key, turn, ttl)
@@ -152,7 +150,7 @@ class Recorder:
 
         This process knows it all the same.
         """
-        key, begins = exchange.request.key, exchange.request.session.found.session is None
+        key, begins = exchange.request.session.key, exchange.request.session.found.session is None
         self.recognition.hide(key, hidden)
         task = self.background.run(self._keep_hidden(key, hidden, self._ttl(exchange), begins=begins))
         done, _ = await asyncio.wait({task}, timeout=self.patience)

@@ -37,12 +37,12 @@ class Declined:
 
     def holds(self, request: Request, anchor: Anchor) -> bool:
         """Whether that was found of the gap when it was hardly shorter."""
-        end = self._ends.get((request.key, request.lane, anchor.start))
+        end = self._ends.get((request.session.key, request.lane, anchor.start))
         return end is not None and end <= anchor.end < _AGAIN * end
 
     def add(self, request: Request, anchor: Anchor) -> None:
         """It was found of this gap."""
-        self._ends.put((request.key, request.lane, anchor.start), anchor.end)
+        self._ends.put((request.session.key, request.lane, anchor.start), anchor.end)
 
 
 class Wanted:
@@ -101,14 +101,16 @@ class SummaryJobs:
         spans = await off_loop(request, lambda: decided.wanted)
         addresses = {span: self._address(request, seal_of(situation.chain, *span)) for span in spans}
         if addresses:
-            await self._summaries.recall(request.key, list(addresses.values()))
+            await self._summaries.recall(request.session.key, list(addresses.values()))
         return Wanted(self._summaries, addresses, partial(self._job, request, situation))
 
     async def anchored(self, request: Request, situation: Situation) -> Plan:
         """The plan with summaries that came too late for their notes, or were made anew."""
         drifting = drifted(situation)
         if drifting:
-            await self._summaries.recall(request.key, [self._rebuilt_at(request, each) for each in drifting])
+            await self._summaries.recall(
+                request.session.key, [self._rebuilt_at(request, each) for each in drifting]
+            )
         gaps = tuple(self._anchored(request, gap) for gap in situation.plan.gaps)
         return Plan(gaps, situation.plan.replacements)
 
@@ -179,10 +181,10 @@ class SummaryJobs:
             address=address,
             terms=self._address(request, b""),
             source=source,
-            caller=Caller(rules.model or request.model, request.credentials, rules.timeout),
+            caller=Caller(rules.model or request.model.name, request.credentials, rules.timeout),
             rules=rules,
             max_tokens=request.policy.summary_tokens(request.budget.limit),
-            key=request.key,
+            key=request.session.key,
             ttl=request.policy.store.ttl,
             room=_room(request),
         )
@@ -198,9 +200,9 @@ class SummaryJobs:
         """
         rules, retention = request.policy.summary, terms_of(request.policy.retention)
         ways = [each.name for each in request.policy.compactors] if not way else [way]
-        of_model = (rules.model or request.model, str((request.budget.tokens or 0).bit_length()))
+        of_model = (rules.model or request.model.name, str((request.budget.tokens or 0).bit_length()))
         terms = "\0".join([*of_model, rules.prompt, retention, *ways])
-        return self._naming.address(request.tenant, seal, terms.encode(errors="surrogatepass"))
+        return self._naming.address(request.session.tenant, seal, terms.encode(errors="surrogatepass"))
 
 
 def _lacks(request: Request, gap: Gap) -> bool:

@@ -61,7 +61,8 @@ async def test_a_larger_one_is_left(server: FakeUpstream, upstream: Upstream) ->
 async def test_an_endless_list_of_models_states_no_window(server: FakeUpstream, upstream: Upstream) -> None:
     server.script = endless
     stated = StatedWindows(upstream, HandClock(), Memory())
-    await stated.ask("gpt-test", [])
-    assert stated.of("gpt-test") is None
-    assert not stated.may_tell("gpt-test", [])
+    model = stated.of("gpt-test")
+    await stated.ask(model, [])
+    assert model.window is None
+    assert not stated.may_tell(model, [])
     await eventually(lambda: server.open_connections == 0)

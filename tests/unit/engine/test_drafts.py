@@ -6,26 +6,16 @@ import pytest
 
 from proxy.cache import Memory
 from proxy.core.budget.budget import Budget
-from proxy.core.policy.policy import Policy
-from proxy.engine.flow import EpochLog, Request, SessionState
+from proxy.engine.flow import Request
 from proxy.engine.planning.pending_drafts import PendingDrafts
 from tests.support.conversations import Sent, chain_from, prose, user
-from tests.support.stores import KEY
+from tests.support.requests import a_request
 
 BEFORE = [user(prose("en", 100, n)) for n in range(10)]
 
 
 def request(*said: Sent, talk: list[Sent] = BEFORE) -> Request:
-    return Request(
-        session=SessionState("t", KEY),
-        lane="lane",
-        model="m",
-        chain=chain_from([*talk, *said]),
-        head_count=0,
-        policy=Policy(),
-        budget=Budget(10_000, 1.0, 0),
-        log=EpochLog(),
-    )
+    return a_request(chain_from([*talk, *said]), Budget(10_000, 1.0, 0))
 
 
 def words(tokens: int) -> Sent:

@@ -13,20 +13,12 @@ from proxy.engine.flow import Request, SessionState
 from proxy.engine.planning.plan_cache import PlanCache
 from proxy.ports import SessionKey
 from tests.support.conversations import assistant, chain_from, user
+from tests.support.requests import a_request
 from tests.support.upstreams import COUNTER
 
 POLICY = Policy()
 CHAT = [said(f"{number} " + "word " * 60) for number in range(20) for said in (user, assistant)]
-REQUEST = Request(
-    session=SessionState("t", SessionKey("tag", "sid")),
-    lane="lane",
-    model="m",
-    chain=chain_from([*CHAT, user("and now?")]),
-    head_count=0,
-    policy=POLICY,
-    budget=Budget(800, 1.0, 10),
-    log=None,
-)
+REQUEST = a_request(chain_from([*CHAT, user("and now?")]), Budget(800, 1.0, 10), policy=POLICY, log=None)
 
 
 async def folds_made(first: Request, second: Request, conditions: Conditions = UNKNOWN_CONDITIONS) -> int:
@@ -56,7 +48,7 @@ async def test_a_request_that_is_asked_again_is_folded_once() -> None:
 
 async def test_whatever_is_different_is_folded_anew() -> None:
     others = (
-        replace(REQUEST, session=SessionState("another", REQUEST.key)),
+        replace(REQUEST, session=SessionState("another", REQUEST.session.key)),
         replace(REQUEST, policy=Policy()),
         replace(REQUEST, budget=Budget(900, 1.0, 10)),
         replace(REQUEST, chain=chain_from([*CHAT, user("and then?")])),

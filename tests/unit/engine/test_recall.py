@@ -18,10 +18,10 @@ from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Recall as RecallSection
 from proxy.core.recall.tool import NAME
 from proxy.engine.answers.recall import Recall, Recaller
-from proxy.engine.flow import EpochLog, Request, SessionState
-from proxy.ports import Passage, SessionKey
+from proxy.ports import Passage
 from proxy.telemetry import Metrics
 from tests.support.conversations import Sent, assistant, chain_from, user
+from tests.support.requests import a_request
 from tests.support.upstreams import COUNTER
 
 ROOM = 3000
@@ -44,19 +44,9 @@ async def recalling(seconds: float = 8.0) -> AsyncGenerator[Recall]:
 
 
 def answerer(recall: Recall, search: str = "words") -> Recaller:
-    chain = chain_from(CHAT)
-    case = Request(
-        session=SessionState("tenant", SessionKey("tag", "sid")),
-        lane="lane",
-        model="gpt-test",
-        chain=chain,
-        head_count=0,
-        policy=Policy(recall=RecallSection(enabled=True, search=search)),
-        budget=Budget(20_000, 1.0, 0),
-        log=EpochLog(),
-        credentials=[],
-    )
-    return recall.of(case, Plan(gaps=(Gap(0, len(chain) - 1),)))
+    chain, policy = chain_from(CHAT), Policy(recall=RecallSection(enabled=True, search=search))
+    request = a_request(chain, Budget(20_000, 1.0, 0), policy=policy)
+    return recall.of(request, Plan(gaps=(Gap(0, len(chain) - 1),)))
 
 
 async def ask(recaller: Recaller, **arguments: object) -> str:

@@ -14,7 +14,6 @@ from proxy.cache import Memory
 from proxy.core.budget.budget import Budget
 from proxy.core.planning.plan import Anchor
 from proxy.core.policy.policy import Policy
-from proxy.engine.flow import EpochLog, Request, SessionState
 from proxy.engine.intake.naming import Naming
 from proxy.engine.planning.epochs import Epochs
 from proxy.engine.summaries.foreground import Foreground
@@ -22,22 +21,18 @@ from proxy.engine.summaries.pool import Summaries
 from proxy.engine.summaries.wanted import Declined, SummaryJobs
 from proxy.telemetry import Metrics
 from tests.support.conversations import assistant, chain_from, user
+from tests.support.requests import a_request
 from tests.support.servers import PATIENCE
-from tests.support.stores import KEY, HandClock
+from tests.support.stores import HandClock
 from tests.support.upstreams import COUNTER, Model, running
 
 TEXT = "We built the bridge of stone, and a boat went under it. "
 CHAIN = chain_from([said(f"{n} {TEXT}") for n in range(1_000) for said in (user, assistant)] + [user("And?")])
 POLICY = Policy.model_validate({"summary": {"wait": PATIENCE}})
-REQUEST = Request(
-    session=SessionState("t", KEY),
-    lane="lane",
-    model="gpt-test",
-    chain=CHAIN,
-    head_count=0,
+REQUEST = a_request(
+    CHAIN,
+    Budget(int(CHAIN.tokens.total / 0.95), 1.0, 0),
     policy=POLICY,
-    budget=Budget(int(CHAIN.tokens.total / 0.95), 1.0, 0),
-    log=EpochLog(),
     deadline=HandClock().monotonic() + PATIENCE,
 )
 

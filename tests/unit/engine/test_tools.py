@@ -12,10 +12,11 @@ from proxy.core.conversation.injection import InjectedResult
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Tool
 from proxy.engine.answers.tool_cache import ToolCaches
-from proxy.engine.flow import EpochLog, Request, SessionState
+from proxy.engine.flow import Request, SessionState
 from proxy.ports import SessionKey
 from proxy.telemetry import Metrics
 from tests.support.conversations import Sent, assistant, calling, chain_from, encode, result, user
+from tests.support.requests import a_request
 
 POLICY = Policy(tools=(Tool(match="look", cache_exchanges=2, serve=True, pure=True),))
 ASKED = [user("How high?"), calling("a")]
@@ -24,16 +25,8 @@ ANSWERED = [*LOOKED, assistant("Seven."), user("And now?")]
 
 
 def request(messages: Sequence[Sent], policy: Policy = POLICY, sid: str = "one") -> Request:
-    return Request(
-        session=SessionState("t", SessionKey("tag", sid)),
-        lane="lane",
-        model="m",
-        chain=chain_from(messages),
-        head_count=0,
-        policy=policy,
-        budget=Budget(1_000, 1.0, 0),
-        log=EpochLog(),
-    )
+    session = SessionState("t", SessionKey("tag", sid))
+    return a_request(chain_from(messages), Budget(1_000, 1.0, 0), policy=policy, session=session)
 
 
 def counted(metrics: Metrics) -> dict[str, float]:
