@@ -55,14 +55,14 @@ from proxy.engine.summaries.pool import Summaries
 from proxy.engine.summaries.wanted import SummaryJobs
 from proxy.errors import StoreUnavailable
 from proxy.http.admin import AdminAPI
-from proxy.http.front import Front, refusals, request_id
-from proxy.http.limits import Admission, BodyMemory
+from proxy.http.front import Front, refusals
+from proxy.http.limits import Admission
 from proxy.http.managed import Managed
 from proxy.http.origins import Origins
 from proxy.http.probes import probe_routes
 from proxy.http.relay import Relay
 from proxy.http.request_head import Heads
-from proxy.http.server.drain import Drain, Draining
+from proxy.http.server.drain import Drain
 from proxy.ports import Search, SessionStore, TokenCounter, Upstream
 from proxy.telemetry import Metrics, log_warning, set_up_logging
 
@@ -135,21 +135,15 @@ def create_app(
     inside = assembled(settings, outside)
     metrics, policies = outside.metrics, outside.policies
     drain = Drain(settings.drain_timeout)
-    probes = probe_routes(
-        outside.store,
-        metrics,
-        lambda: drain.is_ready,
-        opens_on_fault=lambda: policies.named("").store.on_fault == "open",
-        stale_policies=policies.stale,
-    )
+    probes = probe_routes(outside.store, metrics, drain, policies)
     own = Starlette(
         routes=[*probes, *_admin_api(settings, outside, inside).routes()],
         lifespan=_lifespan(outside, inside, drain, on_ready),
         exception_handlers=refusals(),
     )
-    admission = Admission(lambda: policies.named("").limits.streams, BodyMemory(settings.body_memory))
-    relay = Relay(outside.upstream, admission, request_id, metrics.relayed)
-    heads, logs_content = Heads(outside.memory, inside.pipeline.naming.tenant_header), settings.log_content
+    admission = Admission(policies, settings.body_memory)
+    relay = Relay(outside.upstream, admission, metrics.relayed)
+    heads = Heads(outside.memory, inside.pipeline.naming.tenant_header)
     managed = Managed(
         inside.pipeline,
         inside.appends,
@@ -157,7 +151,7 @@ def create_app(
         metrics,
         admission,
         heads,
-        logs_content=logs_content,
+        logs_content=settings.log_content,
     )
     origins = Origins(
         is_local=is_loopback(settings.host),
@@ -165,7 +159,7 @@ def create_app(
         named=settings.cors_origin,
         hosts=settings.allowed_host,
     )
-    return Draining(Front(managed, relay, own, origins, heads), drain)
+    return Front(managed, relay, own, origins=origins, heads=heads, drain=drain)
 
 
 def begin_log(settings: Settings) -> None:
@@ -240,8 +234,6 @@ def assembled(settings: Settings, outside: Outside) -> Inside:
     added, provider_cache = AddedParameters(naming), ProviderCache(prices.prices_of, clock, learned)
     sender = Sender(upstream, models, decisions, recognition, added, provider_cache)
     pipeline = Pipeline(
-        policies=outside.policies.named,
-        rules=lambda: outside.policies.rules,
         naming=naming,
         body_cache=BodyCache(memory),
         reader=reader,

@@ -5,12 +5,11 @@ Whoever moves the bytes calls :meth:`Pipeline.prepare`, :meth:`Pipeline.answer`,
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from proxy.core.dialects.chat.extension import take_extension
 from proxy.core.planning.chain import Chain
-from proxy.core.policy.policy import Policy, Rule
+from proxy.core.policy.policy import Policy
 from proxy.core.recall.tool import offered_tool
 from proxy.core.tool_cache.cache import ToolCache
 from proxy.engine.answers.added_parameters import AddedParameters
@@ -36,10 +35,6 @@ from proxy.telemetry import log_fault
 class Pipeline:
     """Everything that a managed request needs, wired once."""
 
-    policies: Callable[[str], Policy]
-    """The policies in force by name, without a name the default; raises InvalidPolicy."""
-    rules: Callable[[], Sequence[Rule]]
-    """The rules in force by which requests get policies that name none."""
     naming: Naming
     body_cache: BodyCache
     reader: Reader

@@ -4,7 +4,7 @@ What ends too early is said to have. The answer to an appended turn is over only
 until then its last event waits, or all of an answer that is no stream.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
 from functools import partial
 
 import msgspec
@@ -15,7 +15,6 @@ from proxy.core.dialects.chat.stream import FinalEvent, UsageRemover
 from proxy.engine.flow import Sent
 from proxy.engine.recording.collector import Collector
 from proxy.errors import HistoryNotSaved, UnabridgedError, UpstreamError, UpstreamTimeout
-from proxy.http.relay import pump
 
 Begin = Callable[[], Awaitable[None]]
 """Sends the head of the answer."""
@@ -23,11 +22,34 @@ Acknowledged = Callable[[], Awaitable[bool]]
 """Waits until an appended turn is stored; whether it is."""
 
 
-async def send_answer(
-    sent: Sent, collector: Collector, begin: Begin, send: Send, *, adds_usage: bool
+async def pump(
+    chunks: AsyncIterable[bytes],
+    send: Send,
+    *,
+    tee: Callable[[bytes], None] | None = None,
+    ending: Callable[[UpstreamError | None], bytes] | None = None,
 ) -> None:
-    """Pass an answer on, whatever it is; ``adds_usage``: without a usage that only we asked for."""
-    await begin()
+    """Send an answer's body on, each chunk untouched and at once, and complete the answer.
+
+    `tee` sees each chunk after it was sent; it must not raise. `ending` gives the last bytes, told of the
+    fault that ended the body, if any; without it that fault is raised and the answer stays incomplete.
+    """
+    fault: UpstreamError | None = None
+    try:
+        async for chunk in chunks:
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            if tee is not None:
+                tee(chunk)
+    except UpstreamError as error:
+        if ending is None:
+            raise
+        fault = error
+    last = b"" if ending is None else ending(fault)
+    await send({"type": "http.response.body", "body": last, "more_body": False})
+
+
+async def send_answer(sent: Sent, collector: Collector, send: Send, *, adds_usage: bool) -> None:
+    """Pass on an answer that has begun; ``adds_usage``: without a usage that only we asked for."""
     ending = partial(_ending, collector)
     if collector.is_plain_stream and adds_usage:
         await pump(_without_usage(_seen(sent, collector)), send, ending=ending)
@@ -60,7 +82,7 @@ async def send_appended(
     await begin()
     if adds_usage:
         chunks = _without_usage(chunks)
-    await pump(_held(chunks, acknowledged), send, ending=partial(_ending, collector))
+    await pump(_until_stored(chunks, acknowledged), send, ending=partial(_ending, collector))
 
 
 def _ending(collector: Collector, fault: UpstreamError | None) -> bytes:
@@ -99,7 +121,7 @@ async def _without_usage(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         raise fault
 
 
-async def _held(chunks: AsyncIterator[bytes], acknowledged: Acknowledged) -> AsyncIterator[bytes]:
+async def _until_stored(chunks: AsyncIterator[bytes], acknowledged: Acknowledged) -> AsyncIterator[bytes]:
     """A stream whose final event waits for its turn to be stored, and is an error where that fails."""
     final = FinalEvent()
     async for chunk in chunks:

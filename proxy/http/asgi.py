@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 import zlib
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator
+from itertools import count
 from types import TracebackType
-from typing import Protocol, Self, cast
+from typing import Protocol
 
 import msgspec
-from starlette.types import Message, Receive, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from proxy.errors import InvalidEncoding, RequestTooLarge, UnabridgedError, UnsupportedMediaType
 from proxy.http.headers import Header
-from proxy.http.limits import Share
+from proxy.http.limits import Permit
 
 LINGER = 1.0
 """Seconds for which an unread body is thrown away, so that its sender comes to read the answer."""
@@ -29,38 +31,37 @@ OFF_LOOP = 16 * 1024
 _WBITS = {b"gzip": (31,), b"x-gzip": (31,), b"deflate": (15, -15)}
 """How zlib is told the format. `deflate` is zlib's (RFC 9110 8.4.1.2); some senders leave out its frame."""
 
-
 CLIENT = "unabridged.client"
 """The key in a scope at which our server tells what ASGI has no word for."""
+_ID = "unabridged.request_id"
+_prefix = secrets.token_hex(6)
+_numbers = count(1)
 
 
 class Client(Protocol):
-    """Whoever has sent a request."""
+    """Whoever has sent a request. ``with client:`` gives up what it encloses once the client leaves.
 
-    def watch(self, left: Callable[[], None] | None) -> None:
-        """Have `left` called once the client leaves, or now if it has; None: no more."""
-        ...
+    That raises ClientDisconnected in place of the cancellation that it makes, as `asyncio.timeout` raises its
+    TimeoutError.
+    """
+
+    def __enter__(self) -> object: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
 
     def whole_body(self) -> bytes | None:
         """The body, if it came with the head: there is nothing to be received then."""
         ...
 
+    def put_back(self, body: bytes) -> None:
+        """Let the whole body, which has been read, be read again."""
+        ...
+
     def discard(self) -> None:
         """Throw away what comes of the body from now on, so that its sender is not held up."""
         ...
-
-
-class Reread:
-    """A client whose whole body has been read, for whoever reads it again."""
-
-    def __init__(self, client: Client, body: bytes) -> None:
-        self._client = client
-        self._body = body
-        self.watch = client.watch
-        self.discard = client.discard
-
-    def whole_body(self) -> bytes | None:
-        return self._body
 
 
 class ClientDisconnected(Exception):  # noqa: N818 - an event, not an error: nobody is left to be answered
@@ -98,58 +99,15 @@ class Upload:
                 self._client.discard()
 
 
-class WhilePresent:
-    """`with WhilePresent(client):` gives up what it encloses once the client leaves.
-
-    Raises ClientDisconnected in place of the cancellation that it makes, as `asyncio.timeout` raises its
-    TimeoutError.
-    """
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self._is_gone = False
-
-    def __enter__(self) -> Self:
-        self._task = cast("asyncio.Task[object]", asyncio.current_task())
-        self._cancelling = self._task.cancelling()
-        self._client.watch(self._give_up)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._client.watch(None)
-        ours = self._is_gone and self._task.uncancel() <= self._cancelling
-        if ours and kind is not None and issubclass(kind, asyncio.CancelledError):
-            raise ClientDisconnected from error
-
-    def _give_up(self) -> None:
-        self._is_gone = True
-        self._task.cancel()
-
-
-def whole_body(client: Client, limit: int, share: Share) -> bytes | None:
-    """The body of at most `limit` bytes, which `share` takes, if it came with the head.
-
-    Raises RequestTooLarge and Overloaded.
-    """
-    body = client.whole_body()
-    if body is not None:
-        if len(body) > limit:
-            raise RequestTooLarge
-        share.take(len(body))
-    return body
-
-
-async def read_body(receive: Receive, limit: int, share: Share, content_length: int | None = None) -> bytes:
-    """A whole body of at most `limit` bytes, which `share` takes as they come.
+async def read_body(receive: Receive, limit: int, permit: Permit, content_length: int | None = None) -> bytes:
+    """A whole body of at most `limit` bytes, for which `permit` has room, taken as they come.
 
     Raises RequestTooLarge and Overloaded (by `content_length` before anything is read), ClientDisconnected.
     """
     if content_length is not None:
         if content_length > limit:
             raise RequestTooLarge
-        share.expect(content_length)
+        permit.expect(content_length)
     parts: list[bytes] = []
     size = 0
     more = True
@@ -158,7 +116,7 @@ async def read_body(receive: Receive, limit: int, share: Share, content_length: 
         size += len(part)
         if size > limit:
             raise RequestTooLarge
-        share.take(len(part))
+        permit.take(len(part))
         parts.append(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
@@ -190,12 +148,15 @@ async def decode_body(body: bytes, content_encoding: bytes | None, limit: int) -
 def _inflate(body: bytes, coding: bytes, limit: int) -> bytes:
     for wbits in _WBITS[coding]:
         with contextlib.suppress(zlib.error):
-            return _inflate_members(body, wbits, limit)
+            return inflated(body, wbits, limit)
     raise InvalidEncoding(f"The body is not valid {coding.decode()}.")
 
 
-def _inflate_members(body: bytes, wbits: int, limit: int) -> bytes:
-    """Unpack one stream after another: a gzip file may have several members (RFC 1952 2.2)."""
+def inflated(body: bytes, wbits: int, limit: int) -> bytes:
+    """One stream after another without compression: a gzip file may have several members (RFC 1952 2.2).
+
+    Raises zlib.error for one that is not valid, and RequestTooLarge.
+    """
     parts: list[bytes] = []
     room = limit
     while body:
@@ -222,6 +183,14 @@ def require_json(content_type: bytes | None) -> None:
         raise UnsupportedMediaType
 
 
+def request_id(scope: Scope) -> str:
+    """The id of a request, the same each time it is asked for; random by process, then counted."""
+    found: str | None = scope.get(_ID)
+    if found is None:
+        found = scope[_ID] = f"req-{_prefix}-{next(_numbers)}"
+    return found
+
+
 def error_answer(
     error: UnabridgedError, request_id: str, *, closes: bool = False
 ) -> tuple[list[Header], bytes]:
@@ -239,6 +208,26 @@ def error_answer(
     return fields, body
 
 
+async def send_error(
+    scope: Scope, send: Send, error: UnabridgedError, *, unread: Receive | None = None
+) -> None:
+    """Answer with an error of ours, in OpenAI's shape.
+
+    `unread` is where the rest of a body stands that was not read: the connection is closed after the answer,
+    and until then (`LINGER`) the rest is thrown away, since closing on unread bytes would reset the answer.
+    """
+    fields, body = error_answer(error, request_id(scope), closes=unread is not None)
+    await send({"type": "http.response.start", "status": error.status, "headers": fields})
+    if unread is not None:
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+        body = b""
+        with contextlib.suppress(TimeoutError, ClientDisconnected):
+            async with asyncio.timeout(LINGER):
+                while (await _part(unread))[1]:
+                    pass
+    await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
 def with_headers(send: Send, *added: Header) -> Send:
     """`send`, of an answer that has these headers too."""
 
@@ -248,33 +237,3 @@ def with_headers(send: Send, *added: Header) -> Send:
         await send(message)
 
     return send_them
-
-
-async def send_error(
-    send: Send,
-    error: UnabridgedError,
-    request_id: str,
-    headers: Sequence[Header] = (),
-    *,
-    unread: Receive | None = None,
-) -> None:
-    """Answer with an error of ours, in OpenAI's shape, and further `headers`.
-
-    `unread` is where the rest of a body stands that was not read: the connection is closed after the answer,
-    and until then (`LINGER`) the rest is thrown away, since closing on unread bytes would reset the answer.
-    """
-    fields, body = error_answer(error, request_id, closes=unread is not None)
-    fields += headers
-    await send({"type": "http.response.start", "status": error.status, "headers": fields})
-    if unread is not None:
-        await send({"type": "http.response.body", "body": body, "more_body": True})
-        body = b""
-        await _linger(unread)
-    await send({"type": "http.response.body", "body": body, "more_body": False})
-
-
-async def _linger(receive: Receive) -> None:
-    with contextlib.suppress(TimeoutError, ClientDisconnected):
-        async with asyncio.timeout(LINGER):
-            while (await _part(receive))[1]:
-                pass

@@ -7,74 +7,75 @@ its request is over: the turn is recorded from it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Self
+from collections.abc import Sequence
+from typing import Protocol, Self
 
+from proxy.core.policy.policy import Policy, Rule
 from proxy.errors import Overloaded
 
-# --- request bodies ---
 
+class Policies(Protocol):
+    """The policies in force."""
 
-class BodyMemory:
-    """How many bytes are held, and how many may be."""
+    def named(self, name: str) -> Policy:
+        """The policy of that name; without a name the default (raises InvalidPolicy)."""
+        ...
 
-    def __init__(self, ceiling: int) -> None:
-        self.ceiling = ceiling
-        self.held = 0
+    def rules(self) -> Sequence[Rule]:
+        """Which requests that name no policy get which."""
+        ...
 
-    def share(self) -> Share:
-        """What one request takes; a context manager that gives it back."""
-        return Share(self)
-
-
-class Share:
-    """One request's part of the memory."""
-
-    def __init__(self, memory: BodyMemory) -> None:
-        self._memory = memory
-        self._taken = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._memory.held -= self._taken
-
-    def expect(self, size: int) -> None:
-        """Refuse what will not fit before it is read; room is taken as it comes (raises Overloaded)."""
-        if self._memory.held + size > self._memory.ceiling:
-            raise Overloaded("The proxy holds as many request bodies as it may; try again.")
-
-    def take(self, size: int) -> None:
-        """Hold so many bytes more (raises Overloaded)."""
-        self.expect(size)
-        self._memory.held += size
-        self._taken += size
-
-
-# --- requests ---
+    def stale(self) -> list[str]:
+        """Policies whose files cannot be used now."""
+        ...
 
 
 class Admission:
-    """Lets requests in, managed and relayed alike; `limit` is the server's own, asked for each time.
+    """What all requests take together, managed and relayed alike.
 
-    `bodies` is the memory for the bodies of those that are managed.
+    The limit of the default policy holds for all of them. The bodies of managed ones have `ceiling` bytes.
     """
 
-    def __init__(self, limit: Callable[[], int], bodies: BodyMemory) -> None:
-        self._limit = limit
-        self.bodies = bodies
+    def __init__(self, policies: Policies, ceiling: int) -> None:
+        self.policies = policies
+        self.ceiling = ceiling
         self.under_way = 0
+        self.held = 0
+        """Bytes of bodies."""
 
-    def admitted(self, limit: int | None = None) -> Self:
-        """Room for one request while it lasts; a policy's own `limit` can only be stricter (Overloaded)."""
-        allowed = self._limit()
-        if self.under_way >= (allowed if limit is None else min(limit, allowed)):
+
+class Permit:
+    """Room for one request; a context manager that gives it back."""
+
+    def __init__(self, admission: Admission, limit: int | None = None) -> None:
+        """A policy's own `limit` of requests can only be stricter than the server's (raises Overloaded)."""
+        allowed = admission.policies.named("").limits.streams
+        if admission.under_way >= (allowed if limit is None else min(limit, allowed)):
             raise Overloaded("The proxy answers as many requests as it may; try again.")
+        self._admission = admission
+        self._requests = 1
+        self._held = 0
+
+    def __enter__(self) -> Self:
+        self._admission.under_way += 1
         return self
 
-    def __enter__(self) -> None:
-        self.under_way += 1
-
     def __exit__(self, *_: object) -> None:
-        self.under_way -= 1
+        self._admission.under_way -= self._requests
+        self._admission.held -= self._held
+
+    def keep_body_alone(self) -> None:
+        """Give back all but the room of the body: who goes on with the request has a permit of its own."""
+        self._admission.under_way -= self._requests
+        self._requests = 0
+
+    def expect(self, size: int) -> None:
+        """Refuse what will not fit before it is read; room is taken as it comes (raises Overloaded)."""
+        if self._admission.held + size > self._admission.ceiling:
+            raise Overloaded("The proxy holds as many request bodies as it may; try again.")
+
+    def take(self, size: int) -> None:
+        """Hold so many bytes of the body more (raises Overloaded)."""
+        self.expect(size)
+        self._admission.held += size
+        self._held += size

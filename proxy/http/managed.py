@@ -15,8 +15,6 @@ from proxy.core.dialects.chat.body import model_of
 from proxy.core.policy.policy import Policy, Way, chosen
 from proxy.engine.append.append import Appends, StoredAnswer
 from proxy.engine.flow import Exchange, Incoming, Sent
-from proxy.engine.intake.envelope import Envelope
-from proxy.engine.intake.naming import Naming
 from proxy.engine.pipeline import Pipeline
 from proxy.engine.recording.collector import Collector
 from proxy.engine.recording.recorder import UNREAD
@@ -24,18 +22,16 @@ from proxy.errors import RequestTooLarge, UnabridgedError
 from proxy.http.answer import send_answer, send_appended
 from proxy.http.asgi import (
     CLIENT,
+    Client,
     ClientDisconnected,
-    Reread,
-    WhilePresent,
     decode_body,
     read_body,
+    request_id,
     send_error,
-    whole_body,
     with_headers,
 )
-from proxy.http.front import request_id as id_of
 from proxy.http.headers import content_length, to_client
-from proxy.http.limits import Admission, Share
+from proxy.http.limits import Admission, Permit
 from proxy.http.request_head import Head, Heads
 from proxy.telemetry import Metrics, log_content, log_fault, log_request
 
@@ -52,8 +48,6 @@ class _Passage(msgspec.Struct, kw_only=True):
     receive: Receive
     send: Send
     began: float
-    share: Share
-    """Of the memory for bodies."""
     status: int = 0
     is_read: bool = False
     """Whether the request's body has been read."""
@@ -82,6 +76,7 @@ class Managed:
         self._heads = heads
         self._appends = appends
         self._relay = relay
+        self._policies = admission.policies
         self._now = pipeline.recorder.clock.monotonic
         self._metrics = metrics
         self._stages = {stage: metrics.stages.labels(stage.value) for stage in Stage}
@@ -90,22 +85,21 @@ class Managed:
         self._logs_content = logs_content
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        share = self._admission.bodies.share()
-        passage = _Passage(scope=scope, receive=receive, send=send, began=self._now(), share=share)
+        passage = _Passage(scope=scope, receive=receive, send=send, began=self._now())
         try:
             head = self._heads.of(scope)
             if head.warning:
                 send = passage.send = with_headers(send, (b"x-unabridged-warning", head.warning))
-            ways = head.ways(self._pipeline.rules())
-            policies = [self._pipeline.policies(way.policy) for way in ways]
+            ways = head.ways(self._policies.rules())
+            policies = [self._policies.named(way.policy) for way in ways]
             if head.mode == "off" or all(_is_relayed(head, policy) for policy in policies):
                 await self._relay(scope, receive, send)
                 return
-            with share:
-                with self._admission.admitted(max([policy.limits.streams for policy in policies])):
-                    unmanaged = await self._manage(head, ways, policies, passage)
-                if unmanaged is not None:
-                    await self._relay({**scope, CLIENT: Reread(scope[CLIENT], unmanaged)}, receive, send)
+            limits = [policy.limits for policy in policies]
+            with Permit(self._admission, max([limit.streams for limit in limits])) as permit:
+                if not await self._manage(head, ways, policies, passage, permit):
+                    permit.keep_body_alone()
+                    await self._relay(scope, receive, send)
                     return
         except ClientDisconnected:
             passage.status = passage.status or 499
@@ -115,44 +109,70 @@ class Managed:
         except Exception as error:  # noqa: BLE001 - the edge: whatever is wrong inside, the client hears of it
             log_fault("a managed request failed", error)
             await self._refuse(UnabridgedError(), passage)
-        self._tell(passage)
+        seconds, name = round(self._now() - passage.began, 4), request_id(scope)
+        self._requests(passage.status).inc()
+        log_request(route=_ROUTE, status=passage.status, seconds=seconds, id=name, **passage.fields)
 
     async def _refuse(self, error: UnabridgedError, passage: _Passage, unread: Receive | None = None) -> None:
         """Answer with an error; an answer that has begun stays incomplete, which cuts the connection."""
         if not passage.has_begun:
             passage.status = error.status
-            await send_error(passage.send, error, id_of(passage.scope), unread=unread)
+            await send_error(passage.scope, passage.send, error, unread=unread)
 
     async def _manage(
-        self, head: Head, ways: Sequence[Way], policies: Sequence[Policy], passage: _Passage
-    ) -> bytes | None:
-        """Answer the request. Where the model says that it is to be relayed instead, its body as it came."""
+        self, head: Head, ways: Sequence[Way], policies: Sequence[Policy], passage: _Passage, permit: Permit
+    ) -> bool:
+        """Answer the request; False where the model says that it is to be relayed instead."""
         self._metrics.streams_active += 1
         try:
-            limit = max([policy.limits.body for policy in policies])
-            envelope, raw, body = await _read(head, self._pipeline.naming, limit, passage)
-            way = ways[0] if len(ways) == 1 else chosen(ways, model_of(body))
-            policy = policies[ways.index(way)]
-            if _is_relayed(head, policy):
-                return raw
-            if len(body) > policy.limits.body:
-                raise RequestTooLarge
-            incoming = Incoming(envelope, body, policy, self._now(), way.by)
-            with WhilePresent(passage.scope[CLIENT]):
-                if head.mode == "append":
-                    async with self._appends.turn(incoming) as turn:
-                        if isinstance(turn, StoredAnswer):
-                            await self._tell_again(incoming, turn, passage)
-                        else:
-                            passage.share.take(len(turn.body) - len(incoming.body))
-                            await self._answer(turn, passage)
-                else:
+            incoming = await self._read(head, ways, policies, passage, permit)
+            if incoming is None:
+                return False
+            with passage.scope[CLIENT]:
+                if head.mode != "append":
                     await self._answer(incoming, passage)
+                    return True
+                async with self._appends.turn(incoming) as turn:
+                    if isinstance(turn, StoredAnswer):
+                        await self._replay(incoming, turn, passage)
+                    else:
+                        permit.take(len(turn.body) - len(incoming.body))
+                        await self._answer(turn, passage)
         finally:
             self._metrics.streams_active -= 1
-        return None
+        return True
 
-    async def _tell_again(self, incoming: Incoming, stored: StoredAnswer, passage: _Passage) -> None:
+    async def _read(
+        self, head: Head, ways: Sequence[Way], policies: Sequence[Policy], passage: _Passage, permit: Permit
+    ) -> Incoming | None:
+        """The request with its whole body, decoded; None where its model's policy has it relayed."""
+        limit = max([policy.limits.body for policy in policies])
+        client: Client = passage.scope[CLIENT]
+        body = client.whole_body()
+        if body is not None:
+            if len(body) > limit:
+                raise RequestTooLarge
+            permit.take(len(body))
+            passage.is_read = True
+        envelope = head.envelope(self._pipeline.naming)  # what is wrong with it is told before more is read
+        if body is None:
+            announced = content_length(passage.scope["headers"])
+            body = await read_body(passage.receive, limit, permit, announced)
+            passage.is_read = True
+        decoded = body
+        if head.encoding:
+            decoded = await decode_body(body, head.encoding, limit)
+            permit.take(len(decoded) if decoded is not body else 0)
+        way = ways[0] if len(ways) == 1 else chosen(ways, model_of(decoded))
+        policy = policies[ways.index(way)]
+        if _is_relayed(head, policy):
+            client.put_back(body)
+            return None
+        if len(decoded) > policy.limits.body:
+            raise RequestTooLarge
+        return Incoming(envelope, decoded, policy, self._now(), way.by)
+
+    async def _replay(self, incoming: Incoming, stored: StoredAnswer, passage: _Passage) -> None:
         """Send the stored answer to a turn that was sent again."""
         caller = incoming.envelope.caller
         kind = b"text/event-stream" if stored.is_stream else b"application/json"
@@ -160,7 +180,7 @@ class Managed:
             (b"content-type", kind),
             (b"content-length", b"%d" % len(stored.body)),
             (b"idempotent-replayed", b"true"),
-            (b"x-request-id", id_of(passage.scope).encode()),
+            (b"x-request-id", request_id(passage.scope).encode()),
             (b"x-unabridged-session", (caller.name or "").encode("latin-1", "replace")),
         ]
         passage.fields |= {"session": caller.key and caller.key.id_for(caller.tenant), "replayed": True}
@@ -169,13 +189,26 @@ class Managed:
         await passage.send({"type": "http.response.body", "body": stored.body, "more_body": False})
 
     async def _answer(self, incoming: Incoming, passage: _Passage) -> None:
-        exchange = await self._pipeline.prepare(incoming)
-        self._note(exchange, passage)
+        pipeline, metrics = self._pipeline, self._metrics
+        exchange = await pipeline.prepare(incoming)
+        request, decision = exchange.request, exchange.decision
+        self._stages[decision.stage].inc()
+        metrics.is_degraded = "store" in exchange.degraded
+        metrics.overhead.observe(self._now() - incoming.arrived)
+        passage.fields |= {
+            "session": request.session.key.id_for(request.session.tenant),
+            "model": request.model.name[:_NAME],
+            "stage": decision.stage,
+            "epoch": decision.number,
+            "sent": exchange.sent,
+            "full": exchange.full,
+            "budget": request.budget.tokens,
+        }
         if incoming.appended is not None:
-            await self._pipeline.recorder.announce(exchange)
-        with self._pipeline.foreground.request():
+            await pipeline.recorder.announce(exchange)
+        with pipeline.foreground.request():
             passage.forwarded = self._now()
-            sent = await self._pipeline.answer(exchange)
+            sent = await pipeline.answer(exchange)
             try:
                 await self._pass_on(exchange, sent, passage)
             finally:
@@ -185,74 +218,33 @@ class Managed:
         """Relay an answer, and have its turn recorded however far it comes."""
         passage.status = sent.response.status
         is_answered = passage.status == _ANSWERED
-        collector = Collector(sent.response)
+        collector, adds_usage = Collector(sent.response), exchange.adds_usage
         if is_answered and not collector.is_readable:
             exchange.degraded.append(UNREAD)
-        begin = partial(self._begin, exchange, sent, collector, passage)
-        adds_usage = exchange.adds_usage
+
+        async def begin() -> None:
+            headers = to_client(sent.response.headers, same_body=not collector.is_stream)
+            headers += exchange.response_headers()
+            passage.has_begun = True
+            await passage.send({"type": "http.response.start", "status": passage.status, "headers": headers})
+            self._metrics.first_chunk.observe(self._now() - passage.forwarded)
+
         try:
             if exchange.incoming.appended is not None and is_answered:
                 acknowledged = partial(self._appends.acknowledged, exchange, collector)
                 await send_appended(sent, collector, begin, passage.send, acknowledged, adds_usage=adds_usage)
             else:
-                await send_answer(sent, collector, begin, passage.send, adds_usage=adds_usage)
+                await begin()
+                await send_answer(sent, collector, passage.send, adds_usage=adds_usage)
         finally:
             if is_answered:
                 self._pipeline.recorder.begin(exchange, collector)
             if exchange.degraded:
                 passage.fields["degraded"] = exchange.degraded
             if self._logs_content:
-                log_content(id_of(passage.scope), exchange.body, collector.answer().message)
-
-    async def _begin(self, exchange: Exchange, sent: Sent, collector: Collector, passage: _Passage) -> None:
-        """Send the head of an answer."""
-        headers = to_client(sent.response.headers, same_body=not collector.is_stream)
-        headers += exchange.response_headers()
-        passage.has_begun = True
-        await passage.send({"type": "http.response.start", "status": passage.status, "headers": headers})
-        self._metrics.first_chunk.observe(self._now() - passage.forwarded)
-
-    def _note(self, exchange: Exchange, passage: _Passage) -> None:
-        stage = exchange.decision.stage
-        self._stages[stage].inc()
-        self._metrics.is_degraded = "store" in exchange.degraded
-        self._metrics.overhead.observe(self._now() - exchange.incoming.arrived)
-        request = exchange.request
-        passage.fields |= {
-            "session": request.session.key.id_for(request.session.tenant),
-            "model": request.model.name[:_NAME],
-            "stage": stage,
-            "epoch": exchange.decision.number,
-            "sent": exchange.sent,
-            "full": exchange.full,
-            "budget": request.budget.tokens,
-        }
-
-    def _tell(self, passage: _Passage) -> None:
-        seconds = round(self._now() - passage.began, 4)
-        self._requests(passage.status).inc()
-        log_request(
-            route=_ROUTE, status=passage.status, seconds=seconds, id=id_of(passage.scope), **passage.fields
-        )
+                log_content(request_id(passage.scope), exchange.body, collector.answer().message)
 
 
 def _is_relayed(head: Head, policy: Policy) -> bool:
     """Whether a policy cuts nothing, and the client has no history that would have to be read."""
     return head.mode == "full" and policy.strategy.name == "off"
-
-
-async def _read(head: Head, naming: Naming, limit: int, passage: _Passage) -> tuple[Envelope, bytes, bytes]:
-    """What the head asks for, and the whole body: as it came, and decoded."""
-    share = passage.share
-    body = whole_body(passage.scope[CLIENT], limit, share)
-    passage.is_read = body is not None
-    envelope = head.envelope(naming)  # what is wrong with it is told before any more is read
-    if body is None:
-        announced = content_length(passage.scope["headers"])
-        body = await read_body(passage.receive, limit, share, announced)
-        passage.is_read = True
-    decoded = body
-    if head.encoding:
-        decoded = await decode_body(body, head.encoding, limit)
-        share.take(len(decoded) if decoded is not body else 0)
-    return envelope, body, decoded

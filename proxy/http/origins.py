@@ -20,7 +20,7 @@ EXEMPT = frozenset({"/healthz", "/readyz", "/metrics"})
 """Paths that may be asked by any name and by any page: nothing is spent there, and no page can read them."""
 _PAGE = frozenset({"/unabridged", "/unabridged/"})
 """Where a link of another page may lead."""
-_TELLING = frozenset({b"host", b"origin", b"sec-fetch-site", b"sec-fetch-mode"})
+_EXAMINED = frozenset({b"host", b"origin", b"sec-fetch-site", b"sec-fetch-mode"})
 _PORT = re.compile(rb":\d*$")
 _LOCAL_NAME = re.compile(
     rb"(?: [\d.]+ | \[.+\] | (?:.+\.)?localhost\.? | host\.docker\.internal ) (?: :\d* )?",
@@ -62,28 +62,27 @@ class Origins:
 
         Raises HostForbidden and OriginForbidden.
         """
-        told: dict[bytes, bytes] = {}
+        found: dict[bytes, bytes] = {}
         for name, content in scope["headers"]:
-            if name in _TELLING:
-                told[name] = b"null" if name in told else content
-        host, origin = told.get(b"host"), told.get(b"origin")
-        if host and self._checks_host and not self._is_ours(host):
+            if name in _EXAMINED:
+                found[name] = b"null" if name in found else content
+        host, origin = found.get(b"host"), found.get(b"origin")
+        is_strange = host and self._checks_host and not _LOCAL_NAME.fullmatch(host)
+        if host and is_strange and _PORT.sub(b"", host).lower() not in self._hosts:
             raise HostForbidden
         if origin is None:
-            if told.get(b"sec-fetch-site") == b"cross-site" and not _follows_link(scope, told):
-                raise OriginForbidden
-        elif not self._may_ask(origin.lower(), (host or b"").lower()):
+            if found.get(b"sec-fetch-site") == b"cross-site":
+                is_navigation = scope.get("method") == "GET" and found.get(b"sec-fetch-mode") == b"navigate"
+                if not (is_navigation and scope["path"] in _PAGE):  # a person follows a link to our own page
+                    raise OriginForbidden
+            return None
+        lower = origin.lower()
+        scheme, _, place = lower.partition(b"://")
+        is_own = scheme in {b"http", b"https"} and place == (host or b"").lower()
+        is_neighbour = self._is_local and _LOCAL_PAGE.fullmatch(lower) is not None
+        if not (is_own or is_neighbour or lower in self._named):
             raise OriginForbidden
         return origin
-
-    def _is_ours(self, host: bytes) -> bool:
-        return _LOCAL_NAME.fullmatch(host) is not None or _PORT.sub(b"", host).lower() in self._hosts
-
-    def _may_ask(self, origin: bytes, host: bytes) -> bool:
-        scheme, _, place = origin.partition(b"://")
-        is_own = scheme in {b"http", b"https"} and place == host
-        is_neighbour = self._is_local and _LOCAL_PAGE.fullmatch(origin) is not None
-        return is_own or is_neighbour or origin in self._named
 
 
 def _origin_of(url: str) -> bytes:
@@ -93,12 +92,6 @@ def _origin_of(url: str) -> bytes:
     if parts.port == _DEFAULT_PORTS.get(parts.scheme, -1):
         place = place.rpartition(":")[0]
     return f"{parts.scheme}://{place}".encode()
-
-
-def _follows_link(scope: Scope, told: dict[bytes, bytes]) -> bool:
-    """Whether a person goes to our own page from another."""
-    is_navigation = scope.get("method") == "GET" and told.get(b"sec-fetch-mode") == b"navigate"
-    return is_navigation and scope["path"] in _PAGE
 
 
 def is_preflight(scope: Scope) -> bool:
@@ -133,8 +126,8 @@ def readable(send: Send, origin: bytes) -> Send:
                 for header in message.get("headers", ())
                 if not header[0].lower().startswith(b"access-control-")
             ]
-            told = b", ".join(dict.fromkeys(name.lower() for name, _ in kept))
-            ours = [(b"access-control-allow-origin", origin), (b"access-control-expose-headers", told)]
+            names = b", ".join(dict.fromkeys(name.lower() for name, _ in kept))
+            ours = [(b"access-control-allow-origin", origin), (b"access-control-expose-headers", names)]
             message["headers"] = [*kept, *ours, (b"vary", b"Origin")]
         await send(message)
 

@@ -8,14 +8,15 @@ fault after that ends the connection: the client sees a truncation, never a shor
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterable, Callable
+from collections.abc import Callable
 
 from starlette.types import Message, Receive, Scope, Send
 
 from proxy.errors import NotBuilt, UnabridgedError, UpstreamError
-from proxy.http.asgi import CLIENT, ClientDisconnected, Upload, WhilePresent, send_error
+from proxy.http.answer import pump
+from proxy.http.asgi import CLIENT, ClientDisconnected, Upload, send_error
 from proxy.http.headers import announces_body, check_credentials, to_client, to_upstream, value
-from proxy.http.limits import Admission
+from proxy.http.limits import Admission, Permit
 from proxy.http.request_head import upstream_target
 from proxy.ports import Upstream, UpstreamResponse
 
@@ -27,64 +28,27 @@ NO_WEBSOCKETS = "WebSockets are not relayed."
 logger = logging.getLogger(__name__)
 
 
-async def pump(
-    chunks: AsyncIterable[bytes],
-    send: Send,
-    *,
-    tee: Callable[[bytes], None] | None = None,
-    ending: Callable[[UpstreamError | None], bytes] | None = None,
-) -> None:
-    """Send an answer's body on, each chunk untouched and at once, and complete the answer.
-
-    `tee` sees each chunk after it was sent; it must not raise. `ending` gives the last bytes, told of the
-    fault that ended the body, if any; without it that fault is raised and the answer stays incomplete.
-    """
-    fault: UpstreamError | None = None
-    try:
-        async for chunk in chunks:
-            await send({"type": "http.response.body", "body": chunk, "more_body": True})
-            if tee is not None:
-                tee(chunk)
-    except UpstreamError as error:
-        if ending is None:
-            raise
-        fault = error
-    last = b"" if ending is None else ending(fault)
-    await send({"type": "http.response.body", "body": last, "more_body": False})
-
-
 class Relay:
-    """An ASGI application that relays to `upstream`.
+    """An ASGI application that relays to `upstream`; `answered` hears each answer's status."""
 
-    `request_id` names a request for errors of our own; `answered` hears each answer's status.
-    """
-
-    def __init__(
-        self,
-        upstream: Upstream,
-        admission: Admission,
-        request_id: Callable[[Scope], str],
-        answered: Callable[[int], None],
-    ) -> None:
+    def __init__(self, upstream: Upstream, admission: Admission, answered: Callable[[int], None]) -> None:
         self._upstream = upstream
         self._admission = admission
-        self._request_id = request_id
         self._answered = answered
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
-            await _refuse_websocket(scope, receive, send, self._request_id(scope))
+            await _refuse_websocket(scope, receive, send)
             return
         upload = Upload(receive, scope[CLIENT], has_body=announces_body(scope["headers"]))
         try:
-            with self._admission.admitted():
+            with Permit(self._admission):
                 await self._relay(scope, upload, send)
         except ClientDisconnected:
             return
         except UnabridgedError as error:
             self._answered(error.status)
-            unread = receive if upload.unread else None
-            await send_error(send, error, self._request_id(scope), unread=unread)
+            await send_error(scope, send, error, unread=receive if upload.unread else None)
 
     async def _relay(self, scope: Scope, upload: Upload, send: Send) -> None:
         target = upstream_target(scope["raw_path"], scope["query_string"])
@@ -94,27 +58,24 @@ class Relay:
             raise NotBuilt(NO_WEBSOCKETS)
         response: UpstreamResponse | None = None
         try:
-            with WhilePresent(scope[CLIENT]):
+            with scope[CLIENT]:
                 sent = to_upstream(headers), upload.body()
                 response = await self._upstream.send(scope["method"], target, *sent)
-                self._answered(response.status)
-                await _answer(response, send)
+                status = response.status
+                self._answered(status)
+                fields = to_client(response.headers, same_body=status != NO_LENGTH)
+                await send({"type": "http.response.start", "status": status, "headers": fields})
+                try:
+                    await pump(response.chunks(), send)
+                except UpstreamError as error:
+                    # The answer stays incomplete; the server then cuts it off: the client's sign of it.
+                    logger.warning("the upstream broke off in mid-answer: %s", error.code)
         finally:
             if response is not None:
                 await response.aclose()
 
 
-async def _answer(response: UpstreamResponse, send: Send) -> None:
-    headers = to_client(response.headers, same_body=response.status != NO_LENGTH)
-    await send({"type": "http.response.start", "status": response.status, "headers": headers})
-    try:
-        await pump(response.chunks(), send)
-    except UpstreamError as error:
-        # The answer stays incomplete; the server then cuts it off, which is the client's sign of truncation.
-        logger.warning("the upstream broke off in mid-answer: %s", error.code)
-
-
-async def _refuse_websocket(scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+async def _refuse_websocket(scope: Scope, receive: Receive, send: Send) -> None:
     """Say 501 where the server lets a handshake be answered so; else close, which becomes its 403."""
     await receive()
     if "websocket.http.response" not in scope.get("extensions", {}):
@@ -124,4 +85,4 @@ async def _refuse_websocket(scope: Scope, receive: Receive, send: Send, request_
     async def denied(message: Message) -> None:
         await send({**message, "type": f"websocket.{message['type']}"})
 
-    await send_error(denied, NotBuilt(NO_WEBSOCKETS), request_id)
+    await send_error(scope, denied, NotBuilt(NO_WEBSOCKETS))

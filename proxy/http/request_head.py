@@ -14,6 +14,7 @@ import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 from functools import cached_property, lru_cache
+from operator import attrgetter
 
 from starlette.types import Scope
 
@@ -27,7 +28,7 @@ from proxy.engine.intake.envelope import (
     policy_name,
     read_envelope,
 )
-from proxy.engine.intake.naming import SESSION_HEADER, Headers, Naming
+from proxy.engine.intake.naming import SESSION_HEADER, Naming
 from proxy.errors import InvalidHeader, InvalidPath, NotFound
 from proxy.http.asgi import require_json
 from proxy.http.headers import OURS, Header, check_credentials, to_upstream, value
@@ -120,7 +121,12 @@ class Head:
 
     def __init__(self, key: _Key, warning: bytes) -> None:
         self._path, self._query, self._headers = key
-        self._named = _by_name(self._headers)
+        self._named: dict[bytes, bytes] = {}
+        """By lower-case name; of a repeated one the values are joined by a comma."""
+        for name, content in self._headers:
+            lower = name.lower()
+            found = self._named.get(lower)
+            self._named[lower] = content if found is None else found + b"," + content
         self.encoding = self._named.get(b"content-encoding")
         self.warning = warning
         """What every answer says of headers that look like ours; mostly nothing."""
@@ -145,15 +151,12 @@ class Head:
     def envelope(self, naming: Naming) -> Envelope:
         """What a request asks for that is to be managed; raises the errors of what cannot be read."""
         if self._envelope is None:
-            self._envelope = self._read(naming)
+            check_credentials(self._headers)
+            require_json(value(self._headers, b"content-type"))
+            target = upstream_target(self._path, self._query)
+            forwarded = to_upstream(self._headers, accept_encoding=b"identity", without=_DECODED)
+            self._envelope = read_envelope(naming, target, self._named, forwarded)
         return self._envelope
-
-    def _read(self, naming: Naming) -> Envelope:
-        check_credentials(self._headers)
-        require_json(value(self._headers, b"content-type"))
-        target = upstream_target(self._path, self._query)
-        forwarded = to_upstream(self._headers, accept_encoding=b"identity", without=_DECODED)
-        return read_envelope(naming, target, self._named, forwarded)
 
     @property
     def size(self) -> int:
@@ -166,7 +169,7 @@ class Heads:
     """Those that were read last."""
 
     def __init__(self, memory: Memory, tenant_header: bytes | None = None) -> None:
-        self._kept: Lru[_Key, Head] = Lru(memory, _size)
+        self._kept: Lru[_Key, Head] = Lru(memory, attrgetter("size"))
         self._known = {*_KNOWN, tenant_header}
 
     def of(self, scope: Scope) -> Head:
@@ -181,33 +184,17 @@ class Heads:
         return head
 
     def warning(self, headers: Sequence[Header]) -> bytes:
-        """What an answer says of a request's headers that look like ours, and that there are not."""
+        """What an answer says of a request's headers that look like ours, and that there are not.
+
+        Only what may stand in a name is quoted of them.
+        """
         names = [lower for name, _ in headers if (lower := name.lower()).startswith(OURS)]
-        unknown = dict.fromkeys(name for name in names if name not in self._known)
-        return _warning(list(unknown)) if unknown else b""
-
-
-def _size(head: Head) -> int:
-    return head.size
-
-
-def _by_name(headers: Sequence[Header]) -> Headers:
-    """Headers by lower-case name; of a repeated one the values are joined by a comma."""
-    named: dict[bytes, bytes] = {}
-    for name, content in headers:
-        lower = name.lower()
-        named[lower] = named[lower] + b"," + content if lower in named else content
-    return named
-
-
-def _warning(unknown: Sequence[bytes]) -> bytes:
-    """What to say of headers that there are not. Only what may stand in a name is quoted of them."""
-    known = [_written(name) for name in _KNOWN]
-    told: list[str] = []
-    for name in map(_written, unknown[:_MOST_UNKNOWN]):
-        nearest = get_close_matches(name, known, n=1, cutoff=0)[0]
-        told.append(f"unknown header {name}; did you mean {nearest}?")
-    return ", ".join(told).encode()
+        unknown = list(dict.fromkeys(name for name in names if name not in self._known))
+        warnings: list[str] = []
+        for name in map(_written, unknown[:_MOST_UNKNOWN]):
+            nearest = get_close_matches(name, map(_written, _KNOWN), n=1, cutoff=0)[0]
+            warnings.append(f"unknown header {name}; did you mean {nearest}?")
+        return ", ".join(warnings).encode()
 
 
 def _written(name: bytes) -> str:

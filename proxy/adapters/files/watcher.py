@@ -61,7 +61,6 @@ class WatchedPolicies:
             raise InvalidPolicy(f"There is no usable policy {name!r}.")
         return policy
 
-    @property
     def rules(self) -> tuple[Rule, ...]:
         """Which requests get which policy."""
         return self._written.rules if self._written is not None else ()

@@ -34,8 +34,7 @@ from proxy.errors import (
 from proxy.http.admin import schemas as shapes
 from proxy.http.admin import views as telling
 from proxy.http.admin.openapi import PREFIX, Operation, Query, document
-from proxy.http.asgi import require_json
-from proxy.http.front import request_id
+from proxy.http.asgi import request_id, require_json
 from proxy.http.headers import check_credentials
 
 _MOST = 1_000

@@ -15,18 +15,12 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
-from starlette.types import ASGIApp, Receive, Scope, Send
-
-from proxy.errors import Unavailable
-from proxy.http.asgi import send_error, with_headers
-from proxy.http.front import request_id
 from proxy.telemetry import log_event
 
 GRACE = 5.0
 """Seconds for which new requests are still answered: a balancer needs a moment to see that we end."""
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_CLOSE = (b"connection", b"close")
 
 
 class Drain:
@@ -35,10 +29,14 @@ class Drain:
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
         self._is_serving = False
-        self._under_way = 0
-        self._signal: int | None = None
-        self._began: float | None = None
-        self._is_over = False
+        self.under_way = 0
+        """Requests; whoever counts one calls `leave` when it has ended."""
+        self._signal: int = signal.SIGTERM
+        self._began = 0.0
+        """By the loop's clock."""
+        self.has_begun = False
+        self.is_over = False
+        """Whether what is still under way is being cut off."""
         self._is_empty = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop
         self._task: asyncio.Task[None] | None = None
@@ -47,35 +45,25 @@ class Drain:
 
     @property
     def is_ready(self) -> bool:
-        return self._is_serving and self._signal is None
+        return self._is_serving and not self.has_begun
 
     @property
-    def has_begun(self) -> bool:
-        return self._signal is not None
-
-    @property
-    def grace_is_over(self) -> bool:
+    def refuses_new(self) -> bool:
+        """Whether new requests have had their grace; asked once it has begun."""
         grace = min(GRACE, self._timeout / 2)
-        return self._began is not None and self._loop.time() - self._began > grace
-
-    @property
-    def is_over(self) -> bool:
-        """Whether what is still under way is being cut off."""
-        return self._is_over
+        return self.is_over or self._loop.time() - self._began > grace
 
     async def emptied(self, seconds: float) -> None:
         """Wait until nothing is under way any more, for so long at most."""
-        if self._under_way:
+        if self.under_way:
             self._is_empty.clear()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._is_empty.wait(), seconds)
 
-    def enter(self) -> None:
-        self._under_way += 1
-
     def leave(self) -> None:
-        self._under_way -= 1
-        if not self._under_way:
+        """A request has ended."""
+        self.under_way -= 1
+        if not self.under_way:
             self._is_empty.set()
 
     @contextmanager
@@ -98,23 +86,22 @@ class Drain:
                 self._task.cancel()
 
     def _caught(self, number: int, _: FrameType | None) -> None:
-        if self._signal is None:
-            self._signal = number
-            self._loop.call_soon_threadsafe(self._begin)
+        if not self.has_begun:
+            self._signal, self.has_begun, self._began = number, True, self._loop.time()
+            self._loop.call_soon_threadsafe(self._finish_soon)
         elif number == signal.SIGINT:
             self._pass_on(self._signal, number)
 
-    def _begin(self) -> None:
-        self._began = self._loop.time()
-        self._task = self._loop.create_task(self._finish())
+    def _finish_soon(self) -> None:
+        async def finish() -> None:
+            log_event("draining", requests=self.under_way)
+            await self.emptied(self._timeout)
+            self._pass_on(self._signal)
 
-    async def _finish(self) -> None:
-        log_event("draining", requests=self._under_way)
-        await self.emptied(self._timeout)
-        self._pass_on(self._signal or signal.SIGTERM)
+        self._task = self._loop.create_task(finish())
 
     def _pass_on(self, *numbers: int) -> None:
-        self._is_over = True
+        self.is_over = True
         self._restore()
         for number in numbers:
             signal.raise_signal(number)
@@ -123,34 +110,3 @@ class Drain:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before = {}
-
-
-class Draining:
-    """An ASGI application around another, whose requests `drain` counts."""
-
-    def __init__(self, app: ASGIApp, drain: Drain) -> None:
-        self._app = app
-        self._drain = drain
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
-            return
-        self._drain.enter()
-        try:
-            if self._drain.has_begun:
-                await self._answer_late(scope, receive, send)
-            else:
-                await self._app(scope, receive, send)
-        except asyncio.CancelledError:
-            if not self._drain.is_over:
-                raise  # else the server has said so already
-        finally:
-            self._drain.leave()
-
-    async def _answer_late(self, scope: Scope, receive: Receive, send: Send) -> None:
-        is_late = self._drain.grace_is_over or self._drain.is_over
-        if is_late and scope["path"].startswith("/v1/"):
-            await send_error(send, Unavailable("The proxy is ending."), request_id(scope), unread=receive)
-            return
-        await self._app(scope, receive, with_headers(send, _CLOSE))

@@ -5,17 +5,20 @@ does not parse, requests that stop half way (`Pace`). Everything that arrives is
 answer has OpenAI's shape, then the connection ends: after an error nobody knows where a next request begins.
 
 There is one timer a connection, and only while a request is incomplete at the end of what came; one that
-comes in a piece costs none.
+comes in a piece costs none. A client that leaves is told of by a call, also while requests wait behind the
+one that it left. One that has closed its side alone is answered.
 """
 
 from __future__ import annotations
 
 import asyncio
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import httptools
-import uvicorn
+from starlette.types import ASGIApp
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from proxy.errors import (
     HeadersTooLarge,
@@ -25,96 +28,42 @@ from proxy.errors import (
     UnabridgedError,
     URITooLong,
 )
-from proxy.http.asgi import LINGER, error_answer
-from proxy.http.front import request_id
-from proxy.http.server.connection import Connection
-from proxy.http.server.head import MAX_HEADER_BYTES, MAX_URI, check_head
+from proxy.http.asgi import LINGER, error_answer, request_id
+from proxy.http.server.cycle import NOWHERE, Cycle, JoinedWrites
+from proxy.http.server.head import MAX_HEADER_BYTES, MAX_URI, Pace, check_head
 from proxy.telemetry import log_request
 
 if TYPE_CHECKING:
     from uvicorn.server import ServerState
 
+    from proxy.http.server.server import ServerConfig
 
-# --- how long an incomplete request may take ---
-
-
-SLOWEST = 100
-"""Bytes a second of a body, below which its sender holds a connection and uploads nothing."""
-
-
-class Pace:
-    """That of one head, or of one body: when its sender counts as gone. All times are in seconds.
-
-    A head has `timeout` from its first byte to its end. A body may take as long as it likes while it makes
-    progress: no silence of `timeout`, and `SLOWEST` bytes a second in each span of that length. While we are
-    the ones who do not read, no time passes.
-    """
-
-    def __init__(self, timeout: float, *, body: bool) -> None:
-        self._timeout = timeout
-        self._is_body = body
-        self._since = 0.0
-        """When this head, or the span of a body that is looked at, began; 0 before its first byte."""
-        self._heard = 0.0
-        self._came = 0
-        """Bytes of the span."""
-        self._was_held_back = False
-        """Whether we did not read at some time of the span."""
-
-    def heard(self, now: float, size: int, *, held_back: bool) -> None:
-        """Bytes have come; `held_back` says that no more will be read for now."""
-        self._since = self._since or now
-        self._heard = now
-        self._came += size
-        self._was_held_back = self._was_held_back or held_back
-
-    def is_late(self, now: float, *, held_back: bool) -> bool:
-        """Whether time is up; asked at `due`. Begins the next span where it is not."""
-        if held_back or self._was_held_back:
-            self._since = self._heard = now
-            self._came, self._was_held_back = 0, held_back
-            return False
-        if not self._is_body:
-            return now - self._since >= self._timeout
-        if now - self._since >= self._timeout:
-            if self._came < SLOWEST * self._timeout:
-                return True
-            self._since, self._came = now, 0
-        return now - self._heard >= self._timeout
-
-    @property
-    def due(self) -> float:
-        """When to ask next."""
-        return (min(self._since, self._heard) if self._is_body else self._since) + self._timeout
-
-
-# --- what is let in ---
-
-
-_MOMENT = 0.5
-"""Seconds that a first request, or the rest of a head, may take when serving ends."""
 MAX_FRAMING = 64 * 1024
 """Bytes of chunk extensions or trailers between two pieces of a body."""
 MAX_UNFINISHED_HEAD = MAX_URI + MAX_HEADER_BYTES + 16 * 1024
 """Bytes of a head without its end, line ends and blanks included."""
+_HELD = 512 * 1024
+"""Bytes of a request's body that wait for their reader before its sender has to: two readings."""
+_MOMENT = 0.5
+"""Seconds that a first request, or the rest of a head, may take when serving ends."""
+_PROBE, _SELDOM = 0.02, 10.0
+"""Seconds of silence after which a client that has closed its side is probed again; three times as many
+after each probe, up to the second number."""
+_LENIENCE = 0.2
+"""Seconds since the last look up to which a client that cannot be probed is taken to be there: 0.8 in all."""
 
 _IDLE, _BLANK, _HEAD, _BODY = range(4)
 """Between requests, before one's first letter, in its head, in its body."""
 
 
-class GuardedConfig(uvicorn.Config):
-    """uvicorn's settings, and those of the guard."""
-
-    request_timeout: float
-    """Seconds (`Pace`)."""
-
-
-class WireGuard(Connection):
+class WireGuard(HttpToolsProtocol):
     """One connection of a client."""
+
+    parser: httptools.HttpRequestParser  # type: ignore[assignment]
 
     def __init__(
         self,
-        config: GuardedConfig,
+        config: ServerConfig,
         server_state: ServerState,
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
@@ -127,6 +76,7 @@ class WireGuard(Connection):
         """That of the head or body that is incomplete, once it was found to be."""
         self._timeout = config.request_timeout
         self._timer: asyncio.TimerHandle | None = None
+        self._prober: asyncio.TimerHandle | None = None
         self._is_deaf = False
         """Whether what comes from now on is thrown away."""
         self._refusal: UnabridgedError | None = None
@@ -134,12 +84,26 @@ class WireGuard(Connection):
         self._plain_head = b""
         """A head without its offer to change the protocol."""
         self._is_ending = False
+        self._running: Cycle | None = None
+        """What is being answered, or was the last."""
 
     # --- the connection ---
 
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:  # type: ignore[override]
+        joined = JoinedWrites(cast("asyncio.Transport", transport), self.loop)
+        super().connection_made(cast("asyncio.Transport", joined))
+        self._await_request()
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
+        self._unset_keepalive_if_required()
+        if self._prober is not None:
+            self._prober.cancel()
+        if self._running is not None:
+            self._running.leave()
+        self.pipeline.clear()
         super().connection_lost(exc)
+        self.cycle = None  # type: ignore[assignment]  # which knows this connection
 
     def data_received(self, data: bytes) -> None:
         if self._is_deaf:
@@ -151,34 +115,76 @@ class WireGuard(Connection):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            self._go_on_plainly(data[upgrade.args[0] :])
+            # An offer (RFC 9110 7.8) that is not taken: the parser stops there, and loses the body. Java's
+            # client offers h2c with each first request. What follows a WebSocket's head is not HTTP.
+            head, self._plain_head = self._plain_head, b""
+            if head:
+                self.data_received(head + data[upgrade.args[0] :])
+            else:
+                self._is_deaf = True
         except httptools.HttpParserError as error:
             self._refuse(_in_our_words(error))
         if self._phase != _IDLE and not self._is_deaf:
-            self._watch(len(data))
+            self._bound(len(data))
 
-    def eof_received(self) -> bool:
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Whether the client is still answered.
+
+        It may have closed the other side as well, which looks the same until something is written: then its
+        host says so. Where nothing is to be written yet, a byte is that would be the next one anyway.
+        """
         if self._phase == _BODY:  # what it has asked will never be whole
             return False
         self._is_deaf = True
         self._stop_timer()
         self._enter(_IDLE)
-        return super().eof_received()
+        if not self._is_answering:
+            return False
+        self.cycle.keep_alive = False
+        cast("JoinedWrites", self.transport).is_silent = True
+        self._probe(_PROBE / 3)
+        return True
+
+    def _probe(self, wait: float) -> None:
+        """See whether the client is there, after so many seconds of silence."""
+        transport = cast("JoinedWrites", self.transport)
+        if self._running is None or not self._is_answering or transport.is_closing():
+            return
+        if not transport.is_silent or transport.get_write_buffer_size():
+            transport.is_silent, wait = True, _PROBE
+        elif self._running.probe() or wait <= _LENIENCE:
+            wait = min(3 * wait, _SELDOM)
+        else:
+            transport.abort()
+            return
+        self._prober = self.loop.call_later(wait, self._probe, wait)
 
     def shutdown(self) -> None:
         """End the connection, after the answer that is under way, or to a request that is on its way."""
+
+        def end_if_nothing_has_come() -> None:
+            if not self._is_answering:
+                self.transport.close()
+
         self._is_ending = True
-        if self.is_answering:
+        if self._is_answering:
             self.cycle.keep_alive = False
-        elif self.running is None or self._phase != _IDLE:  # nobody opens a connection to say nothing
-            self.loop.call_later(_MOMENT, self._end)
+        elif self._running is None or self._phase != _IDLE:  # nobody opens a connection to say nothing
+            self.loop.call_later(_MOMENT, end_if_nothing_has_come)
         else:
             self.transport.close()
 
-    def _end(self) -> None:
-        """No request has come after all."""
-        if not self.is_answering:
-            self.transport.close()
+    @property
+    def _is_answering(self) -> bool:
+        """Whether an answer is under way."""
+        return self._running is not None and not self._running.cycle.response_complete
+
+    def _await_request(self) -> None:
+        """Nothing is asked or answered; that may last so long."""
+        self._unset_keepalive_if_required()
+        self.timeout_keep_alive_task = self.loop.call_later(
+            self.timeout_keep_alive, self.timeout_keep_alive_handler
+        )
 
     # --- what the parser finds ---
 
@@ -204,9 +210,25 @@ class WireGuard(Connection):
         self._enter(_BODY)
         self.headers = []  # what follows the body is no header of the request
 
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._running = Cycle(cast("ASGIApp", app), cycle)
+        super()._start_asgi_task(cycle, cast("ASGI3Application", self._running))
+
     def on_body(self, body: bytes) -> None:
+        """uvicorn's, without a copy of a part that stands alone."""
         self._framing = 0
-        super().on_body(body)
+        cycle = self.cycle
+        if cycle.response_complete or cycle.body is NOWHERE:
+            return
+        if not cycle.body:
+            cycle.body = cast("bytearray", body)
+        else:
+            if type(cycle.body) is not bytearray:
+                cycle.body = bytearray(cycle.body)
+            cycle.body += body
+        if len(cycle.body) > _HELD:
+            self.flow.pause_reading()
+        cycle.message_event.set()
 
     def on_message_complete(self) -> None:
         if self._plain_head:
@@ -214,27 +236,16 @@ class WireGuard(Connection):
         super().on_message_complete()
         self._enter(_IDLE)
         if self.cycle.response_complete:
-            self.await_request()
+            self._await_request()
 
     def _enter(self, phase: int) -> None:
         self._phase = phase
         self._framing = 0
         self._pace = None
 
-    def _go_on_plainly(self, rest: bytes) -> None:
-        """Read a request whose offer (RFC 9110 7.8) is not taken: the parser stops there, and loses its body.
-
-        Java's client offers h2c with each first request. What follows a WebSocket's head is not HTTP.
-        """
-        head, self._plain_head = self._plain_head, b""
-        if head:
-            self.data_received(head + rest)
-        else:
-            self._is_deaf = True
-
     # --- while a request is incomplete ---
 
-    def _watch(self, size: int) -> None:
+    def _bound(self, size: int) -> None:
         """Bound what is incomplete, in bytes now and in time from now on."""
         if self._phase == _BODY and self._framing > MAX_FRAMING:
             self._refuse(RequestError("There is too much between the chunks of the body."))
@@ -253,18 +264,16 @@ class WireGuard(Connection):
         self._timer = None
         if self._pace is None:
             return
-        if not self._pace.is_late(self.loop.time(), held_back=self._holds_back()):
+        # Whether the sender of a body waits for us.
+        is_held = self.flow.read_paused or (self._phase == _BODY and self.cycle.waiting_for_100_continue)
+        if not self._pace.is_late(self.loop.time(), held_back=is_held):
             self._timer = self.loop.call_at(self._pace.due, self._check_pace)
-        elif self._phase == _BLANK and self.is_answering:
+        elif self._phase == _BLANK and self._is_answering:
             self._enter(_IDLE)  # nor is there one that is late
         elif self._phase == _BLANK:
             self.transport.close()  # line ends and nothing else: there is no request to be answered
         else:
             self._refuse(RequestTimeout())
-
-    def _holds_back(self) -> bool:
-        """Whether the sender of a body waits for us."""
-        return self.flow.read_paused or (self._phase == _BODY and self.cycle.waiting_for_100_continue)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -277,17 +286,17 @@ class WireGuard(Connection):
         """Answer with an error, in its turn, and end the connection."""
         self._is_deaf = True
         self._stop_timer()
-        if self._phase == _BODY and not self.pipeline and self.running is not None:
+        if self._phase == _BODY and not self.pipeline and self._running is not None:
             has_begun = self.cycle.response_started
             if has_begun:
                 self.transport.close()
-            self.running.leave()  # the application has begun to read it
+            self._running.leave()  # the application has begun to read it
             if not has_begun:
                 self._answer(error)
             return
         if self._phase == _BODY:
             self.pipeline.popleft()  # the newest: its body is at fault, and its turn has not come
-        if self.is_answering:
+        if self._is_answering:
             self._refusal = error
         else:
             self._answer(error)
@@ -296,7 +305,7 @@ class WireGuard(Connection):
         super().on_response_complete()
         if self._phase != _IDLE:
             self._unset_keepalive_if_required()
-        if self._refusal is not None and not self.is_answering:
+        if self._refusal is not None and not self._is_answering:
             self._answer(self._refusal)
 
     def _answer(self, error: UnabridgedError) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import uvicorn
 from starlette.types import ASGIApp
 
-from proxy.http.server.guard import GuardedConfig, WireGuard
+from proxy.http.server.guard import WireGuard
 
 KEEP_ALIVE = 75
 """Seconds that an idle connection is kept: longer than clients' pools do, so that they close first."""
@@ -15,7 +16,7 @@ LAST_WORDS = 1
 """Seconds for what is still unanswered when uvicorn stops: streams were drained before."""
 
 
-class ServerConfig(GuardedConfig):
+class ServerConfig(uvicorn.Config):
     """No Server and Date headers: answers are the upstream's, and it has sent its own."""
 
     def __init__(
@@ -45,3 +46,4 @@ class ServerConfig(GuardedConfig):
             timeout_graceful_shutdown=LAST_WORDS,
         )
         self.request_timeout = request_timeout
+        """Seconds (`Pace`)."""

@@ -8,7 +8,7 @@ import json
 import httpx2
 import pytest
 
-from tests.support.relay import MIB, REQUEST_ID, Stage, head, relay_to
+from tests.support.relay import MIB, Stage, head, relay_to
 from tests.support.servers import (
     PATIENCE,
     Exchange,
@@ -66,7 +66,7 @@ async def test_a_client_that_leaves_takes_the_upstream_connection_with_it(
 def assert_error(response: httpx2.Response, status: int, code: str) -> None:
     assert (response.status_code, response.json()["error"]["code"]) == (status, code)
     assert set(response.json()["error"]) == {"message", "type", "param", "code"}
-    assert response.headers["x-request-id"] == REQUEST_ID
+    assert response.headers["x-request-id"].startswith("req-")
     assert "127.0.0.1" not in response.text
     assert "secret" not in response.text
 

@@ -4,27 +4,28 @@ import asyncio
 import gzip
 import json
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 
 import pytest
-from starlette.types import Message, Receive
+from starlette.types import Message, Receive, Scope
 
 from proxy.errors import InvalidEncoding, Overloaded, RequestTooLarge, UnsupportedMediaType
 from proxy.http.asgi import (
     OFF_LOOP,
     ClientDisconnected,
     Upload,
-    WhilePresent,
     decode_body,
     read_body,
+    request_id,
     require_json,
     send_error,
 )
-from proxy.http.limits import BodyMemory
+from proxy.http.limits import Permit
+from tests.support.admission import admission
 
 GONE: Message = {"type": "http.disconnect"}
-ROOMY = BodyMemory(2**20).share()
+ROOMY = Permit(admission())
 
 
 def part(body: bytes, *, more: bool = True) -> Message:
@@ -164,13 +165,13 @@ def test_other_media_types_are_refused(content_type: bytes) -> None:
 
 async def test_an_error_has_openais_shape_and_names_the_request() -> None:
     sent = Sent()
-    await send_error(sent, Overloaded(retry_after=3), "req_1", [(b"x-unabridged-stage", b"calm")])
+    scope: Scope = {}
+    await send_error(scope, sent, Overloaded(retry_after=3))
     assert sent.messages[0]["status"] == 503
     assert sent.headers == {
         b"content-type": b"application/json",
         b"content-length": b"%d" % len(sent.body),
-        b"x-request-id": b"req_1",
-        b"x-unabridged-stage": b"calm",
+        b"x-request-id": request_id(scope).encode(),
         b"retry-after": b"3",
     }
     assert json.loads(sent.body) == Overloaded().body()
@@ -186,7 +187,7 @@ async def test_the_connection_of_an_unread_body_is_closed_once_its_sender_could_
         await arrived.wait()
         return later.pop(0)
 
-    answering = asyncio.create_task(send_error(sent, RequestTooLarge(), "req_1", unread=receive))
+    answering = asyncio.create_task(send_error({}, sent, RequestTooLarge(), unread=receive))
     await sent.said_all.wait()
     assert sent.headers[b"connection"] == b"close"
     assert len(sent.body) == int(sent.headers[b"content-length"])
@@ -197,82 +198,28 @@ async def test_the_connection_of_an_unread_body_is_closed_once_its_sender_could_
     assert sent.messages[-1] == {"type": "http.response.body", "body": b"", "more_body": False}
 
 
-# --- presence ---
+# --- uploads ---
 
 
 class Somebody:
     """A client, as the server tells of it."""
 
-    def __init__(self, *, is_gone: bool = False, whole: bytes | None = None) -> None:
+    def __init__(self, *, whole: bytes | None = None) -> None:
         self.whole = whole
-        self._left: Callable[[], None] | None = None
-        self._is_gone = is_gone
         self.is_let_go = False
 
-    def watch(self, left: Callable[[], None] | None) -> None:
-        self._left = left
-        if left is not None and self._is_gone:
-            left()
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None: ...
 
     def whole_body(self) -> bytes | None:
         return self.whole
 
+    def put_back(self, body: bytes) -> None:
+        self.whole = body
+
     def discard(self) -> None:
         self.is_let_go = True
-
-    def leave(self) -> None:
-        if self._left is not None:
-            self._left()
-
-
-async def test_a_client_that_leaves_ends_what_was_being_done_for_it() -> None:
-    client, ended = Somebody(), asyncio.Event()
-
-    async def work() -> None:
-        with WhilePresent(client):
-            try:
-                await asyncio.Event().wait()
-            finally:
-                ended.set()
-
-    asyncio.get_running_loop().call_soon(client.leave)
-    with pytest.raises(ClientDisconnected):
-        await work()
-    assert ended.is_set()
-    await asyncio.sleep(0)  # The task goes on living: its cancellation was taken back.
-
-
-async def test_for_a_client_that_has_left_nothing_is_begun() -> None:
-    async def work() -> None:
-        with WhilePresent(Somebody(is_gone=True)):
-            await asyncio.sleep(0)
-            pytest.fail("it was")
-
-    with pytest.raises(ClientDisconnected):
-        await work()
-
-
-async def test_what_a_present_client_waits_for_is_done() -> None:
-    client = Somebody()
-    with WhilePresent(client):
-        await asyncio.sleep(0)
-    client.leave()
-    await asyncio.sleep(0)  # Nobody listens any more.
-
-
-async def test_a_cancellation_from_elsewhere_stays_a_cancellation() -> None:
-    async def work() -> None:
-        with WhilePresent(Somebody()):
-            await asyncio.Event().wait()
-
-    task = asyncio.create_task(work())
-    await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-
-
-# --- uploads ---
 
 
 async def test_an_upload_is_read_as_it_comes() -> None:

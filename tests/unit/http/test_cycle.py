@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from proxy.http.asgi import CLIENT
-from tests.support.wire import CHUNKED, GET, KIB, POST, Connect, Connection
+from proxy.http.asgi import CLIENT, ClientDisconnected
+from tests.support.wire import CHUNKED, GET, KIB, POST, Connect, Connection, settled
 
 Answer = Callable[[Scope, Receive, Send], Awaitable[None]]
 OLD = GET.replace(b"1.1", b"1.0")
@@ -229,8 +230,9 @@ async def test_a_body_that_is_given_up_does_not_hold_its_sender_back(answered: A
     async def giving_up(scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
         scope[CLIENT].discard()
-        scope[CLIENT].watch(gone.set)
-        await gone.wait()
+        with suppress(ClientDisconnected), scope[CLIENT]:
+            await asyncio.Event().wait()
+        gone.set()
 
     piece = b"8000\r\n" + b"a" * 0x8000 + b"\r\n"
     connection = await answered(giving_up, CHUNKED, piece, *(piece,) * 8)
@@ -249,8 +251,9 @@ async def test_a_client_that_has_sent_a_large_body_is_still_seen_to_leave(
     async def waiting(scope: Scope, receive: Receive, send: Send) -> None:
         whole = scope[CLIENT].whole_body() if at_once else (await receive())["body"]
         sizes.append(len(whole))
-        scope[CLIENT].watch(gone.set)
-        await gone.wait()
+        with suppress(ClientDisconnected), scope[CLIENT]:
+            await asyncio.Event().wait()
+        gone.set()
 
     connection = await answered(waiting, POST + b"Content-Length: 100000\r\n\r\n" + b"a" * 100_000)
     assert (sizes, connection.wire.is_paused) == ([100_000], False)
@@ -266,3 +269,99 @@ async def test_a_body_that_nobody_reads_holds_its_sender_back(answered: Answered
     assert not connection.wire.is_paused
     connection.guard.data_received(b"a" * 20 * KIB)
     assert connection.wire.is_paused
+
+
+async def test_a_body_that_was_read_can_be_put_back_for_another_reader(answered: Answered) -> None:
+    read: list[bytes | None] = []
+
+    async def reading(scope: Scope, receive: Receive, send: Send) -> None:
+        parts: list[bytes] = []
+        more = True
+        while more:
+            message = await receive()
+            parts.append(message["body"])
+            more = message["more_body"]
+        scope[CLIENT].put_back(b"".join(parts))
+        read.append(scope[CLIENT].whole_body())
+
+    await answered(reading, POST + b"Content-Length: 4\r\n\r\nab", b"cd")
+    assert read == [b"abcd"]
+
+
+# --- whether the client is there ---
+
+
+async def test_a_client_that_leaves_ends_what_is_done_for_it(answered: Answered) -> None:
+    done: list[str] = []
+
+    async def work(scope: Scope) -> None:
+        with scope[CLIENT]:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                done.append("ended")
+
+    async def working(scope: Scope, receive: Receive, send: Send) -> None:
+        with pytest.raises(ClientDisconnected):
+            await work(scope)
+        await asyncio.sleep(0)  # The task goes on living: its cancellation was taken back.
+        done.append("went on")
+
+    connection = await answered(working)
+    await connection.leave()
+    assert done == ["ended", "went on"]
+
+
+async def test_for_a_client_that_has_left_nothing_is_begun(answered: Answered) -> None:
+    gone, done = asyncio.Event(), list[str]()
+
+    async def work(scope: Scope) -> None:
+        with scope[CLIENT]:
+            await asyncio.sleep(0)
+            done.append("begun")
+
+    async def waiting(scope: Scope, receive: Receive, send: Send) -> None:
+        await gone.wait()
+        with pytest.raises(ClientDisconnected):
+            await work(scope)
+        done.append("over")
+
+    connection = await answered(waiting)
+    await connection.leave()
+    gone.set()
+    await settled()
+    assert done == ["over"]
+
+
+async def test_what_a_present_client_waits_for_is_done(answered: Answered) -> None:
+    done = asyncio.Event()
+
+    async def working(scope: Scope, receive: Receive, send: Send) -> None:
+        client = scope[CLIENT]
+        with client:
+            await asyncio.sleep(0)
+        client.leave()
+        await asyncio.sleep(0)  # Nobody listens any more.
+        done.set()
+
+    await answered(working)
+    assert done.is_set()
+
+
+async def test_a_cancellation_from_elsewhere_stays_a_cancellation(answered: Answered) -> None:
+    done: list[str] = []
+
+    async def working(scope: Scope, receive: Receive, send: Send) -> None:
+        async def work() -> None:
+            with scope[CLIENT]:
+                await asyncio.Event().wait()
+
+        task = asyncio.create_task(work())
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        done.append("cancelled")
+
+    await answered(working)
+    assert done == ["cancelled"]

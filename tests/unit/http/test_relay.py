@@ -4,12 +4,13 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
-from starlette.types import Message, Scope
+from starlette.types import Message
 
 from proxy.adapters.upstream.httpx import HttpxUpstream
 from proxy.errors import UpstreamError, UpstreamTimeout
-from proxy.http.limits import Admission, BodyMemory
-from proxy.http.relay import Relay, pump
+from proxy.http.answer import pump
+from proxy.http.relay import Relay
+from tests.support.admission import admission
 
 CHUNKS = [b"data: 1\n\n", b"data: ", b"2\n\n"]
 
@@ -83,14 +84,10 @@ async def test_a_fault_that_nobody_ends_leaves_the_answer_incomplete() -> None:
 async def test_a_websocket_is_refused_in_the_words_that_the_server_knows(
     extensions: dict[str, Any], first: Message
 ) -> None:
-    def request_id(scope: Scope) -> str:
-        return "req_1"
-
     async def receive() -> Message:
         return {"type": "websocket.connect"}
 
     sent = Sent()
-    admission = Admission(lambda: 1, BodyMemory(0))
-    relay = Relay(HttpxUpstream("http://127.0.0.1:1"), admission, request_id, lambda _: None)
+    relay = Relay(HttpxUpstream("http://127.0.0.1:1"), admission(), lambda _: None)
     await relay({"type": "websocket", "extensions": extensions}, receive, sent)
     assert {name: sent.messages[0].get(name) for name in first} == first

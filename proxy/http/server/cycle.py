@@ -1,37 +1,27 @@
-"""A client's connection by uvicorn's own protocol, and what that has no word for.
+"""One request and its answer on uvicorn's own protocol, and what that has no word for.
 
-What is sent within one pass of the event loop goes out in one write. A client that leaves is told of by a
-call, also while requests wait behind the one that it left. One that has closed its side alone is answered. A
-body that is there whole is had at once. Answers are framed here (RFC 9112 6 and 9): uvicorn's way costs more
-(docs/benchmarks.md) and sends chunks to HTTP/1.0. One that stays incomplete ends its connection.
+What is sent within one pass of the event loop goes out in one write. A body that is there whole is had at
+once. Answers are framed here (RFC 9112 6 and 9): uvicorn's way costs more (docs/benchmarks.md) and sends
+chunks to HTTP/1.0. One that stays incomplete ends its connection.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
-from typing import Any, cast
+from collections.abc import Iterable
+from types import TracebackType
+from typing import cast
 
-import httptools
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
 from proxy.errors import UnabridgedError
-from proxy.http.asgi import CLIENT, send_error
-from proxy.http.front import request_id
+from proxy.http.asgi import CLIENT, ClientDisconnected, send_error
 from proxy.http.headers import Header
 from proxy.telemetry import log_fault
 
-_PROBE, _SELDOM = 0.02, 10.0
-"""Seconds of silence after which a client that has closed its side is probed again; three times as many
-after each probe, up to the second number."""
-_LENIENCE = 0.2
-"""Seconds since the last look up to which a client that cannot be probed is taken to be there: 0.8 in all."""
-_HELD = 512 * 1024
-"""Bytes of a request's body that wait for their reader before its sender has to: two readings."""
-_NOWHERE = bytearray()
+NOWHERE = bytearray()
 """A body of which nothing is kept."""
 _BEGINNING = b"HTTP/1.1 "
 """With what every answer begins."""
@@ -47,8 +37,6 @@ class JoinedWrites:
     A write costs more than all else that is done for a small answer.
     """
 
-    __slots__ = ("_ahead", "_loop", "_parts", "_size", "_transport", "is_silent")
-
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport, self._loop = transport, loop
         self._parts: list[bytes] = []
@@ -57,9 +45,10 @@ class JoinedWrites:
         """What was written before its time."""
         self.is_silent = False
         """Whether nothing was written since somebody last looked."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
+        self.get_extra_info, self.is_closing = transport.get_extra_info, transport.is_closing
+        self.pause_reading, self.resume_reading = transport.pause_reading, transport.resume_reading
+        self.get_write_buffer_size = transport.get_write_buffer_size
+        self.can_write_eof, self.abort = transport.can_write_eof, transport.abort
 
     def write(self, *parts: bytes) -> None:
         if self._ahead:
@@ -101,7 +90,9 @@ class Cycle:
         self._app = app
         self.cycle = cycle
         self._write = cast("JoinedWrites", cycle.transport).write
-        self._left: Callable[[], None] | None = None
+        self._task: asyncio.Task[object] | None = None
+        """What ends once the client leaves, and how often it was cancelled before."""
+        self._cancelled = 0
         self._room: int | None = None
         """Bytes that the answer's announced length leaves for its body; None where none is announced."""
 
@@ -113,11 +104,12 @@ class Cycle:
         except Exception as error:  # noqa: BLE001 - the edge: whatever is wrong inside, the client hears of it
             log_fault("a request failed", error)
             if not cycle.response_started:
-                await send_error(self.send, UnabridgedError(), request_id(scope))
+                await send_error(scope, self.send, UnabridgedError())
         finally:
             del scope[CLIENT]  # nothing is left for the garbage collector to find
-            if not (cycle.response_complete or cycle.disconnected):
-                self.cut()
+            if not (cycle.response_complete or cycle.disconnected):  # the answer stays incomplete
+                cycle.disconnected = True
+                cycle.transport.close()
 
     async def send(self, message: Message) -> None:
         """ASGI's `send`."""
@@ -182,27 +174,30 @@ class Cycle:
             raise RuntimeError("A header of the answer holds a line end.")
         self._write(head, b"\r\n")
 
-    def cut(self) -> None:
-        """End the connection with an answer that is not complete."""
-        self.cycle.disconnected = True
-        self.cycle.transport.close()
-
     def leave(self) -> None:
         """The client has left: nobody waits for the answer any more."""
         cycle = self.cycle
         if not (cycle.response_complete or cycle.disconnected):
             cycle.disconnected = True
-            if self._left is not None:
-                self._left()
+            if self._task is not None:
+                self._task.cancel()
         cycle.message_event.set()
 
     # --- the client, as the application knows it ---
 
-    def watch(self, left: Callable[[], None] | None) -> None:
-        """Have `left` called once the client leaves, or now if it has; None: no more."""
-        self._left = left
-        if left is not None and self.cycle.disconnected:
-            left()
+    def __enter__(self) -> None:
+        self._task = cast("asyncio.Task[object]", asyncio.current_task())
+        self._cancelled = self._task.cancelling()
+        if self.cycle.disconnected:
+            self._task.cancel()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        task, self._task = cast("asyncio.Task[object]", self._task), None
+        is_ours = self.cycle.disconnected and task.uncancel() <= self._cancelled
+        if is_ours and kind is not None and issubclass(kind, asyncio.CancelledError):
+            raise ClientDisconnected from error
 
     def whole_body(self) -> bytes | None:
         """The body, if it came with the head: there is nothing to be received then."""
@@ -213,9 +208,13 @@ class Cycle:
         cycle.flow.resume_reading()
         return body
 
+    def put_back(self, body: bytes) -> None:
+        """Let the whole body, which has been read, be read again."""
+        self.cycle.body = cast("bytearray", body)
+
     def discard(self) -> None:
         """Throw away what comes of the body from now on, so that its sender is not held up."""
-        self.cycle.body = _NOWHERE
+        self.cycle.body = NOWHERE
         self.cycle.flow.resume_reading()
 
     def probe(self) -> bool:
@@ -230,87 +229,3 @@ class Cycle:
         elif cycle.chunked_encoding:
             transport.write_ahead(_ZEROS)
         return not cycle.response_started or bool(cycle.chunked_encoding)
-
-
-class Connection(HttpToolsProtocol):
-    """What a connection does with requests whose heads were found to be good."""
-
-    parser: httptools.HttpRequestParser  # type: ignore[assignment]
-    running: Cycle | None = None
-    """What is being answered, or was the last."""
-    _prober: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:  # type: ignore[override]
-        joined = JoinedWrites(cast("asyncio.Transport", transport), self.loop)
-        super().connection_made(cast("asyncio.Transport", joined))
-        self.await_request()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._unset_keepalive_if_required()
-        if self._prober is not None:
-            self._prober.cancel()
-        if self.running is not None:
-            self.running.leave()
-        self.pipeline.clear()
-        super().connection_lost(exc)
-        self.cycle = None  # type: ignore[assignment]  # which knows this connection
-
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        self.running = Cycle(cast("ASGIApp", app), cycle)
-        super()._start_asgi_task(cycle, cast("ASGI3Application", self.running))
-
-    def on_body(self, body: bytes) -> None:
-        """uvicorn's, without a copy of a part that stands alone."""
-        cycle = self.cycle
-        if cycle.response_complete or cycle.body is _NOWHERE:
-            return
-        if not cycle.body:
-            cycle.body = cast("bytearray", body)
-        else:
-            if type(cycle.body) is not bytearray:
-                cycle.body = bytearray(cycle.body)
-            cycle.body += body
-        if len(cycle.body) > _HELD:
-            self.flow.pause_reading()
-        cycle.message_event.set()
-
-    @property
-    def is_answering(self) -> bool:
-        """Whether an answer is under way."""
-        return self.running is not None and not self.running.cycle.response_complete
-
-    def await_request(self) -> None:
-        """Nothing is asked or answered; that may last so long."""
-        self._unset_keepalive_if_required()
-        self.timeout_keep_alive_task = self.loop.call_later(
-            self.timeout_keep_alive, self.timeout_keep_alive_handler
-        )
-
-    # --- a client that has closed its side ---
-
-    def eof_received(self) -> bool:  # type: ignore[override]
-        """Whether the client is still answered.
-
-        It may have closed the other side as well, which looks the same until something is written: then its
-        host says so. Where nothing is to be written yet, a byte is that would be the next one anyway.
-        """
-        if not self.is_answering:
-            return False
-        self.cycle.keep_alive = False
-        cast("JoinedWrites", self.transport).is_silent = True
-        self._probe(_PROBE / 3)
-        return True
-
-    def _probe(self, wait: float) -> None:
-        """See whether the client is there, after so many seconds of silence."""
-        transport = cast("JoinedWrites", self.transport)
-        if self.running is None or not self.is_answering or transport.is_closing():
-            return
-        if not transport.is_silent or transport.get_write_buffer_size():
-            transport.is_silent, wait = True, _PROBE
-        elif self.running.probe() or wait <= _LENIENCE:
-            wait = min(3 * wait, _SELDOM)
-        else:
-            transport.abort()
-            return
-        self._prober = self.loop.call_later(wait, self._probe, wait)

@@ -1,0 +1,29 @@
+"""Room for requests, under a policy that says how many there may be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from proxy.core.policy.policy import Policy, Rule
+from proxy.http.limits import Admission
+
+
+class OnePolicy:
+    """A server with no policy but the default, whose limit of requests is the next of these, or the last."""
+
+    def __init__(self, *streams: int) -> None:
+        self._streams = list(streams)
+
+    def named(self, name: str) -> Policy:
+        streams = self._streams.pop(0) if len(self._streams) > 1 else self._streams[0]
+        return Policy.model_validate({"limits": {"streams": streams}})
+
+    def rules(self) -> Sequence[Rule]:
+        return ()
+
+    def stale(self) -> list[str]:
+        return []
+
+
+def admission(*streams: int, ceiling: int = 2**20) -> Admission:
+    return Admission(OnePolicy(*streams or (1000,)), ceiling)
