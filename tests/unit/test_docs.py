@@ -32,6 +32,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 API = ROOT / "docs" / "api.md"
 OPERATIONS = ROOT / "docs" / "operations.md"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
+EPOCHS = ROOT / "docs" / "epochs.md"
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 EXAMPLE_URL = "http://127.0.0.1:8080"
 
@@ -198,7 +199,7 @@ def test_the_errors_that_are_told_are_those_that_are_raised() -> None:
 
 
 def test_the_gates_before_an_epoch_are_those_of_the_program() -> None:
-    told = {cells[0]: cells[2] for cells in rows(ARCHITECTURE, "What has to hold before an epoch begins")}
+    told = {cells[0]: cells[2] for cells in rows(EPOCHS, "What has to hold before an epoch begins")}
     del told["cause"]
     assert told == {cause: ", ".join(gates) or "none" for cause, gates in LIFE.items()}
 
