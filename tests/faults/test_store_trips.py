@@ -50,9 +50,9 @@ async def test_calls_that_come_at_once_make_one_trip(shim: Shim, afar: RedisStor
 async def test_calls_that_come_while_one_is_under_way_make_one_trip_after_it(
     shim: Shim, afar: RedisStore
 ) -> None:
-    shim.lag, before = 0.05, shim.trips
+    shim.lag, before = 0.5, shim.trips
     first = asked(afar)
-    await asyncio.sleep(0.02)
+    await asyncio.sleep(0.1)
     later = [each for _ in range(4) for each in asked(afar)]
     assert names(await asyncio.gather(*first, *later)) == SIDS * 5
     assert shim.trips == before + 2
@@ -160,10 +160,10 @@ async def test_a_connection_that_ends_fails_all_whose_answers_were_to_come_on_it
 
 
 async def test_a_large_turn_goes_alone_and_holds_up_nobody(shim: Shim, afar: RedisStore) -> None:
-    shim.lag = 0.2
+    shim.lag = 1.5
     large = turn("u1", "a1", head=(b"x" * LARGE,))
     writing = asyncio.create_task(afar.record(SessionKey(KEY.tag, "large"), large, DAY))
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.3)
     shim.lag = 0.0
     assert names(await asyncio.gather(*asked(afar))) == SIDS
     assert not writing.done()
@@ -196,12 +196,12 @@ async def test_those_who_leave_a_group_leave_nothing_to_those_who_stay(
 async def test_a_caller_who_leaves_before_the_call_is_sent_is_not_served(
     shim: Shim, afar: RedisStore
 ) -> None:
-    shim.lag = 0.05
+    shim.lag = 0.5
     ahead = asked(afar)
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.05)
     key = SessionKey(KEY.tag, "never")
     left = asyncio.create_task(afar.record(key, turn("u1", "a1"), DAY))
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.05)
     left.cancel()
     await asyncio.gather(*ahead)
     shim.lag = 0.0
