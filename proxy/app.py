@@ -45,11 +45,11 @@ from proxy.engine.models.stated_windows import StatedWindows
 from proxy.engine.pipeline import Pipeline
 from proxy.engine.planning.decisions import Decisions
 from proxy.engine.planning.epochs import Epochs
-from proxy.engine.planning.provider_cache import ProviderCache
 from proxy.engine.recording.backlog import Backlog
 from proxy.engine.recording.recorder import Recorder
-from proxy.engine.sessions.attachments import Injections, Pins
+from proxy.engine.sessions.attachments import Attachments
 from proxy.engine.sessions.recognition import Recognition
+from proxy.engine.sessions.session_cache import SessionCache
 from proxy.engine.summaries.foreground import Foreground
 from proxy.engine.summaries.pool import Summaries
 from proxy.engine.summaries.wanted import SummaryJobs
@@ -210,12 +210,12 @@ def assembled(settings: Settings, outside: Outside) -> Inside:
     summaries = Summaries(upstream, store, counter, foreground, clock, metrics, learned)
     summary_jobs = SummaryJobs(summaries, naming, learned)
     models = Models(StatedWindows(upstream, clock, learned), prices.context_window, clock, learned)
-    injections, reader = Injections(store, learned), Reader(counter, memory)
-    recognition = Recognition(store, naming, learned, clock, injections.digest)
+    sessions, reader = SessionCache(learned), Reader(counter, memory)
+    recognition = Recognition(store, naming, sessions, clock, learned)
     decisions = Decisions(
         reader=reader,
         models=models,
-        recognition=recognition,
+        sessions=sessions,
         epochs=Epochs(store, summary_jobs, counter, clock, metrics, learned),
         recall=Recall(outside.search, counter, metrics, memory),
     )
@@ -231,20 +231,19 @@ def assembled(settings: Settings, outside: Outside) -> Inside:
         backlog=backlog,
         patience=settings.save_timeout,
     )
-    added, provider_cache = AddedParameters(naming), ProviderCache(prices.prices_of, clock, learned)
-    sender = Sender(upstream, models, decisions, recognition, added, provider_cache)
+    added = AddedParameters(naming)
+    sender = Sender(upstream, models, decisions, added, clock)
     pipeline = Pipeline(
         naming=naming,
         body_cache=BodyCache(memory),
         reader=reader,
         recognition=recognition,
-        pins=Pins(store, learned),
-        injections=injections,
+        attachments=Attachments(store, sessions),
         models=models,
         decisions=decisions,
         tools=ToolCaches(metrics, memory),
         added=added,
-        provider_cache=provider_cache,
+        price_list=prices.prices_of,
         sender=sender,
         tool_loop=ToolLoop(sender, recorder, clock),
         recorder=recorder,
@@ -302,9 +301,7 @@ def _admin_api(settings: Settings, outside: Outside, inside: Inside) -> AdminAPI
         inspection=inspection,
         recognition=pipeline.recognition,
         epochs=pipeline.decisions.epochs,
-        pins=pipeline.pins,
         tools=pipeline.tools,
-        injections=pipeline.injections,
         summary_jobs=inside.summary_jobs,
         line=inside.line,
         clock=clock,

@@ -28,6 +28,7 @@ from proxy.engine.intake.envelope import Envelope
 from proxy.engine.intake.history import History
 from proxy.engine.intake.naming import NAMED
 from proxy.engine.models.models import Model
+from proxy.engine.sessions.session_cache import CachedLane, CachedSession, EpochLog
 from proxy.ports import Found, SessionKey, UpstreamResponse
 
 _PATIENCE = 3.0
@@ -75,13 +76,6 @@ class Incoming(msgspec.Struct, frozen=True):
         return self.arrived + _PATIENCE
 
 
-class EpochLog(msgspec.Struct, frozen=True):
-    """A lane's epochs; the store holds the first ``saved``, the others could not be written yet."""
-
-    epochs: tuple[Epoch, ...] = ()
-    saved: int = 0
-
-
 class SessionState(msgspec.Struct, frozen=True):
     """A request's session, and what is known of it."""
 
@@ -99,6 +93,10 @@ class SessionState(msgspec.Struct, frozen=True):
     """Under which its chain is looked for; it may be kept under another one, by which it began."""
     is_joined: bool = False
     """Whether it was found by the place of an answer, and goes on as another branch."""
+    cached: CachedSession = msgspec.field(default_factory=CachedSession)
+    """What this process has of it,"""
+    lane: CachedLane = msgspec.field(default_factory=CachedLane)
+    """and of the request's lane."""
 
     @property
     def is_headerless(self) -> bool:

@@ -5,10 +5,13 @@ Whoever moves the bytes calls :meth:`Pipeline.prepare`, :meth:`Pipeline.answer`,
 """
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from proxy.core.dialects.chat.extension import take_extension
+from proxy.core.economics.prices import Prices
 from proxy.core.planning.chain import Chain
+from proxy.core.planning.situation import Conditions
 from proxy.core.policy.policy import Policy
 from proxy.core.recall.tool import offered_tool
 from proxy.core.tool_cache.cache import ToolCache
@@ -23,9 +26,8 @@ from proxy.engine.intake.history import History, Reader, root_of
 from proxy.engine.intake.naming import NAMED, Naming
 from proxy.engine.models.models import Model, Models
 from proxy.engine.planning.decisions import Decisions
-from proxy.engine.planning.provider_cache import ProviderCache
 from proxy.engine.recording.recorder import Recorder
-from proxy.engine.sessions.attachments import Injections, Pins
+from proxy.engine.sessions.attachments import Attachments
 from proxy.engine.sessions.recognition import Recognition
 from proxy.engine.summaries.foreground import Foreground
 from proxy.telemetry import log_fault
@@ -39,13 +41,12 @@ class Pipeline:
     body_cache: BodyCache
     reader: Reader
     recognition: Recognition
-    pins: Pins
-    injections: Injections
+    attachments: Attachments
     models: Models
     decisions: Decisions
     tools: ToolCaches
     added: AddedParameters
-    provider_cache: ProviderCache
+    price_list: Callable[[str], Prices]
     sender: Sender
     tool_loop: ToolLoop
     recorder: Recorder
@@ -75,9 +76,9 @@ class Pipeline:
         )
         places = appended.pins if appended else extension.pins_from_end(len(history.head))
         pinned = frozenset(history.hashes[-place] for place in places)
-        pins, unsaved = await self.pins.settle(session, pinned, policy.store.ttl)
+        pins, unsaved = await self.attachments.pins(session, pinned, policy.store.ttl)
         inject = appended.inject if appended else extension.inject
-        injection, unkept = await self.injections.settle(session, inject, policy.store.ttl)
+        injection, unkept = await self.attachments.injection(session, inject, policy.store.ttl)
 
         # What it costs, and what it may cost.
         model = self.models.of(session.tenant, history.model)
@@ -104,9 +105,7 @@ class Pipeline:
             credentials=envelope.credentials,
             deadline=incoming.deadline,
             alternates=model.alternates if rule == "auto" else rule,
-            conditions=self.provider_cache.conditions(
-                session, history, lane, budget.head, boundary=envelope.is_boundary
-            ),
+            conditions=self._conditions(session, history, lane, budget.head, boundary=envelope.is_boundary),
             tool=tool,
             pins=pins,
         )
@@ -145,6 +144,28 @@ class Pipeline:
         chain = history.chain()
         self.body_cache.keep(read, history.placed(chain))
         return chain
+
+    def _conditions(
+        self, session: SessionState, history: History, lane: str, head: int, *, boundary: bool
+    ) -> Conditions:
+        """What the provider may still have of a request whose head has ``head`` counted tokens.
+
+        The store tells when a session was last answered, on any worker; what this process has sent itself it
+        knows for each lane, so that two models in one session do not hide each other.
+        """
+        last, times = session.found.session, [session.lane.answered]
+        is_same_lane = last is not None and last.lane == lane
+        if last is not None and is_same_lane:
+            times.append(last.updated)
+        known = [each for each in times if each is not None]
+        return Conditions(
+            idle=max(self.recorder.clock.now() - max(known), 0.0) if known else None,
+            boundary=boundary,
+            prices=self.price_list(history.model),
+            is_new_head=last is not None
+            and is_same_lane
+            and (last.head != history.head or last.head_tokens != head),
+        )
 
     async def _fresh(self, request: Request, history: History) -> ToolCache:
         given = history.injection.tools if history.injection else ()

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.adapters.stores.redis import RedisStore
-from proxy.cache import Memory
-from proxy.engine.sessions.lookup_cache import LookupCache
+from proxy.engine.sessions.session_cache import CachedSession
 from proxy.ports import Found, Lookup, Recorded
 from tests.support.servers import PATIENCE
 from tests.support.store_steps import CHAINS, KEYS, LANES, Step, other_writes
@@ -26,7 +25,7 @@ class Worker:
 
     def __init__(self, store: RedisStore) -> None:
         self.store = store
-        self.cache = LookupCache(HandClock(), Memory())
+        self.here = CachedSession()
         self.seen: dict[str, int] = {}
         self.skipped = 0
 
@@ -43,11 +42,11 @@ class Worker:
             injected=b"digest",
         )
         revision = self.store.revision()
-        found = self.cache.answer(lookup, revision)
+        found = self.here.known(lookup, revision, HandClock().now())
         told = await self.store.find(lookup)
         if found is None:
             found = told
-            self.cache.asked(KEY, lookup, found, revision)
+            self.here.learn_lookup(KEY.sid, lookup, found, revision)
             self.seen[lane] = lookup.epochs_from(KEY.sid) + len(found.epochs)
         else:
             self.skipped += 1
@@ -55,9 +54,9 @@ class Worker:
         known = len(names) - 1 - asked.index(found.known) if found.known else 0
         turned = turn(*names, known=known, headerless=True, complete=complete)
         if await self.store.record(KEY, turned, DAY) is Recorded.KEPT:
-            self.cache.recorded(KEY, lane, turned, HandClock().now() + DAY)
+            self.here.learn_turn(lane, turned, HandClock().now() + DAY)
         else:
-            self.cache.forget(KEY)
+            self.here.lookup = None
 
     def compare(self, found: Found, told: Found, asked: tuple[bytes, ...]) -> None:
         """Equal in all that a request needs; what an older branch holds may be known to the store alone."""

@@ -19,12 +19,12 @@ from proxy.core.policy.policy import Policy
 from proxy.engine.admin.inspection import Inspected, Inspection
 from proxy.engine.answers.tool_cache import ToolCaches
 from proxy.engine.append.turn_queue import COMPACTOR, TurnQueue
-from proxy.engine.flow import EpochLog, Request, SessionState
+from proxy.engine.flow import Request, SessionState
 from proxy.engine.models.models import Models
 from proxy.engine.planning.epochs import Epochs
 from proxy.engine.recording.recorder import Recorder
-from proxy.engine.sessions.attachments import Injections, Pins
 from proxy.engine.sessions.recognition import Recognition
+from proxy.engine.sessions.session_cache import EpochLog
 from proxy.engine.summaries.wanted import SummaryJobs
 from proxy.errors import InvalidType, NotFound, NothingToChange, SessionBusy
 from proxy.ports import Clock, SessionKey, SessionStore
@@ -46,9 +46,7 @@ class Edits:
     inspection: Inspection
     recognition: Recognition
     epochs: Epochs
-    pins: Pins
     tools: ToolCaches
-    injections: Injections
     summary_jobs: SummaryJobs
     line: TurnQueue
     clock: Clock
@@ -63,9 +61,7 @@ class Edits:
         was_there = await self.store.delete(found.key)
         self.recognition.forget(found.key)
         self.epochs.forget(found.key)
-        self.pins.forget(found.key)
         self.tools.forget(found.key)
-        self.injections.forget(found.key)
         if not was_there:
             raise NotFound("There is no such session.")
 

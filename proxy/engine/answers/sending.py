@@ -14,9 +14,7 @@ from proxy.engine.answers.first_event import begin
 from proxy.engine.flow import Exchange, Incoming, Sent
 from proxy.engine.models.models import Models
 from proxy.engine.planning.decisions import Decisions, reserve_of
-from proxy.engine.planning.provider_cache import ProviderCache
-from proxy.engine.sessions.recognition import Recognition
-from proxy.ports import Upstream
+from proxy.ports import Clock, Upstream
 
 _OK = 200
 _BAD_REQUEST = 400
@@ -33,9 +31,8 @@ class Sender:
     upstream: Upstream
     models: Models
     decisions: Decisions
-    recognition: Recognition
     added: AddedParameters
-    provider_cache: ProviderCache
+    clock: Clock
 
     async def send(self, exchange: Exchange) -> Sent:
         """Forward; a refusal for length teaches the window, and the request is pruned and sent once more.
@@ -80,10 +77,11 @@ class Sender:
             raise
 
     def _answered(self, exchange: Exchange) -> None:
-        key = exchange.request.session.key
-        self.provider_cache.answered(key, exchange.request.lane)
+        session = exchange.request.session
+        session.lane.answered = self.clock.now()
         self.added.taken(exchange)
-        if self.recognition.was_lost(key):
+        if session.cached.is_turn_lost:
+            session.cached.is_turn_lost = False
             exchange.degraded.append("previous-turn")
 
     def _let_alternate(self, exchange: Exchange, sent: Sent) -> bool:

@@ -16,7 +16,7 @@ from proxy.core.budget.window import COUNTED, Evidence, Growth, Sample, Window, 
 from proxy.core.dialects.dialect import Overflow, Usage
 from proxy.core.policy.policy import Policy
 from proxy.engine.models.stated_windows import Stated, StatedWindows
-from proxy.ports import Clock, SessionKey
+from proxy.ports import Clock
 from proxy.telemetry import log_event, log_warning
 
 _PLAUSIBLE = 4
@@ -86,7 +86,6 @@ class Models:
         self._price_list = price_list
         self._clock = clock
         self._known: Lru[tuple[str, str], Model] = Lru(memory, lambda model: _MODEL_BYTES + len(model.name))
-        self._growth: Lru[tuple[SessionKey, str], Growth] = Lru(memory)
 
     def of(self, tenant: str, name: str) -> Model:
         """What is known of a model for a caller, to be kept for one request."""
@@ -129,18 +128,16 @@ class Models:
         model.evidence.counts_answer = fits_alone
         return True
 
-    def learn_usage(self, model: Model, session: SessionKey, counted: int, usage: Usage | None) -> None:
-        """Compare what we counted of a request with what the upstream did."""
+    def learn_usage(self, model: Model, growth: Growth, counted: int, usage: Usage | None) -> None:
+        """Compare what we counted of a request with what the upstream did; ``growth`` is its session's."""
         if usage is None or not usage.prompt_tokens:
             return
-        key, prompt, evidence = (session, model.name), usage.prompt_tokens, model.evidence
+        prompt, evidence = usage.prompt_tokens, model.evidence
         has_agreed = model.ratio.is_plausible and evidence.is_tracked
-        growth = self._growth.get(key) or Growth()
         sample = growth.observe(counted, prompt)
         if sample is not Sample.ODD:
             model.ratio.observe(counted, prompt)
         evidence.is_tracked |= sample is Sample.TRACKED
-        self._growth.put(key, growth)
         if prompt <= _PLAUSIBLE * model.ratio.calibrated(counted):
             evidence.learn_answer(prompt)
         window = growth.window if has_agreed else None

@@ -20,7 +20,7 @@ from proxy.engine.flow import Decision, Exchange, Request
 from proxy.engine.intake.history import History, Reader
 from proxy.engine.models.models import Model, Models
 from proxy.engine.planning.epochs import Epochs
-from proxy.engine.sessions.recognition import Recognition
+from proxy.engine.sessions.session_cache import SessionCache
 from proxy.errors import ContextLengthExceeded
 from proxy.telemetry import log_fault, log_warning
 
@@ -71,7 +71,7 @@ class Decisions:
 
     reader: Reader
     models: Models
-    recognition: Recognition
+    sessions: SessionCache
     epochs: Epochs
     recall: Recall
 
@@ -112,7 +112,7 @@ class Decisions:
             log_fault("planning failed", error)
             decision = self.epochs.untouched(request)
         if decision.log is not None and decision.log != request.log:
-            self.recognition.hold(request.session.key, request.lane, decision.log)
+            self.sessions.keep_log(request.session.key, request.lane, decision.log)
         budget = request.budget
         if request.policy.budget.overflow == "error" and budget.usage(decision.view) > 1:
             raise ContextLengthExceeded(

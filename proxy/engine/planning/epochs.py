@@ -27,9 +27,10 @@ from proxy.core.planning.planner import (
 from proxy.core.planning.situation import Situation
 from proxy.core.planning.strategies.base import since
 from proxy.engine.background import off_loop
-from proxy.engine.flow import Decision, EpochLog, Request
+from proxy.engine.flow import Decision, Request
 from proxy.engine.planning.pending_drafts import PendingDrafts
 from proxy.engine.planning.plan_cache import PlanCache
+from proxy.engine.sessions.session_cache import EpochLog
 from proxy.engine.summaries.wanted import SummaryJobs
 from proxy.errors import StoreUnavailable
 from proxy.ports import Clock, SessionKey, TokenCounter, TurnStore

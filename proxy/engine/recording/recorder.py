@@ -109,7 +109,7 @@ class Recorder:
             known = hashes[-1] if exchange.is_announced and hashes else known
             recorded = await self._write(exchange, await self._turn(exchange, placed, known))
         except BaseException:  # a fault of ours, which the log tells
-            self._lose(key)
+            self._lose(exchange)
             raise
         finally:
             self.writing[key].discard(exchange.recording)
@@ -122,7 +122,8 @@ class Recorder:
         request, usage = exchange.request, answer.usage
         is_of_several = exchange.rounds is not None and exchange.rounds.count > 0
         if answer.complete and answer.choices == 1 and not is_of_several:
-            self.models.learn_usage(request.model, request.session.key, exchange.sent_tokens, usage)
+            growth = request.session.cached.growth_of(request.model.name)
+            self.models.learn_usage(request.model, growth, exchange.sent_tokens, usage)
         self.metrics.tokens_received.inc(exchange.full)
         self.metrics.tokens_sent.inc(exchange.sent)
         if usage is not None and usage.cached_tokens:
@@ -130,19 +131,21 @@ class Recorder:
 
     async def _write(self, exchange: Exchange, turn: Turn) -> Recorded | None:
         """Write a turn; None where the store cannot, which is said, and mended later if it can be."""
-        key, ttl = exchange.request.session.key, self._ttl(exchange)
+        request, ttl = exchange.request, self._ttl(exchange)
+        key, cached = request.session.key, request.session.cached
         recorded: Recorded | None = None
         try:
             recorded = await self.store.record(key, turn, ttl)
         except StoreUnavailable as error:
             log_warning("a turn could not be written", code=error.code)
             if exchange.incoming.appended is None:
-                self.backlog.add(Unwritten(key, turn, ttl, frozenset(exchange.request.chain.hashes)))
+                self.backlog.add(Unwritten(key, turn, ttl, frozenset(request.chain.hashes)))
         if recorded is Recorded.KEPT:
-            self.recognition.lookups.recorded(key, exchange.request.lane, turn, ttl)
+            cached.learn_turn(request.lane, turn, ttl)
+            self.recognition.cache.keep(key, cached)
         else:
-            self.recognition.lookups.forget(key)
-            self._lose(key)
+            cached.lookup = None
+            self._lose(exchange)
         return recorded
 
     async def keep_hidden(self, exchange: Exchange, hidden: HiddenCalls) -> bool:
@@ -150,8 +153,10 @@ class Recorder:
 
         This process knows it all the same.
         """
-        key, begins = exchange.request.session.key, exchange.request.session.found.session is None
-        self.recognition.hide(key, hidden)
+        session = exchange.request.session
+        key, begins = session.key, session.found.session is None
+        session.cached.hide(hidden)
+        self.recognition.cache.keep(key, session.cached)
         task = self.background.run(self._keep_hidden(key, hidden, self._ttl(exchange), begins=begins))
         done, _ = await asyncio.wait({task}, timeout=self.patience)
         return bool(done) and task.exception() is None and task.result()
@@ -163,8 +168,10 @@ class Recorder:
             log_warning("what stands upstream for an answer could not be written", code=error.code)
             return False
 
-    def _lose(self, key: SessionKey) -> None:
-        self.recognition.mark_lost(key)
+    def _lose(self, exchange: Exchange) -> None:
+        session = exchange.request.session
+        session.cached.is_turn_lost = True
+        self.recognition.cache.keep(session.key, session.cached)
         self.metrics.lost_turns.inc()
 
     def _ttl(self, exchange: Exchange) -> float:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from proxy.adapters.stores.memory import MemoryStore
 from proxy.cache import Memory
 from proxy.core.conversation.injection import Injection
 from proxy.engine.flow import SessionState
-from proxy.engine.sessions.attachments import Injections
+from proxy.engine.sessions.attachments import Attachments
+from proxy.engine.sessions.session_cache import SessionCache
 from proxy.errors import StoreUnavailable
 from proxy.ports import Found, Lookup, SessionKey
 from tests.support.stores import DAY, KEY, HandClock, chain, turn
@@ -41,73 +43,83 @@ def store() -> Counted:
     return Counted(HandClock())
 
 
-async def settled(store: Counted, injections: Injections, asked: Injection | None = None) -> Settled:
+def process(memory: Memory | None = None) -> SessionCache:
+    """What one process has of its sessions."""
+    return SessionCache(memory or Memory())
+
+
+async def settle(
+    store: Counted, here: SessionCache, session: SessionState, wanted: Injection | None
+) -> Settled:
+    session = replace(session, cached=here.of(session.key))
+    return await Attachments(store, here).injection(session, wanted, DAY)
+
+
+async def settled(store: Counted, here: SessionCache, wanted: Injection | None = None) -> Settled:
     """What the session's next request gets."""
-    newest = tuple(reversed(chain("u1", "a1")))
-    lookup = Lookup(KEY.tag, KEY.sid, newest, (), "lane", injected=injections.digest(KEY))
+    newest, held = tuple(reversed(chain("u1", "a1"))), here.of(KEY).injection
+    lookup = Lookup(KEY.tag, KEY.sid, newest, (), "lane", injected=held.injection.digest if held else b"")
     found = Found() if store.is_away else await store.find(lookup)
     session = SessionState("t", KEY, found=found, is_store_away=store.is_away)
-    return await injections.settle(session, asked, DAY)
+    return await settle(store, here, session, wanted)
 
 
 async def test_where_nothing_is_handed_in_nothing_is_asked_for(store: Counted) -> None:
     await store.record(KEY, turn("u1", "a1"), DAY)
-    assert await settled(store, Injections(store, Memory())) == (None, ())
+    assert await settled(store, process()) == (None, ())
     assert (store.writes, store.reads) == (0, 0)
 
 
 async def test_it_is_written_once_and_holds_for_requests_without_it(store: Counted) -> None:
-    injections = Injections(store, Memory())
+    here = process()
     for asked in (ONE, ONE, None):
-        assert await settled(store, injections, asked) == (ONE, ())
+        assert await settled(store, here, asked) == (ONE, ())
         await store.record(KEY, turn("u1", "a1"), DAY)
     assert (store.writes, store.reads) == (1, 0)
 
 
 async def test_a_later_one_that_is_another_is_ignored_and_said_so(store: Counted) -> None:
-    injections = Injections(store, Memory())
-    await settled(store, injections, ONE)
-    assert await settled(store, injections, TWO) == (ONE, ("inject-ignored",))
-    assert await settled(store, Injections(store, Memory()), TWO) == (ONE, ("inject-ignored",)), (
-        "elsewhere as well"
-    )
+    here = process()
+    await settled(store, here, ONE)
+    assert await settled(store, here, TWO) == (ONE, ("inject-ignored",))
+    assert await settled(store, process(), TWO) == (ONE, ("inject-ignored",)), "elsewhere as well"
     assert store.writes == 1
 
 
 async def test_another_worker_reads_it_with_the_session(store: Counted) -> None:
-    await settled(store, Injections(store, Memory()), ONE)
-    assert await settled(store, Injections(store, Memory())) == (ONE, ())
+    await settled(store, process(), ONE)
+    assert await settled(store, process()) == (ONE, ())
     assert store.reads == 0
 
 
 async def test_of_two_that_come_at_once_one_wins_for_both(store: Counted) -> None:
-    here, there = Injections(store, Memory()), Injections(store, Memory())
+    here, there = process(), process()
     late = SessionState("t", KEY)
-    assert await here.settle(late, ONE, DAY) == (ONE, ())
-    assert await there.settle(late, TWO, DAY) == (ONE, ("inject-ignored",))
+    assert await settle(store, here, late, ONE) == (ONE, ())
+    assert await settle(store, there, late, TWO) == (ONE, ("inject-ignored",))
     assert await settled(store, there) == (ONE, ())
 
 
 async def test_while_the_store_is_away_it_holds_here_and_is_written_later(store: Counted) -> None:
-    injections = Injections(store, Memory())
+    here = process()
     store.is_away = True
-    assert await settled(store, injections, ONE) == (ONE, ("inject-not-saved",))
-    assert await settled(store, injections) == (ONE, ("inject-not-saved",))
+    assert await settled(store, here, ONE) == (ONE, ("inject-not-saved",))
+    assert await settled(store, here) == (ONE, ("inject-not-saved",))
     store.is_away = False
-    assert await settled(store, injections) == (ONE, ())
-    assert await settled(store, Injections(store, Memory())) == (ONE, ())
+    assert await settled(store, here) == (ONE, ())
+    assert await settled(store, process()) == (ONE, ())
 
 
 async def test_what_was_read_is_known_while_the_store_is_away(store: Counted) -> None:
-    injections = Injections(store, Memory())
-    await settled(store, injections, ONE)
+    here = process()
+    await settled(store, here, ONE)
     store.is_away = True
-    assert await settled(store, injections) == (ONE, ())
+    assert await settled(store, here) == (ONE, ())
 
 
 async def test_what_came_while_the_store_was_away_gives_way_to_what_it_holds(store: Counted) -> None:
-    await settled(store, Injections(store, Memory()), ONE)
-    elsewhere = Injections(store, Memory())
+    await settled(store, process(), ONE)
+    elsewhere = process()
     store.is_away = True
     assert await settled(store, elsewhere, TWO) == (TWO, ("inject-not-saved",))
     store.is_away = False
@@ -115,43 +127,43 @@ async def test_what_came_while_the_store_was_away_gives_way_to_what_it_holds(sto
 
 
 async def test_a_deleted_session_takes_it_along(store: Counted) -> None:
-    injections = Injections(store, Memory())
-    await settled(store, injections, ONE)
+    here = process()
+    await settled(store, here, ONE)
     await store.delete(KEY)  # by another worker
-    assert await settled(store, injections) == (None, ())
-    await settled(store, injections, ONE)
+    assert await settled(store, here) == (None, ())
+    await settled(store, here, ONE)
     await store.record(KEY, turn("u1", "a1"), DAY)
     await store.delete(KEY)
     await store.record(KEY, turn("u1", "a1"), DAY)  # begun again, by another worker too
-    assert await settled(store, injections) == (None, ())
-    assert await settled(store, injections, TWO) == (TWO, ())
+    assert await settled(store, here) == (None, ())
+    assert await settled(store, here, TWO) == (TWO, ())
 
 
 async def test_a_store_that_has_lost_everything_gets_it_back(store: Counted) -> None:
-    injections = Injections(store, Memory())
-    await settled(store, injections, ONE)
+    here = process()
+    await settled(store, here, ONE)
     store._kept.clear()  # pyright: ignore[reportPrivateUsage]
-    assert await settled(store, injections) == (ONE, ())
-    assert await settled(store, Injections(store, Memory())) == (ONE, ())
+    assert await settled(store, here) == (ONE, ())
+    assert await settled(store, process()) == (ONE, ())
 
 
 async def test_what_was_let_go_of_since_the_store_was_asked_is_read_again(store: Counted) -> None:
-    injections = Injections(store, Memory())
-    await settled(store, injections, ONE)
+    here = process()
+    await settled(store, here, ONE)
     known = Found(sid=KEY.sid, injected=ONE.digest)
     session = SessionState("t", KEY, found=known)
-    injections.forget(KEY)
-    assert await injections.settle(session, None, DAY) == (ONE, ())
+    here.forget(KEY)
+    assert await settle(store, here, session, None) == (ONE, ())
     assert store.reads == 1
 
 
 async def test_a_process_holds_so_much_at_most_and_reads_the_rest_again(store: Counted) -> None:
-    injections = Injections(store, Memory(32_000_000))
+    here = process(Memory(32_000_000))
     large = [Injection(b'{"text":"%d%s","tools":[]}' % (number, b"x" * 1_000_000)) for number in range(20)]
     keys = [SessionKey("aa", f"{number:02}") for number in range(20)]
     for key, injection in zip(keys, large, strict=True):
         session = SessionState("t", key)
-        assert await injections.settle(session, injection, DAY) == (injection, ())
-    held = [key for key in keys if injections.digest(key)]
+        assert await settle(store, here, session, injection) == (injection, ())
+    held = [key for key in keys if here.of(key).injection]
     assert 5 < len(held) < 20
     assert held == keys[-len(held) :], "those used last"

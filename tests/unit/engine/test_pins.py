@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 
 import pytest
 
 from proxy.adapters.stores.memory import MemoryStore
 from proxy.cache import Memory
 from proxy.engine.flow import SessionState
-from proxy.engine.sessions.attachments import MOST, Pins
+from proxy.engine.sessions.attachments import MOST, Attachments
+from proxy.engine.sessions.session_cache import SessionCache
 from proxy.errors import InvalidValue, StoreUnavailable
 from proxy.ports import Found, SessionKey
 from tests.support.stores import DAY, KEY, HandClock, chain, found, turn
@@ -35,71 +37,75 @@ def store() -> Counted:
     return Counted(HandClock())
 
 
-async def session(store: Counted) -> SessionState:
-    """The session as its next request finds it."""
+def process() -> SessionCache:
+    """What one process has of its sessions."""
+    return SessionCache(Memory())
+
+
+async def settled(
+    store: Counted, here: SessionCache, *wanted: bytes
+) -> tuple[AbstractSet[bytes], tuple[str, ...]]:
+    """What the session's next request gets."""
     answer = Found() if store.is_away else await found(store, "u1", "a1")
-    return SessionState("t", KEY, found=answer)
-
-
-async def settled(store: Counted, pins: Pins, *asked: bytes) -> tuple[frozenset[bytes], tuple[str, ...]]:
-    return await pins.settle(await session(store), frozenset(asked), DAY)
+    session = SessionState("t", KEY, found=answer, cached=here.of(KEY))
+    return await Attachments(store, here).pins(session, frozenset(wanted), DAY)
 
 
 async def test_where_none_are_set_nothing_is_written(store: Counted) -> None:
     await store.record(KEY, turn("u1", "a1"), DAY)
-    assert await settled(store, Pins(store, Memory())) == (frozenset(), ())
+    assert await settled(store, process()) == (frozenset(), ())
     assert store.writes == 0
 
 
 async def test_a_pin_is_written_once_however_often_it_is_sent(store: Counted) -> None:
     await store.record(KEY, turn("u1", "a1"), DAY)
-    pins = Pins(store, Memory())
+    here = process()
     for _ in range(3):
-        assert await settled(store, pins, FIRST) == ({FIRST}, ())
-    assert await settled(store, pins, SECOND) == ({FIRST, SECOND}, ())
-    assert await settled(store, pins) == ({FIRST, SECOND}, ())
+        assert await settled(store, here, FIRST) == ({FIRST}, ())
+    assert await settled(store, here, SECOND) == ({FIRST, SECOND}, ())
+    assert await settled(store, here) == ({FIRST, SECOND}, ())
     assert store.writes == 2
 
 
 async def test_another_worker_reads_them_with_the_session(store: Counted) -> None:
     await store.record(KEY, turn("u1", "a1"), DAY)
-    await settled(store, Pins(store, Memory()), FIRST)
-    assert await settled(store, Pins(store, Memory())) == ({FIRST}, ())
+    await settled(store, process(), FIRST)
+    assert await settled(store, process()) == ({FIRST}, ())
 
 
 async def test_a_pin_holds_before_the_turn_that_set_it_is_recorded(store: Counted) -> None:
-    pins = Pins(store, Memory())
-    await settled(store, pins, FIRST)
-    assert await settled(store, pins) == ({FIRST}, ())
+    here = process()
+    await settled(store, here, FIRST)
+    assert await settled(store, here) == ({FIRST}, ())
 
 
 async def test_while_the_store_is_away_pins_hold_here_and_are_written_later(store: Counted) -> None:
-    pins = Pins(store, Memory())
+    here = process()
     await store.record(KEY, turn("u1", "a1"), DAY)
     store.is_away = True
-    assert await settled(store, pins, FIRST) == ({FIRST}, ("pins-not-saved",))
+    assert await settled(store, here, FIRST) == ({FIRST}, ("pins-not-saved",))
     store.is_away = False
-    assert await settled(store, pins) == ({FIRST}, ())
-    assert await settled(store, Pins(store, Memory())) == ({FIRST}, ())
+    assert await settled(store, here) == ({FIRST}, ())
+    assert await settled(store, process()) == ({FIRST}, ())
 
 
 async def test_a_deleted_session_takes_its_pins_along(store: Counted) -> None:
-    pins = Pins(store, Memory())
-    await settled(store, pins, FIRST)
-    pins.forget(KEY)
-    assert await settled(store, pins) == (frozenset(), ())
+    here = process()
+    await settled(store, here, FIRST)
+    here.forget(KEY)
+    assert await settled(store, here) == (frozenset(), ())
     await store.record(KEY, turn("u1", "a1"), DAY)
-    await settled(store, pins, SECOND)
+    await settled(store, here, SECOND)
     await store.delete(KEY)  # by another worker
-    assert await settled(store, pins) == (frozenset(), ())
+    assert await settled(store, here) == (frozenset(), ())
 
 
 async def test_a_session_has_so_many_pins_at_most(store: Counted) -> None:
     await store.record(KEY, turn("u1", "a1"), DAY)
-    pins = Pins(store, Memory())
+    here = process()
     many = [number.to_bytes(32, "big") for number in range(MOST)]
-    assert len((await settled(store, pins, *many))[0]) == MOST
+    assert len((await settled(store, here, *many))[0]) == MOST
     with pytest.raises(InvalidValue) as refused:
-        await settled(store, pins, THIRD)
+        await settled(store, here, THIRD)
     assert refused.value.param == "unabridged.pin"
-    assert len((await settled(store, pins))[0]) == MOST
+    assert len((await settled(store, here))[0]) == MOST

@@ -10,6 +10,7 @@ from proxy.core.dialects.chat.body import read_body
 from proxy.engine.intake.history import History, Reader, root_of
 from proxy.engine.intake.naming import Naming
 from proxy.engine.sessions.recognition import Recognition
+from proxy.engine.sessions.session_cache import SessionCache
 from proxy.ports import Found, Lookup
 from tests.support.stores import DAY, HandClock, hidden, turn
 from tests.support.upstreams import COUNTER
@@ -39,7 +40,10 @@ def said() -> History:
 
 async def test_hidden_calls_are_known_though_they_are_forgotten_while_the_store_is_asked() -> None:
     store, memory, naming = Interrupted(), Memory(1_000_000), Naming("secret", Memory())
-    recognition, caller = Recognition(store, naming, memory, HandClock()), naming.caller(NAMED)
+    recognition, caller = (
+        Recognition(store, naming, SessionCache(memory), HandClock(), memory),
+        naming.caller(NAMED),
+    )
     others: Lru[int, bytes] = Lru(memory, len)
     assert caller.key is not None
     await store.record(caller.key, turn("u1", "a1"), DAY)

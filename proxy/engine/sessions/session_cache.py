@@ -1,0 +1,251 @@
+"""What this process has of the sessions that were used last: a turn asks the store for what is new alone.
+
+Each session has one entry, and each of its lanes another. The requests of a session share them, and keep them
+for as long as they run, though the cache may have let go of them meanwhile. A store that is away for a moment
+takes none of it with it.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from proxy.cache import Lru, Memory
+from proxy.core.budget.window import Growth
+from proxy.core.conversation.injection import Injection
+from proxy.core.conversation.records import HiddenCalls, Turn
+from proxy.core.planning.plan import Epoch
+from proxy.ports import Found, Lookup, SessionKey
+
+_EARLIER: Final = 1.0
+"""Seconds before a session's end from which on it is asked for: the store's clock counts."""
+_SESSION_BYTES, _TEXT_BYTES = 2_048, 256
+"""What a session is reckoned at, and each message, pin and text of its head beside its length."""
+_ANSWER_BYTES = 512
+"""What an answer with hidden calls is reckoned at beside the messages that stand for it."""
+_EPOCH_BYTES = 1024
+"""What an epoch is reckoned at beside its texts."""
+_MODELS = 8
+"""Models of one session of which it is remembered how their counts have grown."""
+
+
+class EpochLog(msgspec.Struct, frozen=True):
+    """A lane's epochs; the store holds the first ``saved``, the others could not be written yet."""
+
+    epochs: tuple[Epoch, ...] = ()
+    saved: int = 0
+
+
+class CachedLane(msgspec.Struct):
+    """What this process has of one lane of a session."""
+
+    log: EpochLog | None = None
+    """Its epochs; None where they have not been read."""
+    answered: float | None = None
+    """When the upstream last took a request of it, in seconds since 1970."""
+    weight: int = 0
+    """Bytes that its epochs are reckoned at."""
+
+
+class CachedInjection(msgspec.Struct, frozen=True):
+    """What was handed in for a session."""
+
+    injection: Injection
+    is_saved: bool
+
+
+class CachedLookup(msgspec.Struct, frozen=True):
+    """What the store would say of a session."""
+
+    found: Found
+    """Its counts are those of the last turn's messages."""
+    lane: str
+    revision: int
+    epochs: int
+    """How many of the lane the store holds."""
+    hidden: int
+    """How many answers with hidden calls."""
+    parents: frozenset[bytes] = frozenset()
+    """Messages that the last turn went on from."""
+    ends: float = 0.0
+    """Seconds since 1970; none before there was a turn, for a look-up does not tell."""
+
+
+class CachedSession(msgspec.Struct):
+    """What this process has of one session."""
+
+    lookup: CachedLookup | None = None
+    """What the store would say of it, where that is certain."""
+    pins: frozenset[bytes] = frozenset()
+    """Pins that were set here and have not been read back yet."""
+    injection: CachedInjection | None = None
+    stored_hidden: dict[bytes, HiddenCalls] = {}
+    """Answers with hidden calls by chain hash, as the store holds them, in its order: they count."""
+    given_hidden: dict[bytes, HiddenCalls] = {}
+    """The same as this process gave them, whether or not the store has them."""
+    hidden_bytes: int = 0
+    growth: dict[int, Growth] = {}
+    """How the upstream's counts have grown, by the hash of the model's name."""
+    is_turn_lost: bool = False
+    """Whether its newest turn could not be written: the next answer says so, and its body heals it."""
+    joint: bytes = b""
+    """Where no header names it: the joint of its newest answer,"""
+    asked: bytes = b""
+    """and the user message that this answers."""
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes it takes."""
+        weight = _SESSION_BYTES + self.hidden_bytes + 128 * len(self.pins) + len(self.asked)
+        if self.injection is not None:
+            weight += 3 * len(self.injection.injection.raw)  # also as results, and as messages
+        if self.lookup is not None and (session := self.lookup.found.session) is not None:
+            texts = (*session.head, *session.pins)
+            weight += _TEXT_BYTES * (len(self.lookup.found.counts) + len(texts)) + sum(map(len, texts))
+        return weight
+
+    # --- what the store would say: certain after a turn of ours, where nobody else may write ---
+
+    def known(self, lookup: Lookup, revision: int | None, now: float) -> Found | None:
+        """What the store would say; None where that is not certain.
+
+        It is certain where the store was asked before the last turn, where nothing but turns was written
+        since, and where nobody else may write (:meth:`proxy.ports.TurnStore.revision`), for the lane of that
+        turn alone. A message of an older branch may be in the store and not known here: it is written again,
+        to no effect. ``now`` are seconds since 1970.
+        """
+        held, sid = self.lookup, lookup.sid
+        if held is None or (held.revision, held.lane) != (revision, lookup.lane):
+            return None
+        found = held.found
+        is_all_seen = lookup.epochs_from(sid) >= held.epochs and lookup.hidden_from(sid) >= held.hidden
+        if not is_all_seen or found.injected not in (b"", lookup.injected):
+            return None
+        here = found.counts.keys() | held.parents
+        new = next((place for place, each in enumerate(lookup.newest) if each in here), None)
+        if new is None or held.ends - _EARLIER <= now:
+            return None
+        if not found.counts.keys() | lookup.newest[:new] >= set(lookup.uncounted):
+            return None  # the store counted it, and this process does not know it any more
+        return replace(found, known=lookup.newest[new])
+
+    def learn_lookup(self, sid: str, lookup: Lookup, found: Found, revision: int | None) -> None:
+        """The store was asked, not before this revision; it will say the same until a turn is written."""
+        self.lookup = None
+        if revision is not None and found.session is not None:
+            self.lookup = CachedLookup(
+                Found(sid=sid, session=found.session, injected=found.injected),
+                lookup.lane,
+                revision,
+                epochs=lookup.epochs_from(sid) + len(found.epochs),
+                hidden=lookup.hidden_from(sid) + len(found.hidden),
+            )
+
+    def learn_turn(self, lane: str, turn: Turn, ttl: float) -> None:
+        """A turn was written to the session, which lives for another ``ttl`` (seconds)."""
+        held, self.lookup = self.lookup, None
+        before = held.found.session if held else None
+        if held is None or before is None or held.lane != lane or not turn.advances_tip:
+            return  # of a session that was not there, nobody has told what was pinned before
+        counts = {node.hash: node.tokens for node in turn.nodes}
+        found = replace(held.found, session=replace(turn.session, pins=before.pins), counts=counts)
+        ends = turn.session.updated + ttl
+        self.lookup = replace(held, found=found, parents=frozenset(turn.outer_parents), ends=ends)
+
+    # --- answers in which calls were hidden ---
+
+    @property
+    def hidden(self) -> Mapping[bytes, HiddenCalls]:
+        """What stands upstream for its answers, by chain hash."""
+        return {**self.given_hidden, **self.stored_hidden}
+
+    def hide(self, hidden: HiddenCalls) -> None:
+        """An answer is being given; what stands for the same words already goes on to do so."""
+        self.given_hidden.setdefault(hidden.hash, hidden)
+        self._weigh_hidden()
+
+    def learn_hidden(self, found: Found, sid: str, *, is_whole: bool) -> None:
+        """Take in what the store has just told; ``is_whole`` says that it was asked for all of them."""
+        if found.was_here:  # what ended there has ended here
+            self.given_hidden, self.stored_hidden, self.hidden_bytes = {}, {}, 0
+        if not found.hidden and (found.sid == sid or not self.hidden_bytes):
+            return
+        told = {each.hash: each for each in found.hidden}
+        if found.sid != sid:
+            self.given_hidden, self.stored_hidden = {**self.given_hidden, **self.stored_hidden}, told
+        elif not is_whole:
+            self.stored_hidden = {**self.stored_hidden, **told}
+        elif len(told) >= len(self.stored_hidden):
+            self.stored_hidden = told
+        stored = self.stored_hidden
+        self.given_hidden = {each: given for each, given in self.given_hidden.items() if each not in stored}
+        self._weigh_hidden()
+
+    def _weigh_hidden(self) -> None:
+        every = (*self.given_hidden.values(), *self.stored_hidden.values())
+        self.hidden_bytes = sum(_ANSWER_BYTES + sum(map(len, each.messages)) for each in every)
+
+    # --- how the upstream counts ---
+
+    def growth_of(self, model: str) -> Growth:
+        """How the upstream's counts of a model have grown."""
+        name = hash(model)
+        growth = self.growth.get(name)
+        if growth is None:
+            if len(self.growth) >= _MODELS:
+                del self.growth[next(iter(self.growth))]
+            growth = self.growth[name] = Growth()
+        return growth
+
+
+class SessionCache:
+    """The entries of the sessions that were used last."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._sessions: Lru[SessionKey, CachedSession] = Lru(memory, lambda session: session.weight)
+        self._lanes: Lru[tuple[SessionKey, str], CachedLane] = Lru(memory, lambda lane: 200 + lane.weight)
+
+    def of(self, key: SessionKey) -> CachedSession:
+        """A session's entry; a new one where there is none."""
+        session = self._sessions.get(key)
+        if session is None:
+            session = CachedSession()
+            self._sessions.put(key, session)
+        return session
+
+    def lane(self, key: SessionKey, lane: str) -> CachedLane:
+        """The entry of a session's lane."""
+        found = self._lanes.get((key, lane))
+        if found is None:
+            found = CachedLane()
+            self._lanes.put((key, lane), found)
+        return found
+
+    def keep(self, key: SessionKey, session: CachedSession) -> None:
+        """Keep an entry that has been changed, and weigh it anew."""
+        self._sessions.put(key, session)
+
+    def keep_log(self, key: SessionKey, lane: str, log: EpochLog) -> EpochLog:
+        """Keep a lane's epochs.
+
+        Answers what is known then: more, where another request of the session has gone on in the meantime.
+        """
+        entry, epochs = self.lane(key, lane), log.epochs
+        before = entry.log.epochs if entry.log is not None else ()
+        if entry.log is not None and len(before) > len(epochs) and before[: len(epochs)] == epochs:
+            return entry.log
+        is_longer = before == epochs[: len(before)]
+        new = epochs[len(before) :] if is_longer else epochs
+        weight = sum([_EPOCH_BYTES + 2 * len(msgspec.msgpack.encode(epoch)) for epoch in new])
+        entry.log, entry.weight = log, weight + (entry.weight if is_longer else 0)
+        self._lanes.put((key, lane), entry)
+        return log
+
+    def forget(self, key: SessionKey) -> None:
+        """The session was deleted: those who still have its entry find nothing in it."""
+        session, empty = self.of(key), CachedSession()
+        for name in CachedSession.__struct_fields__:
+            setattr(session, name, getattr(empty, name))
+        self._sessions.drop(key)
+        self._lanes.drop_where(lambda entry, _: entry[0] == key)
