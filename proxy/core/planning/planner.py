@@ -21,8 +21,7 @@ from proxy.core.planning.plan import Gap, Plan, Replacement, Span, view_tokens
 from proxy.core.planning.replacements import Clearing, clearings, clip_view, picture_clearings
 from proxy.core.planning.selection import NOTICE_TOKENS, Selection
 from proxy.core.planning.situation import FREE, Situation
-from proxy.core.planning.strategies import Strategy, strategy_of
-from proxy.core.planning.strategies.base import BY_UNITS
+from proxy.core.planning.strategies import BY_UNITS, Strategy, strategy_of
 
 _NOTICES = 2
 

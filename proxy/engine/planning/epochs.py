@@ -25,7 +25,6 @@ from proxy.core.planning.planner import (
     yielded_protection,
 )
 from proxy.core.planning.situation import Situation
-from proxy.core.planning.strategies.base import since
 from proxy.engine.background import off_loop
 from proxy.engine.flow import Decision, Request
 from proxy.engine.planning.pending_drafts import PendingDrafts
@@ -191,8 +190,8 @@ class Epochs:
 
     def _situation(self, request: Request, epoch: Epoch | None) -> Situation:
         conditions = request.conditions
-        if request.policy.stages.max_units:
-            conditions = replace(conditions, since=since(epoch, request.chain.hashes))
+        if request.policy.stages.max_units and epoch is not None:
+            conditions = replace(conditions, since=epoch.length_at_start(request.chain.hashes))
         return Situation(
             chain=request.chain,
             plan=epoch.plan if epoch else EMPTY,

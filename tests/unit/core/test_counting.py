@@ -13,7 +13,6 @@ from proxy.core.planning.changes import Change
 from proxy.core.planning.plan import EMPTY, Plan
 from proxy.core.planning.planner import draft, finish, is_due
 from proxy.core.planning.situation import Conditions, Situation
-from proxy.core.planning.strategies.base import since
 from proxy.core.policy.policy import Policy
 from tests.support.conversations import Sent, calling, chain_from, count, prose, result, user
 
@@ -104,10 +103,9 @@ def test_the_epoch_says_that_it_was_begun_by_count_and_holds_at_any_size():
     assert "by count of 5 units" in epoch.reason
     assert epoch.calm_below == 0
     hashes = before.chain.hashes
-    assert since(epoch, hashes) == len(hashes)
-    assert since(epoch, [*hashes, b"later"]) == len(hashes)
-    assert since(epoch, hashes[: epoch.depth]) == epoch.depth
-    assert since(None, hashes) == 0
+    assert epoch.length_at_start(hashes) == len(hashes)
+    assert epoch.length_at_start([*hashes, b"later"]) == len(hashes)
+    assert epoch.length_at_start(hashes[: epoch.depth]) == epoch.depth
 
 
 def began_at(chain: Chain, rules: Policy) -> list[int]:

@@ -12,8 +12,7 @@ from proxy.core.planning.life import NO_PAST, Past
 from proxy.core.planning.plan import Account, Gap, Plan, Span, Verdict
 from proxy.core.planning.planner import Draft, noticed, outlined, with_late
 from proxy.core.planning.situation import FREE, Conditions, Situation
-from proxy.core.planning.strategies import Strategy
-from proxy.core.planning.strategies.base import BY_UNITS, ByImportance
+from proxy.core.planning.strategies import BY_UNITS, ByImportance, Strategy
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Economy
 from tests.support.conversations import assistant, chain_from, count, prose, user

@@ -12,7 +12,7 @@ from proxy.core.planning.gaps import generation_upon, noted_gap, told_by
 from proxy.core.planning.plan import EMPTY, Anchor, Plan, Span
 from proxy.core.planning.planner import Draft, finish
 from proxy.core.planning.situation import FREE, Situation
-from proxy.core.planning.strategies.base import ByImportance
+from proxy.core.planning.strategies import ByImportance
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Ledger
 from tests.support.conversations import assistant, chain_from, count, prose, user

@@ -15,8 +15,7 @@ from proxy.core.planning.from_scratch import fold
 from proxy.core.planning.plan import EMPTY, Plan, apply
 from proxy.core.planning.planner import Draft, draft, finish
 from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Conditions, Situation
-from proxy.core.planning.strategies import STRATEGIES, strategy_of
-from proxy.core.planning.strategies.topic import Topic
+from proxy.core.planning.strategies import STRATEGIES, Topic, strategy_of
 from proxy.core.policy import values
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Importance, Keep, Ledger, Strategy, Summary

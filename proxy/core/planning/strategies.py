@@ -1,4 +1,4 @@
-"""The interface of a strategy: when an epoch begins, which units go, and what the note says of them.
+"""Strategies: when an epoch begins, which units go in which order, and what the note says of them.
 
 A strategy is a pure function of the situation (law 3): no clock, no chance, no memory of its own. What it may
 know of the world stands in ``situation.conditions``. Whatever it says, tool calls keep their results and what
@@ -7,16 +7,19 @@ the model is still to answer stays (law 2), and the view fits the budget (law 4)
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from proxy.core.budget.budget import Stage
 from proxy.core.conversation.messages import HEAD_ROLES
-from proxy.core.conversation.units import last_user
+from proxy.core.conversation.units import exchanges_of, last_user, request_points
 from proxy.core.planning.chain import Chain
-from proxy.core.planning.plan import Epoch
-from proxy.core.planning.situation import CRITICAL, FREE, Situation
+from proxy.core.planning.running_summary import RunningSummary
+from proxy.core.planning.situation import CRITICAL, FREE, PINNED, Situation
+from proxy.core.policy import values
 from proxy.core.policy.policy import Policy
+from proxy.core.text.similarity import Likeness, Similarity, Vectors, tfidf
 
 
 class Strategy(ABC):
@@ -155,12 +158,9 @@ def _begins_anew(situation: Situation) -> bool:
     conditions = situation.conditions
     if conditions.boundary:
         return True
-    is_late = conditions.idle is not None and conditions.idle > situation.policy.strategy.idle
-    return is_late and _is_asked(situation)
-
-
-def _is_asked(situation: Situation) -> bool:
-    """Whether a person has spoken: a tool that took long is no pause."""
+    if conditions.idle is None or conditions.idle <= situation.policy.strategy.idle:
+        return False
+    # A person must have spoken: a tool that took long is no pause.
     *before, last = situation.chain.messages[-2:] or [None]
     is_prefill = last is not None and last.is_final and bool(before)
     spoken = before[0] if is_prefill else last
@@ -180,6 +180,138 @@ def _past(situation: Situation) -> list[int]:
     ]
 
 
+NOW = 2
+"""The newest exchanges, which say what the conversation is about now."""
+ALIKE = 0.1
+"""Likeness from which an exchange goes on with a topic (by TF-IDF, unrelated exchanges are below 0.05)."""
+_COMPARED = 4
+"""The newest exchanges of a topic, with which the next one is compared."""
+_CHARACTERS = 4_000
+"""Of each message, what is read to know its topic."""
+
+
+class Topic(ByImportance):
+    """Cut what is about something else first: clusters of exchanges, the farthest from now before the others.
+
+    By tokens, as importance is: at *trim* only other topics; from *compact* on today's own as well.
+    """
+
+    def __init__(self, similarity: Similarity = tfidf) -> None:
+        self._similarity = similarity
+
+    def order(self, situation: Situation, stage: Stage) -> Sequence[int]:
+        """Unprotected units, the farthest topic first, each from its oldest exchange on."""
+        exchanges = exchanges_of(situation.chain.begun, situation.units, situation.standing)
+        alike = self._similarity(
+            [
+                "\n".join(
+                    situation.content(place).text[:_CHARACTERS]
+                    for index in exchange
+                    for place in range(situation.units[index].start, situation.units[index].end)
+                )
+                for exchange in exchanges
+            ]
+        )
+        newest = range(max(len(exchanges) - NOW, 0), len(exchanges))
+
+        def nearness(topic: Sequence[int]) -> float:
+            """How near it is to now: the mean of its exchanges' likeness to the newest ones."""
+            return sum(max(alike(place, new) for new in newest) for place in topic) / len(topic)
+
+        topics = sorted(_topics(len(exchanges), alike), key=lambda topic: (nearness(topic), topic[-1]))
+        if stage is Stage.TRIM:
+            topics = [topic for topic in topics if topic[-1] not in newest]
+        return [
+            index
+            for topic in topics
+            for place in topic
+            for index in sorted(exchanges[place], key=situation.is_user)
+            if situation.protection[index] == FREE
+        ]
+
+
+def _topics(count: int, alike: Likeness) -> list[list[int]]:
+    """Exchanges by topic: each goes on with the topic that it is most like, or begins one.
+
+    Where likeness follows from shared words, it is compared with topics alone that share enough of them.
+    """
+    topics: list[list[int]] = []
+    by_term: dict[str, set[int]] = {}
+    for place in range(count):
+        numbers: Iterable[int] = range(len(topics))
+        if isinstance(alike, Vectors):
+            sharing = (by_term.get(term, ()) for term in alike.telling(place, ALIKE))
+            numbers = sorted({number for each in sharing for number in each})
+        likest, found = ALIKE, None
+        for number in numbers:
+            likeness = max(alike(place, member) for member in topics[number][-_COMPARED:])
+            if likeness >= likest:
+                likest, found = likeness, number
+        if found is None:
+            found = len(topics)
+            topics.append([])
+        topics[found].append(place)
+        for term in alike.terms(place) if isinstance(alike, Vectors) else ():
+            by_term.setdefault(term, set()).add(found)
+    return topics
+
+
+class Exchanges(Strategy):
+    """A rolling window: past ``strategy.exchanges`` of them, all exchanges but the newest ``roll_to`` go."""
+
+    def is_due(self, situation: Situation, stage: Stage) -> bool:
+        """When there are too many exchanges, and always where the budget is passed."""
+        return stage is Stage.EMERGENCY or self.acts_now(situation)
+
+    def acts_now(self, situation: Situation) -> bool:
+        """When there are too many exchanges."""
+        return bool(_rolled(situation))
+
+    def order(self, situation: Situation, stage: Stage) -> Sequence[int]:
+        """The units of the exchanges that roll, oldest first."""
+        return _rolled(situation)
+
+    def is_enough(self, situation: Situation, view: int, goal: int) -> bool:
+        """Never before all of them have rolled."""
+        return False
+
+    def turning_points(self, chain: Chain, policy: Policy) -> Collection[int]:
+        """The requests at which there was one exchange too many."""
+        rules, standing = policy.strategy, 0
+        points = request_points(chain.messages)
+        found: set[int] = set()
+        for position in chain.begun:
+            standing += 1
+            if standing > rules.exchanges:
+                found.add(points[bisect_right(points, position)])
+                standing = rules.roll_to
+        return found
+
+    def wants_summary(self, situation: Situation, start: int, end: int) -> bool:
+        """Where code would leave something out."""
+        return not RunningSummary.of(situation, start, end).is_whole
+
+    def words(self, situation: Situation, start: int, end: int, summary: str | None) -> str | None:
+        """The model's summary, if it is no longer than it may be; else the record that code makes."""
+        running = RunningSummary.of(situation, start, end)
+        return summary if summary and running.has_room_for(summary) else running.text or None
+
+
+def _rolled(situation: Situation) -> list[int]:
+    """Standing units of the exchanges that roll, pinned and later system messages apart."""
+    rules, begun = situation.policy.strategy, situation.chain.begun
+    gone = (bisect_left(begun, gap.end) - bisect_left(begun, gap.start) for gap in situation.plan.gaps)
+    if len(begun) - sum(gone) <= rules.exchanges:
+        return []
+    protection = situation.protection
+    movable = (index for index in situation.standing if protection[index] not in (CRITICAL, PINNED))
+    standing = exchanges_of(begun, situation.units, movable)
+    if len(standing) <= rules.exchanges:
+        return []
+    old = standing[: -rules.roll_to]
+    return [index for exchange in old for index in exchange if protection[index] < CRITICAL]
+
+
 class ByUnits(Strategy):
     """Epochs by count: ``stages.max_units`` units that may be cut begin one at any usage.
 
@@ -194,7 +326,9 @@ class ByUnits(Strategy):
         most = situation.policy.stages.max_units
         if not most or situation.policy.strategy.name == "off":
             return False
-        candidates = _come_free(situation)
+        start = _newest_units_from(situation, situation.conditions.since)
+        end = _newest_units_from(situation, len(situation.chain))
+        candidates = [each for each in situation.standing if start <= situation.units[each].start < end]
         return len(candidates) >= most and sum(_is_free(situation, each) for each in candidates) >= most
 
     def order(self, situation: Situation, stage: Stage) -> Sequence[int]:
@@ -213,13 +347,6 @@ def _is_free(situation: Situation, index: int) -> bool:
     return situation.protection[index] == FREE
 
 
-def _come_free(situation: Situation) -> Sequence[int]:
-    """Units between what was the newest when the last epoch began and what is the newest now."""
-    start = _newest_units_from(situation, situation.conditions.since)
-    end = _newest_units_from(situation, len(situation.chain))
-    return [index for index in situation.standing if start <= situation.units[index].start < end]
-
-
 def _newest_units_from(situation: Situation, length: int) -> int:
     """Where the newest units began when the chain had so many messages: `keep.recent`, and the open one."""
     left = situation.budget.share(situation.policy.keep.recent)
@@ -235,6 +362,17 @@ def _newest_units_from(situation: Situation, length: int) -> int:
     return start
 
 
-def since(epoch: Epoch | None, hashes: Sequence[bytes]) -> int:
-    """Messages that a chain had when the epoch in force began; 0 where there is none."""
-    return epoch.length_at_start(hashes) if epoch else 0
+STRATEGIES: Mapping[str, Strategy] = {
+    "importance": ByImportance(),
+    "sliding_window": SlidingWindow(),
+    "session": Session(),
+    "topic": Topic(),
+    "exchanges": Exchanges(),
+    "off": Off(),
+}
+"""Those that are built in."""
+
+
+def strategy_of(name: str) -> Strategy:
+    """The strategy of a policy, built in or added. Raises KeyError, which a checked policy cannot cause."""
+    return STRATEGIES[name] if name in STRATEGIES else values.STRATEGIES[name]
