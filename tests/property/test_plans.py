@@ -16,7 +16,6 @@ from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.persistent import Sizes
 from proxy.core.planning.chain import Chain
-from proxy.core.planning.from_scratch import fold
 from proxy.core.planning.ledger import plain_of
 from proxy.core.planning.life import LEAST_FREED, in_force
 from proxy.core.planning.plan import EMPTY, Epoch, Plan, apply, view_tokens
@@ -33,6 +32,7 @@ from tests.support.conversations import (
     count,
     counted,
     fits,
+    from_scratch,
     is_reduced,
     is_worth_a_note,
     oddities,
@@ -105,7 +105,7 @@ def test_a_folded_view_fits_the_budget_or_only_what_is_incompressible_is_left(
 ):
     chain = chain_from(messages)
     budget = data.draw(budgets(chain))
-    plan, _ = fold(chain, policy, budget, count)
+    plan, _ = from_scratch(chain, policy, budget, count)
     assert fits(chain, plan, budget) or is_reduced(chain, plan, policy, budget)
 
 
@@ -315,7 +315,7 @@ def test_the_fold_of_a_chain_is_what_each_of_its_requests_folded_to(
     folded = [
         (epochs, apply(plan, prefix.raws))
         for prefix in map(chain.prefix, request_points(chain.messages))
-        for plan, epochs in [fold(prefix, policy, budget, count)]
+        for plan, epochs in [from_scratch(prefix, policy, budget, count)]
     ]
     for (earlier, one), (later, other) in pairwise(folded):
         assert later - earlier in (0, 1)
@@ -326,7 +326,7 @@ def test_the_fold_of_a_chain_is_what_each_of_its_requests_folded_to(
 @given(conversations, st.data(), policies)
 def test_a_fold_hangs_on_nothing_but_the_chain(messages: list[Sent], data: st.DataObject, policy: Policy):
     budget = data.draw(budgets(chain_from(messages)))
-    assert fold(chain_from(messages), policy, budget, count) == fold(
+    assert from_scratch(chain_from(messages), policy, budget, count) == from_scratch(
         chain_from(messages), policy, budget, count
     )
 

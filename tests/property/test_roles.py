@@ -10,13 +10,22 @@ from hypothesis import strategies as st
 from proxy.core.budget.budget import Budget
 from proxy.core.conversation.units import units_of
 from proxy.core.planning.chain import Chain
-from proxy.core.planning.from_scratch import fold
 from proxy.core.planning.plan import Plan
 from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Conditions
 from proxy.core.planning.strategies import STRATEGIES
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Keep, Stages, Strategy
-from tests.support.conversations import Sent, budgets, chain_from, count, fits, is_reduced, session, texts
+from tests.support.conversations import (
+    Sent,
+    budgets,
+    chain_from,
+    count,
+    fits,
+    from_scratch,
+    is_reduced,
+    session,
+    texts,
+)
 
 KNOWN = ("user", "assistant", "tool", "function", "system", "developer")
 UNKNOWN_ROLES = ("narrator", "", "User", None, 7, True, ["user"], {"role": "user"})
@@ -85,7 +94,7 @@ def test_any_sequence_of_roles_is_planned(
     chain = chain_from(messages)
     assume(len(chain) > 0)
     budget = data.draw(budgets(chain))
-    plan, _ = fold(chain, policy, budget, count, conditions)
+    plan, _ = from_scratch(chain, policy, budget, count, conditions)
     assert holds_whole_units(chain, plan)
     assert fits(chain, plan, budget) or is_reduced(chain, plan, policy, budget)
     for done in session(chain, policy, budget):
@@ -95,6 +104,6 @@ def test_any_sequence_of_roles_is_planned(
 
 def test_exchanges_roll_where_no_assistant_ever_speaks() -> None:
     chain = chain_from(roles(*(["user", "narrator"] * 6)))
-    plan, epochs = fold(chain, EXCHANGES, Budget(10_000, 1.0, 0), count)
+    plan, epochs = from_scratch(chain, EXCHANGES, Budget(10_000, 1.0, 0), count)
     assert epochs == 1
     assert [(gap.start, gap.end) for gap in plan.gaps] == [(0, 10)]

@@ -15,7 +15,6 @@ from proxy.core.conversation.messages import TOOL_ROLES
 from proxy.core.conversation.units import last_user, open_from, request_points
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.planning.chain import Chain
-from proxy.core.planning.from_scratch import fold
 from proxy.core.planning.plan import EMPTY, Plan, apply
 from proxy.core.planning.planner import Draft, draft, finish
 from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Conditions, Situation
@@ -31,6 +30,7 @@ from tests.support.conversations import (
     chain_from,
     count,
     fits,
+    from_scratch,
     is_reduced,
     odd_conversations,
     oddities,
@@ -267,11 +267,11 @@ def test_without_a_store_exchanges_roll_where_they_would_have_rolled(data: st.Da
     chain, roomy = drawn.chain, Budget(10**9, 1.0, 0)
     if not drawn.policy.keep.pins:
         *_, live = replace(drawn, budget=roomy, summaries=(None,)).turns()
-        assert fold(chain, drawn.policy, roomy, count)[0] == live.plan
+        assert from_scratch(chain, drawn.policy, roomy, count)[0] == live.plan
     views = [
         (epochs, apply(plan, prefix.raws))
         for prefix in map(chain.prefix, request_points(chain.messages))
-        for plan, epochs in [fold(prefix, drawn.policy, roomy, count)]
+        for plan, epochs in [from_scratch(prefix, drawn.policy, roomy, count)]
     ]
     for (earlier, one), (later, other) in pairwise(views):
         assert later - earlier in (0, 1)

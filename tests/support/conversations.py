@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import count as numbers
 from itertools import groupby
@@ -24,11 +25,12 @@ from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.persistent import Sizes
 from proxy.core.planning.chain import Chain
+from proxy.core.planning.from_scratch import plan_from_scratch
 from proxy.core.planning.gaps import is_no_longer, noted_gap
 from proxy.core.planning.life import NO_PAST, Past
 from proxy.core.planning.plan import EMPTY, Plan, apply, view_tokens
 from proxy.core.planning.planner import Draft, draft, finish
-from proxy.core.planning.situation import FIXED, Situation
+from proxy.core.planning.situation import FIXED, UNKNOWN_CONDITIONS, Conditions, Count, Situation
 from proxy.core.policy.policy import Policy
 
 MARK_OF_A_CLIP = 40
@@ -102,6 +104,18 @@ def chain_from(messages: Sequence[Sent | bytes]) -> Chain:
     read, raws = read[head:], raws[head:]
     hashes = chain_of((message.identity for message in read), root())
     return Chain(read, raws, Sizes.of(counted(raw) for raw in raws), hashes, CHAT)
+
+
+def from_scratch(
+    chain: Chain,
+    policy: Policy,
+    budget: Budget,
+    count: Count,
+    conditions: Conditions = UNKNOWN_CONDITIONS,
+    pins: AbstractSet[bytes] = frozenset(),
+) -> tuple[Plan, int]:
+    """The plan that a chain comes to by itself, and how many epochs it took."""
+    return plan_from_scratch(Situation(chain, EMPTY, policy, budget, count, conditions, pins=pins))
 
 
 def oddities(view: Sequence[bytes]) -> Counter[tuple[str, bytes]]:

@@ -31,6 +31,11 @@ class Stage(StrEnum):
     COMPACT = "compact"
     EMERGENCY = "emergency"
 
+    @property
+    def is_pressing(self) -> bool:
+        """Whether nothing waits at it, neither for growth nor for better prices."""
+        return self in (Stage.COMPACT, Stage.EMERGENCY)
+
 
 class Budget(msgspec.Struct, frozen=True):
     """What a view may cost."""

@@ -21,7 +21,7 @@ from proxy.core.conversation.units import request_points
 from proxy.core.economics.economy import account_of
 from proxy.core.economics.prices import MILLION, UNKNOWN_PRICES, Prices
 from proxy.core.planning.chain import Chain
-from proxy.core.planning.from_scratch import fold
+from proxy.core.planning.from_scratch import plan_from_scratch
 from proxy.core.planning.life import NO_PAST, Past
 from proxy.core.planning.plan import EMPTY, Account, Plan, Span, Verdict, apply, view_tokens
 from proxy.core.planning.planner import Draft, draft, finish
@@ -190,12 +190,11 @@ def _next(
 
     Answers the plan from then on, the epochs that began, what money said, and the calls for summaries.
     """
-    chain, policy, conditions = situation.chain, situation.policy, situation.conditions
     standing = situation.plan, 0, None, SummaryCalls()
-    if policy.strategy.name == "off":
+    if situation.policy.strategy.name == "off":
         return standing
-    if conditions.idle is None and stage is Stage.EMERGENCY:
-        plan, epochs = fold(chain, policy, situation.budget, situation.count, conditions)
+    if situation.conditions.idle is None and stage is Stage.EMERGENCY:
+        plan, epochs = plan_from_scratch(situation)
         account = account_of(situation, plan, may_wait=False)
         return (plan, epochs, account, SummaryCalls()) if epochs else standing
     decided = draft(situation, stage)

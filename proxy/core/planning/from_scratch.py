@@ -3,68 +3,52 @@
 So a worker without a store cuts today what it would have cut yesterday (law 7).
 """
 
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from proxy.core.budget.budget import Budget, Stage, stage_of
+from proxy.core.budget.budget import Stage, stage_of
 from proxy.core.conversation.messages import TOOL_ROLES
 from proxy.core.conversation.units import request_points
-from proxy.core.extraction.reading import Read
-from proxy.core.planning.chain import Chain
 from proxy.core.planning.ledger import SPARE, placed, room_of
 from proxy.core.planning.life import NO_PAST, Past
 from proxy.core.planning.plan import EMPTY, Plan, view_tokens
 from proxy.core.planning.planner import Draft, acts_now, draft, written
-from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Conditions, Count, Situation
+from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Situation
 from proxy.core.planning.strategies import strategy_of
-from proxy.core.policy.policy import Policy
 
-_PRESSING = (Stage.COMPACT, Stage.EMERGENCY)
-_FOLDED_BITS = 3
-"""Leading bits of an epoch's number; where all others are zero, a fold writes the epoch's ledger."""
+_LEADING_BITS = 3
+"""Of an epoch's number; where all others are zero, a replay writes the epoch's ledger."""
 _MANY = 128
 """Epochs from which all bits but the first must be zero."""
 
 
-def fold(
-    chain: Chain,
-    policy: Policy,
-    budget: Budget,
-    count: Count,
-    conditions: Conditions = UNKNOWN_CONDITIONS,
-    pins: AbstractSet[bytes] = frozenset(),
-) -> tuple[Plan, int]:
+def plan_from_scratch(given: Situation) -> tuple[Plan, int]:
     """The plan that a chain would have come to by itself, with notices only, and how many epochs it took.
 
-    ``conditions`` are those of the chain's last request; of the others nobody knows them.
+    ``given`` has no plan; its conditions are those of the chain's last request, and of the others nobody
+    knows them.
     """
-    folding = _Folding(chain, policy, budget, count, conditions, pins)
+    chain, policy, replay = given.chain, given.policy, _Replay(given)
     strategy = strategy_of(policy.strategy.name)
     marks = strategy.turning_points(chain, policy)
     for length in [len(chain)] if strategy.slides else request_points(chain.messages):
-        folding.reach(length, is_marked=strategy.slides or length in marks)
-    return folding.plan, folding.epochs
+        replay.reach(length, is_marked=strategy.slides or length in marks)
+    return replay.plan, replay.epochs
 
 
 @dataclass
-class _Folding:
+class _Replay:
     """A chain's past, as far as it has been replayed."""
 
-    chain: Chain
-    policy: Policy
-    budget: Budget
-    count: Count
-    conditions: Conditions
-    pins: AbstractSet[bytes]
+    given: Situation
 
     epochs: int = 0
     _length: int = 0
     _view: int = 0
     """Counted tokens."""
-    _plan: Plan = EMPTY
-    """Without its ledger."""
+    _plain: Plan = EMPTY
+    """The plan without its ledger."""
     _past: Past = NO_PAST
     _begun: Situation | None = None
     """Where the last epoch began."""
@@ -72,9 +56,8 @@ class _Folding:
     """Counted tokens of its ledger, at most."""
     _most: int | None = None
     """The same, where its ledger was not written."""
-    _told: Plan | None = None
+    _written: Plan | None = None
     """The plan with its ledger, where that was written."""
-    _read: Read = field(default_factory=Read)
     _calls: dict[str, int] = field(default_factory=dict[str, int])
     """Where each call was made last."""
     _open: int = 0
@@ -85,87 +68,69 @@ class _Folding:
     @property
     def plan(self) -> Plan:
         """The plan in force by now."""
-        return self._told or (
-            placed(_whole(self._begun), self._plan, self._most) if self._begun else self._plan
-        )
+        if self._written is not None or self._begun is None:
+            return self._written or self._plain
+        return placed(replace(self._begun, unwritten=0), self._plain, self._most)
 
     def reach(self, length: int, *, is_marked: bool) -> None:
         """Replay the next request."""
-        self._view += self.chain.tokens.between(self._length, length)
-        self._note_calls(length)
+        chain = self.given.chain
+        self._view += chain.tokens.between(self._length, length)
+        for place in range(self._length, length):  # nothing else can make a plan cut what it spared
+            message = chain.messages[place]
+            for call in message.calls:
+                self._calls[call] = place
+            if message.role in TOOL_ROLES and self._calls.get(message.answers or "", place) < self._open:
+                self._is_late = True
         self._length = length
-        is_last = length == len(self.chain)
-        if not (is_marked or is_last or self._stage in _PRESSING):
+        is_last = length == len(chain)
+        if not (is_marked or is_last or self._stage.is_pressing):
             return
-        situation = self._situation(self.conditions if is_last else UNKNOWN_CONDITIONS)
+        situation = self._situation(is_last=is_last)
         is_known = situation.conditions != UNKNOWN_CONDITIONS
-        if is_marked or self._stage in _PRESSING or (is_known and acts_now(situation)):
+        if is_marked or self._stage.is_pressing or (is_known and acts_now(situation)):
             decided = draft(situation, self._stage)
             if decided is not None:
                 self._begin(decided)
 
     @property
     def _stage(self) -> Stage:
-        return stage_of(self.budget.usage(self._view), self.policy.stages)
+        return stage_of(self.given.budget.usage(self._view), self.given.policy.stages)
 
-    def _note_calls(self, length: int) -> None:
-        """Note what the next messages call, and whether any answers a call from before the open unit.
-
-        Nothing else can make a plan cut what it spared.
-        """
-        for place in range(self._length, length):
-            message = self.chain.messages[place]
-            for call in message.calls:
-                self._calls[call] = place
-            if message.role in TOOL_ROLES and self._calls.get(message.answers or "", place) < self._open:
-                self._is_late = True
-
-    def _situation(self, known: Conditions) -> Situation:
+    def _situation(self, *, is_last: bool) -> Situation:
         """What the request is planned from; it begins anew where the plan no longer holds."""
-        prefix = self.chain.prefix(self._length)
-        if self._is_late and not prefix.is_spared_by(self._plan):
-            self._plan, self._past, self._begun, self._ledger = EMPTY, NO_PAST, None, 0
+        prefix = self.given.chain.prefix(self._length)
+        if self._is_late and not prefix.is_spared_by(self._plain):
+            self._plain, self._past, self._begun, self._ledger = EMPTY, NO_PAST, None, 0
             self._open, self._is_late = 0, False
             self._view = prefix.tokens.total
-        return Situation(
+        return replace(
+            self.given,
             chain=prefix,
-            plan=self._plan,
-            policy=self.policy,
-            budget=self.budget,
-            count=self.count,
-            conditions=known,
+            plan=self._plain,
+            conditions=self.given.conditions if is_last else UNKNOWN_CONDITIONS,
             unwritten=self._ledger,
-            pins=self.pins,
             past=self._past,
-            read=self._read,
         )
 
     def _begin(self, decided: Draft) -> None:
-        """Begin an epoch."""
-        situation, plan = decided.situation, written(decided, {})
+        """Begin an epoch.
+
+        A ledger is written from the whole chain, to know its size; where it is not, the next may hardly grow.
+        Writing every one of the first eight, then four while the epochs double, in the end one, keeps a
+        replay linear.
+        """
+        situation, plain = decided.situation, written(decided, {})
         self.epochs += 1
-        is_written = _writes_ledger(self.epochs)
-        self._most = None if is_written else min(self._ledger + SPARE, room_of(situation, plan))
-        self._told = placed(_whole(situation), plan) if is_written else None
+        bits = _LEADING_BITS if self.epochs < _MANY else 1
+        is_written = self.epochs % (1 << max(self.epochs.bit_length() - bits, 0)) == 0
+        self._most = None if is_written else min(self._ledger + SPARE, room_of(situation, plain))
+        self._written = placed(replace(situation, unwritten=0), plain) if is_written else None
         tokens = situation.chain.tokens
-        self._view = view_tokens(plan, tokens) + (self._most or 0)
-        if self._told is not None:
-            self._view = view_tokens(self._told, tokens)
-        self._ledger = self._view - view_tokens(plan, tokens)
-        self._begun, self._plan, self._past = situation, plan, self._past.after(self._length)
+        without = view_tokens(plain, tokens)
+        self._view = without + (self._most or 0)
+        if self._written is not None:
+            self._view = view_tokens(self._written, tokens)
+        self._ledger = self._view - without
+        self._begun, self._plain, self._past = situation, plain, self._past.after(self._length)
         self._open, self._is_late = situation.chain.open_from, False
-
-
-def _writes_ledger(epochs: int) -> bool:
-    """Whether a fold writes the ledger of this epoch, to know its size; if not, the next may hardly grow.
-
-    A ledger is written from the whole chain. Writing every one of the first eight, then four while the epochs
-    double, in the end one, keeps a fold linear.
-    """
-    bits = _FOLDED_BITS if epochs < _MANY else 1
-    return epochs % (1 << max(epochs.bit_length() - bits, 0)) == 0
-
-
-def _whole(situation: Situation) -> Situation:
-    """A situation of which the ledger is written now, from everything."""
-    return replace(situation, unwritten=0)

@@ -4,8 +4,6 @@ An epoch that sets a new note after the last one takes the ledger out of the old
 as they are.
 """
 
-from collections.abc import Iterator
-
 from msgspec.structs import replace
 
 from proxy.core.budget.budget import MESSAGE_TOKENS
@@ -17,7 +15,6 @@ from proxy.core.planning.notes import ledger_lines, result_lines, with_ledger, w
 from proxy.core.planning.plan import Gap, Plan, view_tokens
 from proxy.core.planning.situation import Count, Situation
 from proxy.core.text.words import language_of
-from proxy.core.tool_cache.cache import Fresh
 
 # --- tool results: what is cut and still fresh is told whole, so that nobody need ask again ---
 # Each takes one line, as a call and JSON, whatever the tool wrote: a text with lines of its own cannot pass
@@ -40,33 +37,22 @@ def fresh_results(situation: Situation, plan: Plan, room: int, language: str) ->
     if left <= 0 or not situation.fresh:
         return ""
     left -= situation.count(result_lines(("",), language))
+    positions = {place: position for position, place in enumerate(situation.chain.hashes)}
+    start_of = {place: unit.start for unit in situation.units for place in range(unit.start, unit.end)}
     lines: list[str] = []
-    for entry in _absent(situation, plan):
+    for entry in reversed(list(situation.fresh)):
+        position = positions[entry.place]
+        both = (position, start_of[position])  # the arguments stand in the call
+        if plan.shows(position) or not all(situation.classes.may_be_quoted(place) for place in both):
+            continue
         if len(entry.text) <= left * _DENSEST and len(lines) < _MOST:
-            line = _line(entry)
+            name = entry.tool if entry.tool.isidentifier() else dumps(entry.tool).decode()
+            line = f"{name}({_compact(entry.arguments)}): {_compact(entry.text)}"
             size = situation.count(f"> {line}\n")
             if size <= left:
                 left -= size
                 lines.append(line)
     return result_lines(lines[::-1], language)
-
-
-def _absent(situation: Situation, plan: Plan) -> Iterator[Fresh]:
-    """Fresh results that the view does not show, the newest first."""
-    positions = {place: position for position, place in enumerate(situation.chain.hashes)}
-    edited = {edit.position for edit in plan.replacements}
-    start_of = {place: unit.start for unit in situation.units for place in range(unit.start, unit.end)}
-    for entry in reversed(list(situation.fresh)):
-        position = positions[entry.place]
-        is_absent = plan.covers(position) or position in edited
-        both = (position, start_of[position])  # the arguments stand in the call
-        if is_absent and all(situation.classes.may_be_quoted(place) for place in both):
-            yield entry
-
-
-def _line(entry: Fresh) -> str:
-    name = entry.tool if entry.tool.isidentifier() else dumps(entry.tool).decode()
-    return f"{name}({_compact(entry.arguments)}): {_compact(entry.text)}"
 
 
 def _compact(text: str) -> str:
@@ -92,9 +78,11 @@ _OF_CUT = 0.5
 _DETAILS, _CONSTRAINTS = 0.3, 0.85
 """Of the room: what ``ledger.least`` lets identifiers take, and what it lets constraints take."""
 SPARE = 32
-"""Counted tokens by which a ledger that a fold did not write may be larger than the one before."""
+"""Counted tokens by which a ledger that a replay did not write may be larger than the one before."""
 _WORDS = 24
 """Counted tokens, at least, of what a ledger says beside its constraints."""
+_SAMPLE = 8
+"""Messages of users, the newest, by which the ledger's language is known."""
 
 
 def room_for(situation: Situation, cut: int) -> int:
@@ -137,7 +125,7 @@ def placed(situation: Situation, plan: Plan, most: int | None = None) -> Plan:
     plain = plain_of(plan, situation.count, situation.chain.dialect)
     room = room_of(situation, plain)
     room = room if most is None else min(room, most)
-    return _with(situation, plain, room) if room >= _LEAST else plain
+    return _with_ledger(situation, plain, room) if room >= _LEAST else plain
 
 
 def room_of(situation: Situation, plain: Plan) -> int:
@@ -149,14 +137,17 @@ def room_of(situation: Situation, plain: Plan) -> int:
     return room if room >= _LEAST else 0
 
 
-def _with(situation: Situation, plain: Plan, room: int) -> Plan:
+def _with_ledger(situation: Situation, plain: Plan, room: int) -> Plan:
     """The plan with a ledger by which its last note grows by at most ``room`` counted tokens."""
-    language = language_of(" ".join(_said(situation)))
-    allowed, last, best = room - _introduction(language, situation.count), plain.gaps[-1], plain.gaps[-1]
+    count, chain = situation.count, situation.chain
+    language = language_of(" ".join(situation.content(place).text for place in chain.users[-_SAMPLE:]))
+    # Beside its facts a ledger says what they are.
+    allowed = room - count(ledger_lines(("",), "", language)) - count(ledger_lines((), " ", language)) - 2
+    last = best = plain.gaps[-1]
     details = details_room(situation)
     before = _needed(situation) if situation.policy.ledger.constraints else 0
     results = fresh_results(situation, plain, min(details, room - before), language)
-    taken = situation.count(results) if results else 0
+    taken = count(results) if results else 0
     allowed, details = allowed - taken, details - taken
     source = Source(situation, plain)
     for _ in range(_TRIES):
@@ -166,7 +157,7 @@ def _with(situation: Situation, plain: Plan, room: int) -> Plan:
         ledger = "\n".join(
             filter(None, (ledger_lines(facts.constraints, facts.identifiers, language), results))
         )
-        noted = _noted(last, ledger, situation.count, situation.chain.dialect)
+        noted = _noted(last, ledger, count, chain.dialect)
         excess = noted.tokens - last.tokens - room
         if excess <= 0 and noted.tokens > best.tokens:
             best = noted
@@ -176,11 +167,6 @@ def _with(situation: Situation, plain: Plan, room: int) -> Plan:
     return Plan((*plain.gaps[:-1], best), plain.replacements)
 
 
-def _introduction(language: str, count: Count) -> int:
-    """Counted tokens of what a ledger says beside its facts."""
-    return count(ledger_lines(("",), "", language)) + count(ledger_lines((), " ", language)) + 2
-
-
 def _noted(gap: Gap, ledger: str, count: Count, dialect: Dialect) -> Gap:
     """The gap with this ledger in its note, or with none."""
     message = dialect.read(gap.note)
@@ -188,11 +174,6 @@ def _noted(gap: Gap, ledger: str, count: Count, dialect: Dialect) -> Gap:
     text = with_ledger(text, ledger) if ledger else text
     note = dialect.note(text, message.role)
     return replace(gap, note=note, tokens=MESSAGE_TOKENS + count(text), ledger=ledger)
-
-
-def _said(situation: Situation) -> list[str]:
-    """What users said lately."""
-    return [situation.content(place).text for place in situation.chain.users[-8:]]
 
 
 def plain_of(plan: Plan, count: Count, dialect: Dialect) -> Plan:

@@ -56,47 +56,38 @@ class Packing:
     def fill(self, facts: Iterable[tuple[Fact, bool]]) -> None:
         """Take what fits of ``facts``, in their order; of each, whether it may stand below its directory."""
         spare = _SPARE
-        for fact, is_listed in facts:
-            if self._is_told(fact.value):
+        for whole, is_listed in facts:
+            if whole.value in self._parts or self._stands(whole.value):
                 continue
-            if self._take(_below_directory(fact) if is_listed else fact):
+            fact = _below_directory(whole) if is_listed else whole
+            group = group_of(fact)
+            cost = self._count(" " + fact.value)
+            if group not in self._groups:
+                cost += self._count(group + ":") + 1
+            if cost <= self._left:
+                self._left -= cost
+                self._groups.add(group)
+                self._chosen.append(fact)
+                self._parts.update(_parts_of(fact))
                 continue
             spare -= 1
             if spare == 0:
                 return
 
-    def _is_told(self, value: str) -> bool:
-        return value in self._parts or self._stands(value)
-
     def _stands(self, value: str) -> bool:
         self._searches += 1
         if self._searches < _OFTEN or len(value) < _BEGINNING:
             return value in self._standing
-        first = self._beginnings.get(value[:_BEGINNING], -1)
-        return first >= 0 and (value in self._words or self._standing.find(value, first) >= 0)
+        words, beginnings = self._index
+        first = beginnings.get(value[:_BEGINNING], -1)
+        return first >= 0 and (value in words or self._standing.find(value, first) >= 0)
 
     @cached_property
-    def _words(self) -> frozenset[str]:
-        return frozenset(self._standing.split())
-
-    @cached_property
-    def _beginnings(self) -> Mapping[str, int]:
-        """Where each beginning of a value stands first."""
+    def _index(self) -> tuple[frozenset[str], Mapping[str, int]]:
+        """The words of the text, and where each beginning of a value stands first."""
         text = self._standing
-        return {text[at : at + _BEGINNING]: at for at in range(len(text) - _BEGINNING, -1, -1)}
-
-    def _take(self, fact: Fact) -> bool:
-        group = group_of(fact)
-        cost = self._count(" " + fact.value)
-        if group not in self._groups:
-            cost += self._count(group + ":") + 1
-        if cost > self._left:
-            return False
-        self._left -= cost
-        self._groups.add(group)
-        self._chosen.append(fact)
-        self._parts.update(_parts_of(fact))
-        return True
+        last = len(text) - _BEGINNING
+        return frozenset(text.split()), {text[at : at + _BEGINNING]: at for at in range(last, -1, -1)}
 
     @property
     def text(self) -> str:
@@ -123,15 +114,14 @@ def group_of(fact: Fact) -> str:
 
 
 def _packed(facts: Sequence[Fact]) -> str:
-    groups: dict[str, list[Fact]] = {}
+    groups: dict[str, list[str]] = {}
     for fact in facts:
-        groups.setdefault(group_of(fact), []).append(fact)
-    return "\n".join(f"{label}: {_line(members)}" for label, members in groups.items())
-
-
-def _line(facts: Sequence[Fact]) -> str:
-    values = [fact.value for fact in facts]
-    return (", " if any(" " in value for value in values) else " ").join(values)
+        groups.setdefault(group_of(fact), []).append(fact.value)
+    lines: list[str] = []
+    for label, values in groups.items():
+        apart = ", " if any(" " in value for value in values) else " "
+        lines.append(f"{label}: {apart.join(values)}")
+    return "\n".join(lines)
 
 
 def _parts_of(fact: Fact) -> set[str]:
@@ -185,17 +175,14 @@ class Bullets:
         for text in sentences:
             if text in self.chosen:
                 continue
-            size = self._size(text)
+            title = title_of(text)
+            is_titled = self._shares and title and title in self._titles
+            size = self._count(f"; {_body(text)}") if is_titled else tokens_of([text], self._count)
             if taken + size <= room:
                 taken += size
                 self.chosen[text] = None
-                self._titles.add(title_of(text))
+                self._titles.add(title)
         return taken
-
-    def _size(self, text: str) -> int:
-        title = title_of(text)
-        is_told = self._shares and title and title in self._titles
-        return self._count(f"; {_body(text)}") if is_told else tokens_of([text], self._count)
 
     def lines(self, order: Sequence[str]) -> tuple[str, ...]:
         """What was chosen, in ``order``; what shares a line stands where the first of it does."""
@@ -203,15 +190,12 @@ class Bullets:
         for text in order:
             if text not in self.chosen:
                 continue
-            title = title_of(text) if self._shares else ""
-            standing = lines.get(title or text)
-            lines[title or text] = _joined(standing, _body(text)) if standing else text
+            title = (title_of(text) if self._shares else "") or text
+            standing = lines.get(title)
+            apart = " " if standing and standing.endswith(_ENDS) else "; "
+            lines[title] = f"{standing}{apart}{_body(text)}" if standing else text
         return tuple(lines.values())
 
 
 def _body(text: str) -> str:
     return text.removeprefix(title_of(text)).lstrip()
-
-
-def _joined(line: str, body: str) -> str:
-    return f"{line} {body}" if line.endswith(_ENDS) else f"{line}; {body}"

@@ -5,7 +5,7 @@ A pure function of the chain, what is cut and the room: the same epoch has the s
 is not told twice. Tool text never becomes a constraint: whose sentence it was is known from the role.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from heapq import heapify, heappop
@@ -129,20 +129,20 @@ class Facts:
         return bool(self.constraints or self.identifiers)
 
 
-def facts_of(source: "Source", room: int, details: int, told: str = "") -> Facts:
+def facts_of(source: "Source", room: int, details: int, beside: str = "") -> Facts:
     """The ledger of a plan, in ``room`` counted tokens; ``details`` bounds identifiers.
 
-    ``told`` is what else the same note says: an identifier is not told twice.
+    ``beside`` is what else the same note says: an identifier is not told twice.
     """
     if room <= 0 or not source.plan.gaps:
         return Facts()
-    facts = _written(source, room, details, told)
+    facts = _written(source, room, details, beside)
     if facts.left_out and may_share(rule.sentence.text for rule in source.constraints):
-        facts = _written(source, room, details, told, shares=True)
+        facts = _written(source, room, details, beside, shares=True)
     return facts
 
 
-def _written(source: "Source", room: int, details: int, told: str, *, shares: bool = False) -> Facts:
+def _written(source: "Source", room: int, details: int, beside: str, *, shares: bool = False) -> Facts:
     rules, count = source.situation.policy.ledger, source.situation.count
     found = source.constraints
     bullets = Bullets(count, shares=shares)
@@ -151,7 +151,7 @@ def _written(source: "Source", room: int, details: int, told: str, *, shares: bo
     left = room - bullets.fill(firm, int(room * _RULES_SHARE) if is_split else room)
     identifiers = ""
     if rules.identifiers:
-        shown = [source.shown, *bullets.chosen, told]
+        shown = [source.shown, *bullets.chosen, beside]
         packing = Packing(min(left, details), count, "\n".join(shown))
         packing.fill(source.identifiers())
         identifiers = packing.text
@@ -169,15 +169,6 @@ class Source:
         self.plan = plan
         self._readings = situation.readings
         self._ranked: list[tuple[Fact, bool]] = []
-
-    def _is_absent(self, position: int) -> bool:
-        return self.plan.covers(position) or self.plan.edit_at(position) is not None
-
-    def _absent(self) -> list[int]:
-        """Positions of what is cut, clipped or cleared, in order."""
-        places = [place for gap in self.plan.gaps for place in range(gap.start, gap.end)]
-        edits = [edit.position for edit in self.plan.replacements]
-        return sorted([*places, *edits]) if edits else places
 
     def _kept_text(self, *roles: str) -> str:
         """What messages of the view say, those of ``roles`` or all, clipped ones among them."""
@@ -212,25 +203,11 @@ class Source:
             return []
         standing, _ = self.situation.constraints
         wanted = sorted(
-            (rule for rule in standing if self._is_absent(rule.position)),
+            (rule for rule in standing if not self.plan.shows(rule.position)),
             key=lambda rule: (-rule.sentence.strength, -rule.position),
         )
         kept = self._kept_text("user", *HEAD_ROLES) if wanted else ""
         return [rule for rule in wanted if rule.sentence.text not in kept]
-
-    def _stale(self) -> Collection[str]:
-        """Values that hold no more."""
-        _, replaced = self.situation.constraints
-        told = enumerate(self._readings if replaced else ())
-        last = {fact.value: place for place, reading in told for _, fact in reading.facts}
-        return {
-            fact.value
-            for old, newer in replaced
-            for _, fact in self._readings[old.position].facts
-            if fact.value in old.sentence.text
-            and fact.value not in newer.sentence.text
-            and last[fact.value] < newer.position
-        }
 
     def identifiers(self) -> Iterator[tuple[Fact, bool]]:
         """Exact things that are out of sight, the likeliest to be needed first.
@@ -245,9 +222,19 @@ class Source:
 
     @cached_property
     def _scored(self) -> list[tuple[float, int, str, Fact, bool]]:
-        length, stale = len(self._readings), self._stale()
+        readings, (_, replaced) = self._readings, self.situation.constraints
+        mentioned = enumerate(readings if replaced else ())
+        last = {fact.value: place for place, reading in mentioned for _, fact in reading.facts}
+        stale = {
+            fact.value  # it holds no more
+            for old, newer in replaced
+            for _, fact in readings[old.position].facts
+            if fact.value in old.sentence.text
+            and fact.value not in newer.sentence.text
+            and last[fact.value] < newer.position
+        }
         scored = [
-            (-each.odds(length), -each.last, value, each.fact, each.is_listed)
+            (-each.odds(len(readings)), -each.last, value, each.fact, each.is_listed)
             for value, each in self._mentions().items()
             if value not in stale
         ]
@@ -257,24 +244,26 @@ class Source:
     def _mentions(self) -> dict[str, Mentions]:
         """Every mention in what is absent, by value, without values that newer ones replaced."""
         newest, readings = _newest(self._readings), self._readings
+        absent = [place for gap in self.plan.gaps for place in range(gap.start, gap.end)]
+        absent += [edit.position for edit in self.plan.replacements]
         found: dict[str, Mentions] = {}
-        for place in self._absent():
+        for place in sorted(absent):
             facts = readings[place].facts
             crowd = len(facts)
             for voice, fact in facts:
                 value = fact.value
                 if fact.thing and value not in newest[fact.thing]:
                     continue
-                known = found.get(value)
-                if known is None:
+                earlier = found.get(value)
+                if earlier is None:
                     found[value] = Mentions(fact, place, crowd, _ALONE[voice], voice == "argument")
                     continue
-                if fact.key and not known.fact.key:
-                    known.fact = fact
-                known.last, known.crowd = place, min(known.crowd, crowd)
-                if voice not in known.voices:
-                    known.voices |= _ALONE[voice]
-                known.used += voice == "argument"
+                if fact.key and not earlier.fact.key:
+                    earlier.fact = fact
+                earlier.last, earlier.crowd = place, min(earlier.crowd, crowd)
+                if voice not in earlier.voices:
+                    earlier.voices |= _ALONE[voice]
+                earlier.used += voice == "argument"
         return self._without_counters(found)
 
     def _without_counters(self, found: dict[str, Mentions]) -> dict[str, Mentions]:
@@ -291,21 +280,15 @@ class Source:
             if len(values) < _COUNTERS or len(places) < len(values):  # a listing tells several at once
                 continue
             newest = max(places)
-            is_shown = self._is_shown_after(label, newest)
+            is_shown = any(  # a newer one, in the view
+                fact.key and fact.key.casefold() == label and self.plan.shows(place)
+                for place in range(newest + 1, len(self._readings))
+                for _, fact in self._readings[place].facts
+            )
             for each in values:
                 if each.last != newest or is_shown:
                     del found[each.fact.value]
         return found
-
-    def _is_shown_after(self, label: str, position: int) -> bool:
-        """Whether a newer value under a label stands in the view."""
-        later = self._readings[position + 1 :]
-        return any(
-            fact.key.casefold() == label
-            for place, reading in enumerate(later, position + 1)
-            for _, fact in reading.facts
-            if fact.key and not self._is_absent(place)
-        )
 
 
 def _newest(readings: Iterable[Reading]) -> dict[str, set[str]]:
@@ -315,9 +298,9 @@ def _newest(readings: Iterable[Reading]) -> dict[str, set[str]]:
         for _, fact in reading.facts:
             if not fact.thing:
                 continue
-            known = newest.get(fact.thing)
-            if known is None or known[0] != place:
+            earlier = newest.get(fact.thing)
+            if earlier is None or earlier[0] != place:
                 newest[fact.thing] = (place, {fact.value})
             else:
-                known[1].add(fact.value)
+                earlier[1].add(fact.value)
     return {thing: values for thing, (_, values) in newest.items()}

@@ -120,6 +120,10 @@ class Plan(msgspec.Struct, frozen=True, array_like=True):
         """Whether the message at ``position`` is cut."""
         return bool(self.gaps_within(position, position + 1))
 
+    def shows(self, position: int) -> bool:
+        """Whether the message at ``position`` stands in the view as it came."""
+        return not self.covers(position) and self.edit_at(position) is None
+
     def kept(self, length: int) -> Iterator[range]:
         """The runs of messages that are not cut, of a chain of ``length``."""
         after = 0

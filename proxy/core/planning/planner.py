@@ -91,7 +91,7 @@ def is_due(situation: Situation, stage: Stage) -> bool:
 
 def _due(situation: Situation, stage: Stage) -> Strategy | None:
     """What would begin an epoch now: the strategy, before *compact* also the count of units."""
-    if stage not in (Stage.COMPACT, Stage.EMERGENCY) and BY_UNITS.is_due(situation, stage):
+    if not stage.is_pressing and BY_UNITS.is_due(situation, stage):
         return BY_UNITS
     strategy = strategy_of(situation.policy.strategy.name)
     if not strategy.is_due(situation, stage):

@@ -54,10 +54,11 @@ class RunningSummary:
 def _exchanges(situation: Situation, start: int, end: int) -> Iterator[tuple[str, str]]:
     """Requests and their final answers, of what no summary is about."""
     messages, begun = situation.chain.messages, situation.chain.begun
-    summarised = [range(each.start, each.end) for each in situation.plan.anchors_within(start, end)]
+    anchors = situation.plan.anchors_within(start, end)
+    summarised = {place for each in anchors for place in range(each.start, each.end)}
     request, answer = list[str](), ""
     for place in range(start, end):
-        if any(place in each for each in summarised) or not situation.classes.may_be_summarised(place):
+        if place in summarised or not situation.classes.may_be_summarised(place):
             continue
         if (request or answer) and begun[bisect_left(begun, place) : bisect_right(begun, place)]:
             yield _BREAK.join(request), answer

@@ -209,7 +209,7 @@ class Epochs:
         """The draft of the epoch that is due; None where it waits (and one may be exchange meanwhile)."""
         situation = situation.under(await self._summary_jobs.anchored(request, situation))
         kept = await self._drafts.still_good(request, situation, stage, parent)
-        if stage in (Stage.COMPACT, Stage.EMERGENCY) or acts_now(situation):
+        if stage.is_pressing or acts_now(situation):
             return kept or await off_loop(request, lambda: draft(situation, stage))
         decided = kept if kept is not None and kept.stage is Stage.TRIM else None
         is_new = decided is None and self._is_open(request, situation, kept, parent)

@@ -99,7 +99,7 @@ class PendingDrafts:
         kept = self._kept.get((request.session.key, request.lane))
         if kept is None or not kept.request.leads_to(request, parent) or acts_now(situation):
             return None
-        kept_stage = stage if stage in (Stage.COMPACT, Stage.EMERGENCY) else kept.stage
+        kept_stage = stage if stage.is_pressing else kept.stage
         if any(start <= place < end for place in situation.standing_pins for start, end in kept.spans):
             return None
         decided = Draft(

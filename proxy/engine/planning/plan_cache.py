@@ -1,7 +1,7 @@
-"""PlanCache that were made: a request that is asked again before there is an epoch for it is planned once.
+"""Plans from scratch: a request that is asked again before there is an epoch for it is planned once.
 
-A fold is a pure function of what it is given (:mod:`proxy.core.planning.from_scratch`), and dear where the
-chain is long. Such requests come again, retried or to be answered anew. Keeps law 6 (isolated): what is
+Such a plan is a pure function of what it is given (:mod:`proxy.core.planning.from_scratch`), and dear where
+the chain is long. Such requests come again, retried or to be answered anew. Keeps law 6 (isolated): what is
 remembered is addressed by the tenant and every byte, and holds for the very policy that it was made by.
 """
 
@@ -11,15 +11,15 @@ from dataclasses import dataclass
 import msgspec
 
 from proxy.cache import Lru, Memory
-from proxy.core.planning.from_scratch import fold
-from proxy.core.planning.plan import Plan
-from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Conditions, Count
+from proxy.core.planning.from_scratch import plan_from_scratch
+from proxy.core.planning.plan import EMPTY, Plan
+from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Conditions, Count, Situation
 from proxy.core.policy.policy import Policy
 from proxy.engine.background import off_loop
 from proxy.engine.flow import Request
 
 _PLAN_BYTES = 1024
-"""What a fold is reckoned at beside its plan."""
+"""What an entry is reckoned at beside its plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,16 @@ class PlanCache:
         address = await off_loop(request, lambda: _address(request, conditions))
         known = self._known.get(address)
         if known is None or known.policy is not request.policy:
-            given = request.budget, self._count, conditions, request.pins
-            plan, epochs = await off_loop(request, lambda: fold(request.chain, request.policy, *given))
+            given = Situation(
+                chain=request.chain,
+                plan=EMPTY,
+                policy=request.policy,
+                budget=request.budget,
+                count=self._count,
+                conditions=conditions,
+                pins=request.pins,
+            )
+            plan, epochs = await off_loop(request, lambda: plan_from_scratch(given))
             known = _Known(request.policy, plan, epochs)
             self._known.put(address, known)
         return known.plan, known.epochs

@@ -10,7 +10,6 @@ from proxy.core.budget.budget import Budget, Stage
 from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.planning.changes import compacted, restored
-from proxy.core.planning.from_scratch import fold
 from proxy.core.planning.ledger import plain_of
 from proxy.core.planning.plan import EMPTY, Gap, Plan, view_tokens
 from proxy.core.planning.planner import draft, finish
@@ -23,6 +22,7 @@ from tests.support.conversations import (
     calling,
     chain_from,
     count,
+    from_scratch,
     prose,
     result,
     session,
@@ -340,17 +340,17 @@ def test_a_fact_of_the_first_minutes_is_there_after_many_epochs() -> None:
 def test_without_a_store_the_same_chain_folds_to_the_same_ledger() -> None:
     messages = talk(user("Boat K4711X is mine."), after=60)
     chain, budget = chain_from(messages), Budget(2000, 1.0, 100)
-    plan, epochs = fold(chain, Policy(keep=BARE), budget, count)
+    plan, epochs = from_scratch(chain, Policy(keep=BARE), budget, count)
     assert epochs > 1
     assert "K4711X" in ledger(plan)
-    assert fold(chain, Policy(keep=BARE), budget, count)[0] == plan
+    assert from_scratch(chain, Policy(keep=BARE), budget, count)[0] == plan
 
 
 def test_a_fold_of_any_number_of_epochs_keeps_the_ledger_and_the_budget() -> None:
     budget, seen = Budget(2000, 1.0, 100), set[int]()
     for after in range(20, 400, 20):
         chain = chain_from(talk(at_length("Boat K4711X is mine."), after=after))
-        plan, epochs = fold(chain, Policy(keep=BARE), budget, count)
+        plan, epochs = from_scratch(chain, Policy(keep=BARE), budget, count)
         seen.add(epochs)
         assert "K4711X" in ledger(plan)
         assert view_tokens(plan, chain.tokens) <= budget.room

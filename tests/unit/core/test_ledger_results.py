@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from proxy.core.budget.budget import Budget
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.planning.changes import compacted
-from proxy.core.planning.from_scratch import fold
 from proxy.core.planning.ledger import details_room
 from proxy.core.planning.plan import EMPTY, Plan, view_tokens
 from proxy.core.planning.planner import finish
@@ -22,6 +21,7 @@ from tests.support.conversations import (
     calling,
     chain_from,
     count,
+    from_scratch,
     prose,
     result,
     user,
@@ -143,7 +143,7 @@ def test_what_a_tool_says_stays_one_quoted_line(poison: str) -> None:
 def test_without_the_store_the_same_results_stand_in_the_same_note() -> None:
     messages = talk("7 m", after=5)
     budget = Budget(1_200, 1.0, 0)
-    plans = [fold(chain_from(messages), policy(), budget, count)[0] for _ in range(2)]
+    plans = [from_scratch(chain_from(messages), policy(), budget, count)[0] for _ in range(2)]
     assert plans[0] == plans[1]
     assert 'look({"at":0}): "7 m"' in plans[0].gaps[-1].ledger
     assert view_tokens(plans[0], chain_from(messages).tokens) <= budget.limit

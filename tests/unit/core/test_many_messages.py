@@ -12,14 +12,13 @@ from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.extraction.reading import Readings
 from proxy.core.persistent import Grown
 from proxy.core.planning.chain import Chain
-from proxy.core.planning.from_scratch import fold
 from proxy.core.planning.plan import EMPTY
 from proxy.core.planning.planner import draft, finish
 from proxy.core.planning.situation import Situation
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Stages, Strategy
 from tests.bench.messages import KINDS, conversation
-from tests.support.conversations import chain_from, count
+from tests.support.conversations import chain_from, count, from_scratch
 
 FEW, MANY = 1_000, 4_000
 GROWTH = 6.0
@@ -49,7 +48,7 @@ def calls(work: Callable[[], object]) -> int:
 def calls_of_fold(kind: str, length: int, policy: Policy) -> int:
     """Those of a first request over its budget."""
     chain = long_chain(kind, length)
-    return calls(lambda: fold(chain, policy, Budget(2_000, 1.0, 0), count))
+    return calls(lambda: from_scratch(chain, policy, Budget(2_000, 1.0, 0), count))
 
 
 def calls_of_epoch(stage: Stage, length: int, policy: Policy) -> int:

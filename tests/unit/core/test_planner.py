@@ -9,7 +9,6 @@ import pytest
 
 from proxy.core.budget.budget import Budget, Stage
 from proxy.core.dialects.chat.messages import Content
-from proxy.core.planning.from_scratch import fold
 from proxy.core.planning.plan import EMPTY, Plan, apply, view_tokens
 from proxy.core.planning.planner import draft, finish, yielded_protection
 from proxy.core.planning.situation import Situation
@@ -22,6 +21,7 @@ from tests.support.conversations import (
     calling,
     chain_from,
     count,
+    from_scratch,
     oddities,
     prose,
     result,
@@ -349,12 +349,12 @@ def test_a_clip_stays_in_the_next_request():
 
 
 def test_a_chain_that_never_was_full_folds_to_nothing():
-    assert fold(chain_from(talk(5)), BALANCED, Budget(100_000, 1.0, 0), count) == (EMPTY, 0)
+    assert from_scratch(chain_from(talk(5)), BALANCED, Budget(100_000, 1.0, 0), count) == (EMPTY, 0)
 
 
 def test_a_first_request_far_over_the_budget_is_folded_until_it_fits():
     chain, budget = chain_from(talk(200)), Budget(3000, 1.0, 100)
-    plan, epochs = fold(chain, BALANCED, budget, count)
+    plan, epochs = from_scratch(chain, BALANCED, budget, count)
     assert view_tokens(plan, chain.tokens) <= budget.room
     assert epochs > 3
     assert apply(plan, chain.raws)[-1] == chain.raws[-1]
@@ -364,7 +364,7 @@ def test_a_fold_is_what_the_requests_themselves_would_have_come_to_at_compact():
     chain, budget = chain_from(talk(100)), Budget(3000, 1.0, 100)
     policy = BALANCED.model_copy(update={"stages": Stages(trim=0.899999, target=0.7)})
     lived = list(session(chain, policy, budget))[-1]
-    assert fold(chain, policy, budget, count)[0] == lived.plan
+    assert from_scratch(chain, policy, budget, count)[0] == lived.plan
 
 
 def test_emergency_without_anything_to_cut_changes_nothing():
@@ -375,7 +375,7 @@ def test_emergency_without_anything_to_cut_changes_nothing():
 
 def test_an_empty_chain_is_planned_as_it_is():
     chain = chain_from([system("only a head")])
-    assert fold(chain, Policy(), Budget(10, 1.0, 50), count)[0] == EMPTY
+    assert from_scratch(chain, Policy(), Budget(10, 1.0, 50), count)[0] == EMPTY
 
 
 def test_results_that_are_still_to_be_answered_keep_half_of_what_there_is_room_for():

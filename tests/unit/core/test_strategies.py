@@ -11,7 +11,6 @@ import pytest
 from proxy.core.budget.budget import Budget, Stage
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.planning.chain import Chain
-from proxy.core.planning.from_scratch import fold
 from proxy.core.planning.plan import EMPTY, Plan, apply
 from proxy.core.planning.planner import Draft, draft, finish
 from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Conditions, Situation
@@ -27,6 +26,7 @@ from tests.support.conversations import (
     calling,
     chain_from,
     count,
+    from_scratch,
     prose,
     result,
     session,
@@ -150,7 +150,7 @@ def test_a_window_whose_note_is_larger_than_what_it_cuts_does_not_leave_the_budg
 def test_off_never_prunes(tokens: int):
     chain, policy = chain_from(talk(9)), Policy(strategy=Strategy(name="off"))
     budget = Budget(tokens, 1.0, 0)
-    plan, epochs = fold(chain, policy, budget, count)
+    plan, epochs = from_scratch(chain, policy, budget, count)
     assert (apply(plan, chain.raws), epochs) == (list(chain.raws), 0)
     assert turn(chain, EMPTY, policy, budget).plan == EMPTY
     assert stage_at(chain, EMPTY, policy, budget) in Stage
@@ -222,7 +222,7 @@ def test_at_a_boundary_with_nothing_before_it_nothing_goes():
 
 def test_a_boundary_acts_at_a_first_request_over_the_budget_too():
     chain, budget = chain_from(talk(9)), Budget(300, 1.0, 0)
-    plan, epochs = fold(chain, SESSION, budget, count, ANEW)
+    plan, epochs = from_scratch(chain, SESSION, budget, count, ANEW)
     assert [(gap.start, gap.end) for gap in plan.gaps] == [(0, 18)]
     assert epochs > 1, "the past is folded as it would have gone; then the boundary acts"
 

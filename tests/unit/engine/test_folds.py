@@ -6,13 +6,12 @@ from msgspec.structs import replace
 
 from proxy.cache import Memory
 from proxy.core.budget.budget import Budget
-from proxy.core.planning.from_scratch import fold
 from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Conditions
 from proxy.core.policy.policy import Policy
 from proxy.engine.flow import Request, SessionState
 from proxy.engine.planning.plan_cache import PlanCache
 from proxy.ports import SessionKey
-from tests.support.conversations import assistant, chain_from, user
+from tests.support.conversations import assistant, chain_from, from_scratch, user
 from tests.support.requests import a_request
 from tests.support.upstreams import COUNTER
 
@@ -32,7 +31,7 @@ async def folds_made(first: Request, second: Request, conditions: Conditions = U
     folds, made = PlanCache(count, Memory()), 0
     for case, given in ((first, UNKNOWN_CONDITIONS), (second, conditions)):
         asked.clear()
-        assert await folds.of(case, given) == fold(
+        assert await folds.of(case, given) == from_scratch(
             case.chain, case.policy, case.budget, COUNTER.count, given, case.pins
         )
         made += bool(asked)
