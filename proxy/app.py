@@ -26,6 +26,8 @@ from proxy.adapters.upstream.base_url import DoubtedUpstream
 from proxy.adapters.upstream.httpx import HttpxUpstream
 from proxy.cache import Memory
 from proxy.config import Settings, is_loopback
+from proxy.core.dialects.registry import CHAT
+from proxy.core.dialects.wire import WireFormat
 from proxy.engine.admin.edits import Edits
 from proxy.engine.admin.forks import Forks
 from proxy.engine.admin.inspection import Inspection
@@ -40,6 +42,7 @@ from proxy.engine.background import Background
 from proxy.engine.intake.body_cache import BodyCache
 from proxy.engine.intake.history import Reader
 from proxy.engine.intake.naming import Naming
+from proxy.engine.models.asking import Asking
 from proxy.engine.models.models import Models
 from proxy.engine.models.stated_windows import StatedWindows
 from proxy.engine.pipeline import Pipeline
@@ -200,17 +203,19 @@ def _outside(settings: Settings, written: SettingsFile | None, *, owns_store: bo
     )
 
 
-def assembled(settings: Settings, outside: Outside) -> Inside:
+def assembled(settings: Settings, outside: Outside, wire: WireFormat = CHAT) -> Inside:
     """The engine, whatever the world is."""
     store, clock, counter, metrics = outside.store, outside.clock, outside.counter, outside.metrics
     upstream, memory, learned = outside.upstream, outside.memory, outside.learned
     secret, former = (*_secrets(settings), None)[:2]
     naming = Naming(secret or "", memory, settings.tenant_header, former=former)
     foreground, background = Foreground(), Background()
-    summaries = Summaries(upstream, store, counter, foreground, clock, metrics, learned)
+    summaries = Summaries(
+        Asking(wire, upstream, learned), store, counter, foreground, clock, metrics, learned
+    )
     summary_jobs = SummaryJobs(summaries, naming, learned)
     models = Models(StatedWindows(upstream, clock, learned), prices.context_window, clock, learned)
-    sessions, reader = SessionCache(learned), Reader(counter, memory)
+    sessions, reader = SessionCache(learned), Reader(wire, counter, memory)
     recognition = Recognition(store, naming, sessions, clock, learned)
     decisions = Decisions(
         reader=reader,
@@ -231,11 +236,12 @@ def assembled(settings: Settings, outside: Outside) -> Inside:
         backlog=backlog,
         patience=settings.save_timeout,
     )
-    added = AddedParameters(naming)
-    sender = Sender(upstream, models, decisions, added, clock)
+    added = AddedParameters(wire, naming)
+    sender = Sender(wire, upstream, models, decisions, added, clock)
     pipeline = Pipeline(
+        wire=wire,
         naming=naming,
-        body_cache=BodyCache(memory),
+        body_cache=BodyCache(wire, memory),
         reader=reader,
         recognition=recognition,
         attachments=Attachments(store, sessions),
@@ -251,7 +257,7 @@ def assembled(settings: Settings, outside: Outside) -> Inside:
         background=background,
     )
     line = TurnQueue(store, background, clock, settings.line_lease)
-    appends = Appends(store, reader, recorder, line, memory)
+    appends = Appends(wire, store, reader, recorder, line, memory)
     return Inside(pipeline, appends, line, backlog, summaries, summary_jobs)
 
 
@@ -295,7 +301,7 @@ def _secrets(settings: Settings) -> tuple[str, ...]:
 
 def _admin_api(settings: Settings, outside: Outside, inside: Inside) -> AdminAPI:
     store, clock, pipeline = outside.store, outside.clock, inside.pipeline
-    inspection = Inspection(store, outside.counter, outside.policies.named)
+    inspection = Inspection(CHAT, store, outside.counter, outside.policies.named)
     edits = Edits(
         store=store,
         inspection=inspection,

@@ -6,6 +6,7 @@ of its messages alone. Messages are read and counted as in a request.
 
 import argparse
 import asyncio
+import codecs
 import gzip
 import sys
 from collections import Counter
@@ -30,7 +31,7 @@ from proxy.cli.terminal import CommandError, add_json_option, notes, positive, p
 from proxy.core.budget.budget import Budget, budget_tokens
 from proxy.core.budget.calibration import Ratio
 from proxy.core.budget.window import Evidence
-from proxy.core.dialects.chat.body import BOM, read_body
+from proxy.core.dialects.registry import CHAT
 from proxy.core.economics.prices import Prices
 from proxy.core.economics.simulate import replay
 from proxy.core.planning.chain import Chain
@@ -124,7 +125,7 @@ def _content(file: str) -> bytes:
     """Raises CommandError where the file cannot be read."""
     try:
         with ExitStack() as stack:
-            return _opened(file, stack).read().removeprefix(BOM)
+            return _opened(file, stack).read().removeprefix(codecs.BOM_UTF8)
     except (OSError, EOFError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise CommandError(f"{file} cannot be read: {reason}") from error
@@ -178,8 +179,8 @@ async def read_session(
     document: bytes, model: str, counter: TiktokenCounter, number: int = 1
 ) -> RecordedSession:
     """One session of a file; without an id it is named after its line. Raises UnabridgedError."""
-    body = read_body(document.rstrip(), sys.maxsize)
-    reader = Reader(counter, Memory())
+    body = CHAT.read_body(document.rstrip(), sys.maxsize)
+    reader = Reader(CHAT, counter, Memory())
     history = replace(reader.read(body, root_of(body, by_header=True)), model=model)
     await reader.count(history)
     head = await reader.head_tokens(history)

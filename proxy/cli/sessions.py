@@ -26,7 +26,7 @@ from proxy.cli.terminal import (
     table,
     words,
 )
-from proxy.core.dialects.chat.messages import Content
+from proxy.core.dialects.registry import CHAT
 from proxy.core.formats.json import dumps
 from proxy.core.text.words import one_line
 
@@ -134,7 +134,7 @@ def _session(session: Json) -> Iterator[RenderableType]:
 
 def _said(message: object) -> str:
     """A message of the cycle, whether it came as text or whole."""
-    text = Content(message).text if isinstance(message, dict) else str(message or "")  # pyright: ignore[reportUnknownArgumentType]
+    text = CHAT.read(dumps(message)).text if isinstance(message, dict) else str(message or "")  # pyright: ignore[reportUnknownArgumentType]
     return one_line(text, 100)
 
 
@@ -176,7 +176,7 @@ def message_lines(number: int | None, message: Json, remark: str) -> Iterator[Te
 
     Content is a client's, so its control characters do not reach the terminal.
     """
-    content = Content(message)
+    content = CHAT.read(dumps(message))
     place = "" if number is None else f"[{number}] "
     yield Text(f"\n{place}{content.role or '?'}  ", style="bold").append(remark, style="not bold dim")
     if content.text:

@@ -8,7 +8,8 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from proxy.core.dialects.chat.extension import take_extension
+from proxy.core.dialects.extension import take_extension
+from proxy.core.dialects.wire import WireFormat
 from proxy.core.economics.prices import Prices
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.situation import Conditions
@@ -37,6 +38,7 @@ from proxy.telemetry import log_fault
 class Pipeline:
     """Everything that a managed request needs, wired once."""
 
+    wire: WireFormat
     naming: Naming
     body_cache: BodyCache
     reader: Reader

@@ -7,14 +7,12 @@ until then its last event waits, or all of an answer that is no stream.
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
 from functools import partial
 
-import msgspec
 from starlette.types import Send
 
-from proxy.core.dialects.chat.completion import TRUNCATED_EVENT
-from proxy.core.dialects.chat.stream import FinalEvent, UsageRemover
+from proxy.core.dialects.wire import UsageRemover, WireFormat
 from proxy.engine.flow import Sent
 from proxy.engine.recording.collector import Collector
-from proxy.errors import HistoryNotSaved, UnabridgedError, UpstreamError, UpstreamTimeout
+from proxy.errors import HistoryNotSaved, UpstreamError, UpstreamTimeout
 
 Begin = Callable[[], Awaitable[None]]
 """Sends the head of the answer."""
@@ -52,7 +50,9 @@ async def send_answer(sent: Sent, collector: Collector, send: Send, *, adds_usag
     """Pass on an answer that has begun; ``adds_usage``: without a usage that only we asked for."""
     ending = partial(_ending, collector)
     if collector.is_plain_stream and adds_usage:
-        await pump(_without_usage(_seen(sent, collector)), send, ending=ending)
+        await pump(
+            _without_usage(_seen(sent, collector), collector.wire.usage_remover()), send, ending=ending
+        )
     else:
         await pump(sent.chunks(), send, tee=collector.feed, ending=ending)
 
@@ -81,8 +81,8 @@ async def send_appended(
         return
     await begin()
     if adds_usage:
-        chunks = _without_usage(chunks)
-    await pump(_until_stored(chunks, acknowledged), send, ending=partial(_ending, collector))
+        chunks = _without_usage(chunks, collector.wire.usage_remover())
+    await pump(_until_stored(chunks, collector.wire, acknowledged), send, ending=partial(_ending, collector))
 
 
 def _ending(collector: Collector, fault: UpstreamError | None) -> bytes:
@@ -91,12 +91,9 @@ def _ending(collector: Collector, fault: UpstreamError | None) -> bytes:
         raise fault
     if not collector.is_truncated:
         return b""
-    event = _event(fault) if isinstance(fault, UpstreamTimeout) else TRUNCATED_EVENT
+    wire = collector.wire
+    event = wire.error_event(fault.body()) if isinstance(fault, UpstreamTimeout) else wire.truncated_event
     return collector.separator + event
-
-
-def _event(error: UnabridgedError) -> bytes:
-    return b"data: %b\n\n" % msgspec.json.encode(error.body())
 
 
 async def _seen(sent: Sent, collector: Collector) -> AsyncIterator[bytes]:
@@ -105,9 +102,8 @@ async def _seen(sent: Sent, collector: Collector) -> AsyncIterator[bytes]:
         yield chunk
 
 
-async def _without_usage(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _without_usage(chunks: AsyncIterator[bytes], remover: UsageRemover) -> AsyncIterator[bytes]:
     """An answer without the usage that only we asked for."""
-    remover = UsageRemover()
     fault: UpstreamError | None = None
     try:
         async for chunk in chunks:
@@ -121,9 +117,11 @@ async def _without_usage(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         raise fault
 
 
-async def _until_stored(chunks: AsyncIterator[bytes], acknowledged: Acknowledged) -> AsyncIterator[bytes]:
+async def _until_stored(
+    chunks: AsyncIterator[bytes], wire: WireFormat, acknowledged: Acknowledged
+) -> AsyncIterator[bytes]:
     """A stream whose final event waits for its turn to be stored, and is an error where that fails."""
-    final = FinalEvent()
+    final = wire.final_event()
     async for chunk in chunks:
         if passed := final.feed(chunk):
             yield passed
@@ -134,6 +132,6 @@ async def _until_stored(chunks: AsyncIterator[bytes], acknowledged: Acknowledged
         async for chunk in chunks:
             yield chunk
     else:
-        yield _event(HistoryNotSaved())
+        yield wire.error_event(HistoryNotSaved().body())
         async for _ in chunks:
             pass

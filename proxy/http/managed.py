@@ -11,7 +11,6 @@ import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from proxy.core.budget.budget import Stage
-from proxy.core.dialects.chat.body import model_of
 from proxy.core.policy.policy import Policy, Way, chosen
 from proxy.engine.append.append import Appends, StoredAnswer
 from proxy.engine.flow import Exchange, Incoming, Sent
@@ -163,7 +162,7 @@ class Managed:
         if head.encoding:
             decoded = await decode_body(body, head.encoding, limit)
             permit.take(len(decoded) if decoded is not body else 0)
-        way = ways[0] if len(ways) == 1 else chosen(ways, model_of(decoded))
+        way = ways[0] if len(ways) == 1 else chosen(ways, self._pipeline.wire.model_of(decoded))
         policy = policies[ways.index(way)]
         if _is_relayed(head, policy):
             client.put_back(body)
@@ -218,7 +217,7 @@ class Managed:
         """Relay an answer, and have its turn recorded however far it comes."""
         passage.status = sent.response.status
         is_answered = passage.status == _ANSWERED
-        collector, adds_usage = Collector(sent.response), exchange.adds_usage
+        collector, adds_usage = Collector(self._pipeline.wire, sent.response), exchange.adds_usage
         if is_answered and not collector.is_readable:
             exchange.degraded.append(UNREAD)
 

@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from proxy.core.dialects.chat.body import Body, read_body
-from proxy.core.dialects.chat.body_append import beginning_of, continued
-from proxy.core.dialects.chat.extension import take_extension
+from proxy.core.dialects.chat.body import Body
+from proxy.core.dialects.chat.request import read_body
+from proxy.core.dialects.extension import take_extension
 from proxy.errors import RequestError
 
 _space = st.sampled_from(["", "", "", " ", "\n", "\t \r\n"])
@@ -173,14 +173,14 @@ def test_what_is_read_after_a_known_beginning_is_what_is_read_as_a_whole(
 ) -> None:
     raw, _ = drawn
     try:
-        beginning = beginning_of(read_body(raw, 10))
+        beginning = read_body(raw, 10).beginning()
     except RequestError:
         return
     if beginning is None:
         return
     new = "".join("," + data.draw(_printed(message)) for message in more).encode()
     grown = raw[: beginning.end] + new + noise + (tail or raw[beginning.end :])
-    body = continued(beginning, grown, 10)
+    body = beginning.continued(grown, 10)
     if body is None:
         return
     whole = read_body(grown, 10)
@@ -200,7 +200,7 @@ def test_a_conversation_that_goes_on_is_read_from_where_it_goes_on(messages: lis
 
     beginning = None
     for count in range(1, len(messages) + 1):
-        body = continued(beginning, printed(count), 10) if beginning else read_body(printed(count), 10)
+        body = beginning.continued(printed(count), 10) if beginning else read_body(printed(count), 10)
         assert body is not None
         assert body.get("seed") == count
-        beginning = beginning_of(body)
+        beginning = body.beginning()

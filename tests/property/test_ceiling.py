@@ -14,6 +14,7 @@ from proxy.adapters.upstream import HttptoolsUpstream
 from proxy.cache import Memory
 from proxy.core.budget.budget import Budget
 from proxy.core.conversation.units import request_points
+from proxy.core.dialects.registry import CHAT
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.plan import EMPTY, Plan, apply
 from proxy.core.policy.policy import Policy
@@ -21,6 +22,7 @@ from proxy.core.policy.sections import Budget as Limits
 from proxy.core.policy.sections import Keep, Summary
 from proxy.engine.flow import Decision, Request
 from proxy.engine.intake.naming import Naming
+from proxy.engine.models.asking import Asking
 from proxy.engine.planning.decisions import within_bytes
 from proxy.engine.planning.epochs import Epochs
 from proxy.engine.sessions.session_cache import EpochLog
@@ -83,7 +85,9 @@ class Engine:
         self._has_store = has_store
         clock, store = Clock(), MemoryStore(Clock())
         nowhere = HttptoolsUpstream("http://127.0.0.1:9/v1", connect_timeout=1.0, read_timeout=1.0)
-        summaries = Summaries(nowhere, store, Counter(), Foreground(), clock, METRICS, Memory())
+        summaries = Summaries(
+            Asking(CHAT, nowhere, Memory()), store, Counter(), Foreground(), clock, METRICS, Memory()
+        )
         self._epochs = Epochs(
             store,
             SummaryJobs(summaries, Naming("secret", Memory()), Memory()),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from proxy.core.dialects.chat.completion import TRUNCATED_EVENT, StreamCollector
 from proxy.core.dialects.chat.stream import FinalEvent, UsageRemover
-from proxy.core.dialects.dialect import Answer
+from proxy.core.dialects.wire import Answer
 from tests.support.streams import STREAMS, USAGE
 
 ENDS = [b"\n", b"\r\n", b"\r"]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.tool_loop.calls import Call, Rules
+from proxy.core.dialects.wire import Rules, ToolCall
 from tests.support.conversations import identity_of
 from tests.support.streams import STREAMS
 from tests.support.tool_loop import Answers, always, collected, cut, in_one_piece, never, read, streamed
@@ -100,7 +100,7 @@ def stream_of(chunks: list[Message], end: bytes) -> bytes:
 answers = st.integers(1, 4).flatmap(lambda many: st.tuples(*(answer(number) for number in range(many))))
 
 
-def by_arguments(call: Call) -> bool:
+def by_arguments(call: ToolCall) -> bool:
     return call.tool == "recall" or '"x"' not in (call.arguments or "")
 
 

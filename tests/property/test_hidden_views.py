@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from proxy.core.conversation.records import outgoing_slices, single_messages
 from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.persistent import Sizes
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.plan import EMPTY, Plan, apply, view_tokens
 from proxy.core.policy.policy import Policy
-from proxy.core.tool_loop.continuation import parted, placed
 from tests.support.conversations import (
     Sent,
     budgets,
@@ -43,7 +43,7 @@ class Case:
 
     def view(self, length: int, plan: Plan) -> list[bytes]:
         chain = self.chain.prefix(length)
-        return apply(plan, placed(chain.raws, chain.hashes, self.said))
+        return apply(plan, outgoing_slices(chain.raws, chain.hashes, self.said))
 
 
 @st.composite
@@ -79,7 +79,7 @@ def test_no_call_is_parted_from_its_results(case: Case) -> None:
     for length, plan in case.plans:
         plain = apply(plan, case.chain.prefix(length).raws)
         view = case.view(length, plan)
-        assert sum(oddities(parted(view, case.said)).values()) == sum(oddities(plain).values())
+        assert sum(oddities(single_messages(view, case.said)).values()) == sum(oddities(plain).values())
         assert [raw for raw in CHAT.alternating(view, plan.note_places) if raw in _slices(case)] == [
             raw for raw in view if raw in _slices(case)
         ]
@@ -92,7 +92,7 @@ def _slices(case: Case) -> set[bytes]:
 @given(cases())
 def test_a_view_costs_what_it_is_reckoned_at(case: Case) -> None:
     for length, plan in case.plans:
-        view = parted(case.view(length, plan), case.said)
+        view = single_messages(case.view(length, plan), case.said)
         assert sum(map(counted, view)) == view_tokens(plan, case.chain.prefix(length).tokens)
 
 

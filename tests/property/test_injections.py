@@ -10,14 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.conversation.injection import Injection
-from proxy.core.dialects.chat.body import read_body
 from proxy.core.dialects.chat.dialect import CHAT
-from proxy.core.dialects.chat.extension import take_extension
 from proxy.core.dialects.chat.messages import Content
+from proxy.core.dialects.chat.request import read_body
+from proxy.core.dialects.extension import take_extension
 from proxy.core.persistent import grown
 from proxy.core.planning.plan import EMPTY, Plan
 from proxy.core.policy.policy import Policy
 from proxy.engine.intake.history import History
+from proxy.engine.intake.known import nothing_of
 from proxy.engine.planning.decisions import edited_body
 from tests.support.conversations import (
     Sent,
@@ -69,7 +70,9 @@ def sent(raws: list[bytes], plan: Plan, injection: Injection | None, *, alternat
     """The messages that go out of a request with a head of one message."""
     head = encode(system("Be brief."))
     body = read_body(b'{"model":"m","messages":[%b]}' % b",".join([head, *raws]), 100_000)
-    history = History(body, "m", (head,), grown(raws), grown(()), b"", grown(()), injection=injection)
+    history = History(
+        body, "m", (head,), grown(raws), grown(()), b"", grown(()), nothing_of(CHAT), injection=injection
+    )
     whole = edited_body(history, plan, alternates=alternates)
     return [*read_body(whole, 200_000).messages]
 

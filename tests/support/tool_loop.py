@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from proxy.core.dialects.chat.answer_editor import CompletionEditor
 from proxy.core.dialects.chat.completion import StreamCollector, read_completion
-from proxy.core.dialects.dialect import Answer
-from proxy.core.tool_loop.calls import Call, Rules
-from proxy.core.tool_loop.completion import CompletionEditor
-from proxy.core.tool_loop.stream import StreamEditor
+from proxy.core.dialects.chat.stream_editor import StreamEditor
+from proxy.core.dialects.wire import Answer, Rules, ToolCall
 
-Answers = Callable[[Call], bool]
+Answers = Callable[[ToolCall], bool]
 """Whether the proxy answers a call that it may answer."""
 
 RULES = Rules(holds=lambda tool: tool.startswith("get"), is_ours=lambda tool: tool == "recall")
@@ -26,11 +25,11 @@ def cut(stream: bytes, points: Sequence[int]) -> list[bytes]:
     return [stream[start:end] for start, end in itertools.pairwise(marks)]
 
 
-def always(call: Call) -> bool:
+def always(call: ToolCall) -> bool:
     return True
 
 
-def never(call: Call) -> bool:
+def never(call: ToolCall) -> bool:
     return False
 
 
@@ -41,7 +40,7 @@ class Told:
     passed: list[bytes]
     """By step: what each chunk let pass, then the end."""
     rounds: list[dict[str, Any]]
-    hidden: list[Call]
+    hidden: list[ToolCall]
     visible: bytes
 
     @property
@@ -55,7 +54,7 @@ class Told:
 
 def streamed(rounds: Sequence[Sequence[bytes]], answers: Answers, rules: Rules = RULES) -> Told:
     """Rounds as chunks of bytes, told as one stream."""
-    editor, told, answered = StreamEditor(rules), Told([], [], [], b""), list[Call]()
+    editor, told, answered = StreamEditor(rules), Told([], [], [], b""), list[ToolCall]()
     following: Iterator[bytes] = iter(())
     for number, chunks in enumerate(rounds, 1):
         following = iter(chunks)
@@ -80,7 +79,7 @@ def streamed(rounds: Sequence[Sequence[bytes]], answers: Answers, rules: Rules =
 
 def in_one_piece(rounds: Sequence[bytes], answers: Answers, rules: Rules = RULES) -> tuple[bytes, bytes]:
     """Rounds as bodies, told as one; and the message that the client is told."""
-    editor, answered = CompletionEditor(rules), list[Call]()
+    editor, answered = CompletionEditor(rules), list[ToolCall]()
     for number, body in enumerate(rounds, 1):
         editor.feed(body)
         answered = [call for call in editor.asked() if answers(call)]
@@ -91,7 +90,9 @@ def in_one_piece(rounds: Sequence[bytes], answers: Answers, rules: Rules = RULES
     return editor.end(), editor.visible
 
 
-def _is_last(editor: StreamEditor | CompletionEditor, answered: list[Call], number: int, most: int) -> bool:
+def _is_last(
+    editor: StreamEditor | CompletionEditor, answered: list[ToolCall], number: int, most: int
+) -> bool:
     is_asking = len(editor.asked()) > len(answered)
     return not answered or is_asking or bool(editor.shown()) or number == most
 

@@ -4,12 +4,12 @@ Messages are named by their chain hash, so writing one twice is writing it once 
 session is a tree: each record names its parent, a branch is a walk from a tip to the root.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 import msgspec
 
-from proxy.core.dialects.dialect import Usage
+from proxy.core.dialects.wire import Usage
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -161,3 +161,27 @@ def way_to(nodes: Mapping[bytes, Node], last: bytes, after: AbstractSet[bytes] =
         way.append(node)
         last = node.parent
     return way[::-1]
+
+
+# --- what stands upstream for an answer in which calls were hidden, in its place among a chain's messages ---
+
+
+def outgoing_slices(
+    raws: Sequence[bytes], hashes: Sequence[bytes], stand_ins: Mapping[bytes, Sequence[bytes]]
+) -> Sequence[bytes]:
+    """The messages with ``stand_ins`` in the place of some; several are one slice, joined by commas.
+
+    So positions stay those of the chain, and an array joined from the slices holds all of the messages.
+    """
+    if not stand_ins:
+        return raws
+    return [
+        b",".join(stand_ins[each]) if each in stand_ins else raw
+        for raw, each in zip(raws, hashes, strict=True)
+    ]
+
+
+def single_messages(slices: Sequence[bytes], stand_ins: Mapping[bytes, Sequence[bytes]]) -> list[bytes]:
+    """The single messages of such slices."""
+    several = {b",".join(messages): messages for messages in stand_ins.values()}
+    return [raw for each in slices for raw in several.get(each, (each,))]

@@ -9,8 +9,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Protocol, Self
 
-import msgspec
-
 Call = tuple[str, str, str]
 """A tool call: id, name, and arguments as text."""
 Size = tuple[int, int]
@@ -131,50 +129,3 @@ class Dialect(Protocol):
         ``notes`` are places in the view.
         """
         ...
-
-
-class Body(Protocol):
-    """A request's body, whose other members stay as they were written."""
-
-    def tool(self, name: str, description: str, parameters: Mapping[str, Any]) -> bytes:
-        """A tool of ours as this body writes tools; ``parameters`` is a JSON schema."""
-        ...
-
-    def may_offer(self, name: str) -> bool:
-        """Whether it leaves to the model which tool it calls, if any, and has none of this name."""
-        ...
-
-
-class Usage(msgspec.Struct, frozen=True):
-    """What the upstream counted, in tokens. Cached tokens are part of the prompt's."""
-
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    cached_tokens: int | None = None
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """What is kept of an answer.
-
-    `message` is that of the first choice as bytes, such as a client sends it back, and `error` the error
-    object; None where there was none. `choices` counts the distinct ones seen.
-    """
-
-    message: bytes | None = None
-    finish_reason: str | None = None
-    usage: Usage | None = None
-    complete: bool = False
-    is_odd: bool = False
-    """Whether some of it is nothing that an answer may say, and missing in the message."""
-    tool_calls: bool = False
-    choices: int = 0
-    error: bytes | None = None
-    id: str | None = None
-    model: str | None = None
-
-
-class Overflow(msgspec.Struct, frozen=True):
-    """A context window that was exceeded, in tokens; None where the refusal does not say."""
-
-    window: int | None = None
-    prompt_tokens: int | None = None

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from proxy.core.dialects.dialect import Body
+from proxy.core.dialects.wire import Body
 from proxy.core.formats.json import as_mapping, loads_writable
 from proxy.core.policy.policy import Policy
 from proxy.core.recall.passages import Piece, Reach, widened

@@ -9,7 +9,8 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from proxy.core.dialects.dialect import Answer, Dialect
+from proxy.core.dialects.dialect import Dialect
+from proxy.core.dialects.wire import Answer
 from proxy.core.formats.json import as_mapping, loads_writable, text_or_empty
 from proxy.core.summaries.verification import Evidence, fault_in
 

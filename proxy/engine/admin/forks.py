@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from proxy.core.conversation.identity import chain_of, read_message, root
 from proxy.core.conversation.records import HiddenCalls, Node, Session, Turn
-from proxy.core.dialects.chat.dialect import CHAT
+from proxy.core.dialects.dialect import Dialect
 from proxy.core.planning.plan import Epoch
 from proxy.engine.admin.inspection import Inspected, Inspection
 from proxy.engine.intake.naming import NAMED, SESSION_HEADER, Naming, session_header
@@ -48,7 +48,7 @@ class Forks:
         if await self.store.session(key) is not None:
             raise SessionExists
         start = root() if key.sid == NAMED else branch[0].parent
-        nodes = await asyncio.to_thread(_placed, branch, start)
+        nodes = await asyncio.to_thread(_placed, self.inspection.dialect, branch, start)
         ttl = self.inspection.policy_of(found.session).store.ttl
         in_lane = await self._copy_epochs(found, key, branch, nodes, ttl)
         hidden = _hidden_along(found, branch, nodes)
@@ -144,9 +144,9 @@ def _checked(name: str) -> str:
     return found
 
 
-def _placed(branch: Sequence[Node], start: bytes) -> tuple[Node, ...]:
+def _placed(dialect: Dialect, branch: Sequence[Node], start: bytes) -> tuple[Node, ...]:
     """The messages of a branch on a chain that begins with ``start``."""
-    hashes = chain_of((read_message(CHAT.read(node.raw)).identity for node in branch), start)
+    hashes = chain_of((read_message(dialect.read(node.raw)).identity for node in branch), start)
     parents = [start, *hashes]
     return tuple(
         replace(node, hash=chain_hash, parent=parent, reply=None)

@@ -14,8 +14,15 @@ from proxy.core.budget.budget import Budget, stage_of
 from proxy.core.budget.window import Source, Window
 from proxy.core.conversation.identity import read_message
 from proxy.core.conversation.injection import Injection
-from proxy.core.conversation.records import HiddenCalls, Node, Session, way_to
-from proxy.core.dialects.chat.dialect import CHAT
+from proxy.core.conversation.records import (
+    HiddenCalls,
+    Node,
+    Session,
+    outgoing_slices,
+    single_messages,
+    way_to,
+)
+from proxy.core.dialects.dialect import Dialect
 from proxy.core.persistent import Sizes
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.life import in_force
@@ -24,7 +31,6 @@ from proxy.core.planning.situation import Situation
 from proxy.core.policy.policy import Policy
 from proxy.core.tool_cache.cache import Rules, ToolCache
 from proxy.core.tool_cache.derive import NO_HIDDEN, Hidden, begun, folded
-from proxy.core.tool_loop.continuation import parted, placed
 from proxy.errors import InvalidPolicy, NotFound, RequestError
 from proxy.ports import SessionKey, SessionStore, TokenCounter, UnreadableRecord
 
@@ -93,7 +99,10 @@ class Everything:
 class Inspection:
     """Reads sessions for people."""
 
-    def __init__(self, store: SessionStore, counter: TokenCounter, policies: Callable[[str], Policy]) -> None:
+    def __init__(
+        self, dialect: Dialect, store: SessionStore, counter: TokenCounter, policies: Callable[[str], Policy]
+    ) -> None:
+        self.dialect = dialect
         self._store = store
         self._counter = counter
         self._policies = policies
@@ -188,7 +197,7 @@ class Inspection:
     def situation(self, found: Inspected, branch: Sequence[Node]) -> tuple[Situation, Epoch | None]:
         """A branch under the plan in force for it."""
         session = found.session
-        chain = _chain(branch, found.hidden)
+        chain = _chain(self.dialect, branch, found.hidden)
         window = Window(session.window or None, Source(session.window_from))
         sizes = (session.head_tokens, window, chain.last_user_tokens, chain.tokens.total)
         budget = Budget(session.budget or None, session.ratio, *sizes)
@@ -207,26 +216,26 @@ class Inspection:
     ) -> ToolCache:
         """Tool results that are fresh after a branch, by the session's policy as it is now."""
         injected = injection.tools if injection else ()
-        read = ((read_message(CHAT.read(node.raw)), node.raw, node.hash) for node in branch)
-        return folded(begun(Rules(self.policy_of(session).tools), injected), read, CHAT, hidden).cache
+        dialect = self.dialect
+        read = ((read_message(dialect.read(node.raw)), node.raw, node.hash) for node in branch)
+        return folded(begun(Rules(self.policy_of(session).tools), injected), read, dialect, hidden).cache
 
     @staticmethod
     def view(found: Inspected, situation: Situation, injection: Injection | None = None) -> list[bytes]:
         """What is forwarded of a branch: the head, what was handed in, the chain as its plan leaves it."""
         prelude = injection.messages(situation.chain.dialect) if injection else ()
         chain, said = situation.chain, found.said_in_place
-        view = apply(situation.plan, placed(chain.raws, chain.hashes, said))
-        return [*found.session.head, *prelude, *parted(view, said)]
+        view = apply(situation.plan, outgoing_slices(chain.raws, chain.hashes, said))
+        return [*found.session.head, *prelude, *single_messages(view, said)]
 
     @staticmethod
     def stage(situation: Situation) -> str:
         """The stage of the view."""
         return stage_of(situation.budget.usage(situation.view), situation.policy.stages).value
 
-    @staticmethod
-    def cycle(branch: Sequence[Node]) -> Cycle | None:
+    def cycle(self, branch: Sequence[Node]) -> Cycle | None:
         """The newest exchange of a branch; None where nobody has asked anything."""
-        contents = [CHAT.read(node.raw) for node in branch]
+        contents = [self.dialect.read(node.raw) for node in branch]
         asked = [place for place, content in enumerate(contents) if content.role == "user"]
         if not asked:
             return None
@@ -273,11 +282,11 @@ def _unanswered(nodes: Mapping[bytes, Node], branch: AbstractSet[bytes]) -> Mapp
     return found
 
 
-def _chain(branch: Sequence[Node], hidden: Mapping[bytes, HiddenCalls]) -> Chain:
+def _chain(dialect: Dialect, branch: Sequence[Node], hidden: Mapping[bytes, HiddenCalls]) -> Chain:
     return Chain(
-        messages=[read_message(CHAT.read(node.raw)) for node in branch],
+        messages=[read_message(dialect.read(node.raw)) for node in branch],
         raws=[node.raw for node in branch],
         tokens=Sizes.of(hidden[node.hash].tokens if node.hash in hidden else node.tokens for node in branch),
         hashes=[node.hash for node in branch],
-        dialect=CHAT,
+        dialect=dialect,
     )

@@ -8,13 +8,11 @@ import re
 from dataclasses import dataclass
 
 from proxy.core.budget.budget import Stage
-from proxy.core.dialects.chat.body import asking_for_usage, with_cache_key
-from proxy.core.formats.json import as_mapping
+from proxy.core.dialects.wire import WireFormat
 from proxy.core.planning.plan import EMPTY
 from proxy.engine.flow import Exchange, Sent
 from proxy.engine.intake.naming import Naming
 
-_CACHE_KEY = "prompt_cache_key"
 _REFUSED_PARAMETERS = (400, 422)
 _UNKNOWN_PARAMETER = re.compile(
     rb"(?:unknown|unrecogni[sz]ed|unexpected|unsupported|extra|additional|invalid)[^.]{0,40}"
@@ -40,6 +38,7 @@ _NO_TOOLS = re.compile(
 class AddedParameters:
     """Adds them, and learns from refusals."""
 
+    wire: WireFormat
     naming: Naming
 
     def add(self, exchange: Exchange) -> None:
@@ -57,19 +56,20 @@ class AddedParameters:
         is_early = decision.stage is Stage.CALM and window.limit is not None
         if (
             not is_early
-            and body.get("stream") is True
-            and not as_mapping(body.get("stream_options")).get("include_usage")
+            and body.is_streamed
+            and not body.wants_usage
             and model.wants_usage(exchange.sent_tokens, window)
         ):
-            exchange.body = asking_for_usage(exchange.body)
+            exchange.body = self.wire.asking_for_usage(exchange.body)
             exchange.adds_usage = True
         if (
             decision.plan != EMPTY
-            and _CACHE_KEY not in body.members
+            and not body.names_cache
             and request.policy.economy.enabled
             and not model.refuses_cache_key
         ):
-            exchange.body = with_cache_key(exchange.body, self.naming.cache_key(request.session.key))
+            cache_key = self.naming.cache_key(request.session.key)
+            exchange.body = self.wire.with_cache_key(exchange.body, cache_key)
             exchange.adds_cache_key = True
 
     def take_out_refused(self, exchange: Exchange, sent: Sent) -> bool:
@@ -80,7 +80,7 @@ class AddedParameters:
         """
         if sent.response.status not in _REFUSED_PARAMETERS:
             return False
-        names_cache = _CACHE_KEY.encode() in sent.told
+        names_cache = self.wire.cache_key in sent.told
         is_about_one = b"unknown_parameter" in sent.told or _UNKNOWN_PARAMETER.search(sent.told) is not None
         refuses_cache = exchange.adds_cache_key and (names_cache or is_about_one)
         refuses_usage = exchange.adds_usage and not (names_cache and exchange.adds_cache_key)
@@ -99,7 +99,7 @@ class AddedParameters:
         """
         is_refused = sent.response.status in _REFUSED_TOOLS and _NO_TOOLS.search(sent.told) is not None
         is_refused = is_refused and bool(exchange.request.tool) and exchange.request.tool in exchange.body
-        exchange.is_tool_refused = is_refused and not exchange.history.body.get("tools")
+        exchange.is_tool_refused = is_refused and not exchange.history.body.has_tools
         return is_refused
 
     def taken(self, exchange: Exchange) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from proxy.core.dialects.chat.refusals import is_overflow_error
+from proxy.core.dialects.wire import WireFormat
 from proxy.engine.answers.added_parameters import AddedParameters
 from proxy.engine.answers.first_event import begin
 from proxy.engine.flow import Exchange, Incoming, Sent
@@ -28,6 +28,7 @@ _WANTS_ALTERNATION = re.compile(
 class Sender:
     """Sends requests, and learns from what comes back."""
 
+    wire: WireFormat
     upstream: Upstream
     models: Models
     decisions: Decisions
@@ -108,7 +109,7 @@ class Sender:
 
         ``more`` are counted tokens that went out after the view.
         """
-        refusal = is_overflow_error(sent.response.status, sent.told, exchange.body)
+        refusal = self.wire.refusal(sent.response.status, sent.told, exchange.body)
         if refusal is None:
             return False
         request, reserve = exchange.request, reserve_of(exchange.history, exchange.request.policy) or 0

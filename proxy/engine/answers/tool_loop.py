@@ -1,8 +1,8 @@
 """Calls that are answered out of the client's sight, in a stream that stays live and in a whole answer.
 
-The upstream's answer is edited while it passes (:mod:`proxy.core.tool_loop`), its rounds are counted by
-:mod:`proxy.engine.answers.tool_rounds`; here the next request is sent and its answer takes the place of the
-one before. What was said is in the store before the client is told that its answer is over.
+The upstream's answer is edited while it passes (:class:`~proxy.core.dialects.wire.Editor`), its rounds are
+counted by :mod:`proxy.engine.answers.tool_rounds`; here the next request is sent and its answer takes the
+place of the one before. What was said is in the store before the client is told that its answer is over.
 """
 
 import asyncio
@@ -14,11 +14,8 @@ from msgspec.structs import replace
 
 from proxy.core.conversation.identity import read_message
 from proxy.core.conversation.records import HiddenCalls
-from proxy.core.dialects.chat.dialect import CHAT
-from proxy.core.formats.json import as_mapping, dumps, loads
-from proxy.core.tool_loop.completion import CompletionEditor
-from proxy.core.tool_loop.continuation import may_hide
-from proxy.core.tool_loop.stream import StreamEditor
+from proxy.core.dialects.wire import AnswerEditor, StreamEditor, WireFormat
+from proxy.core.formats.json import as_mapping, loads
 from proxy.engine.answers.first_event import unpacked
 from proxy.engine.answers.sending import Sender
 from proxy.engine.answers.tool_rounds import Answerers, FreshResults, Rounds
@@ -51,12 +48,13 @@ class ToolLoop:
         """
         fresh = [FreshResults(exchange.tools)] if exchange.tools.serves_any else []
         answerers = Answerers([*exchange.answerers, *fresh])
-        if sent.response.status != _OK or not answerers or not may_hide(exchange.history.body):
+        if sent.response.status != _OK or not answerers or not exchange.history.body.may_hide_calls:
             return sent
         sent = unpacked(sent)
         if not _is_plain(sent.response):
             return sent
         exchange.rounds = Rounds(
+            wire=self.sender.wire,
             answerers=answerers,
             counter=self.recorder.counter,
             metrics=self.recorder.metrics,
@@ -86,12 +84,12 @@ class _Course:
         sender.learn_refusal(self.exchange, following, self.rounds.tokens)
         return following
 
-    async def conclude(self, editor: StreamEditor | CompletionEditor) -> None:
+    async def conclude(self, editor: StreamEditor | AnswerEditor) -> None:
         """Record what stands upstream for the answer, as far as the client is told another message."""
         if not self.rounds.sequence:
             return
         hidden = HiddenCalls(
-            hash=self.exchange.hash_after(read_message(CHAT.read(editor.visible))),
+            hash=self.exchange.hash_after(read_message(self.rounds.wire.read(editor.visible))),
             messages=tuple(self.rounds.sequence),
             tokens=self.rounds.tokens,
             at=self.loop.clock.now(),
@@ -114,7 +112,7 @@ class _Spliced:
         self.headers = sent.response.headers
         self._sent = sent
         self._course = course
-        self._editor = StreamEditor(course.rounds.rules)
+        self._editor = course.rounds.wire.stream_editor(course.rounds.rules)
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The answer as the client is told it."""
@@ -159,7 +157,7 @@ class _Spliced:
                     pass
         self._sent = await self._course.go_on(self._sent)
         self._editor.go_on(may_ask=self._course.rounds.may_ask)
-        return _refusal(self._sent)
+        return _refusal(self._sent, self._course.rounds.wire)
 
     async def aclose(self) -> None:
         """Close the upstream's answer."""
@@ -182,7 +180,7 @@ _ABOUT_LENGTH = (b"content-length", b"transfer-encoding")
 
 async def _whole(sent: Sent, course: _Course) -> Sent:
     """An answer in one piece, once all its rounds are over; a refusal where the upstream does not go on."""
-    editor = CompletionEditor(course.rounds.rules)
+    editor = course.rounds.wire.answer_editor(course.rounds.rules)
     try:
         while True:
             read = bytearray()
@@ -209,7 +207,7 @@ async def _whole(sent: Sent, course: _Course) -> Sent:
     return replace(sent, response=response, begun=told, is_over=True)
 
 
-def _refusal(sent: Sent) -> bytes:
+def _refusal(sent: Sent, wire: WireFormat) -> bytes:
     """The event that ends a stream whose upstream did not go on; empty where it does."""
     if sent.response.status == _OK and is_stream(sent.response) and _is_plain(sent.response):
         return b""
@@ -217,7 +215,7 @@ def _refusal(sent: Sent) -> bytes:
         error = as_mapping(loads(sent.told or sent.begun)).get("error")
     except ValueError:
         error = None
-    return b"data: %b\n\n" % dumps({"error": error} if error else UpstreamInvalidResponse().body())
+    return wire.error_event({"error": error} if error else UpstreamInvalidResponse().body())
 
 
 def _is_plain(response: UpstreamResponse) -> bool:

@@ -12,10 +12,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from proxy.core.budget.budget import MESSAGE_TOKENS
-from proxy.core.dialects.chat.dialect import CHAT
+from proxy.core.dialects.wire import Editor, Rules, ToolCall, WireFormat
 from proxy.core.tool_cache.cache import ToolCache
-from proxy.core.tool_loop.calls import Call, Rules
-from proxy.core.tool_loop.continuation import continued, without_tools
 from proxy.ports import TokenCounter
 from proxy.telemetry import Metrics, log_fault, log_warning
 
@@ -120,21 +118,6 @@ _NOT_NOW = "This cannot be answered now."
 """What it says where it has no answer."""
 
 
-class Editor(Protocol):
-    """What makes one answer of several: a stream's, or that of answers in one piece."""
-
-    @property
-    def has_given_up(self) -> bool: ...
-
-    def asked(self) -> list[Call]: ...
-
-    def shown(self) -> list[Call]: ...
-
-    def message(self, without: Sequence[Call] = ()) -> bytes: ...
-
-    def settle(self, hidden: Sequence[Call]) -> None: ...
-
-
 class _Result(NamedTuple):
     """A result that fits."""
 
@@ -147,6 +130,7 @@ class _Result(NamedTuple):
 class Rounds:
     """What has been said out of the client's sight within one answer."""
 
+    wire: WireFormat
     answerers: Answerers
     counter: TokenCounter
     metrics: Metrics
@@ -179,7 +163,7 @@ class Rounds:
         unanswered = [call for call in editor.asked() if call not in results]
         dropped = [call for call in unanswered if self.answerers.is_ours(call.tool)]
         is_left = bool(editor.shown()) or len(dropped) < len(unanswered)
-        if dropped and not results and not is_left and not _says_anything(editor.message(dropped)):
+        if dropped and not results and not is_left and not self._says_anything(editor.message(dropped)):
             self.limit = self.count + 1
             return True
         goes_on = bool(results) and not is_left
@@ -193,10 +177,10 @@ class Rounds:
     def next_body(self, body: bytes) -> bytes:
         """The request after ``body`` and all that was said since."""
         self.count += 1
-        following = continued(body, self.sequence)
-        return following if self.may_ask else without_tools(following, self.answerers.is_ours)
+        following = self.wire.followed_by(body, self.sequence)
+        return following if self.may_ask else self.wire.without_tools(following, self.answerers.is_ours)
 
-    async def _results(self, editor: Editor) -> dict[Call, _Result]:
+    async def _results(self, editor: Editor) -> dict[ToolCall, _Result]:
         """The results of the calls that are answered and fit, in their order."""
         asked = editor.asked()
         if not asked:
@@ -206,13 +190,13 @@ class Rounds:
         room = self.room - self.tokens - await self._cost(editor.message())
         each = room // len(asked) - MESSAGE_TOKENS
         texts = await asyncio.gather(*(self._answer(call, each) for call in asked))
-        fitting: dict[Call, _Result] = {}
+        fitting: dict[ToolCall, _Result] = {}
         for call, text in zip(asked, texts, strict=True):
             sayings = [] if text is None else [text]
             if self.answerers.is_ours(call.tool):  # the client cannot make a call of ours
                 sayings = [_NOT_NOW if text is None else text, _NO_ROOM]
             for said in sayings:  # the first that fits
-                message = CHAT.result(call.id, said)
+                message = self.wire.result(call.id, said)
                 cost = await self._cost(message)
                 if cost <= room:
                     fitting[call] = _Result(message, cost)
@@ -220,14 +204,14 @@ class Rounds:
                     break
         return fitting
 
-    async def _answer(self, call: Call, room: int) -> str | None:
+    async def _answer(self, call: ToolCall, room: int) -> str | None:
         if call.arguments is None or room < 0:
             return None
         return await self.answerers.answer(call.tool, call.arguments, room)
 
     async def _append(self, message: bytes, results: Iterable[_Result]) -> None:
         """Let a message, unless it says nothing, and its results stand in the answer's place."""
-        if _says_anything(message):
+        if self._says_anything(message):
             self.sequence.append(message)
             self.tokens += await self._cost(message)
         for result in results:
@@ -235,17 +219,16 @@ class Rounds:
             self.tokens += result.tokens
 
     async def _cost(self, message: bytes) -> int:
-        (tokens,) = await self.counter.count_all([CHAT.read(message).countable()])
+        (tokens,) = await self.counter.count_all([self.wire.read(message).countable()])
         return MESSAGE_TOKENS + tokens
 
-    def _count(self, results: Collection[Call], unanswered: Sequence[Call]) -> None:
+    def _count(self, results: Collection[ToolCall], unanswered: Sequence[ToolCall]) -> None:
         for result, calls in (("hit", results), ("miss", unanswered)):
             several = sum(not self.answerers.is_ours(call.tool) for call in calls)
             if several:
                 self.metrics.tool_cache.labels(result=result).inc(several)
             self.hits += several if result == "hit" else 0
 
-
-def _says_anything(message: bytes) -> bool:
-    content = CHAT.read(message)
-    return content.role == "tool" or any(content.tool_calls()) or bool(content.countable())
+    def _says_anything(self, message: bytes) -> bool:
+        content = self.wire.read(message)
+        return content.role == "tool" or any(content.tool_calls()) or bool(content.countable())

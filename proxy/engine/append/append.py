@@ -13,14 +13,11 @@ import msgspec
 from msgspec.structs import replace
 
 from proxy.cache import Lru, Memory
-from proxy.core.conversation.identity import chain_of, read_message, root
+from proxy.core.conversation.identity import chain_of, root
 from proxy.core.conversation.messages import Message, head_length
 from proxy.core.conversation.records import Node, Session, way_to
-from proxy.core.dialects.chat.body import Body, read_body
-from proxy.core.dialects.chat.dialect import CHAT
-from proxy.core.dialects.chat.extension import Extension, take_extension
-from proxy.core.dialects.chat.stored_answer import tell_again
-from proxy.core.formats.json import as_mapping
+from proxy.core.dialects.extension import Extension, take_extension
+from proxy.core.dialects.wire import Body, WireFormat
 from proxy.engine.append.turn_queue import TURN, TurnQueue
 from proxy.engine.flow import Appended, Exchange, Incoming
 from proxy.engine.intake.history import Reader
@@ -167,12 +164,14 @@ class Appends:
 
     def __init__(
         self,
+        wire: WireFormat,
         store: MessageStore,
         reader: Reader,
         recorder: Recorder,
         queue: TurnQueue,
         memory: Memory,
     ) -> None:
+        self._wire = wire
         self._store = store
         self._histories = StoredHistories(store, memory)
         self._reader = reader
@@ -188,12 +187,11 @@ class Appends:
         Entered when it is this turn's turn in its session. Raises the errors of a request that cannot be
         read, SessionRequired, SessionExpired, SessionBusy, IdempotencyKeyReused and HistoryUnavailable.
         """
-        body, extension = take_extension(read_body(incoming.body, incoming.policy.limits.messages))
+        body, extension = take_extension(self._wire.read_body(incoming.body, incoming.policy.limits.messages))
         caller = incoming.envelope.caller
         if caller.key is None:
             raise SessionRequired
-        choices = body.get("n")
-        if isinstance(choices, int) and choices > 1:
+        if body.wants_several:
             raise UnsupportedValue("Append mode answers with one choice: `n` must be 1.", param="n")
         key, rules = caller.key, incoming.policy.append
 
@@ -238,9 +236,8 @@ class Appends:
             raise IdempotencyKeyReused
         if stored.session is not None and stored.session.unsaved == answer.hash:
             await self._store.mark_unsaved(key, b"")  # its client is told now
-        is_stream = body.get("stream") is True
-        with_usage = bool(as_mapping(body.get("stream_options")).get("include_usage"))
-        told = tell_again(answer, answer.reply, stream=is_stream, with_usage=with_usage)
+        is_stream = body.is_streamed
+        told = self._wire.stored_answer(answer, answer.reply, stream=is_stream, with_usage=body.wants_usage)
         return StoredAnswer(told, is_stream)
 
     def _complete(
@@ -260,12 +257,27 @@ class Appends:
         if _is_retry(session, stored.nodes, messages[head:], incoming.envelope.headers):
             after = session.newest_from
         else:
-            after = _tip(session, stored.nodes, messages[head:])
+            after = self._tip(session, stored.nodes, messages[head:])
         start, told = stored.way(after)
         leading = body.messages[:head] or session.head
         whole = body.with_messages([*leading, *([told] if told else ()), *body.messages[head:]])
         appended = Appended(start, session.tip, after or start, retry_key, pins, inject)
         return replace(incoming, body=whole, arrived=arrived, appended=appended)
+
+    def _tip(self, session: Session, nodes: Mapping[bytes, Node], new: Sequence[Message]) -> bytes:
+        """The message that a new turn follows: the latest completed turn's answer, if there is any.
+
+        Calls in it that the new messages do not answer keep the results that an unanswered turn has brought
+        (law 2: a call is never parted from its results).
+        """
+        last, tip = session.tip, nodes.get(session.tip)
+        calls = self._reader.messages([tip.raw])[0].calls if tip else ()
+        if calls and session.newest_from == last and not any(message.answers in calls for message in new):
+            for node in way_to(nodes, session.newest_to, after={last}):
+                if self._reader.messages([node.raw])[0].answers not in calls:
+                    break
+                last = node.hash
+        return last
 
 
 def _is_retry(
@@ -282,23 +294,6 @@ def _is_retry(
     if retry_key and session.newest_key:
         return retry_key == session.newest_key
     return _is_retried(headers)
-
-
-def _tip(session: Session, nodes: Mapping[bytes, Node], new: Sequence[Message]) -> bytes:
-    """The message that a new turn follows: the latest completed turn's answer, if there is any.
-
-    Calls in it that the new messages do not answer keep the results that an unanswered turn has brought
-    (law 2: a call is never parted from its results).
-    """
-    tip = nodes.get(session.tip)
-    calls = read_message(CHAT.read(tip.raw)).calls if tip else ()
-    last = session.tip
-    if calls and session.newest_from == last and not any(message.answers in calls for message in new):
-        for node in way_to(nodes, session.newest_to, after={last}):
-            if read_message(CHAT.read(node.raw)).answers not in calls:
-                break
-            last = node.hash
-    return last
 
 
 def _ends_at(new: Sequence[Message], after: bytes) -> bytes:

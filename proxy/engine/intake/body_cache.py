@@ -11,8 +11,7 @@ import msgspec
 import xxhash
 
 from proxy.cache import Lru, Memory
-from proxy.core.dialects.chat.body import Body, read_body
-from proxy.core.dialects.chat.body_append import Beginning, beginning_of, continued
+from proxy.core.dialects.wire import Beginning, Body, WireFormat
 from proxy.core.persistent import Grown
 from proxy.engine.intake.known import Placed
 
@@ -28,9 +27,7 @@ _HEADS_ALIKE = 8
 _LINE_BYTES = 2 * 1024
 """What a conversation is reckoned at,"""
 _MESSAGE_BYTES = 512
-"""and each message of it, beside its bytes,"""
-_MEMBER_BYTES = 512
-"""and each other member, which is held twice."""
+"""and each message of it, beside its bytes."""
 
 
 class NewestBody(msgspec.Struct, frozen=True):
@@ -79,7 +76,8 @@ class Hashed:
 class BodyCache:
     """Remembers the newest body of each conversation."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, wire: WireFormat, memory: Memory) -> None:
+        self._wire = wire
         self._lines: Lru[bytes, NewestBody] = Lru(memory, lambda line: line.size)
         self._heads: Lru[bytes, tuple[tuple[int, bytes], ...]] = Lru(
             memory, lambda heads: 4 * _ENDING * len(heads)
@@ -90,18 +88,18 @@ class BodyCache:
     def read(self, raw: bytes, scope: bytes, max_messages: int, *, is_shared: bool = False) -> ReadBody:
         """Read a body of whoever ``scope`` names; other conversations may have the same scope.
 
-        Raises what :func:`proxy.core.dialects.chat.body.read_body` raises.
+        Raises what :meth:`~proxy.core.dialects.wire.WireFormat.read_body` raises.
         """
         scope += b"\0" + raw[:_TOLD_APART_BY]
         name = self._name(scope, raw) if is_shared else scope
         line = self._lines.get(name)
         if line is None:
-            return ReadBody(read_body(raw, max_messages), scope, name, is_shared)
+            return ReadBody(self._wire.read_body(raw, max_messages), scope, name, is_shared)
         found = self._continued(line.beginning, line.digest, raw, max_messages) if line.beginning else None
         if found is not None:
             body, hashed = found
             return ReadBody(body, scope, name, is_shared, line.placed, hashed)
-        body = read_body(raw, max_messages)
+        body = self._wire.read_body(raw, max_messages)
         before = line.placed if body.messages.begins_with(line.messages) else None
         return ReadBody(body, scope, name, is_shared, before)
 
@@ -111,17 +109,17 @@ class BodyCache:
         hashed = Hashed(self._seed)
         if hashed.up_to(raw, beginning.end) != digest:
             return None
-        body = continued(beginning, raw, max_messages)
+        body = beginning.continued(raw, max_messages)
         return None if body is None else (body, hashed)
 
     def keep(self, read: ReadBody, placed: Placed) -> None:
         """Remember a body whose messages were placed."""
         body, raw = read.body, read.body.raw
         size = len(raw) + _LINE_BYTES + _MESSAGE_BYTES * len(body.messages)
-        beginning, digest = beginning_of(body) if len(raw) >= _LEAST else None, b""
+        beginning, digest = body.beginning() if len(raw) >= _LEAST else None, b""
         if beginning is not None:
             digest = (read.hashed or Hashed(self._seed)).up_to(raw, beginning.end)
-            size += len(beginning.opening) + len(beginning.tail) + _MEMBER_BYTES * len(beginning.members)
+            size += beginning.weight
         names = {read.name}
         if read.is_shared and placed.head:
             self._note_head(read.scope, body, len(placed.head))

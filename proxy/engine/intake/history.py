@@ -19,14 +19,12 @@ from proxy.core.budget.budget import MESSAGE_TOKENS, REQUEST_TOKENS
 from proxy.core.conversation.identity import chain_of, joint, read_message, root
 from proxy.core.conversation.injection import Injection
 from proxy.core.conversation.messages import HEAD_ROLES, Message
-from proxy.core.conversation.records import HiddenCalls, Joint
-from proxy.core.dialects.chat.body import Body
-from proxy.core.dialects.chat.dialect import CHAT
-from proxy.core.formats.json import loads_writable, text_or_empty
+from proxy.core.conversation.records import HiddenCalls, Joint, outgoing_slices
+from proxy.core.dialects.dialect import Dialect
+from proxy.core.dialects.wire import Body
 from proxy.core.persistent import Grown, Sizes, grown
 from proxy.core.planning.chain import Chain
-from proxy.core.tool_loop.continuation import placed
-from proxy.engine.intake.known import NAME, NOTHING, Known, Placed
+from proxy.engine.intake.known import NAME, Known, Placed, nothing_of
 from proxy.ports import TokenCounter
 
 _KNOWN_BYTES = 256
@@ -37,7 +35,6 @@ _MODELS = 8
 """Models for which the tokens of one message's images are remembered."""
 PIECE = 500
 """Messages that are read, or counted, before others have their turn on the event loop: some 5 ms."""
-_HEAD_MEMBERS = ("tools", "functions", "response_format")
 
 
 class History(msgspec.Struct, frozen=True):
@@ -52,11 +49,11 @@ class History(msgspec.Struct, frozen=True):
     root: bytes
     """h₀ of the chain."""
     hashes: Grown[bytes]
+    counted: Chain
+    """What its chain begins with, as it was counted for this model before."""
     exchanges: int = 0
     """Final answers among its messages."""
     known_head: tuple[Known, ...] = ()
-    counted: Chain = NOTHING
-    """What its chain begins with, as it was counted for this model before."""
     new: Sequence[Known] = ()
     """The messages after these."""
     hidden: Mapping[int, HiddenCalls] = {}
@@ -80,7 +77,7 @@ class History(msgspec.Struct, frozen=True):
     @property
     def outgoing(self) -> Sequence[bytes]:
         """The messages as they go out: several are one slice, with commas between them."""
-        return placed(self.raws, self.hashes, self.said_in_place)
+        return outgoing_slices(self.raws, self.hashes, self.said_in_place)
 
     @property
     def prelude(self) -> Sequence[bytes]:
@@ -183,9 +180,11 @@ class History(msgspec.Struct, frozen=True):
 
 
 class Reader:
-    """Reads histories, remembering messages by their bytes."""
+    """Reads histories of one dialect, remembering messages by their bytes."""
 
-    def __init__(self, counter: TokenCounter, memory: Memory) -> None:
+    def __init__(self, dialect: Dialect, counter: TokenCounter, memory: Memory) -> None:
+        self.dialect = dialect
+        self._nothing = nothing_of(dialect)
         self._counter = counter
         self._known: Lru[bytes, Known] = Lru(memory, _weight)
         self._texts: Lru[bytes, int] = Lru(memory)
@@ -219,7 +218,7 @@ class Reader:
             await asyncio.sleep(0)
 
     def _pieces(self, body: Body, start: bytes, before: Placed | None) -> Generator[None, None, History]:
-        model = text_or_empty(loads_writable(body.slice("model") or b"null"))
+        model = body.model
         if before is None or before.root != start or not before.known:
             before = yield from self._head(body, start, model)
         raws, new, after = body.messages[before.length :], list[Known](), list[bytes]()
@@ -244,7 +243,7 @@ class Reader:
             hashes=hashes,
             exchanges=exchanges,
             known_head=before.known_head,
-            counted=before.counted if is_counted else NOTHING,
+            counted=before.counted if is_counted else self._nothing,
             new=new if is_counted else known,
         )
 
@@ -259,13 +258,13 @@ class Reader:
                 break
             known.append(entry)
         head = tuple(body.messages[: len(known)])
-        return Placed(start, head, tuple(known), Grown([]), Grown([]), 0, model)
+        return Placed(start, head, tuple(known), Grown([]), Grown([]), 0, model, self._nothing)
 
     def _know(self, raw: bytes) -> Known:
         digest = self._digest(raw)
         found = self._known.get(digest)
         if found is None:
-            content = CHAT.read(raw)
+            content = self.dialect.read(raw)
             has_other_parts = any("text" not in part for part in content.parts())
             found = Known(read_message(content), {} if has_other_parts else None)
             self._known.put(digest, found)
@@ -283,7 +282,7 @@ class Reader:
             if entry.other is not None and name not in entry.other:
                 if len(entry.other) >= _MODELS:
                     entry.other.clear()
-                entry.other[name] = CHAT.read(raw).shown_tokens(history.model)
+                entry.other[name] = self.dialect.read(raw).shown_tokens(history.model)
 
     async def _count_texts(self, known: Sequence[Known], raws: Sequence[bytes]) -> None:
         new = [(entry, raw) for entry, raw in zip(known, raws, strict=True) if entry.text is None]
@@ -291,7 +290,7 @@ class Reader:
             if first:
                 await asyncio.sleep(0)
             piece = new[first : first + PIECE]
-            texts = [CHAT.read(raw).countable() for _, raw in piece]
+            texts = [self.dialect.read(raw).countable() for _, raw in piece]
             for (entry, _), tokens in zip(piece, await self._counter.count_all(texts), strict=True):
                 entry.text = tokens
 
@@ -300,8 +299,7 @@ class Reader:
         body, known = history.body, history.known_head
         await self._count_texts(known, history.head)
         tokens = REQUEST_TOKENS + sum([MESSAGE_TOKENS + (entry.text or 0) for entry in known])
-        members = [body.slice(name) for name in _HEAD_MEMBERS if name in body.members]
-        for member in (*members, tool):
+        for member in (*body.head_members(), tool):
             tokens += await self._count_member(member) if member else 0
         if history.injection is not None:
             tokens += await self._injection_tokens(history.injection)
@@ -311,7 +309,7 @@ class Reader:
         """Counted tokens of what was handed in: counted once, however often it goes out."""
         tokens = self._texts.get(injection.digest)
         if tokens is None:
-            texts = [CHAT.read(raw).countable() for raw in injection.messages(CHAT)]
+            texts = [self.dialect.read(raw).countable() for raw in injection.messages(self.dialect)]
             tokens = len(texts) * MESSAGE_TOKENS + sum(await self._counter.count_all(texts))
             self._texts.put(injection.digest, tokens)
         return tokens
@@ -339,7 +337,7 @@ def root_of(body: Body, *, by_header: bool) -> bytes:
     """
     if by_header:
         return root()
-    return root(text_or_empty(body.get("safety_identifier")) or text_or_empty(body.get("user")))
+    return root(body.person)
 
 
 def _weight(known: Known) -> int:

@@ -7,13 +7,17 @@ import msgspec
 
 from proxy.core.budget.budget import MESSAGE_TOKENS
 from proxy.core.conversation.messages import Message
-from proxy.core.dialects.chat.dialect import CHAT
+from proxy.core.dialects.dialect import Dialect
 from proxy.core.persistent import Grown, Sizes
 from proxy.core.planning.chain import Chain
 
-NOTHING = Chain((), (), Sizes.of(()), (), CHAT)
 NAME = 256
 """Characters of a model's name by which it is remembered: clients choose names of any length."""
+
+
+def nothing_of(dialect: Dialect) -> Chain:
+    """The chain of no messages."""
+    return Chain((), (), Sizes.of(()), (), dialect)
 
 
 # Many are kept, and can be in no cycle: the collector need not visit them (gc=False).
@@ -47,7 +51,7 @@ class Placed(msgspec.Struct, frozen=True):
     """Final answers among them."""
     model: str
     """For which they were counted."""
-    counted: Chain = NOTHING
+    counted: Chain
     """Those of them that were."""
 
     @property

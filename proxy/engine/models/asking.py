@@ -9,9 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from proxy.cache import Lru, Memory
-from proxy.core.dialects.chat.completion import read_completion
-from proxy.core.dialects.chat.dialect import question
-from proxy.core.dialects.dialect import Answer
+from proxy.core.dialects.wire import Answer, WireFormat
 from proxy.core.summaries.prompt import Ask
 from proxy.ports import Upstream
 
@@ -39,7 +37,8 @@ class Unanswered(Exception):  # noqa: N818 - no bad answer, which may be better 
 class Asking:
     """Asks the upstream model."""
 
-    def __init__(self, upstream: Upstream, memory: Memory) -> None:
+    def __init__(self, wire: WireFormat, upstream: Upstream, memory: Memory) -> None:
+        self.wire = wire
         self._upstream = upstream
         self._plain: Lru[str, bool] = Lru(memory)
         """Models that refused schema or temperature."""
@@ -52,8 +51,8 @@ class Asking:
     async def _answer(self, caller: Caller, ask: Ask) -> Answer:
         name = caller.model[:_NAME]
         plain = bool(self._plain.get(name))
-        body = question(ask, caller.model, plain=plain)
-        asked = "POST", "/chat/completions", caller.headers, body
+        body = self.wire.question(ask, caller.model, plain=plain)
+        asked = "POST", self.wire.path, caller.headers, body
         status, content = await fetch(self._upstream, *asked, _ANSWER_BYTES)
         if content is None:
             raise Unanswered("too_long")
@@ -62,7 +61,7 @@ class Asking:
             return await self._answer(caller, ask)
         if status != 200:
             raise Unanswered("refused")
-        return read_completion(content)
+        return self.wire.read_answer(content)
 
 
 async def fetch(

@@ -13,7 +13,7 @@ import msgspec
 from proxy.cache import Lru, Memory
 from proxy.core.budget.calibration import STEPS, Ratio
 from proxy.core.budget.window import COUNTED, Evidence, Growth, Sample, Window, excess
-from proxy.core.dialects.dialect import Overflow, Usage
+from proxy.core.dialects.wire import Overflow, Usage
 from proxy.core.policy.policy import Policy
 from proxy.engine.models.stated_windows import Stated, StatedWindows
 from proxy.ports import Clock

@@ -62,9 +62,6 @@ async def within_bytes(
 # --- what a request may cost, what is cut of it, and the bytes that go out ---
 
 
-_OUTPUT_LIMITS = ("max_completion_tokens", "max_tokens")
-
-
 @dataclass(frozen=True)
 class Decisions:
     """Decides what is forwarded."""
@@ -187,8 +184,7 @@ def edited_body(history: History, plan: Plan, *, alternates: bool, tool: bytes =
 
 def reserve_of(history: History, policy: Policy) -> int | None:
     """Output tokens to keep free: what the request allows itself, else what the policy says."""
-    body = history.body
-    for value in [body.get(name) for name in _OUTPUT_LIMITS if name in body.members]:
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-            return value
+    limit = history.body.output_limit
+    if limit is not None:
+        return limit
     return policy.budget.reserve if isinstance(policy.budget.reserve, int) else None

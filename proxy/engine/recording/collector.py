@@ -1,7 +1,6 @@
 """Reading along: what a turn's record needs of an answer, taken while its bytes go by."""
 
-from proxy.core.dialects.chat.completion import StreamCollector, read_completion
-from proxy.core.dialects.dialect import Answer
+from proxy.core.dialects.wire import Answer, AnswerStream, WireFormat
 from proxy.core.formats.unpacking import Unpacker, UnpackingError
 from proxy.engine.flow import header_of, is_stream
 from proxy.ports import UpstreamResponse
@@ -17,13 +16,14 @@ _UNPACKED_BYTES = 16 * 2**20
 class Collector:
     """Reads along while an answer goes by; it never holds a byte up, and gives up where it cannot read."""
 
-    def __init__(self, response: UpstreamResponse) -> None:
+    def __init__(self, wire: WireFormat, response: UpstreamResponse) -> None:
+        self.wire = wire
         self.is_stream = response.status == _ANSWERED and is_stream(response)
         coding = header_of(response, b"content-encoding") or b"identity"
         self._is_plain = coding == b"identity"
         self._unpacker = Unpacker(coding, _UNPACKED_BYTES) if Unpacker.knows(coding) else None
         self.is_readable = self._is_plain or self._unpacker is not None
-        self._events: StreamCollector | None = None
+        self._events: AnswerStream | None = None
         self._body = bytearray()
         """Of a stream, what was not read yet."""
 
@@ -42,10 +42,10 @@ class Collector:
         if self.is_stream and len(self._body) >= _READ_BYTES:
             self._read()
 
-    def _read(self) -> StreamCollector:
+    def _read(self) -> AnswerStream:
         """The stream, read up to here."""
         if self._events is None:
-            self._events = StreamCollector()
+            self._events = self.wire.answer_stream()
         if self._body:
             self._events.feed(bytes(self._body))
             self._body.clear()
@@ -75,4 +75,4 @@ class Collector:
         """What was said so far."""
         if not self.is_readable:
             return Answer()
-        return self._read().answer() if self.is_stream else read_completion(bytes(self._body))
+        return self._read().answer() if self.is_stream else self.wire.read_answer(bytes(self._body))

@@ -15,8 +15,8 @@ from proxy.core.budget.budget import MESSAGE_TOKENS
 from proxy.core.conversation.identity import read_message
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.records import Joint, Node, Reply, Session, Turn
-from proxy.core.dialects.chat.dialect import CHAT
-from proxy.core.dialects.dialect import Answer, Content
+from proxy.core.dialects.dialect import Content
+from proxy.core.dialects.wire import Answer
 from proxy.core.text.words import one_line
 from proxy.engine.flow import Appended, Exchange
 
@@ -50,7 +50,7 @@ def place(exchange: Exchange, answer: Answer) -> PlacedAnswer | None:
     """Place an answer; None where there is nothing to keep, or there are several to choose from."""
     if answer.message is None or answer.choices != 1:
         return None
-    content = CHAT.read(answer.message)
+    content = exchange.request.chain.dialect.read(answer.message)
     message = read_message(content)
     return PlacedAnswer(
         hash=exchange.hash_after(message),
@@ -167,7 +167,7 @@ def _first_words(exchange: Exchange) -> str:
     """How the first user message of a request begins."""
     chain = exchange.request.chain
     asked = (raw for raw, message in zip(chain.raws, chain.messages, strict=True) if message.role == "user")
-    return one_line(CHAT.read(next(asked, b"")).text, _FIRST_WORDS)
+    return one_line(chain.dialect.read(next(asked, b"")).text, _FIRST_WORDS)
 
 
 def _newest(exchange: Exchange) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from proxy.core.conversation.injection import Injection
-from proxy.core.dialects.chat.extension import MEMBER
+from proxy.core.dialects.extension import MEMBER
 from proxy.engine.flow import SessionState
 from proxy.engine.sessions.session_cache import CachedInjection, SessionCache
 from proxy.errors import InvalidValue, StoreUnavailable

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from proxy.cache import Lru, Memory
 from proxy.core.conversation.identity import has_only_lost
 from proxy.core.conversation.records import Joint
-from proxy.core.dialects.chat.dialect import CHAT
 from proxy.engine.flow import SessionState
 from proxy.engine.intake.history import History
 from proxy.engine.intake.naming import Caller, Naming
@@ -177,7 +176,7 @@ class Recognition:
             newest = self.cache.of(key)
             if newest.joint != joint.hash:
                 break  # the store knows what was said there
-            if _has_only_lost(history.raw_of(joint.said), newest.asked):
+            if _has_only_lost(history, joint.said, newest.asked):
                 return key, True
         return None, False
 
@@ -189,7 +188,7 @@ class Recognition:
         """
         joints = [joint for joint in map(history.joint_at, range(len(history.hashes))) if joint]
         said = next((joint.said for joint in joints if joint.hash == found.joint), b"")
-        return found.said is not None and _has_only_lost(history.raw_of(said), found.said.raw)
+        return found.said is not None and _has_only_lost(history, said, found.said.raw)
 
     def answered(
         self, session: SessionState, history: History, answer: bytes, identity: bytes
@@ -222,5 +221,6 @@ class Recognition:
         self._answered.drop_where(lambda _, other: other == key)
 
 
-def _has_only_lost(now: bytes, before: bytes) -> bool:
-    return has_only_lost(CHAT.read(now), CHAT.read(before))
+def _has_only_lost(history: History, chain_hash: bytes, before: bytes) -> bool:
+    read = history.counted.dialect.read
+    return has_only_lost(read(history.raw_of(chain_hash)), read(before))

@@ -12,7 +12,6 @@ from typing import Protocol
 
 import msgspec
 
-from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.policy.sections import Compactor as Named
 from proxy.core.policy.sections import Summary
 from proxy.core.policy.values import COMPACTORS
@@ -224,7 +223,7 @@ class Compacting:
             session = await self._store.session(job.key)
         except StoreUnavailable:
             return ""
-        return "\n\n".join(CHAT.read(raw).text for raw in session.head) if session else ""
+        return "\n\n".join(self._asking.wire.read(raw).text for raw in session.head) if session else ""
 
     async def _arrivals(self, job: Job, compaction: Compaction) -> dict[int, float]:
         """When the units' messages arrived, by number, of those that are recorded."""
@@ -251,4 +250,4 @@ class _Asker:
         self.__left -= 1
         if self.__left < 0:
             raise Refused("too_many_calls")
-        return text_of(await self.__asking.answer(self.__job.caller, ask), CHAT)
+        return text_of(await self.__asking.answer(self.__job.caller, ask), self.__asking.wire)

@@ -14,7 +14,7 @@ from proxy.engine.summaries.compactors import Job
 from proxy.engine.summaries.foreground import Foreground
 from proxy.engine.summaries.writer import Interrupted, Writer
 from proxy.errors import StoreUnavailable, UnabridgedError
-from proxy.ports import Clock, SessionKey, SummaryStore, TokenCounter, Upstream
+from proxy.ports import Clock, SessionKey, SummaryStore, TokenCounter
 from proxy.telemetry import Metrics, log_fault
 
 _WRITING = 64
@@ -28,7 +28,7 @@ class Summaries:
 
     def __init__(
         self,
-        upstream: Upstream,
+        asking: Asking,
         store: SummaryStore,
         counter: TokenCounter,
         foreground: Foreground,
@@ -39,7 +39,7 @@ class Summaries:
         self._store = store
         self._clock = clock
         self._metrics = metrics
-        self._writer = Writer(Asking(upstream, memory), store, counter, foreground, metrics, memory)
+        self._writer = Writer(asking, store, counter, foreground, metrics, memory)
         self._texts = self._writer.texts
         self._failed: Lru[str, float] = Lru(memory)
         """When what failed may be tried again, in monotonic seconds."""

@@ -14,8 +14,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from proxy.cache import Lru, Memory
-from proxy.core.dialects.chat.dialect import CHAT
-from proxy.core.dialects.dialect import Answer
+from proxy.core.dialects.wire import Answer
 from proxy.core.summaries.extractive import EARLIER, extractive_summary
 from proxy.core.summaries.prompt import Refused, Untrue, ask_for_summary, judge, longest, text_of
 from proxy.core.summaries.source import Block, Piece, Source
@@ -216,7 +215,7 @@ class Writer:
     ) -> str | None:
         """What may stand in the note; None where the model may be asked again. Raises Refused."""
         try:
-            return await asyncio.to_thread(self._judge, job.source, piece, text_of(answer, CHAT))
+            return await asyncio.to_thread(self._judge, job.source, piece, text_of(answer, self._asking.wire))
         except Untrue as fault:
             self._count(str(fault))
             if not is_last:

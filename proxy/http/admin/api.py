@@ -174,7 +174,7 @@ class AdminAPI:
 
     async def _told(self, found: Inspected) -> shapes.SessionTold:
         branch = await self._inspection.branch(found)
-        return await asyncio.to_thread(telling.session, found, branch)
+        return await asyncio.to_thread(lambda: telling.session(found, self._inspection.cycle(branch)))
 
     # --- looking ---
 
@@ -216,7 +216,9 @@ class AdminAPI:
         found = await self._found(request)
         branch = await self._inspection.branch(found)
         everything = await self._inspection.everything(found)
-        return await asyncio.to_thread(telling.export, found, branch, everything, self._now())
+        return await asyncio.to_thread(
+            lambda: telling.export(found, branch, self._inspection.cycle(branch), everything, self._now())
+        )
 
     # --- changing ---
 

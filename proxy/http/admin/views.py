@@ -12,18 +12,21 @@ from proxy.core.formats.json import loads
 from proxy.core.planning.explain import explain
 from proxy.core.planning.plan import Epoch, Gap, Verb
 from proxy.core.tool_cache.cache import Fresh
-from proxy.engine.admin.inspection import Everything, Inspected, Inspection
+from proxy.engine.admin.inspection import Cycle, Everything, Inspected, Inspection
 from proxy.http.admin import schemas as shapes
 
-NO_MESSAGES: tuple[Node, ...] = ()
 
-
-def session(found: Inspected, branch: Sequence[Node] = NO_MESSAGES) -> shapes.SessionTold:
-    """A session; with its newest exchange where its ``branch`` is given."""
+def session(found: Inspected, cycle: Cycle | None = None) -> shapes.SessionTold:
+    """A session; with its newest exchange where that is given."""
     kept = found.session
     written = (anchor for epoch in found.epochs for anchor in epoch.plan.anchors if not anchor.by_code)
     standing = found.epochs[-1].plan.anchors if found.epochs else ()
     blocked: Any = kept.blocked or None
+    newest = cycle and shapes.Cycle(
+        user_question=cycle.user_question,
+        agent_messages=cycle.agent_messages,
+        final_answer=cycle.final_answer,
+    )
     return shapes.SessionTold(
         id=found.id,
         name=kept.name,
@@ -42,21 +45,10 @@ def session(found: Inspected, branch: Sequence[Node] = NO_MESSAGES) -> shapes.Se
         prune_count=sum(epoch.asked is not Verb.RESTORE for epoch in found.epochs),
         summary_bytes=sum(len(anchor.text.encode(errors="replace")) for anchor in standing),
         llm_compressions=len({anchor.text for anchor in written}),
-        current_cycle=_cycle(branch),
+        current_cycle=newest,
         epochs=[epoch(each) for each in found.epochs],
         created=time(kept.created),
         updated=time(kept.updated),
-    )
-
-
-def _cycle(branch: Sequence[Node]) -> shapes.Cycle | None:
-    cycle = Inspection.cycle(branch)
-    if cycle is None:
-        return None
-    return shapes.Cycle(
-        user_question=cycle.user_question,
-        agent_messages=cycle.agent_messages,
-        final_answer=cycle.final_answer,
     )
 
 
@@ -187,14 +179,16 @@ def _tool_result(fresh: Fresh, at: float) -> shapes.ToolResult:
     )
 
 
-def export(found: Inspected, branch: Sequence[Node], everything: Everything, now: float) -> shapes.Export:
-    """All of a session; ``branch`` is that of its default tip."""
+def export(
+    found: Inspected, branch: Sequence[Node], cycle: Cycle | None, everything: Everything, now: float
+) -> shapes.Export:
+    """All of a session; ``branch`` is that of its default tip, with its newest exchange."""
     head = found.session.head
     return shapes.Export(
         id=found.id,
         format="unabridged session 1",
         exported=time(now),
-        session=session(found, branch),
+        session=session(found, cycle),
         head=[_exact(raw) for raw in head],
         tip=_tip(branch),
         messages=[loads(raw) for raw in (*head, *(node.raw for node in branch))],

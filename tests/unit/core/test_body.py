@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.dialects.chat.body import model_of, read_body
+from proxy.core.dialects.chat.request import model_of, read_body
 from proxy.core.formats.json import dumps
 from proxy.errors import (
     EmptyArray,

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from proxy.core.dialects.chat.refusals import is_overflow_error
-from proxy.core.dialects.dialect import Overflow
+from proxy.core.dialects.wire import Overflow
 
 
 def said(message: str, **members: object) -> bytes:

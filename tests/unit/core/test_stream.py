@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from proxy.core.dialects.chat.body import asking_for_usage
+from proxy.core.dialects.chat.request import asking_for_usage
 from proxy.core.dialects.chat.stream import UsageRemover
 from proxy.core.formats.json import loads
 

@@ -8,6 +8,7 @@ import pytest
 
 from proxy.cache import Memory
 from proxy.core.conversation.identity import root
+from proxy.core.dialects.registry import CHAT
 from proxy.engine.intake.body_cache import BodyCache
 from proxy.engine.intake.history import History, Reader
 from proxy.errors import InvalidJSON
@@ -21,14 +22,16 @@ class Process:
     """What one process remembers."""
 
     def __init__(self, *, is_shared: bool = True, memory: Memory | None = None) -> None:
-        self.body_cache, self.reader = BodyCache(memory or Memory()), Reader(COUNTER, Memory())
+        self.body_cache, self.reader = BodyCache(CHAT, memory or Memory()), Reader(CHAT, COUNTER, Memory())
         self.is_shared = is_shared
 
     def read(self, raw: bytes, scope: bytes = b"me", start: bytes = ROOT) -> bool:
         """Whether something of the body was known; it is placed as if nothing had been."""
         read = self.body_cache.read(raw, scope, 100, is_shared=self.is_shared)
         self.history = history = self.reader.read(read.body, start, read.before)
-        alone = Reader(COUNTER, Memory()).read(BodyCache(Memory()).read(raw, scope, 100).body, start)
+        alone = Reader(CHAT, COUNTER, Memory()).read(
+            BodyCache(CHAT, Memory()).read(raw, scope, 100).body, start
+        )
         assert (history.head, history.exchanges, history.chain()) == (
             alone.head,
             alone.exchanges,
@@ -148,7 +151,7 @@ def test_two_branches_of_one_conversation_never_see_each_others_messages() -> No
     for told in ("A secret.", "Another secret."):
         read = process.body_cache.read(body(*beginning, "2", told), b"me", 100)
         branches.append(process.reader.read(read.body, ROOT, known))
-        alone = Reader(COUNTER, Memory()).read(read.body, ROOT)
+        alone = Reader(CHAT, COUNTER, Memory()).read(read.body, ROOT)
         assert branches[-1].chain() == alone.chain()
     assert len(begun.raws) == len(begun.known) == len(begun.hashes) == len(known.counted.messages) == 3
     one, other = branches
@@ -173,5 +176,5 @@ def test_what_is_wrong_after_a_known_beginning_is_told_by_its_place_in_the_whole
     with pytest.raises(InvalidJSON) as raised:
         process.read(broken)
     with pytest.raises(InvalidJSON) as alone:
-        BodyCache(Memory()).read(broken, b"", 100)
+        BodyCache(CHAT, Memory()).read(broken, b"", 100)
     assert raised.value.message == alone.value.message

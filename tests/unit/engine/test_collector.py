@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 
+from proxy.core.dialects.registry import CHAT
 from proxy.engine.recording.collector import Collector
 
 EVENT = b'data: {"choices": [{"index": 0, "delta": {"content": "%b"}}]}\n\n'
@@ -26,7 +27,7 @@ class Answer:
 
 
 def stream() -> Collector:
-    return Collector(Answer(b"text/event-stream; charset=utf-8"))
+    return Collector(CHAT, Answer(b"text/event-stream; charset=utf-8"))
 
 
 def test_what_has_gone_by_is_known_at_once() -> None:

@@ -10,6 +10,7 @@ import pytest
 from proxy.adapters.stores.memory import MemoryStore
 from proxy.adapters.upstream.httpx import HttpxUpstream
 from proxy.cache import Memory
+from proxy.core.dialects.registry import CHAT
 from proxy.core.policy.sections import Compactor as Named
 from proxy.core.policy.sections import Summary
 from proxy.core.policy.values import Registry
@@ -87,7 +88,7 @@ async def compacted(model: Model, compactor: Compactor, work: Job) -> str | None
     await store.record(KEY, turn("u1", "a1", head=(b'{"role":"system","content":"Be brief."}',)), DAY)
     upstream = HttpxUpstream(model.url, connect_timeout=5, read_timeout=5)
     try:
-        return await Compacting(Asking(upstream, Memory()), store, COUNTER).text(
+        return await Compacting(Asking(CHAT, upstream, Memory()), store, COUNTER).text(
             work, Compaction(compactor, UNITS)
         )
     finally:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from proxy.adapters.stores.memory import MemoryStore
 from proxy.cache import Lru, Memory
-from proxy.core.dialects.chat.body import read_body
+from proxy.core.dialects.chat.request import read_body
+from proxy.core.dialects.registry import CHAT
 from proxy.engine.intake.history import History, Reader, root_of
 from proxy.engine.intake.naming import Naming
 from proxy.engine.sessions.recognition import Recognition
@@ -35,7 +36,7 @@ class Interrupted(MemoryStore):
 
 def said() -> History:
     body = read_body(b'{"model": "m", "messages": [{"role": "user", "content": "Hello"}]}', 10)
-    return Reader(COUNTER, Memory()).read(body, root_of(body, by_header=True))
+    return Reader(CHAT, COUNTER, Memory()).read(body, root_of(body, by_header=True))
 
 
 async def test_hidden_calls_are_known_though_they_are_forgotten_while_the_store_is_asked() -> None:

@@ -6,7 +6,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from proxy.core.tool_loop.completion import CompletionEditor
+from proxy.core.dialects.chat.answer_editor import CompletionEditor
+from proxy.core.dialects.registry import CHAT
 from proxy.engine.answers.tool_rounds import Answerers, Rounds
 from proxy.telemetry import Metrics
 from tests.support.upstreams import COUNTER, calling, completion, said
@@ -37,7 +38,7 @@ class Scripted:
 
 
 def rounds(*answerers: Scripted, room: int = 1000, limit: int = 4) -> Rounds:
-    return Rounds(Answerers([*answerers]), COUNTER, Metrics(), limit, room)
+    return Rounds(CHAT, Answerers([*answerers]), COUNTER, Metrics(), limit, room)
 
 
 async def settled(of: Rounds, message: dict[str, Any]) -> tuple[bool, dict[str, Any]]:

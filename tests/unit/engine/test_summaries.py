@@ -9,9 +9,10 @@ from msgspec.structs import replace
 from proxy.adapters.stores.memory import MemoryStore
 from proxy.adapters.upstream import HttptoolsUpstream
 from proxy.cache import Memory
+from proxy.core.dialects.registry import CHAT
 from proxy.core.policy.sections import Summary
 from proxy.core.summaries.source import Block, Piece, Source
-from proxy.engine.models.asking import Caller
+from proxy.engine.models.asking import Asking, Caller
 from proxy.engine.summaries.compactors import Job
 from proxy.engine.summaries.foreground import Foreground
 from proxy.engine.summaries.pool import Summaries
@@ -43,7 +44,13 @@ async def test_what_a_request_waits_for_is_written_however_much_waits_for_a_paus
     async with running(Model()) as model:
         upstream, clock = HttptoolsUpstream(model.url), HandClock()
         summaries = Summaries(
-            upstream, MemoryStore(clock), COUNTER, Foreground(NEVER), clock, Metrics(), Memory()
+            Asking(CHAT, upstream, Memory()),
+            MemoryStore(clock),
+            COUNTER,
+            Foreground(NEVER),
+            clock,
+            Metrics(),
+            Memory(),
         )
         for number in range(200):
             start(summaries, replace(WAITED_FOR, address=str(number)))
@@ -58,7 +65,15 @@ async def test_what_a_request_waits_for_is_written_however_much_waits_for_a_paus
 async def test_what_requests_wait_for_gives_way_to_nothing() -> None:
     async with running(Model()) as model:
         upstream, clock, foreground = HttptoolsUpstream(model.url), HandClock(), Foreground()
-        summaries = Summaries(upstream, MemoryStore(clock), COUNTER, foreground, clock, Metrics(), Memory())
+        summaries = Summaries(
+            Asking(CHAT, upstream, Memory()),
+            MemoryStore(clock),
+            COUNTER,
+            foreground,
+            clock,
+            Metrics(),
+            Memory(),
+        )
         with foreground.request():  # so that nothing is written yet
             for number in range(64):
                 start(summaries, replace(WAITED_FOR, address=str(number)))
@@ -75,7 +90,15 @@ async def test_what_requests_wait_for_gives_way_to_nothing() -> None:
 async def test_what_is_being_written_is_not_read_again_and_never_on_the_event_loop() -> None:
     async with running(Model()) as model:
         upstream, clock, foreground = HttptoolsUpstream(model.url), HandClock(), Foreground()
-        summaries = Summaries(upstream, MemoryStore(clock), COUNTER, foreground, clock, Metrics(), Memory())
+        summaries = Summaries(
+            Asking(CHAT, upstream, Memory()),
+            MemoryStore(clock),
+            COUNTER,
+            foreground,
+            clock,
+            Metrics(),
+            Memory(),
+        )
         readers: list[int] = []
 
         def read() -> Job:

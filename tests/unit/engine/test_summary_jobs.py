@@ -12,9 +12,11 @@ from proxy.adapters.stores.memory import MemoryStore
 from proxy.adapters.upstream import HttptoolsUpstream
 from proxy.cache import Memory
 from proxy.core.budget.budget import Budget
+from proxy.core.dialects.registry import CHAT
 from proxy.core.planning.plan import Anchor
 from proxy.core.policy.policy import Policy
 from proxy.engine.intake.naming import Naming
+from proxy.engine.models.asking import Asking
 from proxy.engine.planning.epochs import Epochs
 from proxy.engine.summaries.foreground import Foreground
 from proxy.engine.summaries.pool import Summaries
@@ -58,7 +60,9 @@ async def test_a_long_gap_is_counted_in_no_thread_in_which_requests_wait() -> No
     async with running(Model()) as model:
         upstream, clock, counter = HttptoolsUpstream(model.url), HandClock(), NotingCounter()
         store, metrics = MemoryStore(clock), Metrics()
-        summaries = Summaries(upstream, store, counter, Foreground(), clock, metrics, Memory())
+        summaries = Summaries(
+            Asking(CHAT, upstream, Memory()), store, counter, Foreground(), clock, metrics, Memory()
+        )
         epochs = Epochs(
             store,
             SummaryJobs(summaries, Naming("secret", Memory()), Memory()),

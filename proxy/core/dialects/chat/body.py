@@ -1,8 +1,11 @@
-"""One request body: its members as raw slices, and its messages spliced without touching anything else.
+"""A request body of Chat Completions: its members as raw slices, its messages spliced, all else untouched.
 
-Keeps law 1 (transparent): nothing here re-serialises what the client wrote. JSON is scanned once by
-msgspec, which keeps every value as a slice of the original bytes; big integers, lone surrogate escapes,
-odd spacing and unknown members pass as they are. Only what must be read is validated.
+Keeps law 1 (transparent): nothing here re-serialises what the client wrote. Every value is a slice of the
+original bytes; big integers, odd spacing and unknown members pass as they are.
+
+A body that begins with the bytes of one before it is read after these alone: clients send their whole
+conversation again with each turn, and what is new stands near the end. Who knows that the first bytes are
+the same (by a hash of them) need not read them again: serves law 8 (a turn costs what it brings).
 """
 
 import re
@@ -11,30 +14,20 @@ from typing import Any, cast
 
 import msgspec
 
-from proxy.core.formats.json import as_mapping, dumps, loads, text_or_empty
-from proxy.core.persistent import grown
-from proxy.errors import (
-    EmptyArray,
-    InvalidEncoding,
-    InvalidJSON,
-    InvalidType,
-    JSONTooDeep,
-    MissingParameter,
-    RequestError,
-    TooManyMessages,
-)
+from proxy.core.formats.json import as_mapping, dumps, loads, loads_writable, text_or_empty
+from proxy.core.persistent import Grown, grown
 
 decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 decode_elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
-_OPENING = ord("{")
+OPENING = ord("{")
 BOM = b"\xef\xbb\xbf"
 _MEMBER_NAME = re.compile(rb'[ \t\r\n{,]*("(?:[^"\\]|\\.)*")[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
-_MODEL_FIRST = re.compile(rb'\s*{\s*"model"\s*:\s*"([ !#-[\]-~]+)"')
-"""Where most clients write it; in ASCII, without escapes."""
-_BETWEEN = re.compile(rb"[ \t\r\n,\[]*")
-_ESCAPE = re.compile(rb"\\(u[dD][89a-fA-F][0-9a-fA-F]{2}|.)", re.DOTALL)
-_OFFSET = re.compile(r"\(byte (\d+)\)")
-
+_SPACE = b" \t\r\n"
+_MEMBER_BYTES = 512
+"""What a member is reckoned at that is held twice."""
+_HEAD_MEMBERS = ("tools", "functions", "response_format")
+_OUTPUT_LIMITS = ("max_completion_tokens", "max_tokens")
+_LEFT_TO_THE_MODEL = (None, "auto", "required")
 
 Members = Mapping[str, bytes | msgspec.Raw | memoryview]
 """Members by name, each as the bytes of its value."""
@@ -72,6 +65,49 @@ class Body:
         """The bytes of a top-level member's value; empty where it is absent."""
         return bytes(self.members.get(name, b""))
 
+    @property
+    def model(self) -> str:
+        return text_or_empty(loads_writable(self.slice("model") or b"null"))
+
+    @property
+    def person(self) -> str:
+        return text_or_empty(self.get("safety_identifier")) or text_or_empty(self.get("user"))
+
+    @property
+    def is_streamed(self) -> bool:
+        return self.get("stream") is True
+
+    @property
+    def wants_usage(self) -> bool:
+        return bool(as_mapping(self.get("stream_options")).get("include_usage"))
+
+    @property
+    def wants_several(self) -> bool:
+        several = self.get("n")
+        return isinstance(several, int) and several > 1
+
+    @property
+    def names_cache(self) -> bool:
+        return "prompt_cache_key" in self.members
+
+    @property
+    def output_limit(self) -> int | None:
+        for value in [self.get(name) for name in _OUTPUT_LIMITS if name in self.members]:
+            if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+                return value
+        return None
+
+    @property
+    def has_tools(self) -> bool:
+        return bool(self.get("tools"))
+
+    @property
+    def may_hide_calls(self) -> bool:
+        return self.get("n") in (None, 1) and self.get("tool_choice") in _LEFT_TO_THE_MODEL
+
+    def head_members(self) -> list[bytes]:
+        return [self.slice(name) for name in _HEAD_MEMBERS if name in self.members]
+
     def with_messages(self, messages: Iterable[bytes | bytearray]) -> bytes:
         """The body with other messages and every other byte as it was."""
         told = b",".join(messages)
@@ -105,8 +141,8 @@ class Body:
         if name != names[0]:
             start = spans[names[names.index(name) - 1]][1]  # its comma goes with it
         else:
-            start = _next_name(self.raw, self.raw.index(b"{") + 1)
-            end = _next_name(self.raw, end)
+            start = self.raw.index(b'"')
+            end = self.raw.index(b'"', end)
         return Body(self.raw[:start] + self.raw[end:], members, self.messages)
 
     def with_tool(self, tool: bytes) -> "Body":
@@ -128,18 +164,12 @@ class Body:
         return Body(raw, {"tools": array, **self.members}, self.messages)
 
     def tool(self, name: str, description: str, parameters: Mapping[str, Any]) -> bytes:
-        """A tool of ours as a request writes it."""
         function = {"name": name, "description": description, "parameters": parameters}
         return dumps({"type": "function", "function": function})
 
     def may_offer(self, name: str) -> bool:
-        """Whether it leaves to the model which tool it calls, if any, and has none of this name.
-
-        Not where the client lets no tool be called or names the one that is, wants several answers, or speaks
-        the older form of functions.
-        """
-        choice, several = self.get("tool_choice"), self.get("n")
-        if choice not in (None, "auto", "required") or several not in (None, 1):
+        """Not where the client lets no tool be called, names the one that is, or speaks of `functions`."""
+        if not self.may_hide_calls:
             return False
         if any(self.get(each) is not None for each in ("functions", "function_call")):
             return False
@@ -150,144 +180,78 @@ class Body:
         bodies = [as_mapping(tool.get("function") or tool.get("custom")) for tool in listed]
         return name not in {text_or_empty(body.get("name")) for body in bodies}
 
+    def beginning(self) -> "Beginning | None":
+        spans, raw = self.spans, self.raw
+        if spans is None or raw.startswith(BOM):
+            return None
+        start, end = spans["messages"]
+        last = raw.rfind(b"}", start, end) + 1
+        members = {name: b"" if name == "messages" else bytes(value) for name, value in self.members.items()}
+        return Beginning(raw[: start + 1], last, self.messages, raw[last:], members, spans)
 
-class _Named(msgspec.Struct):
-    model: Any = None
 
+class Beginning(msgspec.Struct, frozen=True):
+    """What a body began with, up to its last message, and what else there was."""
 
-_decode_named = msgspec.json.Decoder(_Named).decode
+    opening: bytes
+    """Its bytes up to the first message."""
+    end: int
+    messages: Grown[bytes]
+    tail: bytes
+    """Its bytes after that."""
+    members: dict[str, bytes]
+    """Its members, but that nothing stands for the messages."""
+    spans: Spans
 
+    @property
+    def weight(self) -> int:
+        return len(self.opening) + len(self.tail) + _MEMBER_BYTES * len(self.members)
 
-def model_of(raw: bytes) -> str:
-    """The model that a request's body names, read before the rest; empty where it is no text, or no body."""
-    first = _MODEL_FIRST.match(raw)
-    if first is not None:
-        return first[1].decode()
-    try:
-        model = _decode_named(raw.removeprefix(BOM)).model
-    except (msgspec.DecodeError, RecursionError):
+    def continued(self, raw: bytes, max_messages: int) -> Body | None:
+        ends_alike = raw.endswith(self.tail) and len(raw) >= self.end + len(self.tail)
         try:
-            model = read_body(raw, len(raw)).get("model")
-        except RequestError:  # whoever reads the rest says what is wrong with it
-            return ""
-    return text_or_empty(model)
+            read = self._messages_after(raw) if ends_alike else self._all_after(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError):
+            return None
+        if read is None:
+            return None
+        new, members, spans, grown_by = read
+        is_too_long = len(self.messages) + len(new) > max_messages
+        if is_too_long or any(memoryview(each)[0] != OPENING for each in new):
+            return None
+        after = len(self.opening) - 1
+        spans = {
+            name: (start + grown_by if start > after else start, end + grown_by if end > after else end)
+            for name, (start, end) in spans.items()
+        }
+        messages = self.messages.followed_by([bytes(each) for each in new])
+        start, end = spans["messages"]
+        return Body(raw, {**members, "messages": memoryview(raw)[start:end]}, messages, spans)
 
+    def _messages_after(self, raw: bytes) -> tuple[list[msgspec.Raw], Members, Spans, int] | None:
+        """What is new in a body that ends as the one before, which is messages, and how many bytes."""
+        added = raw[self.end : len(raw) - len(self.tail)].strip(_SPACE)
+        added.decode()
+        new = decode_elements(b"[" + added[1:] + b"]")
+        if added and not (new and added.startswith(b",")):
+            return None
+        return new, self.members, self.spans, len(raw) - self.end - len(self.tail)
 
-def asking_for_usage(raw: bytes) -> bytes:
-    """A streamed request's body that also asks for the usage of its answer, every other byte as it was."""
-    try:
-        members: Members = decode_members(raw.removeprefix(BOM))
-    except msgspec.DecodeError:  # lone surrogate escapes: this request has been read before
-        members = read_body(raw, len(raw)).members
-    options = members.get("stream_options")
-    if options is None:
-        start = raw.index(b"{") + 1
-        return raw[:start] + b'"stream_options":{"include_usage":true},' + raw[start:]
-    spans = member_spans(raw, members)
-    if spans is None:
-        return raw
-    start, end = spans["stream_options"]
-    wanted = {**as_mapping(loads(bytes(options))), "include_usage": True}
-    return raw[:start] + dumps(wanted) + raw[end:]
-
-
-def with_cache_key(raw: bytes, key: str) -> bytes:
-    """A request's body that also names the provider's cache, every other byte as it was.
-
-    ``key`` is plain ASCII; a body that has a ``prompt_cache_key`` already must not be given another.
-    """
-    start = raw.index(b"{") + 1
-    rest = memoryview(raw)[start:]
-    return b"".join((raw[:start], b'"prompt_cache_key":"', key.encode("ascii"), b'",', rest))
-
-
-def read_body(raw: bytes, max_messages: int) -> Body:
-    """Split a request body.
-
-    Raises InvalidEncoding, InvalidJSON (with the offset in bytes), JSONTooDeep, InvalidType,
-    MissingParameter, EmptyArray or TooManyMessages.
-    """
-    _check_encoding(raw)
-    text = raw.removeprefix(BOM)
-    try:
-        members = decode_members(text)
-        messages = _split_messages(members, max_messages)
-    except msgspec.ValidationError as error:
-        raise InvalidType("The request body must be a JSON object.") from error
-    except msgspec.DecodeError as error:
-        if b"\\u" not in raw:
-            raise _invalid_json(raw, error) from error
-    except RecursionError as error:
-        raise JSONTooDeep("The request body is nested too deeply.") from error
-    else:
-        return Body(raw, members, _checked([bytes(message) for message in messages]))
-    return _read_with_surrogates(raw, max_messages)
-
-
-def _check_encoding(raw: bytes) -> None:
-    if b"\x00" in raw[:4]:
-        raise InvalidEncoding("The request body is not UTF-8.")
-    if not raw.isascii():
-        try:
-            raw.decode()
-        except UnicodeDecodeError as error:
-            raise InvalidEncoding(f"The request body is not UTF-8 (byte {error.start}).") from error
-
-
-def _split_messages(members: Mapping[str, msgspec.Raw], max_messages: int) -> list[msgspec.Raw]:
-    if "messages" not in members:
-        raise MissingParameter("Missing required parameter: 'messages'.", param="messages")
-    try:
-        messages = decode_elements(members["messages"])
-    except msgspec.ValidationError as error:
-        raise InvalidType(
-            "Invalid type for 'messages': expected an array of objects.", param="messages"
-        ) from error
-    if not messages:
-        raise EmptyArray("Invalid 'messages': empty array.", param="messages")
-    if len(messages) > max_messages:
-        raise TooManyMessages(f"Too many messages: {len(messages)}, limit {max_messages}.", param="messages")
-    return messages
-
-
-def _checked(messages: list[bytes]) -> list[bytes]:
-    """The messages, if each is an object. Raises InvalidType."""
-    for index, message in enumerate(messages):
-        if message[0] != _OPENING:
-            name = f"messages[{index}]"
-            raise InvalidType(f"Invalid type for '{name}': expected an object.", param=name)
-    return messages
-
-
-def _read_with_surrogates(raw: bytes, max_messages: int) -> Body:
-    """Split a body that msgspec refuses for lone surrogate escapes, which the API accepts.
-
-    The scan runs over a copy in which each surrogate escape is another escape of the same length, so that
-    every offset found in the copy holds in the original.
-    """
-    masked = _ESCAPE.sub(lambda match: b"\\ufffd" if len(match[0]) > 2 else match[0], raw)
-    text = masked.removeprefix(BOM)
-    try:
-        members = decode_members(text)
-        messages = _split_messages(members, max_messages)
-    except msgspec.DecodeError as error:
-        raise _invalid_json(raw, error) from error
-    except RecursionError as error:
-        raise JSONTooDeep("The request body is nested too deeply.") from error
-    spans = member_spans(masked, members)
-    if spans is None:  # a name is written twice: read by value, of which the last counts
-        values: dict[str, Any] = dict(loads(raw.removeprefix(BOM)))
-        printed = {name: dumps(value) for name, value in values.items()}
-        return Body(raw, printed, _checked([dumps(each) for each in values["messages"]]))
-    originals = {name: raw[start:end] for name, (start, end) in spans.items()}
-    elements = _element_spans(masked, spans["messages"][0], messages)
-    return Body(raw, originals, _checked([raw[start:end] for start, end in elements]))
-
-
-def _invalid_json(raw: bytes, error: msgspec.DecodeError) -> InvalidJSON:
-    found = _OFFSET.search(str(error))
-    offset = int(found[1]) + (len(BOM) if raw.startswith(BOM) else 0) if found else len(raw)
-    return InvalidJSON(f"The request body is not valid JSON (byte {offset}).", offset=offset)
+    def _all_after(self, raw: bytes) -> tuple[list[msgspec.Raw], Members, Spans, int] | None:
+        """Everything after the messages before."""
+        rest = raw[self.end :].lstrip(_SPACE)
+        has_more = rest.startswith(b",")
+        if not has_more and not rest.startswith(b"]"):
+            return None
+        short = self.opening + (rest[1:] if has_more else rest)
+        rest.decode()
+        members = decode_members(short)
+        new = decode_elements(members["messages"])
+        spans = member_spans(short, members)
+        is_same = spans is not None and spans["messages"][0] + 1 == len(self.opening)
+        if spans is None or not is_same or bool(new) != has_more:
+            return None
+        return new, members, spans, len(raw) - len(short)
 
 
 def member_spans(text: bytes, members: Members) -> Spans | None:
@@ -302,18 +266,6 @@ def member_spans(text: bytes, members: Members) -> Spans | None:
         spans[name] = (found.end(), position)
     # A name that was passed over would stand here, or within what was taken for a value.
     return spans if text[position:].strip() == b"}" else None
-
-
-def _next_name(text: bytes, position: int) -> int:
-    return text.index(b'"', position)
-
-
-def _element_spans(text: bytes, start: int, elements: Sequence[msgspec.Raw]) -> Iterable[tuple[int, int]]:
-    position = start
-    for element in elements:
-        found = _BETWEEN.match(text, position)
-        position = found.end() if found else position
-        yield position, (position := position + memoryview(element).nbytes)
 
 
 def _rejoined(members: Members) -> bytes:

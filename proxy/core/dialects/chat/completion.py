@@ -16,8 +16,18 @@ import msgspec
 from msgspec import Raw
 
 from proxy.core.dialects.chat.delta import PartialMessage
-from proxy.core.dialects.dialect import Answer, Usage
-from proxy.core.formats.json import UNREADABLE, elements, integer, members, string, well_formed
+from proxy.core.dialects.wire import Answer, Usage
+from proxy.core.formats.json import (
+    UNREADABLE,
+    as_mapping,
+    dumps,
+    elements,
+    integer,
+    loads,
+    members,
+    string,
+    well_formed,
+)
 from proxy.core.formats.sse import EVENT_LIMIT, Decoder, Event
 
 if TYPE_CHECKING:
@@ -276,3 +286,24 @@ def _error_of(completion: _Completion | None, data: bytes) -> bytes:
     if completion is None:
         return json.dumps({"message": data.decode("utf-8", "replace")}).encode()
     return well_formed(data if completion.error is _ABSENT else bytes(completion.error))
+
+
+# --- what several requests to the upstream have cost together, told as the usage of one answer ---
+
+
+def summed(*usages: bytes) -> bytes:
+    """The sum of usages, each as JSON or empty: numbers are added, details member by member."""
+    total: object = None
+    for usage in usages:
+        if usage:
+            total = _sum(total, loads(usage))
+    return b"" if total is None else dumps(total)
+
+
+def _sum(first: object, second: object) -> object:
+    one, other = as_mapping(first), as_mapping(second)
+    if one and other:
+        return {name: _sum(one.get(name), other.get(name)) for name in {**one, **other}}
+    if isinstance(first, int | float) and isinstance(second, int | float):
+        return first + second
+    return first if second is None else second

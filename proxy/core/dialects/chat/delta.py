@@ -129,7 +129,7 @@ class Members:
         return {name: _closed(value) for name, value in self._open.items()}
 
 
-class ToolCall:
+class PartialCall:
     """One call of a tool under construction; `index` is its place in the message."""
 
     __slots__ = ("_members", "id", "index")
@@ -184,10 +184,10 @@ class PartialMessage:
 
     def __init__(self) -> None:
         self._members = Members(_MESSAGE)
-        self._calls: list[ToolCall] = []
+        self._calls: list[PartialCall] = []
 
     @property
-    def calls(self) -> Sequence[ToolCall]:
+    def calls(self) -> Sequence[PartialCall]:
         """The calls in the order in which they began."""
         return self._calls
 
@@ -210,9 +210,9 @@ class PartialMessage:
             else:
                 self._members.add(name, bytes(raw))
 
-    def add_calls(self, raw: Raw) -> list[tuple[dict[str, Raw], ToolCall]]:
+    def add_calls(self, raw: Raw) -> list[tuple[dict[str, Raw], PartialCall]]:
         """Merge what a delta says of calls; each with the call that it is about."""
-        taken: list[tuple[dict[str, Raw], ToolCall]] = []
+        taken: list[tuple[dict[str, Raw], PartialCall]] = []
         said = elements(raw)
         if said is None and raw != _NULL:
             self._members.leave_out()
@@ -226,7 +226,7 @@ class PartialMessage:
                 self._members.leave_out()
         return taken
 
-    def json(self, without: Collection[ToolCall] = ()) -> bytes:
+    def json(self, without: Collection[PartialCall] = ()) -> bytes:
         """The message as a client sends it back, its members in one order however the deltas were cut.
 
         ``without`` these calls of it.
@@ -247,7 +247,7 @@ class PartialMessage:
             pairs.append(("tool_calls", b"[" + b",".join(call.json() for call in calls) + b"]"))
         return object_of(pairs)
 
-    def _call_of(self, delta: Mapping[str, Raw]) -> ToolCall:
+    def _call_of(self, delta: Mapping[str, Raw]) -> PartialCall:
         """The call that a delta continues, begun where it is new.
 
         It is that of its index, failing that of its id, else the latest. A new id under a known index is a
@@ -260,7 +260,7 @@ class PartialMessage:
                 return call
             if index is None and (call.id == call_id if call_id else not _is_named(delta)):
                 return call
-        self._calls.append(ToolCall(len(self._calls) if index is None else index, call_id))
+        self._calls.append(PartialCall(len(self._calls) if index is None else index, call_id))
         return self._calls[-1]
 
 

@@ -1,16 +1,32 @@
-"""Chat Completions as a dialect: how its messages are read, and written where they are our own."""
+"""Chat Completions as a dialect: its messages, requests and answers, read and written."""
 
-from collections.abc import Collection, Sequence
-from typing import cast
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, cast
 
+from proxy.core.dialects.chat.answer_editor import CompletionEditor
+from proxy.core.dialects.chat.completion import TRUNCATED_EVENT, StreamCollector, read_completion
 from proxy.core.dialects.chat.messages import Content
-from proxy.core.dialects.dialect import Dialect
+from proxy.core.dialects.chat.refusals import is_overflow_error
+from proxy.core.dialects.chat.request import (
+    asking_for_usage,
+    followed_by,
+    model_of,
+    question,
+    read_body,
+    with_cache_key,
+    without_tools,
+)
+from proxy.core.dialects.chat.stored_answer import stored_answer
+from proxy.core.dialects.chat.stream import FinalEvent, UsageRemover
+from proxy.core.dialects.chat.stream_editor import StreamEditor
+from proxy.core.dialects.wire import WireFormat
 from proxy.core.formats.json import as_mapping, dumps, loads
-from proxy.core.summaries.prompt import Ask
 
 
 class ChatCompletions:
-    """How the messages of ``POST /v1/chat/completions`` are written."""
+    """How ``POST /v1/chat/completions`` is spoken."""
+
+    # --- a conversation ---
 
     read = staticmethod(Content.of)
 
@@ -54,21 +70,36 @@ class ChatCompletions:
                 holds_note = is_note
         return merged
 
+    # --- requests ---
 
-CHAT: Dialect = ChatCompletions()
-_SCHEMA = {
-    "type": "json_schema",
-    "json_schema": {
-        "name": "summary",
-        "strict": True,
-        "schema": {
-            "type": "object",
-            "properties": {"summary": {"type": "string"}},
-            "required": ["summary"],
-            "additionalProperties": False,
-        },
-    },
-}
+    path = "/chat/completions"
+    cache_key = b"prompt_cache_key"
+    model_of = staticmethod(model_of)
+    read_body = staticmethod(read_body)
+    question = staticmethod(question)
+    asking_for_usage = staticmethod(asking_for_usage)
+    with_cache_key = staticmethod(with_cache_key)
+    followed_by = staticmethod(followed_by)
+    without_tools = staticmethod(without_tools)
+
+    # --- answers ---
+
+    truncated_event = TRUNCATED_EVENT
+    refusal = staticmethod(is_overflow_error)
+    read_answer = staticmethod(read_completion)
+    answer_stream = StreamCollector
+    stream_editor = StreamEditor
+    answer_editor = CompletionEditor
+    usage_remover = UsageRemover
+    final_event = FinalEvent
+    stored_answer = staticmethod(stored_answer)
+
+    def error_event(self, body: Mapping[str, Any]) -> bytes:
+        """The error as data, such as an answer in one piece has it."""
+        return b"data: %b\n\n" % dumps(body)
+
+
+CHAT: WireFormat = ChatCompletions()
 _WELL = dumps({"role": "assistant", "content": "OK."})
 
 
@@ -87,15 +118,3 @@ def _parts(content: object) -> list[object]:
     if isinstance(content, list):
         return cast("list[object]", content)
     return [{"type": "text", "text": content}] if content else []
-
-
-def question(ask: Ask, model: str, *, plain: bool) -> bytes:
-    """The body of a request of our own; ``plain`` leaves out schema and temperature, which some refuse."""
-    body: dict[str, object] = {
-        "model": model,
-        "messages": [{"role": "system", "content": ask.task}, {"role": "user", "content": ask.text}],
-    }
-    if plain:
-        return dumps({**body, "max_completion_tokens": ask.max_tokens})
-    body |= {"max_tokens": ask.max_tokens, "temperature": ask.temperature}
-    return dumps({**body, "response_format": _SCHEMA} if ask.is_structured else body)

@@ -15,7 +15,7 @@ from proxy.core.formats.json import elements, members
 DONE = b"data: [DONE]\n\n"
 
 
-def tell_again(answer: Node, reply: Reply, *, stream: bool, with_usage: bool) -> bytes:
+def stored_answer(answer: Node, reply: Reply, *, stream: bool, with_usage: bool) -> bytes:
     """The body of a response: a stream, with a last chunk ``with_usage`` if asked for, or one piece."""
     top: dict[str, Any] = {
         "id": reply.id or f"chatcmpl-{answer.hash.hex()[:24]}",

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from proxy.core.dialects.chat.body import read_body
-from proxy.core.tool_loop.continuation import continued, may_hide, without_tools
+from proxy.core.dialects.chat.request import followed_by, read_body, without_tools
 
 BODY = b'{ "model":"m" , "messages": [ {"role":"user","content":"a"} ] ,"seed":12345678901234567890 }'
 
@@ -22,14 +21,14 @@ def body(**members: Any) -> bytes:
 
 
 def test_messages_go_after_the_others_and_every_other_byte_stays():
-    assert continued(BODY, [b'{"role":"x"}', b'{"role":"y"}']) == BODY.replace(
+    assert followed_by(BODY, [b'{"role":"x"}', b'{"role":"y"}']) == BODY.replace(
         b"} ] ,", b'} ,{"role":"x"},{"role":"y"}] ,'
     )
 
 
 def test_a_body_that_names_its_messages_twice_keeps_the_last():
     twice = b'{"messages":[{"role":"user"}],"messages":[{"role":"system"}]}'
-    assert json.loads(continued(twice, [b'{"role":"x"}'])) == {
+    assert json.loads(followed_by(twice, [b'{"role":"x"}'])) == {
         "messages": [{"role": "system"}, {"role": "x"}]
     }
 
@@ -62,4 +61,4 @@ def test_a_body_without_the_tool_stays_as_it_is():
 def test_calls_may_be_hidden_where_one_answer_is_asked_for_and_the_model_chooses(
     members: dict[str, Any], may: bool
 ):
-    assert may_hide(read_body(body(**members), 10)) is may
+    assert read_body(body(**members), 10).may_hide_calls is may

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proxy.core.tool_loop.stream import StreamEditor
+from proxy.core.dialects.chat.stream_editor import StreamEditor
 from tests.support.tool_loop import RULES, always, never, streamed
 
 DONE = b"data: [DONE]\n\n"

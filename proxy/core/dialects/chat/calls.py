@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum, auto
 
 from msgspec import Raw
 
-from proxy.core.dialects.chat.delta import PartialMessage, ToolCall
+from proxy.core.dialects.chat.delta import PartialCall, PartialMessage
+from proxy.core.dialects.wire import Rules, ToolCall
 from proxy.core.formats.json import dumps, members
 
 _NESTED = ("function", "custom")
@@ -18,30 +18,8 @@ _CUT_SHORT = frozenset(
 )
 """Reasons for an end after which calls may be half ones; upstreams have many words for the others."""
 
-Element = tuple[dict[str, Raw], ToolCall]
+Element = tuple[dict[str, Raw], PartialCall]
 """What a delta says of a call, and that call."""
-
-
-@dataclass(frozen=True)
-class Rules:
-    """Which calls the proxy may answer by itself."""
-
-    holds: Callable[[str], bool]
-    """Whether calls of a tool are held until it is known who answers them."""
-    is_ours: Callable[[str], bool]
-    """Whether only the proxy knows a tool: its calls never reach the client, answered or not."""
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A call that is whole."""
-
-    place: int
-    """Among the calls of its message, in the order in which they began."""
-    id: str
-    tool: str
-    arguments: str | None
-    """None where they are no readable text."""
 
 
 class _Fate(Enum):
@@ -68,7 +46,7 @@ class Calls:
     def __init__(self, rules: Rules, *, may_ask: bool) -> None:
         self._rules = rules
         self._may_ask = may_ask
-        self._places: dict[ToolCall, int] = {}
+        self._places: dict[PartialCall, int] = {}
         self._fates: list[_Fate] = []
         self._decided = 0
         self.message = PartialMessage()
@@ -120,23 +98,23 @@ class Calls:
         """Whether it is known how the client sees these: what becomes of them and of those before."""
         return all(self._places[call] < self._decided for _, call in elements)
 
-    def asked(self, finish: bytes) -> list[Call]:
+    def asked(self, finish: bytes) -> list[ToolCall]:
         """The calls that the proxy may answer; none where the answer was cut short."""
         return [] if finish in _CUT_SHORT else self._those(_Fate.ASKED)
 
-    def shown(self) -> list[Call]:
+    def shown(self) -> list[ToolCall]:
         """The calls that the client sees."""
         return self._those(_Fate.SHOWN)
 
-    def _those(self, fate: _Fate) -> list[Call]:
+    def _those(self, fate: _Fate) -> list[ToolCall]:
         places = [place for place, each in enumerate(self._fates) if each is fate]
         calls = [(place, self.message.calls[place]) for place in places]
         for place, call in calls:
             if not call.id:  # a result could not name it
                 call.add({"id": Raw(dumps(f"call_{place}"))})
-        return [Call(place, call.id or "", call.name, call.arguments) for place, call in calls]
+        return [ToolCall(place, call.id or "", call.name, call.arguments) for place, call in calls]
 
-    def settle(self, hidden: Collection[Call] = ()) -> None:
+    def settle(self, hidden: Collection[ToolCall] = ()) -> None:
         """Nothing more is to be decided: all that was asked for is the client's, but for ours and these."""
         self._may_ask = False
         self.name_all()
@@ -163,7 +141,7 @@ class Calls:
             return delta
         return {**delta, "index": Raw(b"%d" % before.count(_Fate.SHOWN))}
 
-    def message_without(self, calls: Collection[Call]) -> bytes:
+    def message_without(self, calls: Collection[ToolCall]) -> bytes:
         """The message as the upstream said it, but for these calls and those that were dropped."""
         places = {call.place for call in calls}
         fates = enumerate(self._fates)

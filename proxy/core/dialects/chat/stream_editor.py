@@ -14,11 +14,12 @@ from collections.abc import Collection
 
 from msgspec import Raw
 
-from proxy.core.dialects.chat.delta import PartialMessage, ToolCall, object_of
+from proxy.core.dialects.chat.calls import Calls, Element
+from proxy.core.dialects.chat.completion import summed
+from proxy.core.dialects.chat.delta import PartialCall, PartialMessage, object_of
+from proxy.core.dialects.chat.raw_events import Chunk, RawEvents, is_done
+from proxy.core.dialects.wire import Rules, ToolCall
 from proxy.core.formats.sse import EVENT_LIMIT
-from proxy.core.tool_loop.calls import Call, Calls, Element, Rules
-from proxy.core.tool_loop.continuation import summed
-from proxy.core.tool_loop.events import Chunk, RawEvents, is_done
 
 _SHARED = ("id", "created", "model")
 """What all chunks of one stream have in common."""
@@ -49,7 +50,7 @@ class StreamEditor:
         self._calls = Calls(self._rules, may_ask=may_ask)
         self._held: list[Held] = []
         self._held_bytes = 0
-        self._behind: set[ToolCall] = set()
+        self._behind: set[PartialCall] = set()
         self._tail: list[Held] = []
         self._done = b""
         self._finish = b""
@@ -89,15 +90,15 @@ class StreamEditor:
             return self._release() + left
         return b"" if self._waits else left
 
-    def asked(self) -> list[Call]:
+    def asked(self) -> list[ToolCall]:
         """The calls of the round that the proxy may answer, in their order; none where it broke off."""
         return self._calls.asked(self._finish) if self.has_ended and not self.has_given_up else []
 
-    def shown(self) -> list[Call]:
+    def shown(self) -> list[ToolCall]:
         """The calls of the round that are the client's without asking."""
         return self._calls.shown()
 
-    def message(self, without: Collection[Call] = ()) -> bytes:
+    def message(self, without: Collection[ToolCall] = ()) -> bytes:
         """The round's message as the upstream said it, ``without`` these calls."""
         return self._calls.message_without(without)
 
@@ -110,7 +111,7 @@ class StreamEditor:
         self._events = RawEvents(self._limit)
         self._begin(may_ask=may_ask, is_first=False)
 
-    def settle(self, hidden: Collection[Call]) -> None:
+    def settle(self, hidden: Collection[ToolCall]) -> None:
         """The answer ends with this round. ``hidden`` calls were answered; the others are the client's."""
         self._calls.settle(hidden)
         self._last = self._flushed() + self._ended()

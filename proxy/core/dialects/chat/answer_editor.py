@@ -1,6 +1,6 @@
 """Answers in one piece, in some of which the proxy answers calls: several told as one.
 
-Does to whole answers what :mod:`proxy.core.tool_loop.stream` does to streams, by the same merging.
+Does to whole answers what :mod:`proxy.core.dialects.chat.stream_editor` does to streams, by the same merging.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from collections.abc import Collection
 
 from msgspec import Raw
 
-from proxy.core.dialects.chat.completion import has_odd_choices
+from proxy.core.dialects.chat.calls import Calls
+from proxy.core.dialects.chat.completion import has_odd_choices, summed
 from proxy.core.dialects.chat.delta import Members, PartialMessage, object_of
+from proxy.core.dialects.wire import Rules, ToolCall
 from proxy.core.formats.json import elements, members
-from proxy.core.tool_loop.calls import Call, Calls, Rules
-from proxy.core.tool_loop.continuation import summed
 
 _SHARED = ("id", "created", "model")
 _NULL = Raw(b"null")
@@ -66,16 +66,16 @@ class CompletionEditor:
         self._usage = summed(self._usage, _unless_null(self._top.get("usage", _NULL)))
         self._shared = self._shared or {name: self._top[name] for name in _SHARED if name in self._top}
 
-    def asked(self) -> list[Call]:
+    def asked(self) -> list[ToolCall]:
         """The calls of the round that the proxy may answer, in their order."""
         finish = _unless_null(self._choice.get("finish_reason", _NULL))
         return [] if self.has_given_up else self._calls.asked(finish)
 
-    def shown(self) -> list[Call]:
+    def shown(self) -> list[ToolCall]:
         """The calls of the round that are the client's without asking."""
         return self._calls.shown()
 
-    def message(self, without: Collection[Call] = ()) -> bytes:
+    def message(self, without: Collection[ToolCall] = ()) -> bytes:
         """The round's message as the upstream said it, ``without`` these calls."""
         return self._calls.message_without(without)
 
@@ -84,7 +84,7 @@ class CompletionEditor:
         self._rounds += 1
         self._begin(may_ask=may_ask)
 
-    def settle(self, hidden: Collection[Call]) -> None:
+    def settle(self, hidden: Collection[ToolCall]) -> None:
         """The answer ends with this round. ``hidden`` calls were answered; the others are the client's."""
         self._calls.settle(hidden)
         for call in self._calls.shown():

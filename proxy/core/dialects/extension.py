@@ -10,7 +10,7 @@ from typing import cast
 import msgspec
 
 from proxy.core.conversation.injection import Injection, read_injection
-from proxy.core.dialects.chat.body import Body
+from proxy.core.dialects.wire import Body
 from proxy.core.formats.json import as_mapping
 from proxy.errors import InvalidType, InvalidValue, UnknownParameter
 
