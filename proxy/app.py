@@ -18,7 +18,7 @@ from proxy.adapters.files.settings import SettingsFile
 from proxy.adapters.files.watcher import WatchedPolicies
 from proxy.adapters.plugins import load_plugins
 from proxy.adapters.search import SqliteSearch
-from proxy.adapters.stores.open import open_store
+from proxy.adapters.stores import open_store
 from proxy.adapters.stores.redis.codec import Keyring
 from proxy.adapters.tokens import TiktokenCounter
 from proxy.adapters.upstream import HttptoolsUpstream

@@ -27,7 +27,7 @@ from proxy.adapters.files.secrets import kept_secret
 from proxy.adapters.files.settings import SettingsFile, load_settings
 from proxy.adapters.files.toml_file import FileError
 from proxy.adapters.plugins import load_plugins
-from proxy.adapters.stores.open import open_store
+from proxy.adapters.stores import open_store
 from proxy.adapters.stores.redis.embedded import EmbeddedValkey
 from proxy.app import ADMIN_TOKEN_FILE, SECRET_FILE, SystemClock, begin_log, create_app
 from proxy.cli.process import app_of_worker, raise_file_limit, settle, sigterm_interrupts

@@ -5,7 +5,7 @@ from contextlib import aclosing, contextmanager
 
 import pytest
 
-from proxy.adapters.stores.open import open_store
+from proxy.adapters.stores import open_store
 from proxy.adapters.stores.redis.codec import Keyring
 from proxy.adapters.upstream import HttptoolsUpstream
 from proxy.adapters.upstream.httpx import HttpxUpstream

@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 from redis.crc import key_slot
 from redis.exceptions import MovedError
 
-from proxy.adapters.stores.open import open_store
+from proxy.adapters.stores import open_store
 from proxy.adapters.stores.redis import RedisStore, keys
 from proxy.adapters.stores.redis.connection import Breaker, Connection
 from proxy.errors import SettingsError, StoreUnavailable

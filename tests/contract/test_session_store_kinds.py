@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from proxy.adapters.stores import open_store
 from proxy.adapters.stores.memory import MemoryStore
-from proxy.adapters.stores.open import open_store
 from proxy.adapters.stores.redis import RedisStore
 from proxy.adapters.stores.redis.keys import REMEMBERED
 from proxy.errors import SettingsError, StoreUnavailable
@@ -45,7 +45,7 @@ class TestMemory:
             await store.record(KEY, turn("u1", "a1", "u2", "a2", known=2, headerless=True), ttl=20)
             clock.time += 30
             assert await store.session(KEY) is None
-        assert not store._kept  # pyright: ignore[reportPrivateUsage]
+        assert not store._sessions  # pyright: ignore[reportPrivateUsage]
         assert not store._tips  # pyright: ignore[reportPrivateUsage]
         assert not store._expiries  # pyright: ignore[reportPrivateUsage]
 

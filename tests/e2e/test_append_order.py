@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx2
 
-from proxy.adapters.stores.open import open_store
+from proxy.adapters.stores import open_store
 from proxy.app import SystemClock
 from proxy.cache import Memory
 from proxy.engine.intake.naming import Naming

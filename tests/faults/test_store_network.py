@@ -15,7 +15,7 @@ from proxy.ports import SessionKey
 from tests.support.calls import HASTE, Call, every_call, turns
 from tests.support.network import Shim
 from tests.support.servers import PATIENCE
-from tests.support.stores import DAY, KEY, HandClock, epoch, turn
+from tests.support.stores import DAY, KEY, HandClock, epoch, is_left_alone, turn
 
 BOUND = HASTE + PATIENCE
 
@@ -73,7 +73,7 @@ async def test_a_connection_that_cannot_be_made_is_given_up_and_made_anew(
         await asyncio.wait_for(afar.ping(), BOUND)
     mend(shim, fault)
     async with asyncio.timeout(PATIENCE):
-        while afar.is_left_alone:
+        while is_left_alone(afar):
             clock.time += 1.0
             with suppress(StoreUnavailable):
                 await afar.ping()

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from proxy.adapters.stores import open as stores
+from proxy.adapters import stores
 from proxy.adapters.stores.redis import RedisStore
 from proxy.adapters.stores.redis.codec import SEALED, VERSION, Codec, beginnings
 from proxy.adapters.stores.redis.scripts import Scripts

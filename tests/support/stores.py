@@ -17,6 +17,7 @@ from typing import Any, cast
 
 import redis
 
+from proxy.adapters.stores.redis import RedisStore
 from proxy.adapters.stores.redis.embedded import EmbeddedValkey, server_binary
 from proxy.core.conversation.records import HiddenCalls, Joint, Node, Session, Turn
 from proxy.core.planning.plan import Epoch
@@ -93,6 +94,11 @@ def wait_until(condition: Callable[[], object], seconds: float = 15.0) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it never came to that"
         time.sleep(0.01)
+
+
+def is_left_alone(store: RedisStore) -> bool:
+    """Whether its server is left alone for a while, after a fault."""
+    return store._connection.breaker.is_open  # pyright: ignore[reportPrivateUsage]
 
 
 def free_port() -> int:

@@ -142,7 +142,7 @@ async def test_a_deleted_session_takes_it_along(store: Counted) -> None:
 async def test_a_store_that_has_lost_everything_gets_it_back(store: Counted) -> None:
     here = process()
     await settled(store, here, ONE)
-    store._kept.clear()  # pyright: ignore[reportPrivateUsage]
+    store._sessions.clear()  # pyright: ignore[reportPrivateUsage]
     assert await settled(store, here) == (ONE, ())
     assert await settled(store, process()) == (ONE, ())
 

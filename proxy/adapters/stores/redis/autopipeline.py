@@ -35,13 +35,13 @@ packed: Callable[[tuple[str | bytes | float, ...]], bytes] = cast("Any", hiredis
 """A command as it is sent."""
 
 
-class _Asked(NamedTuple):
+class _Command(NamedTuple):
     """A command as it is sent, and who waits for its answer."""
 
-    command: bytes
+    packed: bytes
     answer: asyncio.Future[Any]
 
-    def tell(self, answer: object) -> None:
+    def succeed(self, answer: object) -> None:
         if not self.answer.done():  # else its caller has left
             self.answer.set_result(answer)
 
@@ -50,7 +50,7 @@ class _Asked(NamedTuple):
             self.answer.set_exception(failure)
 
 
-class Trips:
+class AutoPipeline:
     """Commands to the server of `client`, whoever sends them."""
 
     def __init__(self, client: Redis, distance: Distance, linger: float) -> None:
@@ -63,42 +63,46 @@ class Trips:
         options: dict[str, Any] = dict(self._pool.connection_kwargs)
         options["socket_timeout"] = None  # a group has its time as a whole, not each answer of it
         self._connection: Any = self._pool.connection_class(**options)
-        self._waiting: deque[_Asked] = deque()
-        self._travelling: asyncio.Task[None] | None = None
+        self._waiting: deque[_Command] = deque()
+        self._sending: asyncio.Task[None] | None = None
         self._trips = 0
 
     def ask(self, command: bytes, *, may_linger: bool) -> asyncio.Future[Any]:
         """The answer to a command as it is sent, or an error of redis-py's; TimeoutError where none came."""
         loop = asyncio.get_running_loop()
-        asked = _Asked(command, loop.create_future())
+        asked = _Command(command, loop.create_future())
         self._waiting.append(asked)
         if not (may_linger and self._linger):
-            self._leave()
+            self._send_soon()
         elif len(self._waiting) == 1:
-            self._timer = loop.call_later(self._linger, self._leave)
+            self._timer = loop.call_later(self._linger, self._send_soon)
         return asked.answer
 
-    def _leave(self) -> None:
-        """Whoever waits travels as soon as the trip that is under way has ended."""
+    def _send_soon(self) -> None:
+        """What waits is sent as soon as the trip that is under way has ended."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._travelling is None or self._travelling.done():
-            self._travelling = asyncio.get_running_loop().create_task(self._travel(), name="trips")
+        if self._sending is None or self._sending.done():
+            self._sending = asyncio.get_running_loop().create_task(self._send(), name="autopipeline")
 
     async def aclose(self) -> None:
         """Close the connection; whoever still waits is told so."""
         if self._timer is not None:
             self._timer.cancel()
-        if self._travelling is not None:
-            self._travelling.cancel()
-            await asyncio.wait([self._travelling])
+        if self._sending is not None:
+            self._sending.cancel()
+            await asyncio.wait([self._sending])
         _fail(self._waiting, ConnectionFailed("The connection is closed."))
         await self._connection.disconnect()
 
-    async def _travel(self) -> None:
-        """Make trips for as long as anybody waits who may not linger."""
-        while self._timer is None and (group := self._next()):
+    async def _send(self) -> None:
+        """Make round trips for as long as anybody waits who may not linger."""
+        while self._timer is None and self._waiting:
+            group = [self._waiting.popleft() for _ in range(min(len(self._waiting), _MOST))]
+            group = [each for each in group if not each.answer.done()]  # the others have left
+            if not group:
+                continue
             is_connected = False
             try:
                 await self._pool.ensure_connection(self._connection)
@@ -116,31 +120,22 @@ class Trips:
                 is_gone = isinstance(failure, TimeoutError) or not is_connected
                 _fail([*group, *self._waiting] if is_gone else group, failure)
 
-    def _next(self) -> list[_Asked]:
-        """The next group: those who have not left while they waited."""
-        group: list[_Asked] = []
-        while self._waiting and len(group) < _MOST:
-            asked = self._waiting.popleft()
-            if not asked.answer.done():
-                group.append(asked)
-        return group
-
-    async def _exchange(self, group: list[_Asked]) -> None:
+    async def _exchange(self, group: list[_Command]) -> None:
         self._trips += 1
         last = b"%d" % self._trips
-        commands = [*(asked.command for asked in group), packed(("ECHO", last))]
+        commands = [*(each.packed for each in group), packed(("ECHO", last))]
         await self._connection.send_packed_command(commands)
         answers = [await self._answer() for _ in group]
         echo = await self._answer()
+        if isinstance(echo, ResponseError):
+            raise echo
         if echo != last:
-            raise (
-                echo if isinstance(echo, ResponseError) else InvalidResponse("There was an answer too many.")
-            )
-        for asked, answer in zip(group, answers, strict=True):
+            raise InvalidResponse("There was an answer too many.")
+        for each, answer in zip(group, answers, strict=True):
             if isinstance(answer, ResponseError):
-                asked.fail(answer)
+                each.fail(answer)
             else:
-                asked.tell(answer)
+                each.succeed(answer)
 
     async def _answer(self) -> Any:
         """The next answer; a refusal is one."""
@@ -150,6 +145,6 @@ class Trips:
             return refusal
 
 
-def _fail(group: Iterable[_Asked], failure: Exception) -> None:
-    for asked in group:
-        asked.fail(failure)
+def _fail(group: Iterable[_Command], failure: Exception) -> None:
+    for each in group:
+        each.fail(failure)

@@ -71,8 +71,13 @@ class Keyring:
             for secret in secrets
         }
         self._newest = next(iter(self._keys))
-        self._cipher = lru_cache(_SESSIONS)(self._new_cipher)
-        self._has_told = False
+
+        @lru_cache(_SESSIONS)
+        def cipher(key: bytes, session: str) -> AESGCM:
+            return AESGCM(hmac.digest(self._keys[key], session.encode(), "sha256"))
+
+        self._cipher = cipher
+        self._has_warned = False
         self.encrypts = encrypts
 
     @property
@@ -92,22 +97,16 @@ class Keyring:
             raise BrokenSealError
         key, nonce = sealed[1 : 1 + _ID], sealed[1 + _ID : _HEADER]
         if key not in self._keys:
-            self._tell()
+            if not self._has_warned:
+                self._has_warned = True
+                log_warning(
+                    "the store holds records that are encrypted with another secret; they stay as they are"
+                )
             raise UnknownSecret
         try:
             return self._cipher(key, session).decrypt(nonce, memoryview(sealed)[_HEADER:], place)
         except InvalidTag as error:
             raise BrokenSealError from error
-
-    def _new_cipher(self, key: bytes, session: str) -> AESGCM:
-        return AESGCM(hmac.digest(self._keys[key], session.encode(), "sha256"))
-
-    def _tell(self) -> None:
-        if not self._has_told:
-            self._has_told = True
-            log_warning(
-                "the store holds records that are encrypted with another secret; they stay as they are"
-            )
 
 
 def _derived(secret: str, purpose: bytes, length: int) -> bytes:
@@ -124,6 +123,7 @@ LINK: Final = b"\x1e"
 T = TypeVar("T")
 
 _encoder = msgspec.msgpack.Encoder()
+_decoder_of: Callable[[type], msgspec.msgpack.Decoder[Any]] = cache(msgspec.msgpack.Decoder)
 
 
 def digest(raw: bytes) -> bytes:
@@ -179,23 +179,22 @@ class Codec:
         self, stored: bytes, kind: type[T], place: bytes, versions: Sequence[bytes]
     ) -> tuple[T, bytes]:
         """The same where it is of one of these versions, and of which."""
-        plain = self._opened(stored, place) if stored[:1] == SEALED else stored
+        plain = stored
+        if stored[:1] == SEALED:
+            if self._keyring is None:
+                raise UnknownSecret
+            try:
+                plain = self._keyring.open(stored, self._session, place)
+            except BrokenSealError as error:
+                raise DamagedRecord from error
         if plain[:1] not in versions:
             fault = _fault(plain)
             if isinstance(fault, UnknownVersion):
                 self._tell(self._key)
             raise fault
         try:
-            return _decoder(kind).decode(memoryview(plain)[1:]), plain[:1]
+            return _decoder_of(kind).decode(memoryview(plain)[1:]), plain[:1]
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise DamagedRecord from error
-
-    def _opened(self, sealed: bytes, place: bytes) -> bytes:
-        if self._keyring is None:
-            raise UnknownSecret
-        try:
-            return self._keyring.open(sealed, self._session, place)
-        except BrokenSealError as error:
             raise DamagedRecord from error
 
 
@@ -230,8 +229,3 @@ def _fault(stored: bytes) -> DamagedRecord | UnknownVersion:
     first = stored[:1].decode("latin-1")
     is_none = first in {"", "\0", "\xff"} or (first.isascii() and first.isprintable())
     return DamagedRecord() if is_none else UnknownVersion()
-
-
-@cache
-def _decoder(kind: type[T]) -> msgspec.msgpack.Decoder[Any]:
-    return msgspec.msgpack.Decoder(kind)

@@ -22,7 +22,7 @@ from redis.exceptions import ConnectionError as ConnectionFailed
 from redis.exceptions import NoScriptError, RedisClusterException, RedisError, ResponseError
 
 from proxy.adapters.faults import Fault, fault_of
-from proxy.adapters.stores.redis.autopipeline import LARGE, Trips, packed
+from proxy.adapters.stores.redis.autopipeline import LARGE, AutoPipeline, packed
 from proxy.adapters.stores.redis.cluster import Cluster
 from proxy.adapters.stores.redis.distance import MEASURING, PATIENCE, Allowance, Distance
 from proxy.errors import SettingsError, StoreUnavailable
@@ -103,7 +103,7 @@ CLUSTER: Final = "+cluster://"
 """What stands in the URL of a cluster."""
 
 _UNLIMITED: Final = nullcontext()
-"""By the caller: trips have their own time, and a limit on each costs more than it takes to be told."""
+"""By the caller: round trips have their own time, and a limit on each costs more than it takes to be told."""
 
 _FOREIGN: Final = (
     RedisError,
@@ -152,9 +152,9 @@ class Connection:
         self.client: Redis = _client(url, self._distance)
         linger = min(linger, timeout / 2)
         is_cluster = isinstance(self.client, Cluster)
-        self._trips = None if is_cluster else Trips(self.client, self._distance, linger)
-        self._told: set[str] = set()
-        """Digests of the scripts that the server was told."""
+        self._pipeline = None if is_cluster else AutoPipeline(self.client, self._distance, linger)
+        self._loaded: set[str] = set()
+        """Digests of the scripts that the server has."""
         self._timeout = timeout
         self.breaker = breaker
 
@@ -183,35 +183,40 @@ class Connection:
         began = perf_counter()
         words = (len(keys), *keys, *args)
         whole = ("EVAL", script.source, *words)
-        known = ("EVALSHA", script.digest, *words) if script.digest in self._told else whole
-        command = packed(known) if self._trips is not None else b""
+        known = ("EVALSHA", script.digest, *words) if script.digest in self._loaded else whole
+        command = packed(known) if self._pipeline is not None else b""
         self.revision += script.revises
         try:
-            if self._trips is None or len(command) > LARGE:
+            if self._pipeline is None or len(command) > LARGE:
                 async with self.call("") as client:
                     try:
                         answer = await cast("Any", client).execute_command(*known)
                     except NoScriptError:
                         answer = await cast("Any", client).execute_command(*whole)
             else:
-                answer = await self._travel(self._trips, command, whole, may_linger=script.may_linger)
+                answer = await self._join(self._pipeline, command, whole, may_linger=script.may_linger)
         finally:
             self.revision += script.revises
             if script.op:
                 self._timed(script.op, perf_counter() - began)
-        self._told.add(script.digest)
+        self._loaded.add(script.digest)
         return answer
 
-    async def _travel(
-        self, trips: Trips, command: bytes, whole: tuple[str | bytes | float, ...], *, may_linger: bool
+    async def _join(
+        self,
+        pipeline: AutoPipeline,
+        command: bytes,
+        whole: tuple[str | bytes | float, ...],
+        *,
+        may_linger: bool,
     ) -> Any:
         is_trial = self.breaker.admit()
         try:
             async with asyncio.timeout(self._time(1, is_trial=True)) if is_trial else _UNLIMITED:
                 try:
-                    answer = await trips.ask(command, may_linger=may_linger)
+                    answer = await pipeline.ask(command, may_linger=may_linger)
                 except NoScriptError:
-                    answer = await trips.ask(packed(whole), may_linger=False)
+                    answer = await pipeline.ask(packed(whole), may_linger=False)
         except _FOREIGN as failure:
             raise self._failed(failure) from failure
         self.breaker.succeeded()
@@ -257,8 +262,8 @@ class Connection:
         """Close all connections."""
         try:
             async with asyncio.timeout(self._time(1, is_trial=True)):
-                if self._trips:
-                    await self._trips.aclose()
+                if self._pipeline:
+                    await self._pipeline.aclose()
                 await self.client.aclose()
         except (ConnectionFailed, OSError):
             return  # the server was gone before us, and the sockets are closed either way

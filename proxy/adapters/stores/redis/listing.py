@@ -80,9 +80,9 @@ class Listing:
             async with client.pipeline(transaction=False) as pipe:
                 for key in listed:
                     reading.ask_session(pipe, key)
-                told: list[Any] = await pipe.execute(raise_on_error=False)
+                answers: list[Any] = await pipe.execute(raise_on_error=False)
         # A key of another type under a session's name is an unreadable session, and no other's fault.
-        read: list[Any] = [reading.UNREADABLE if isinstance(answer, Exception) else answer for answer in told]
+        read: list[Any] = [reading.UNREADABLE if isinstance(each, Exception) else each for each in answers]
         return list(zip(listed, read[::2], read[1::2], strict=True))
 
     async def remove(self, gone: Sequence[SessionKey]) -> int:
@@ -97,13 +97,12 @@ class Listing:
             group = self._leaving = self._next
             self._next = _Group()
             try:
-                await self._write_all(group)
+                used = list(group.used.items())
+                with suppress(StoreUnavailable):
+                    for start in range(0, len(used), _MOST):
+                        page = used[start : start + _MOST]
+                        entries = (word for member, score in page for word in (score, member))
+                        await self._scripts.of_key("list", keys.SESSIONS, group.ttl, keys.LISTED, *entries)
             finally:
                 self._leaving = None
                 group.is_written.set()
-
-    async def _write_all(self, group: _Group) -> None:
-        used = list(group.used.items())
-        with suppress(StoreUnavailable):
-            for start in range(0, len(used), _MOST):
-                await self._scripts.list_used(dict(used[start : start + _MOST]), ttl=group.ttl)

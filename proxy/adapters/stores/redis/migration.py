@@ -24,7 +24,7 @@ Codecs = Callable[[SessionKey], Codec]
 
 _HASHES: Final = (keys.NODES, keys.TEXTS, keys.COUNTS, keys.SUMMARIES)
 _SETS: Final = (keys.PARTIAL, keys.BESIDE, keys.LANES, keys.HIDES)
-_PASSING: Final = (keys.LINE, keys.LEASES, keys.CLAIMS)
+_PASSING: Final = (keys.QUEUE, keys.LEASES, keys.CLAIMS)
 """Who waits or writes just now: not taken along."""
 
 _Fields = dict[bytes, bytes]

@@ -1,14 +1,16 @@
-"""What the server answers, as the records of a session.
+"""What the server answers, as the records of a session; and what is damaged of it, taken out.
 
 Raises UnreadableRecord: DamagedRecord, or ForeignRecord where it is not for this server to read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Final, cast
 
 import msgspec
+from redis.asyncio import Redis
 from redis.asyncio.client import Pipeline
 
 from proxy.adapters.stores.redis import keys
@@ -26,6 +28,7 @@ from proxy.adapters.stores.redis.scripts import Fields, FoundFields, NewsFields
 from proxy.core.conversation.records import HiddenCalls, Node, Session
 from proxy.core.planning.plan import Epoch
 from proxy.ports import Found, Lookup, Mark, SessionKey, Stored
+from proxy.telemetry import log_warning
 
 UNREADABLE: Final[Fields] = [b"" for _ in keys.FIELDS]
 """The fields of a session that cannot be read."""
@@ -60,17 +63,17 @@ def injection(codec: Codec, stored: bytes | None) -> bytes | None:
 
 
 def ask_session(pipe: Pipeline, key: SessionKey) -> None:
-    """Ask for a session's fields, and for whose turn it is in its line."""
+    """Ask for a session's fields, and for whose turn it is in its queue."""
     pipe.hmget(keys.session(key), keys.FIELDS)
-    pipe.lindex(keys.session(key) + keys.LINE, 0)  # pyright: ignore[reportUnknownMemberType]
+    pipe.lindex(keys.session(key) + keys.QUEUE, 0)  # pyright: ignore[reportUnknownMemberType]
 
 
-def session(codec: Codec, fields: Fields, first_in_line: bytes | None = None) -> Session | None:
+def session(codec: Codec, fields: Fields, first_in_queue: bytes | None = None) -> Session | None:
     """A session with what stands beside its record, and why its turns wait; None where there is none."""
     record, created, turns, tip, paused, unsaved, pins = fields
     if record is None:
         return None
-    compacting = "compacting" if first_in_line and first_in_line.startswith(b"compact") else ""
+    compacting = "compacting" if first_in_queue and first_in_queue.startswith(b"compact") else ""
     return msgspec.structs.replace(
         codec.decode(record, Session, keys.RECORD_PLACE),
         created=seconds(created or b""),
@@ -84,13 +87,14 @@ def session(codec: Codec, fields: Fields, first_in_line: bytes | None = None) ->
 
 def news(codec: Codec, fields: NewsFields, since: Mark) -> Stored | None:
     """A session with its messages since others were read; None where one of them tells of others."""
-    record, first_in_line, told = fields
-    read = {each: node(codec, each, stored) for each, stored in zip(told[::2], told[1::2], strict=True)}
+    record, first_in_queue, stored = fields
+    pairs = zip(stored[::2], stored[1::2], strict=True)
+    read = {each: node(codec, each, message) for each, message in pairs}
     if any(is_link for _, is_link in read.values()):
         return None
-    new = {each: told for each, (told, _) in read.items()}
+    new = {each: message for each, (message, _) in read.items()}
     mark = Mark(since.life, since.messages + len(new))
-    return Stored(session(codec, record, first_in_line), new, mark=mark, is_news=True)
+    return Stored(session(codec, record, first_in_queue), new, mark=mark, is_news=True)
 
 
 def hidden(codec: Codec, stored: Sequence[bytes]) -> tuple[HiddenCalls, ...]:
@@ -106,12 +110,12 @@ def epochs(codec: Codec, stored: Sequence[bytes], lane: str) -> tuple[Epoch, ...
 
 def nodes(codec: Codec, stored: Mapping[bytes, bytes]) -> dict[bytes, Node]:
     """A session's messages by chain hash."""
-    told = {chain_hash: node(codec, chain_hash, record) for chain_hash, record in stored.items()}
-    held = texts(told.values()) if any(is_link for _, is_link in told.values()) else {}
+    read = {chain_hash: node(codec, chain_hash, record) for chain_hash, record in stored.items()}
+    held = _texts(read.values()) if any(is_link for _, is_link in read.values()) else {}
     try:
         return {
             chain_hash: msgspec.structs.replace(each, raw=held[each.raw]) if is_link else each
-            for chain_hash, (each, is_link) in told.items()
+            for chain_hash, (each, is_link) in read.items()
         }
     except KeyError as error:
         raise DamagedRecord from error
@@ -123,6 +127,63 @@ def node(codec: Codec, chain_hash: bytes, stored: bytes) -> tuple[Node, bool]:
     return read, version == LINK
 
 
-def texts(told: Iterable[tuple[Node, bool]]) -> dict[bytes, bytes]:
+def _texts(read: Iterable[tuple[Node, bool]]) -> dict[bytes, bytes]:
     """The bytes that messages hold, by their digests."""
-    return {digest(each.raw): each.raw for each, is_link in told if not is_link}
+    return {digest(each.raw): each.raw for each, is_link in read if not is_link}
+
+
+# --- a session of which something is damaged ---
+
+
+async def discard_damaged(client: Redis, codec: Codec, key: SessionKey, lane: str) -> None:
+    """Take out of a session what is damaged, and what a lane holds of it: its next turn writes it anew.
+
+    Messages that can be read stay; a client that sends its whole history brings the others again. Where
+    anything is not for this server to read, nothing is taken out, and ForeignRecord is raised: who can read
+    it can tell better what is damaged. What is made again from the rest is read for that alone.
+    """
+    name = keys.session(key)
+    fields = cast("Fields", await client.hmget(name, keys.FIELDS))
+    injected = cast("bytes | None", await client.hget(name, "injection"))
+    stored = cast("dict[bytes, bytes]", await client.hgetall(name + keys.NODES))
+    hides = cast("list[bytes]", await client.lrange(name + keys.HIDDEN, 0, -1))
+    for count in cast("list[bytes]", await client.hvals(name + keys.COUNTS)):
+        _is_whole(partial(integer, count))
+    for named in cast("set[bytes]", await client.smembers(name + keys.LANES)):
+        each_lane = named.decode(errors="replace")
+        for epoch in cast("list[bytes]", await client.lrange(keys.epochs(key, each_lane), 0, -1)):
+            _is_whole(partial(epochs, codec, [epoch], each_lane))
+    is_session_whole = _is_whole(partial(session, codec, fields))
+    is_injection_whole = _is_whole(partial(injection, codec, injected))
+    damaged_hidden = [each for each in hides if not _is_whole(partial(hidden, codec, [each]))]
+    whole = {
+        each: node(codec, each, record)
+        for each, record in stored.items()
+        if _is_whole(partial(node, codec, each, record))
+    }
+    held = _texts(whole.values())
+    damaged = [
+        each for each in stored if each not in whole or (whole[each][1] and whole[each][0].raw not in held)
+    ]
+    async with client.pipeline(transaction=False) as pipe:
+        pipe.delete(name + keys.COUNTS, keys.epochs(key, lane))
+        pipe.hdel(name, "life")  # so the next turn finds it changed
+        if not is_session_whole:
+            pipe.delete(name)
+        if damaged_hidden:
+            pipe.delete(name + keys.HIDDEN, name + keys.HIDES)
+        if not is_injection_whole:
+            pipe.hdel(name, "injection", "injected")
+        if damaged:
+            pipe.hdel(name + keys.NODES, *damaged)
+        await pipe.execute()
+    log_warning("damaged records of a session were discarded", messages=len(damaged))
+
+
+def _is_whole(read: Callable[[], object]) -> bool:
+    """Whether a record can be read. Raises ForeignRecord."""
+    try:
+        read()
+    except DamagedRecord:
+        return False
+    return True

@@ -15,13 +15,12 @@ from typing import Final, cast
 from msgspec.structs import replace
 
 from proxy.adapters.stores.redis import keys, reading
-from proxy.adapters.stores.redis import migration as moving
 from proxy.adapters.stores.redis.codec import Codec, DamagedRecord, Keyring, beginnings
 from proxy.adapters.stores.redis.connection import Breaker, Connection, Timed, untimed
 from proxy.adapters.stores.redis.keys import milliseconds
 from proxy.adapters.stores.redis.listing import Listing
-from proxy.adapters.stores.redis.repair import discard_damaged
-from proxy.adapters.stores.redis.scripts import Fields, FoundFields, Scripts, pieces
+from proxy.adapters.stores.redis.migration import move
+from proxy.adapters.stores.redis.scripts import Fields, FoundFields, Scripts
 from proxy.core.conversation.records import HiddenCalls, Node, Session, Turn
 from proxy.core.planning.plan import Epoch
 from proxy.ports import (
@@ -78,16 +77,11 @@ class RedisStore:
         """Another number once anything but turns was written through this store, or it could not be used."""
         return self._connection.revision if self._is_ours else None
 
-    @property
-    def is_left_alone(self) -> bool:
-        """Whether the server is left alone for a while, after a fault."""
-        return self._connection.breaker.is_open
-
     async def find(self, lookup: Lookup) -> Found:
         """The session, its epochs and counts: one script; another where it is kept under another tag."""
         if not lookup.first:
             return await self._found(lookup, await self._scripts.find(lookup))
-        fields, tags = await asyncio.gather(self._scripts.find(lookup), self._scripts.first(lookup.first))
+        fields, tags = await asyncio.gather(self._scripts.find(lookup), self._tags(lookup.first))
         if fields is None and len(tags) == 1:
             lookup = replace(lookup, tag=tags[0])
             found = await self._found(lookup, await self._scripts.find(lookup))
@@ -107,88 +101,78 @@ class RedisStore:
             found = replace(found, said=(await self.nodes(key)).get(fields.said[1]))
         return found
 
+    async def _tags(self, first: str) -> list[str]:
+        """The tags that are noted under the one of a first answer."""
+        tags: list[bytes] = await self._scripts.of_key("first", keys.first(first))
+        return sorted(tag.decode() for tag in tags)
+
     def _codec(self, key: SessionKey) -> Codec:
         return Codec(key, self._keyring, self._tell)
 
     async def _discard_damaged(self, key: SessionKey, lane: str) -> None:
         async with self._connection.call("") as client:
-            await discard_damaged(client, self._codec(key), key, lane)
+            await reading.discard_damaged(client, self._codec(key), key, lane)
         self._connection.revision += 1
 
     async def begin_epoch(self, key: SessionKey, epoch: Epoch, seen: int, ttl: float) -> tuple[Epoch, ...]:
-        """Append to the lane, or answer what others appended."""
         codec = self._codec(key)
         encoded = codec.encode(epoch, keys.epoch_place(epoch.lane))
-        stored = await self._scripts.begin_epoch(
-            key, epoch.lane, seen=seen, epoch=encoded, ttl=keys.lives(ttl).session
-        )
+        life = keys.lives(ttl).session
+        stored = await self._scripts.of_session("begin_epoch", key, epoch.lane, seen, encoded, life)
         return reading.epochs(codec, stored, epoch.lane)
 
     async def record(self, key: SessionKey, turn: Turn, ttl: float) -> Recorded:
-        """Write a turn."""
         lives, first = keys.lives(ttl), turn.joint.first if turn.joint else ""
+        recording = self._scripts.record(self._codec(key), key, turn, lives)
         if first:  # in a slot of its own, and in the same trip where that can be
-            note = self._scripts.note_first(first, key.tag, ttl=lives.session)
-            recorded, _ = await asyncio.gather(self._record_pieces(key, turn, lives), note)
+            note = self._scripts.of_key("note_first", keys.first(first), key.tag, lives.session)
+            answer, _ = await asyncio.gather(recording, note)
         else:
-            recorded = await self._record_pieces(key, turn, lives)
+            answer = await recording
+        recorded = Recorded(answer)
         if recorded is Recorded.KEPT:
             self._listing.add(key, turn.session.updated, lives.session)
         return recorded
 
-    async def _record_pieces(self, key: SessionKey, turn: Turn, lives: keys.Lives) -> Recorded:
-        recorded = Recorded.KEPT
-        for piece in pieces(self._codec(key), turn):
-            recorded = Recorded(await self._scripts.record(key, piece, lives))
-            if recorded is not Recorded.KEPT:
-                break
-        return recorded
-
     async def pin(self, key: SessionKey, hashes: Sequence[bytes], ttl: float) -> None:
-        """Pin messages by their chain hashes."""
-        await self._scripts.pin(key, hashes, ttl=keys.lives(ttl).session)
+        await self._scripts.of_session("pin", key, keys.lives(ttl).session, *hashes)
 
     async def keep_hidden(
         self, key: SessionKey, hidden: HiddenCalls, ttl: float, *, begins: bool = False
     ) -> bool:
-        """Keep what stands upstream for an answer; the first counts."""
         encoded = self._codec(key).encode(hidden, keys.HIDDEN_PLACE)
-        return await self._scripts.keep_hidden(
-            key, hidden.hash, encoded, ttl=keys.lives(ttl).session, begins=begins
-        )
+        arguments = (hidden.hash, encoded, keys.lives(ttl).session, int(begins))
+        return bool(await self._scripts.of_session("keep_hidden", key, *arguments))
 
     async def hidden(self, key: SessionKey) -> tuple[HiddenCalls, ...]:
-        """All answers of the session with hidden calls."""
         async with self._connection.call("inspect") as client:
             stored = cast("list[bytes]", await client.lrange(keys.session(key) + keys.HIDDEN, 0, -1))
         return reading.hidden(self._codec(key), stored)
 
     async def inject(self, key: SessionKey, digest: bytes, injection: bytes, ttl: float) -> bytes:
-        """Keep what is handed in, unless something was before."""
         codec = self._codec(key)
         encoded = codec.encode(injection, keys.INJECTION_PLACE)
-        stored = await self._scripts.inject(key, digest, encoded, ttl=keys.lives(ttl).session)
+        life = keys.lives(ttl).session
+        stored: bytes = await self._scripts.of_session("inject", key, life, digest, encoded)
         return codec.decode(stored, bytes, keys.INJECTION_PLACE)
 
     async def injection(self, key: SessionKey) -> bytes | None:
-        """What was handed in for the session."""
         async with self._connection.call("inspect") as client:
             stored = cast("bytes | None", await client.hget(keys.session(key), "injection"))
         return reading.injection(self._codec(key), stored)
 
     async def history(self, key: SessionKey, since: Mark | None = None) -> Stored:
         """The session with every message, or with those that are new: one script."""
+        codec = self._codec(key)
         try:
-            return (await self._news(key, since) if since else None) or await self._history(key)
+            fields = await self._scripts.of_session("news", key, *since) if since else None
+            news = reading.news(codec, fields, since) if since and fields else None
+            return news or await self._history(key, codec)
         except DamagedRecord:
             await self._discard_damaged(key, lane="")
             raise
 
-    async def _news(self, key: SessionKey, since: Mark) -> Stored | None:
-        fields = await self._scripts.news(key, since)
-        return reading.news(self._codec(key), fields, since) if fields else None
-
-    async def _history(self, key: SessionKey) -> Stored:
+    async def _history(self, key: SessionKey, codec: Codec) -> Stored:
         name = keys.session(key)
         async with self._connection.call("history") as client, client.pipeline(transaction=True) as pipe:
             reading.ask_session(pipe, key)
@@ -196,7 +180,6 @@ class RedisStore:
             pipe.hgetall(name + keys.NODES)
             pipe.exists(name + keys.WAS)
             fields, first, life, stored, was_here = cast("_HistoryFields", await pipe.execute())
-        codec = self._codec(key)
         session = reading.session(codec, fields, first)
         nodes = reading.nodes(codec, stored)
         mark = Mark(life, len(nodes)) if session and life else None
@@ -204,43 +187,38 @@ class RedisStore:
 
     async def delete(self, key: SessionKey) -> bool:
         """Forget a session, all but that there was one; the listing too."""
-        was_there, first = await self._scripts.delete(key)
+        was_there, first = await self._scripts.of_bucket("delete", key, key.sid)
         if first:
-            await self._scripts.note_first(first, key.tag, ttl=0)
+            noted = keys.first(first.decode(errors="replace"))
+            await self._scripts.of_key("note_first", noted, key.tag, 0)  # no longer
         await self._listing.drop(key)
-        return was_there
+        return bool(was_there)
 
     async def move(self, former: str, tag: str, tenant: str, first: str = "") -> bool:
-        """Take the sessions under one tag to another."""
         async with self._connection.call("move", trips=_MOVING) as client:
-            is_moved = await moving.move(client, self._codec, former, tag, tenant)
+            is_moved = await move(client, self._codec, former, tag, tenant)
         self._connection.revision += is_moved
-        if is_moved or not first or len(tags := await self._scripts.first(first)) != 1:
+        if is_moved or not first or len(tags := await self._tags(first)) != 1:
             return is_moved
         return await self.move(tags[0], tag, tenant)
 
     async def pause(self, key: SessionKey, *, paused: bool) -> bool:
-        """Let appended turns of a session wait, or go on."""
-        return await self._scripts.pause(key, paused=paused)
+        return bool(await self._scripts.of_session("pause", key, int(paused)))
 
     async def mark_unsaved(self, key: SessionKey, answer: bytes) -> None:
-        """The client of this answer was told that it is not saved."""
-        await self._scripts.mark_unsaved(key, answer)
+        await self._scripts.of_session("mark_unsaved", key, answer)
 
     async def stand(self, key: SessionKey, ticket: str, most: int, lease: float) -> Standing:
-        """Take a place in the session's line, or keep it."""
-        return Standing(await self._scripts.stand(key, ticket, most=most, lease=milliseconds(lease)))
+        answer: bytes = await self._scripts.of_session("stand", key, ticket, most, milliseconds(lease))
+        return Standing(answer.decode())
 
     async def renew_lease(self, key: SessionKey, ticket: str, lease: float) -> None:
-        """Keep a place in the session's line, if it is still held."""
-        await self._scripts.renew_lease(key, ticket, lease=milliseconds(lease))
+        await self._scripts.of_session("renew_lease", key, ticket, milliseconds(lease))
 
     async def leave(self, key: SessionKey, ticket: str) -> None:
-        """Give up a place in the session's line."""
-        await self._scripts.leave(key, ticket)
+        await self._scripts.of_session("leave", key, ticket)
 
     async def summaries(self, key: SessionKey, addresses: Sequence[str]) -> dict[str, str]:
-        """The ready summaries among these content addresses."""
         if not addresses:
             return {}
         async with self._connection.call("summaries") as client:
@@ -254,24 +232,19 @@ class RedisStore:
         }
 
     async def claim(self, key: SessionKey, address: str, token: str, lease: float) -> bool:
-        """Take or renew the lease on writing a summary."""
-        return await self._scripts.claim(key, address, token, lease=milliseconds(lease))
+        return bool(await self._scripts.of_session("claim", key, address, token, milliseconds(lease)))
 
     async def release(self, key: SessionKey, address: str, token: str) -> None:
-        """Give up the lease, if it is still held."""
-        await self._scripts.release(key, address, token)
+        await self._scripts.of_session("release", key, address, token)
 
     async def keep_summary(
         self, key: SessionKey, address: str, text: str, ttl: float, token: str = ""
     ) -> bool:
-        """Keep a summary, unless its session was deleted, or its writer has lost its lease to another."""
         summary = self._codec(key).encode(text, keys.summary_place(address))
-        return await self._scripts.keep_summary(
-            key, address, summary, ttl=keys.lives(ttl).session, token=token
-        )
+        arguments = (address, summary, keys.lives(ttl).session, token)
+        return bool(await self._scripts.of_session("keep_summary", key, *arguments))
 
     async def session(self, key: SessionKey) -> Session | None:
-        """One session's own record."""
         async with self._connection.call("inspect") as client, client.pipeline(transaction=False) as pipe:
             reading.ask_session(pipe, key)
             fields, first = cast("tuple[Fields, bytes | None]", await pipe.execute())
@@ -297,20 +270,17 @@ class RedisStore:
         return Listed(list(found.items())[:limit], Counter(left_out.values()))
 
     async def nodes(self, key: SessionKey) -> dict[bytes, Node]:
-        """Every message of the session by chain hash."""
         async with self._connection.call("inspect") as client:
             name = keys.session(key) + keys.NODES
             stored = cast("dict[bytes, bytes]", await client.hgetall(name))
         return reading.nodes(self._codec(key), stored)
 
     async def epochs(self, key: SessionKey, lane: str) -> tuple[Epoch, ...]:
-        """All epochs of a lane, in the order written."""
         async with self._connection.call("inspect") as client:
             stored = cast("list[bytes]", await client.lrange(keys.epochs(key, lane), 0, -1))
         return reading.epochs(self._codec(key), stored, lane)
 
     async def lanes(self, key: SessionKey) -> tuple[str, ...]:
-        """The lanes of the session that have epochs, sorted."""
         async with self._connection.call("inspect") as client:
             lanes = cast("set[bytes]", await client.smembers(keys.session(key) + keys.LANES))
         return tuple(sorted(lane.decode(errors="replace") for lane in lanes))
@@ -322,17 +292,16 @@ class RedisStore:
         """
         with self._connection.patience():
             await self.ping()
-            return self._keyring is None or await self._knows(self._keyring)
-
-    async def _knows(self, keyring: Keyring) -> bool:
-        async with self._connection.call("ping", trips=2) as client:
-            began = cast("set[bytes]", await client.smembers(keys.SECRETS))
-            if began and began.isdisjoint(keyring.ids):
-                return False
-            async with client.pipeline(transaction=True) as pipe:
-                pipe.sadd(keys.SECRETS, keyring.ids[0])
-                pipe.pexpire(keys.SECRETS, milliseconds(keys.REMEMBERED))
-                await pipe.execute()
+            if self._keyring is None:
+                return True
+            async with self._connection.call("ping", trips=2) as client:
+                began = cast("set[bytes]", await client.smembers(keys.SECRETS))
+                if began and began.isdisjoint(self._keyring.ids):
+                    return False
+                async with client.pipeline(transaction=True) as pipe:
+                    pipe.sadd(keys.SECRETS, self._keyring.ids[0])
+                    pipe.pexpire(keys.SECRETS, milliseconds(keys.REMEMBERED))
+                    await pipe.execute()
         return True
 
     async def ping(self) -> None:

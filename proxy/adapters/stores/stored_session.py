@@ -1,9 +1,8 @@
-"""What the store in memory keeps of one session, and how a turn joins it."""
+"""A session as the store in memory holds it, and how a turn joins it."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -16,8 +15,8 @@ from proxy.ports import Clock, Mark, Recorded, SessionKey
 
 
 @dataclass(slots=True)
-class Kept:
-    """All that is kept of one session; times are of the monotonic clock."""
+class StoredSession:
+    """All that is stored of one session; times are of the monotonic clock."""
 
     due: float
     """When to look whether it has expired."""
@@ -35,7 +34,7 @@ class Kept:
     summaries: dict[str, str] = field(default_factory=dict[str, str])
     beside: set[bytes] = field(default_factory=set[bytes])
     late: set[bytes] = field(default_factory=set[bytes])
-    """Answers that were told of, in a history, before their own turns came."""
+    """Answers that came in a history before their own turns did."""
     tips: list[bytes] = field(default_factory=list[bytes])
     """Chain hashes and joints by which it is found."""
     firsts: set[str] = field(default_factory=set[str])
@@ -47,27 +46,41 @@ class Kept:
     """Digest of the injection."""
     injection: bytes | None = None
 
-    def take(self, turn: Turn) -> None:
+    def record(self, turn: Turn) -> None:
         """Write a turn that may join (:func:`admits`)."""
-        outer = turn.outer_parents
-        if turn.begun_at is not None and not turn.advances_tip:
-            self.unsaved = b""
-        said = {node.hash for node in turn.nodes if not node.answer}
-        joined = turn.is_joined or bool((outer | said & self.nodes.keys()) - self.beside)
-        fresh = [node for node in turn.nodes if _is_news(node, self.nodes.get(node.hash))]
-        late = {node.hash for node in turn.nodes if _comes_late(node, self.nodes.get(node.hash))} - self.late
-        self.late |= late
+        before, tip, is_appended = self.session, turn.session.tip, turn.begun_at is not None
+        outer, asked = turn.outer_parents, {node.hash for node in turn.nodes if not node.answer}
+        is_joined = turn.is_joined or bool((outer | asked & self.nodes.keys()) - self.beside)
+        fresh: list[Node] = []
+        answers = 0  # that are complete now, and were not before
+        for node in turn.nodes:
+            stored, is_complete = self.nodes.get(node.hash), node.answer and node.complete
+            if stored is None or (is_complete and not stored.complete):
+                fresh.append(node)  # it is new, or completes an answer that was cut off
+                answers += is_complete
+            if stored and is_complete and not stored.answer and node.hash not in self.late:
+                self.late.add(node.hash)  # the history that it came with has overtaken its turn
+                answers += 1
         if any(node.hash in self.nodes for node in fresh):
             self.life = secrets.token_bytes(8)
         for node in fresh:
             raw = self.texts.setdefault(node.raw, node.raw)
             self.nodes[node.hash] = node if raw is node.raw else msgspec.structs.replace(node, raw=raw)
-        moves = _moves_tip(self.session, turn, fresh, joined=joined)
-        self.session = _merged(self.session, turn, fresh, moves=moves, late=len(late))
+        if is_appended and not turn.advances_tip:
+            self.unsaved = b""
+        is_first = before is None or not before.tip
+        continues = is_joined and any(node.hash == tip for node in fresh)
+        moves = turn.advances_tip and bool(tip) and (is_first or is_appended or continues)
+        self.session = msgspec.structs.replace(
+            turn.session if fresh or is_appended or before is None else before,
+            created=before.created if before else turn.session.created,
+            turns=(before.turns if before else 0) + answers,
+            tip=tip if moves else before.tip if before else b"",
+        )
         if moves:
-            self.beside -= outer | said
-        elif not joined:
-            self.beside |= said
+            self.beside -= outer | asked
+        elif not is_joined:
+            self.beside |= asked
 
     def since(self, mark: Mark) -> dict[bytes, Node] | None:
         """The messages that were written since others were read; None where all are to be read again."""
@@ -76,17 +89,17 @@ class Kept:
             return None
         return dict(islice(reversed(self.nodes.items()), news))
 
-    def shown(self, first_in_line: str = "") -> Session | None:
+    def shown(self, first_in_queue: str = "") -> Session | None:
         """The session's record, and why its appended turns wait."""
-        compacting = "compacting" if first_in_line.startswith("compact") else ""
+        compacting = "compacting" if first_in_queue.startswith("compact") else ""
         blocked = "paused" if self.paused else compacting
         return self.session and msgspec.structs.replace(
             self.session, blocked=blocked, unsaved=self.unsaved, pins=tuple(self.pins)
         )
 
 
-def admits(before: Kept | None, turn: Turn) -> Recorded:
-    """Whether a turn can join what is kept of its session; it is written nowhere yet."""
+def admits(before: StoredSession | None, turn: Turn) -> Recorded:
+    """Whether a turn can join what is stored of its session; it is written nowhere yet."""
     nodes = before.nodes if before else {}
     if any(parent not in nodes for parent in turn.outer_parents):
         return Recorded.TORN
@@ -95,45 +108,14 @@ def admits(before: Kept | None, turn: Turn) -> Recorded:
     return Recorded.MOVED if has_moved else Recorded.KEPT
 
 
-def _is_news(node: Node, stored: Node | None) -> bool:
-    """Whether the node is new, or the completed answer in place of one that was cut off."""
-    return stored is None or (node.answer and node.complete and not stored.complete)
-
-
-def _comes_late(node: Node, stored: Node | None) -> bool:
-    """Whether this is an answer whose node came with a history that overtook its turn."""
-    return node.answer and node.complete and stored is not None and not stored.answer
-
-
-def _moves_tip(before: Session | None, turn: Turn, fresh: Sequence[Node], *, joined: bool) -> bool:
-    if not (turn.advances_tip and turn.session.tip):
-        return False
-    is_first = before is None or not before.tip
-    is_new = any(node.hash == turn.session.tip for node in fresh)
-    return is_first or turn.begun_at is not None or (joined and is_new)
-
-
-def _merged(before: Session | None, turn: Turn, fresh: Sequence[Node], *, moves: bool, late: int) -> Session:
-    """The session after the turn; as it was before, where the turn brought nothing new."""
-    appended = turn.begun_at is not None
-    after = turn.session if fresh or appended or before is None else before
-    tip = turn.session.tip if moves else before.tip if before else b""
-    return msgspec.structs.replace(
-        after,
-        created=before.created if before else turn.session.created,
-        turns=(before.turns if before else 0) + late + sum(node.answer and node.complete for node in fresh),
-        tip=tip,
-    )
-
-
-# --- leases on writing summaries, for the store in memory ---
+# --- leases on writing summaries ---
 
 
 Place = tuple[SessionKey, str]
 """A session, and the address of a summary."""
 
 
-class Claims:
+class Leases:
     """Who writes which summary, and until when by ``clock``."""
 
     def __init__(self, clock: Clock) -> None:
