@@ -11,10 +11,7 @@ import httpx2
 from proxy.adapters.upstream.httpx import HttpxUpstream
 from proxy.http.relay import Relay
 from tests.support.admission import admission
-from tests.support.servers import (
-    FakeUpstream,
-    serve,
-)
+from tests.support.servers import PATIENCE, FakeUpstream, serve
 
 MIB = 2**20
 
@@ -29,8 +26,8 @@ class Stage:
 
 
 @contextmanager
-def relay_to(base_url: str, read_timeout: float = 1.0) -> Generator[str]:
-    upstream = HttpxUpstream(base_url, connect_timeout=1.0, read_timeout=read_timeout)
+def relay_to(base_url: str, read_timeout: float = PATIENCE) -> Generator[str]:
+    upstream = HttpxUpstream(base_url, connect_timeout=PATIENCE, read_timeout=read_timeout)
     relay = Relay(upstream, admission(), lambda _: None)
     with serve(relay, upstream.aclose) as url:
         yield url

@@ -16,7 +16,7 @@ from tests.support.servers import (
 
 @pytest.fixture
 async def stage(request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
-    read_timeout = getattr(request, "param", 1.0)
+    read_timeout = getattr(request, "param", PATIENCE)
     async with FakeUpstream().serve() as upstream:
         with relay_to(upstream.url + "/base", read_timeout) as url:
             async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as client:

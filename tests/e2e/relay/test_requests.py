@@ -103,7 +103,6 @@ async def test_a_large_upload_arrives_while_it_is_being_sent(
     assert stage.upstream.requests[0].body == part * 20
 
 
-@pytest.mark.parametrize("stage", [PATIENCE], indirect=True, ids=["patient"])
 async def test_an_upload_goes_no_faster_than_the_upstream_reads(stage: Stage, raw: RawClient) -> None:
     read_on = asyncio.Event()
 
