@@ -40,8 +40,8 @@ from proxy.engine.append.append import Appends
 from proxy.engine.append.turn_queue import TurnQueue
 from proxy.engine.background import Background
 from proxy.engine.intake.body_cache import BodyCache
-from proxy.engine.intake.history import Reader
 from proxy.engine.intake.naming import Naming
+from proxy.engine.intake.reader import Reader
 from proxy.engine.models.asking import Asking
 from proxy.engine.models.models import Models
 from proxy.engine.models.stated_windows import StatedWindows
@@ -214,7 +214,9 @@ def assembled(settings: Settings, outside: Outside, wire: WireFormat = CHAT) -> 
         Asking(wire, upstream, learned), store, counter, foreground, clock, metrics, learned
     )
     summary_jobs = SummaryJobs(summaries, naming, learned)
-    models = Models(StatedWindows(upstream, clock, learned), prices.context_window, clock, learned)
+    models = Models(
+        StatedWindows(upstream, clock, learned), prices.context_window, prices.prices_of, clock, learned
+    )
     sessions, reader = SessionCache(learned), Reader(wire, counter, memory)
     recognition = Recognition(store, naming, sessions, clock, learned)
     decisions = Decisions(
@@ -249,7 +251,6 @@ def assembled(settings: Settings, outside: Outside, wire: WireFormat = CHAT) -> 
         decisions=decisions,
         tools=ToolCaches(metrics, memory),
         added=added,
-        price_list=prices.prices_of,
         sender=sender,
         tool_loop=ToolLoop(sender, recorder, clock),
         recorder=recorder,

@@ -36,7 +36,7 @@ from proxy.core.economics.prices import Prices
 from proxy.core.economics.simulate import replay
 from proxy.core.planning.chain import Chain
 from proxy.core.policy.policy import Policy
-from proxy.engine.intake.history import Reader, root_of
+from proxy.engine.intake.reader import Reader, root_of
 from proxy.errors import InvalidJSON, MissingParameter, UnabridgedError
 
 EXAMPLE_WINDOW = 8_000
@@ -181,7 +181,7 @@ async def read_session(
     """One session of a file; without an id it is named after its line. Raises UnabridgedError."""
     body = CHAT.read_body(document.rstrip(), sys.maxsize)
     reader = Reader(CHAT, counter, Memory())
-    history = replace(reader.read(body, root_of(body, by_header=True)), model=model)
+    history = replace(await reader.read(body, root_of(body, by_header=True)), model=model)
     await reader.count(history)
     head = await reader.head_tokens(history)
     chain, name = history.chain(), body.get("id")

@@ -31,7 +31,7 @@ from proxy.engine.models.models import Model
 from proxy.engine.sessions.session_cache import CachedLane, CachedSession, EpochLog
 from proxy.ports import Found, SessionKey, UpstreamResponse
 
-_PATIENCE = 3.0
+PATIENCE = 3.0
 """Seconds that a request may wait for everything of ours together."""
 
 
@@ -64,16 +64,6 @@ class Incoming(msgspec.Struct, frozen=True):
     """What chose its policy, in words."""
     appended: Appended | None = None
     """Of a turn that was sent without its history, which stands in the body by now."""
-
-    @property
-    def needs_store(self) -> bool:
-        """Whether it is not answered while the store is away."""
-        return self.appended is not None or self.policy.store.on_fault == "closed"
-
-    @property
-    def deadline(self) -> float:
-        """Monotonic seconds by which all waiting for us is over."""
-        return self.arrived + _PATIENCE
 
 
 class SessionState(msgspec.Struct, frozen=True):

@@ -5,12 +5,12 @@ Whoever moves the bytes calls :meth:`Pipeline.prepare`, :meth:`Pipeline.answer`,
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from proxy.core.dialects.extension import take_extension
+from proxy.core.conversation.injection import Injection
+from proxy.core.dialects.extension import Extension, take_extension
 from proxy.core.dialects.wire import WireFormat
-from proxy.core.economics.prices import Prices
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.situation import Conditions
 from proxy.core.policy.policy import Policy
@@ -21,15 +21,17 @@ from proxy.engine.answers.sending import Sender
 from proxy.engine.answers.tool_cache import NOTHING_FRESH, ToolCaches
 from proxy.engine.answers.tool_loop import ToolLoop
 from proxy.engine.background import Background
-from proxy.engine.flow import Exchange, Incoming, Request, Sent, SessionState
+from proxy.engine.flow import PATIENCE, Exchange, Incoming, Request, Sent, SessionState
 from proxy.engine.intake.body_cache import BodyCache, ReadBody
-from proxy.engine.intake.history import History, Reader, root_of
+from proxy.engine.intake.history import History
 from proxy.engine.intake.naming import NAMED, Naming
+from proxy.engine.intake.reader import Reader, root_of
 from proxy.engine.models.models import Model, Models
 from proxy.engine.planning.decisions import Decisions
 from proxy.engine.recording.recorder import Recorder
 from proxy.engine.sessions.attachments import Attachments
 from proxy.engine.sessions.recognition import Recognition
+from proxy.engine.sessions.session_cache import EpochLog
 from proxy.engine.summaries.foreground import Foreground
 from proxy.telemetry import log_fault
 
@@ -48,7 +50,6 @@ class Pipeline:
     decisions: Decisions
     tools: ToolCaches
     added: AddedParameters
-    price_list: Callable[[str], Prices]
     sender: Sender
     tool_loop: ToolLoop
     recorder: Recorder
@@ -60,57 +61,19 @@ class Pipeline:
 
         Raises StoreUnavailable for an appended turn, and where the policy is closed on faults.
         """
-        policy, envelope, appended = incoming.policy, incoming.envelope, incoming.appended
-
-        # What was sent: the body's messages on their chain, those that are new read and identified.
-        scope = f"{envelope.caller.tenant}\0{envelope.caller.name}".encode(errors="surrogatepass")
-        is_shared = envelope.caller.name is None
-        read = self.body_cache.read(incoming.body, scope, policy.limits.messages, is_shared=is_shared)
-        body, extension = take_extension(read.body)
-        is_named = envelope.caller.key is not None and envelope.caller.key.sid == NAMED
-        root = appended.root if appended else root_of(body, by_header=is_named)
-        history = await self.reader.read_in_pieces(body, root, read.before)
-        lane = lane_of(history.model, policy, envelope.budget)
-
-        # Whose it is: the session, the epochs of its lane, what is pinned in it and was handed in for it.
-        session, log = await self.recognition.recognise(
-            envelope.caller, history, lane, needs_store=incoming.needs_store
-        )
-        places = appended.pins if appended else extension.pins_from_end(len(history.head))
-        pinned = frozenset(history.hashes[-place] for place in places)
-        pins, unsaved = await self.attachments.pins(session, pinned, policy.store.ttl)
-        inject = appended.inject if appended else extension.inject
-        injection, unkept = await self.attachments.injection(session, inject, policy.store.ttl)
-
-        # What it costs, and what it may cost.
+        policy, caller = incoming.policy, incoming.envelope.caller
+        read, extension, history = await self._read(incoming)
+        lane = lane_of(history.model, policy, incoming.envelope.budget)
+        needs_store = incoming.appended is not None or policy.store.on_fault == "closed"
+        session, log = await self.recognition.recognise(caller, history, lane, needs_store=needs_store)
+        degraded = ["store"] if session.is_store_away else []
+        pins, injection = await self._attached(incoming, extension, session, history, degraded)
         model = self.models.of(session.tenant, history.model)
-        chain = await self._count(read, history, session, model)
-        history = history.completed(session.hidden, injection)
-        chain = history.outgoing_chain(chain)
-        tool = b"" if model.refuses_tools else offered_tool(policy, history.body)
-        budget = await self.decisions.budget(model, history, policy, envelope.budget, tool, chain)
-        stated = self.models.stated
-        if stated.may_tell(model.stated, envelope.credentials):
-            self.background.run(stated.ask(model.stated, envelope.credentials), is_needed=False)
-
-        # What is cut of it, and the bytes that go out.
-        rule = policy.summary.alternate
-        request = Request(
-            session=session,
-            log=log,
-            lane=lane,
-            model=model,
-            chain=chain,
-            head_count=len(history.head),
-            policy=policy,
-            budget=budget,
-            credentials=envelope.credentials,
-            deadline=incoming.deadline,
-            alternates=model.alternates if rule == "auto" else rule,
-            conditions=self._conditions(session, history, lane, budget.head, boundary=envelope.is_boundary),
-            tool=tool,
-            pins=pins,
-        )
+        chain = await self._counted(read, history, session, model)
+        if session.hidden or injection is not None:
+            history = history.completed(session.hidden, injection)
+            chain = history.outgoing_chain(chain) if history.hidden else chain
+        request = await self._request(incoming, history, chain, session, log, model, pins)
         decision = await self.decisions.decide(request, history)
         exchange = Exchange(
             incoming=incoming,
@@ -119,8 +82,8 @@ class Pipeline:
             decision=decision,
             plain=self.decisions.body(request, history, decision),
             tools=await self._fresh(request, history),
-            degraded=[*(("store",) if session.is_store_away else ()), *unsaved, *unkept],
-            answerers=self.decisions.answerers(request, history, decision),
+            degraded=degraded,
+            answerers=self.decisions.answerers(request, history, decision) if request.tool else [],
         )
         self.added.add(exchange)
         return exchange
@@ -132,45 +95,105 @@ class Pipeline:
         """
         await self.foreground.given_way()
         sent = await self.sender.send(exchange)
+        if exchange.tools is NOTHING_FRESH and not exchange.answerers:
+            return sent
         return await self.tool_loop.run(exchange, sent)
 
-    async def _count(self, read: ReadBody, history: History, session: SessionState, model: Model) -> Chain:
-        """Count what is new; the rest, and how the model counts, the store may know."""
+    # --- the steps of `prepare`, in their order ---
+
+    async def _read(self, incoming: Incoming) -> tuple[ReadBody, Extension, History]:
+        """What was sent: the body's messages on their chain, those that are new read and identified."""
+        caller, limit = incoming.envelope.caller, incoming.policy.limits.messages
+        scope = f"{caller.tenant}\0{caller.name}".encode(errors="surrogatepass")
+        read = self.body_cache.read(incoming.body, scope, limit, is_shared=caller.name is None)
+        body, extension = take_extension(read.body)
+        if incoming.appended is not None:
+            root = incoming.appended.root
+        else:
+            root = root_of(body, by_header=caller.key is not None and caller.key.sid == NAMED)
+        return read, extension, await self.reader.read(body, root, read.before)
+
+    async def _attached(
+        self,
+        incoming: Incoming,
+        extension: Extension,
+        session: SessionState,
+        history: History,
+        degraded: list[str],
+    ) -> tuple[AbstractSet[bytes], Injection | None]:
+        """What is pinned in the session, and was handed in for it, by this request too."""
+        came_with, ttl = incoming.appended, incoming.policy.store.ttl
+        places = came_with.pins if came_with is not None else extension.pins_from_end(len(history.head))
+        wanted = frozenset([history.hashes[-place] for place in places])
+        pins, unsaved = await self.attachments.pins(session, wanted, ttl)
+        inject = came_with.inject if came_with is not None else extension.inject
+        injection, unkept = await self.attachments.injection(session, inject, ttl)
+        degraded += [*unsaved, *unkept]
+        return pins, injection
+
+    async def _counted(self, read: ReadBody, history: History, session: SessionState, model: Model) -> Chain:
+        """The chain with what is new counted; the rest, and how the model counts, the store may know."""
         last = session.found.session
-        if last is not None and last.model == history.model:
+        if last is not None and last.model == history.model and not model.ratio.samples:
             model.remember_ratio(last.ratio)
         if not history.new:
             return history.counted
-        self.reader.take_counts(history, session.found.counts)
-        await self.reader.count(history)
+        await self.reader.count(history, session.found.counts)
         chain = history.chain()
-        self.body_cache.keep(read, history.placed(chain))
+        self.body_cache.keep(read, history.prefix(chain))
         return chain
 
-    def _conditions(
-        self, session: SessionState, history: History, lane: str, head: int, *, boundary: bool
-    ) -> Conditions:
-        """What the provider may still have of a request whose head has ``head`` counted tokens.
-
-        The store tells when a session was last answered, on any worker; what this process has sent itself it
-        knows for each lane, so that two models in one session do not hide each other.
-        """
-        last, times = session.found.session, [session.lane.answered]
-        is_same_lane = last is not None and last.lane == lane
-        if last is not None and is_same_lane:
-            times.append(last.updated)
-        known = [each for each in times if each is not None]
-        return Conditions(
-            idle=max(self.recorder.clock.now() - max(known), 0.0) if known else None,
-            boundary=boundary,
-            prices=self.price_list(history.model),
-            is_new_head=last is not None
-            and is_same_lane
-            and (last.head != history.head or last.head_tokens != head),
+    async def _request(
+        self,
+        incoming: Incoming,
+        history: History,
+        chain: Chain,
+        session: SessionState,
+        log: EpochLog | None,
+        model: Model,
+        pins: AbstractSet[bytes],
+    ) -> Request:
+        """What is to be decided on, and what it may cost."""
+        policy, envelope, credentials = incoming.policy, incoming.envelope, incoming.envelope.credentials
+        is_offered = policy.recall.enabled and not model.refuses_tools
+        tool = offered_tool(policy, history.body) if is_offered else b""
+        budget = await self.decisions.budget(model, history, policy, envelope.budget, tool, chain)
+        if model.stated.window is None and self.models.stated.may_tell(model.stated, credentials):
+            self.background.run(self.models.stated.ask(model.stated, credentials), is_needed=False)
+        # The store tells when a session was last answered, on any worker; what this process has sent itself
+        # it knows for each lane, so that two models in one session do not hide each other.
+        last, answered = session.found.session, session.lane.answered
+        is_of_lane = last is not None and last.lane == session.lane.id
+        if last is not None and is_of_lane:
+            answered = max(last.updated, answered or 0.0)
+        rule = policy.summary.alternate
+        return Request(
+            session=session,
+            log=log,
+            lane=session.lane.id,
+            model=model,
+            chain=chain,
+            head_count=len(history.head),
+            policy=policy,
+            budget=budget,
+            credentials=credentials,
+            deadline=incoming.arrived + PATIENCE,
+            alternates=model.alternates if rule == "auto" else rule,
+            conditions=Conditions(
+                idle=max(self.recorder.clock.now() - answered, 0.0) if answered is not None else None,
+                boundary=envelope.is_boundary,
+                prices=model.prices,
+                is_new_head=last is not None
+                and is_of_lane
+                and (last.head != history.head or last.head_tokens != budget.head),
+            ),
+            tool=tool,
+            pins=pins,
         )
 
     async def _fresh(self, request: Request, history: History) -> ToolCache:
-        given = history.injection.tools if history.injection else ()
+        """Tool results that need not be fetched again."""
+        given = history.injection.tools if history.injection is not None else ()
         if not (request.policy.tools or given):
             return NOTHING_FRESH
         try:
@@ -182,5 +205,5 @@ class Pipeline:
 
 def lane_of(model: str, policy: Policy, budget: int | None) -> str:
     """The lane of a request that allows itself so many tokens: those of one lane share their plans."""
-    said = f"{model}\0{policy.name}\0{budget or ''}"
-    return hashlib.sha256(said.encode(errors="surrogatepass")).hexdigest()[:16]
+    parts = f"{model}\0{policy.name}\0{budget or ''}"
+    return hashlib.sha256(parts.encode(errors="surrogatepass")).hexdigest()[:16]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from itertools import pairwise
 from typing import Any
@@ -9,16 +10,16 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.cache import Memory
+from proxy.core.conversation.identity import root
 from proxy.core.conversation.injection import Injection
 from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.dialects.chat.request import read_body
 from proxy.core.dialects.extension import take_extension
-from proxy.core.persistent import grown
 from proxy.core.planning.plan import EMPTY, Plan
 from proxy.core.policy.policy import Policy
-from proxy.engine.intake.history import History
-from proxy.engine.intake.known import nothing_of
+from proxy.engine.intake.reader import Reader
 from proxy.engine.planning.decisions import edited_body
 from tests.support.conversations import (
     Sent,
@@ -32,7 +33,7 @@ from tests.support.conversations import (
     user,
     valid_conversations,
 )
-from tests.support.upstreams import fault_in
+from tests.support.upstreams import COUNTER, fault_in
 
 letters = st.text(st.characters(), max_size=40)
 values = st.recursive(
@@ -70,9 +71,7 @@ def sent(raws: list[bytes], plan: Plan, injection: Injection | None, *, alternat
     """The messages that go out of a request with a head of one message."""
     head = encode(system("Be brief."))
     body = read_body(b'{"model":"m","messages":[%b]}' % b",".join([head, *raws]), 100_000)
-    history = History(
-        body, "m", (head,), grown(raws), grown(()), b"", grown(()), nothing_of(CHAT), injection=injection
-    )
+    history = asyncio.run(Reader(CHAT, COUNTER, Memory()).read(body, root())).completed({}, injection)
     whole = edited_body(history, plan, alternates=alternates)
     return [*read_body(whole, 200_000).messages]
 

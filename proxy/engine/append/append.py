@@ -20,8 +20,8 @@ from proxy.core.dialects.extension import Extension, take_extension
 from proxy.core.dialects.wire import Body, WireFormat
 from proxy.engine.append.turn_queue import TURN, TurnQueue
 from proxy.engine.flow import Appended, Exchange, Incoming
-from proxy.engine.intake.history import Reader
 from proxy.engine.intake.naming import NAMED, Headers
+from proxy.engine.intake.reader import Reader
 from proxy.engine.recording.collector import Collector
 from proxy.engine.recording.recorder import Recorder
 from proxy.errors import (

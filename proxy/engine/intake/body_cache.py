@@ -1,4 +1,4 @@
-"""BodyCache as they come in, each read after what this process has read of its conversation before.
+"""Bodies as they come in, each read after what this process has read of its conversation before.
 
 A fast, seeded hash tells whether a body begins with the bytes of the one before; it serves this process
 alone. Small bodies, and those of clients that put what changes before their messages, are split whole each
@@ -6,6 +6,7 @@ time; there the messages themselves tell.
 """
 
 import secrets
+from operator import attrgetter
 
 import msgspec
 import xxhash
@@ -13,7 +14,7 @@ import xxhash
 from proxy.cache import Lru, Memory
 from proxy.core.dialects.wire import Beginning, Body, WireFormat
 from proxy.core.persistent import Grown
-from proxy.engine.intake.known import Placed
+from proxy.engine.intake.history import CachedPrefix
 
 _LEAST = 4 * 1024
 """Bytes of a body below which splitting it whole costs nothing."""
@@ -24,7 +25,7 @@ _ENDING = 64
 """Bytes by which the end of a head is known again."""
 _HEADS_ALIKE = 8
 """Ends that are known of heads that begin alike: they may go on otherwise."""
-_LINE_BYTES = 2 * 1024
+_CONVERSATION_BYTES = 2 * 1024
 """What a conversation is reckoned at,"""
 _MESSAGE_BYTES = 512
 """and each message of it, beside its bytes."""
@@ -34,7 +35,7 @@ class NewestBody(msgspec.Struct, frozen=True):
     """What is remembered of a conversation's newest body."""
 
     messages: Grown[bytes]
-    placed: Placed
+    prefix: CachedPrefix
     size: int
     """Bytes that it is reckoned at."""
     beginning: Beginning | None
@@ -50,10 +51,10 @@ class ReadBody(msgspec.Struct, frozen=True):
     scope: bytes
     """Whose it is, and how it begins."""
     name: bytes
-    """Under which its line was looked for."""
+    """Under which its conversation was looked for."""
     is_shared: bool
     """Whether other conversations may have the same scope."""
-    before: Placed | None = None
+    before: CachedPrefix | None = None
     """Of the messages that it begins with; None where nothing is known of them."""
     hashed: "Hashed | None" = None
     """Its first bytes, where they were hashed."""
@@ -78,7 +79,7 @@ class BodyCache:
 
     def __init__(self, wire: WireFormat, memory: Memory) -> None:
         self._wire = wire
-        self._lines: Lru[bytes, NewestBody] = Lru(memory, lambda line: line.size)
+        self._bodies: Lru[bytes, NewestBody] = Lru(memory, attrgetter("size"))
         self._heads: Lru[bytes, tuple[tuple[int, bytes], ...]] = Lru(
             memory, lambda heads: 4 * _ENDING * len(heads)
         )
@@ -92,41 +93,34 @@ class BodyCache:
         """
         scope += b"\0" + raw[:_TOLD_APART_BY]
         name = self._name(scope, raw) if is_shared else scope
-        line = self._lines.get(name)
-        if line is None:
+        newest = self._bodies.get(name)
+        if newest is None:
             return ReadBody(self._wire.read_body(raw, max_messages), scope, name, is_shared)
-        found = self._continued(line.beginning, line.digest, raw, max_messages) if line.beginning else None
-        if found is not None:
-            body, hashed = found
-            return ReadBody(body, scope, name, is_shared, line.placed, hashed)
+        if newest.beginning is not None:
+            hashed = Hashed(self._seed)
+            if hashed.up_to(raw, newest.beginning.end) == newest.digest:
+                body = newest.beginning.continued(raw, max_messages)
+                if body is not None:
+                    return ReadBody(body, scope, name, is_shared, newest.prefix, hashed)
         body = self._wire.read_body(raw, max_messages)
-        before = line.placed if body.messages.begins_with(line.messages) else None
+        before = newest.prefix if body.messages.begins_with(newest.messages) else None
         return ReadBody(body, scope, name, is_shared, before)
 
-    def _continued(
-        self, beginning: Beginning, digest: bytes, raw: bytes, max_messages: int
-    ) -> tuple[Body, Hashed] | None:
-        hashed = Hashed(self._seed)
-        if hashed.up_to(raw, beginning.end) != digest:
-            return None
-        body = beginning.continued(raw, max_messages)
-        return None if body is None else (body, hashed)
-
-    def keep(self, read: ReadBody, placed: Placed) -> None:
-        """Remember a body whose messages were placed."""
+    def keep(self, read: ReadBody, prefix: CachedPrefix) -> None:
+        """Remember a body, and what is known of its messages."""
         body, raw = read.body, read.body.raw
-        size = len(raw) + _LINE_BYTES + _MESSAGE_BYTES * len(body.messages)
+        size = len(raw) + _CONVERSATION_BYTES + _MESSAGE_BYTES * len(body.messages)
         beginning, digest = body.beginning() if len(raw) >= _LEAST else None, b""
         if beginning is not None:
             digest = (read.hashed or Hashed(self._seed)).up_to(raw, beginning.end)
             size += beginning.weight
         names = {read.name}
-        if read.is_shared and placed.head:
-            self._note_head(read.scope, body, len(placed.head))
+        if read.is_shared and prefix.head:
+            self._learn_head(read.scope, body, len(prefix.head))
             names.add(self._name(read.scope, raw))
-        line = NewestBody(body.messages, placed, size, beginning, digest)
+        newest = NewestBody(body.messages, prefix, size, beginning, digest)
         for name in names:
-            self._lines.put(name, line)
+            self._bodies.put(name, newest)
 
     def _name(self, scope: bytes, raw: bytes) -> bytes:
         """What tells a conversation from others of the same scope: what follows its head, if that is known.
@@ -137,8 +131,8 @@ class BodyCache:
         end = max((end for end, ending in heads if raw.startswith(ending, end - len(ending))), default=None)
         return scope if end is None else scope + b"\0" + raw[end : end + _TOLD_APART_BY].partition(b"}")[0]
 
-    def _note_head(self, scope: bytes, body: Body, length: int) -> None:
-        """Note where the head of a body, its first ``length`` messages, ends, if it is long."""
+    def _learn_head(self, scope: bytes, body: Body, length: int) -> None:
+        """Remember where the head of a body, its first ``length`` messages, ends, if it is long."""
         if len(body.messages) == length:
             return
         raw, first, heads = body.raw, body.messages[length], self._heads.get(scope) or ()

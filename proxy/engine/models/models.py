@@ -14,6 +14,7 @@ from proxy.cache import Lru, Memory
 from proxy.core.budget.calibration import STEPS, Ratio
 from proxy.core.budget.window import COUNTED, Evidence, Growth, Sample, Window, excess
 from proxy.core.dialects.wire import Overflow, Usage
+from proxy.core.economics.prices import UNKNOWN_PRICES, Prices
 from proxy.core.policy.policy import Policy
 from proxy.engine.models.stated_windows import Stated, StatedWindows
 from proxy.ports import Clock
@@ -40,6 +41,7 @@ class Model(msgspec.Struct, kw_only=True):
     """Context window in tokens by the price list."""
     stated: Stated
     """What the upstream says of its window."""
+    prices: Prices = UNKNOWN_PRICES
     evidence: Evidence = msgspec.field(default_factory=Evidence)
     """What answers and refusals show of its window."""
     logged: tuple[Window, ...] = ()
@@ -80,10 +82,16 @@ class Models:
     """The models behind one upstream, as each caller knows them (law 6: nobody teaches another)."""
 
     def __init__(
-        self, stated: StatedWindows, price_list: Callable[[str], int | None], clock: Clock, memory: Memory
+        self,
+        stated: StatedWindows,
+        windows: Callable[[str], int | None],
+        prices: Callable[[str], Prices],
+        clock: Clock,
+        memory: Memory,
     ) -> None:
         self.stated = stated
-        self._price_list = price_list
+        self._windows = windows
+        self._prices = prices
         self._clock = clock
         self._known: Lru[tuple[str, str], Model] = Lru(memory, lambda model: _MODEL_BYTES + len(model.name))
 
@@ -92,8 +100,13 @@ class Models:
         key = (tenant, name)
         found = self._known.get(key)
         if found is None:
-            ratio, priced, stated = Ratio.of(name), self._price_list(name), self.stated.of(name)
-            found = Model(name=name, ratio=ratio, priced=priced, stated=stated)
+            found = Model(
+                name=name,
+                ratio=Ratio.of(name),
+                priced=self._windows(name),
+                stated=self.stated.of(name),
+                prices=self._prices(name),
+            )
             self._known.put(key, found)
         return found
 

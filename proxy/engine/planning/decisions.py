@@ -17,7 +17,8 @@ from proxy.core.policy.policy import Policy
 from proxy.engine.answers.recall import Recall
 from proxy.engine.answers.tool_rounds import Answerer
 from proxy.engine.flow import Decision, Exchange, Request
-from proxy.engine.intake.history import History, Reader
+from proxy.engine.intake.history import History
+from proxy.engine.intake.reader import Reader
 from proxy.engine.models.models import Model, Models
 from proxy.engine.planning.epochs import Epochs
 from proxy.engine.sessions.session_cache import SessionCache
@@ -78,17 +79,13 @@ class Decisions:
         """The request's budget: what the policy gives, or what the client asks for where that is less."""
         window, ratio = self.models.window(model, policy), model.ratio.value
         head = await self.reader.head_tokens(history, tool)
-        reserve, needed = reserve_of(history, policy), ceil((head + chain.last_user_tokens) * ratio)
+        reserve, last_user = reserve_of(history, policy), chain.last_user_tokens
+        limit, needed = window.limit, ceil((head + last_user) * ratio)
         limits = [limit for limit in (policy.budget.tokens, explicit) if isinstance(limit, int)]
-        tokens = budget_tokens(
-            min(limits, default=None),
-            window.limit,
-            reserve,
-            needed,
-            counts_answer=model.evidence.counts_answer,
-        )
-        budget = Budget(tokens, ratio, head, window, chain.last_user_tokens, chain.tokens.total)
-        if budget.is_overrun and not model.is_overrun_logged:
+        lowest, counts_answer = min(limits, default=None), model.evidence.counts_answer
+        tokens = budget_tokens(lowest, limit, reserve, needed, counts_answer=counts_answer)
+        budget = Budget(tokens, ratio, head, window, last_user, chain.tokens.total)
+        if limit is not None and needed > limit and not model.is_overrun_logged:
             model.is_overrun_logged = True
             log_warning(
                 "head and last message exceed the context window: it must be wrong, or the head too large",

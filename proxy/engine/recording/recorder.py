@@ -12,7 +12,7 @@ from proxy.core.conversation.records import HiddenCalls, Turn
 from proxy.core.dialects.wire import Answer
 from proxy.engine.background import Background
 from proxy.engine.flow import Exchange
-from proxy.engine.intake.history import PIECE
+from proxy.engine.intake.reader import PIECE
 from proxy.engine.models.models import Models
 from proxy.engine.recording.backlog import Backlog, Unwritten
 from proxy.engine.recording.collector import Collector

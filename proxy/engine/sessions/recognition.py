@@ -49,7 +49,7 @@ class Recognition:
         tag = named.tag if named else self._naming.bucket(tenant, history.first_user)
         key, is_joined = (named, False) if named else self._answered_here(tenant, tag, history)
         cached = self.cache.of(key) if key else CachedSession()
-        entry = self.cache.lane(key, lane) if key else CachedLane()
+        entry = self.cache.lane(key, lane) if key else CachedLane(lane)
         held = entry.log
         first = b"" if key else history.first_joint()
         sid = key.sid if key else ""
@@ -57,7 +57,7 @@ class Recognition:
             tag=key.tag if key else tag,
             sid=key.sid if key else None,
             newest=history.hashes.newest(_ASKED),
-            uncounted=tuple([history.hashes[place] for place in history.uncounted]),
+            uncounted=tuple(history.uncounted),
             lane=lane,
             seen=(sid, held.saved if held else 0),
             hidden_seen=(sid, len(cached.stored_hidden)),

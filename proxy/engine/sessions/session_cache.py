@@ -40,6 +40,7 @@ class EpochLog(msgspec.Struct, frozen=True):
 class CachedLane(msgspec.Struct):
     """What this process has of one lane of a session."""
 
+    id: str = ""
     log: EpochLog | None = None
     """Its epochs; None where they have not been read."""
     answered: float | None = None
@@ -218,7 +219,7 @@ class SessionCache:
         """The entry of a session's lane."""
         found = self._lanes.get((key, lane))
         if found is None:
-            found = CachedLane()
+            found = CachedLane(lane)
             self._lanes.put((key, lane), found)
         return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -10,7 +11,8 @@ from proxy.cache import Memory
 from proxy.core.conversation.identity import root
 from proxy.core.dialects.registry import CHAT
 from proxy.engine.intake.body_cache import BodyCache
-from proxy.engine.intake.history import History, Reader
+from proxy.engine.intake.history import History
+from proxy.engine.intake.reader import Reader
 from proxy.errors import InvalidJSON
 from tests.support.upstreams import COUNTER
 
@@ -28,16 +30,15 @@ class Process:
     def read(self, raw: bytes, scope: bytes = b"me", start: bytes = ROOT) -> bool:
         """Whether something of the body was known; it is placed as if nothing had been."""
         read = self.body_cache.read(raw, scope, 100, is_shared=self.is_shared)
-        self.history = history = self.reader.read(read.body, start, read.before)
-        alone = Reader(CHAT, COUNTER, Memory()).read(
-            BodyCache(CHAT, Memory()).read(raw, scope, 100).body, start
-        )
+        self.history = history = asyncio.run(self.reader.read(read.body, start, read.before))
+        whole = BodyCache(CHAT, Memory()).read(raw, scope, 100).body
+        alone = asyncio.run(Reader(CHAT, COUNTER, Memory()).read(whole, start))
         assert (history.head, history.exchanges, history.chain()) == (
             alone.head,
             alone.exchanges,
             alone.chain(),
         )
-        self.body_cache.keep(read, history.placed(history.chain()))
+        self.body_cache.keep(read, history.prefix(history.chain()))
         return read.before is not None
 
 
@@ -120,7 +121,7 @@ def test_what_was_counted_is_gone_on_from_for_the_same_model_alone() -> None:
     for count, model, counted in ((1, "m", 0), (2, "m", 1), (2, "n", 0), (2, "n", 2)):
         process.read(json.dumps({"messages": asked[:count], "model": model}).encode())
         assert len(process.history.counted) == counted
-        assert process.history.uncounted == [*range(counted, count)]
+        assert [*process.history.uncounted] == process.history.hashes[counted:]
 
 
 def test_an_edit_is_read_as_a_whole() -> None:
@@ -146,14 +147,14 @@ def test_two_branches_of_one_conversation_never_see_each_others_messages() -> No
     process, beginning = Process(), ("One?", "1", "Two?")
     process.read(body(*beginning))
     begun = process.history
-    known = begun.placed(begun.chain())
+    known = begun.prefix(begun.chain())
     branches: list[History] = []
     for told in ("A secret.", "Another secret."):
         read = process.body_cache.read(body(*beginning, "2", told), b"me", 100)
-        branches.append(process.reader.read(read.body, ROOT, known))
-        alone = Reader(CHAT, COUNTER, Memory()).read(read.body, ROOT)
+        branches.append(asyncio.run(process.reader.read(read.body, ROOT, known)))
+        alone = asyncio.run(Reader(CHAT, COUNTER, Memory()).read(read.body, ROOT))
         assert branches[-1].chain() == alone.chain()
-    assert len(begun.raws) == len(begun.known) == len(begun.hashes) == len(known.counted.messages) == 3
+    assert len(begun.raws) == len(begun.entries) == len(begun.hashes) == len(known.counted.messages) == 3
     one, other = branches
     assert one.hashes[:4] == other.hashes[:4]
     assert one.hashes[4] != other.hashes[4]

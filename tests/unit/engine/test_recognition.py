@@ -8,8 +8,9 @@ from proxy.adapters.stores.memory import MemoryStore
 from proxy.cache import Lru, Memory
 from proxy.core.dialects.chat.request import read_body
 from proxy.core.dialects.registry import CHAT
-from proxy.engine.intake.history import History, Reader, root_of
+from proxy.engine.intake.history import History
 from proxy.engine.intake.naming import Naming
+from proxy.engine.intake.reader import Reader, root_of
 from proxy.engine.sessions.recognition import Recognition
 from proxy.engine.sessions.session_cache import SessionCache
 from proxy.ports import Found, Lookup
@@ -34,9 +35,9 @@ class Interrupted(MemoryStore):
         return found
 
 
-def said() -> History:
+async def said() -> History:
     body = read_body(b'{"model": "m", "messages": [{"role": "user", "content": "Hello"}]}', 10)
-    return Reader(CHAT, COUNTER, Memory()).read(body, root_of(body, by_header=True))
+    return await Reader(CHAT, COUNTER, Memory()).read(body, root_of(body, by_header=True))
 
 
 async def test_hidden_calls_are_known_though_they_are_forgotten_while_the_store_is_asked() -> None:
@@ -51,10 +52,10 @@ async def test_hidden_calls_are_known_though_they_are_forgotten_while_the_store_
     await store.keep_hidden(caller.key, hidden("a1"), DAY)
     known = {hidden("a1").hash: hidden("a1")}
     for _ in range(2):
-        session, _ = await recognition.recognise(caller, said(), "l", needs_store=False)
+        session, _ = await recognition.recognise(caller, await said(), "l", needs_store=False)
         assert session.hidden == known
     assert store.finds == 2
     store.meanwhile = lambda: [others.put(number, b"x" * 100_000) for number in range(10)]
     for _ in range(2):
-        session, _ = await recognition.recognise(caller, said(), "l", needs_store=False)
+        session, _ = await recognition.recognise(caller, await said(), "l", needs_store=False)
         assert session.hidden == known

@@ -1,0 +1,190 @@
+"""From a request's bytes to its chain: who said what, where it stands, and what it costs.
+
+Keeps law 8 (O(new)): what was learned of a message's bytes is remembered in this process under a fast hash of
+them, so a turn decodes, identifies and counts only what it brings.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from sys import getsizeof
+
+import xxhash
+
+from proxy.cache import Lru, Memory
+from proxy.core.budget.budget import MESSAGE_TOKENS, REQUEST_TOKENS
+from proxy.core.conversation.identity import extend, read_message, root
+from proxy.core.conversation.messages import HEAD_ROLES, Message
+from proxy.core.dialects.dialect import Dialect
+from proxy.core.dialects.wire import Body
+from proxy.core.persistent import Grown, Sizes
+from proxy.core.planning.chain import Chain
+from proxy.engine.intake.history import NAME, CachedMessage, CachedPrefix, History
+from proxy.ports import TokenCounter
+
+_MESSAGE_BYTES = 256
+"""What a message is reckoned at beside its texts."""
+_IMAGE_BYTES = 4096
+"""What the tokens of one message's images are reckoned at."""
+_MODELS = 8
+"""Models for which the tokens of one message's images are remembered."""
+PIECE = 500
+"""Messages that are read, or counted, before others have their turn on the event loop: some 5 ms."""
+
+
+class Reader:
+    """Reads histories of one dialect, remembering messages by their bytes."""
+
+    def __init__(self, dialect: Dialect, counter: TokenCounter, memory: Memory) -> None:
+        self.dialect = dialect
+        self._nothing = Chain((), (), Sizes.of(()), (), dialect)
+        self._counter = counter
+        self._entries: Lru[bytes, CachedMessage] = Lru(memory, _weight)
+        self._texts: Lru[bytes, int] = Lru(memory)
+        self._seed = secrets.randbits(64)
+        # The seed keeps a client from preparing two messages that this process takes for one.
+
+    def messages(self, raws: Sequence[bytes]) -> list[Message]:
+        """Who said these messages, and what identifies them."""
+        return [self._entry(raw).message for raw in raws]
+
+    async def read(self, body: Body, start: bytes, before: CachedPrefix | None = None) -> History:
+        """Place a request's messages on the chain that begins with ``start``; nothing is counted yet.
+
+        ``before`` is what is known of the messages with which the body begins. While many messages are read,
+        others have their turn on the event loop.
+        """
+        model = body.model
+        if before is None or before.root != start or not before.entries:
+            before = await self._head(body, start, model)
+        new, hashes, entries = list[tuple[CachedMessage, bytes]](), list[bytes](), list[CachedMessage]()
+        tip, exchanges, is_counted = before.tip, before.exchanges, before.model == model
+        for raw in body.messages[before.length :]:
+            entry = self._entry(raw)
+            tip = extend(tip, entry.message.identity)
+            exchanges += entry.message.is_final
+            entries.append(entry)
+            hashes.append(tip)
+            new.append((entry, raw))
+            if len(new) % PIECE == 0:
+                await asyncio.sleep(0)
+        raws, chain = body.messages[len(before.head) :], before.hashes.followed_by(hashes)
+        every = before.entries.followed_by(entries)
+        if not is_counted:
+            new, hashes = [*zip(every, raws, strict=True)], [*chain]
+        return History(
+            body=body,
+            model=model,
+            head=before.head,
+            head_entries=before.head_entries,
+            raws=raws,
+            entries=every,
+            root=start,
+            hashes=chain,
+            tip=tip,
+            exchanges=exchanges,
+            counted=before.counted if is_counted else self._nothing,
+            new=new,
+            uncounted={own: entry for own, (entry, _) in zip(hashes, new, strict=True) if entry.text is None},
+        )
+
+    async def _head(self, body: Body, start: bytes, model: str) -> CachedPrefix:
+        """A request's head, with nothing after it."""
+        known = list[CachedMessage]()
+        for raw in body.messages:
+            if known and not len(known) % PIECE:
+                await asyncio.sleep(0)
+            entry = self._entry(raw)
+            if entry.message.role not in HEAD_ROLES:
+                break
+            known.append(entry)
+        head = tuple(body.messages[: len(known)])
+        return CachedPrefix(
+            start, head, tuple(known), Grown([]), Grown([]), len(head), start, 0, model, self._nothing
+        )
+
+    def _entry(self, raw: bytes) -> CachedMessage:
+        digest = xxhash.xxh3_128_digest(raw, self._seed)
+        found = self._entries.get(digest)
+        if found is None:
+            content = self.dialect.read(raw)
+            has_other_parts = any("text" not in part for part in content.parts())
+            found = CachedMessage(read_message(content), {} if has_other_parts else None)
+            self._entries.put(digest, found)
+        return found
+
+    async def count(self, history: History, stored: Mapping[bytes, int] | None = None) -> None:
+        """Count what is not counted yet, off the loop where it is much.
+
+        ``stored`` are counts that the store holds, by chain hash (framing included).
+        """
+        if stored:
+            for chain_hash, entry in history.uncounted.items():
+                counted = stored.get(chain_hash)
+                if counted is not None and entry.other is None:
+                    entry.text = max(counted - MESSAGE_TOKENS, 0)
+        await self._count_texts(history.new)
+        name = history.model[:NAME]
+        for entry, raw in history.new:
+            if entry.other is not None and name not in entry.other:
+                if len(entry.other) >= _MODELS:
+                    entry.other.clear()
+                entry.other[name] = self.dialect.read(raw).shown_tokens(history.model)
+
+    async def _count_texts(self, messages: Sequence[tuple[CachedMessage, bytes]]) -> None:
+        new = iter([(entry, raw) for entry, raw in messages if entry.text is None])
+        while piece := [*islice(new, PIECE)]:
+            texts = [self.dialect.read(raw).countable() for _, raw in piece]
+            for (entry, _), tokens in zip(piece, await self._counter.count_all(texts), strict=True):
+                entry.text = tokens
+            if len(piece) == PIECE:
+                await asyncio.sleep(0)
+
+    async def head_tokens(self, history: History, tool: bytes = b"") -> int:
+        """Counted tokens of the head as it is now, of what was handed in, and of a ``tool`` that is added."""
+        body, tokens = history.body, REQUEST_TOKENS
+        if history.head:
+            await self._count_texts([*zip(history.head_entries, history.head, strict=True)])
+            tokens += sum([MESSAGE_TOKENS + (entry.text or 0) for entry in history.head_entries])
+        members = body.head_members()
+        for part in [*members, tool] if tool else members:
+            digest = xxhash.xxh3_128_digest(part, self._seed)
+            tokens += await self._count_once(digest, [part], _plain_text)
+        if history.injection is not None:
+            messages = history.injection.messages(self.dialect)
+            tokens += MESSAGE_TOKENS * len(messages)
+            digest = history.injection.digest
+            tokens += await self._count_once(digest, messages, lambda raw: self.dialect.read(raw).countable())
+        return tokens
+
+    async def _count_once(
+        self, digest: bytes, parts: Sequence[bytes], text_of: Callable[[bytes], str]
+    ) -> int:
+        """Counted tokens of what has this digest, which are remembered."""
+        tokens = self._texts.get(digest)
+        if tokens is None:
+            tokens = sum(await self._counter.count_all([text_of(part) for part in parts]))
+            self._texts.put(digest, tokens)
+        return tokens
+
+
+def _plain_text(raw: bytes) -> str:
+    return raw.decode(errors="replace")
+
+
+def root_of(body: Body, *, by_header: bool) -> bytes:
+    """h₀ of a request's chain.
+
+    Who is talking, where the client says so, is part of it, but never a session's name.
+    """
+    if by_header:
+        return root()
+    return root(body.person)
+
+
+def _weight(entry: CachedMessage) -> int:
+    message = entry.message
+    texts = (message.role, message.answers or "", *message.calls)
+    images = 0 if entry.other is None else _IMAGE_BYTES
+    return _MESSAGE_BYTES + images + getsizeof(message.calls) + sum(map(getsizeof, texts))
