@@ -91,26 +91,24 @@ class Cluster(Redis):
     async def run(self, commands: Sequence[_Command], *, transaction: bool) -> list[Any]:
         """The answers to commands, in their order; a refusal is an answer."""
         if transaction:
-            return await self.following(lambda: self._together(commands))
+            (slot,) = {_slot(words) for words, _ in commands}
+
+            async def send() -> list[Any]:
+                return await _pipelined(await self.owner(slot), commands, transaction=True)
+
+            return await self.following(send)
         parts: dict[Redis, list[int]] = defaultdict(list)
         for number, (words, _) in enumerate(commands):
             parts[await self.owner(_slot(words))].append(number)
         answers: dict[int, Any] = {}
         for node, numbers in parts.items():
-            told = await self.guarded(_pipelined(node, [commands[number] for number in numbers]))
-            answers |= zip(numbers, told, strict=True)
-        return [await self._again(commands[number], answers[number]) for number in range(len(commands))]
-
-    async def _together(self, commands: Sequence[_Command]) -> list[Any]:
-        (slot,) = {_slot(words) for words, _ in commands}
-        return await _pipelined(await self.owner(slot), commands, transaction=True)
-
-    async def _again(self, command: _Command, answer: Any) -> Any:
-        """What a node answers, or the node that it names instead."""
-        if not isinstance(answer, MovedError):
-            return answer
-        self._moved(answer)
-        return await self.execute_command(*command[0], **command[1])
+            answered = await self.guarded(_pipelined(node, [commands[number] for number in numbers]))
+            answers |= zip(numbers, answered, strict=True)
+        for number, (words, options) in enumerate(commands):
+            if isinstance(answers[number], MovedError):
+                self._moved(answers[number])
+                answers[number] = await self.execute_command(*words, **options)
+        return [answers[number] for number in range(len(commands))]
 
     async def following(self, send: Callable[[], Awaitable[_T]]) -> _T:
         """Send, and once more where the slot has moved."""
@@ -150,32 +148,32 @@ class Cluster(Redis):
         return self._nodes[self._slots[at].owner]
 
     async def _know(self) -> None:
+        """Ask one node after the other who holds which slots; the next time, begin with another."""
         if self._is_known:
             return
         async with self._learning:
             if not self._is_known:
-                await self._learn()
+                await self._ask_for_slots()
 
-    async def _learn(self) -> None:
-        """Ask one node after the other who holds which slots; the next time, begin with another."""
+    async def _ask_for_slots(self) -> None:
         time = (self._distance.making.seconds + self._distance.trip.seconds) / min(len(self._sources), _ASKED)
         for _ in range(len(self._sources)):
             source = self._sources[0]
             self._sources.rotate(-1)
             try:
                 async with asyncio.timeout(time):
-                    told = await _sent(self._node(source), (("CLUSTER SLOTS",), {}))
+                    found = await _sent(self._node(source), (("CLUSTER SLOTS",), {}))
             except ResponseError as refusal:
                 raise RedisClusterException("it is not a cluster") from refusal
             except (RedisError, OSError):
                 continue
-            await self._learned(source, told)
+            await self._take_slots(source, found)
             return
         raise ConnectionFailed("No node of the cluster answers.")
 
-    async def _learned(self, source: Address, told: list[Any]) -> None:
+    async def _take_slots(self, source: Address, found: list[Any]) -> None:
         slots: list[_Slots] = []
-        for first, last, (host, port, *_), *_ in told:  # the primary is named before its replicas
+        for first, last, (host, port, *_), *_ in found:  # the primary is named before its replicas
             name = host.decode() if host not in {None, b"", b"?"} else source.host  # it may not know its own
             slots.append(_Slots(first, last, Address(name, port)))
         owners = {each.owner for each in slots}

@@ -104,7 +104,8 @@ class EmbeddedValkey:
             self._lock = None
 
     def _take_directory(self) -> None:
-        _private(self._directory)
+        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._directory.chmod(0o700)
         self._lock = _locked(self._directory / "owner.lock", patience=0)
         if self._lock is None:
             raise EmbeddedStoreError(
@@ -112,25 +113,28 @@ class EmbeddedValkey:
                 "with --store (redis://…, memory://)."
             )
         self._socket = _socket_path(self._directory)
-        _limit_log(self._directory / "valkey.log")
+        log_file = self._directory / "valkey.log"
+        if log_file.exists() and log_file.stat().st_size > _LARGEST_LOG:
+            log_file.replace(log_file.with_suffix(".log.1"))
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + START
         while time.monotonic() < deadline and self._thread and self._thread.is_alive():
             if self._socket is not None and _answers(self._socket):
                 return
-            if self._failed_at_once():
+            if self._process is not None and self._process.poll() is not None:  # it failed at once
                 break
             time.sleep(_GLANCE)
         self.stop()
-        tail = _tail(self._directory / "valkey.log")
+        try:
+            lines = (self._directory / "valkey.log").read_text(errors="replace").split("\n")
+            tail = next((line for line in reversed(lines) if line.strip()), "with an empty log").strip()
+        except OSError:
+            tail = "without a log"
         raise EmbeddedStoreError(
             f"The embedded store on {self._directory} does not start ({tail}). Its log is valkey.log there; "
             "name another store with --store (redis://…, memory://)."
         )
-
-    def _failed_at_once(self) -> bool:
-        return self._process is not None and self._process.poll() is not None
 
     def _keep_running(self, binary: Path) -> None:
         """The owner thread: run the server, and run it again when it dies, less eagerly each time."""
@@ -160,22 +164,16 @@ class EmbeddedValkey:
         with process:
             while process.poll() is None and not self._stopping.wait(_GLANCE):
                 pass
-            _end(process)
+            process.terminate()
+            if process.stdin is not None:
+                process.stdin.close()
+            try:
+                process.wait(STOP)
+            except subprocess.TimeoutExpired:
+                process.kill()
 
     def _spawn(self, binary: Path, lock: int) -> subprocess.Popen[bytes]:
         """Start the server, tethered, in a session of its own: Ctrl-C is for us, and we end it after us."""
-        tethered = [sys.executable, "-I", "-S", tether.__file__, str(os.getpid()), str(binary)]
-        return subprocess.Popen(  # noqa: S603 - our own words
-            [*tethered, *self._options()],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd=self._directory,
-            pass_fds=[lock],
-            start_new_session=True,
-        )
-
-    def _options(self) -> list[str]:
         options = {
             "port": "0",
             "unixsocket": str(self._socket),
@@ -190,7 +188,16 @@ class EmbeddedValkey:
             "save": "",
             "maxmemory-policy": "noeviction",  # sessions end by their time, never by another's size
         }
-        return [word for name, value in options.items() for word in (f"--{name}", value)]
+        tethered = [sys.executable, "-I", "-S", tether.__file__, str(os.getpid()), str(binary)]
+        return subprocess.Popen(  # noqa: S603 - our own words
+            [*tethered, *(word for name, value in options.items() for word in (f"--{name}", value))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=self._directory,
+            pass_fds=[lock],
+            start_new_session=True,
+        )
 
 
 def server_binary() -> Path:
@@ -201,12 +208,6 @@ def server_binary() -> Path:
         raise EmbeddedStoreError(
             "There is no embedded store on this platform: name one with --store (redis://…, memory://)."
         ) from error
-
-
-def _private(directory: Path) -> None:
-    """Make the directory, for this user alone."""
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    directory.chmod(0o700)
 
 
 def _locked(path: Path, patience: float) -> IO[bytes] | None:
@@ -246,11 +247,6 @@ def _socket_path(directory: Path) -> Path:
     return path
 
 
-def _limit_log(path: Path) -> None:
-    if path.exists() and path.stat().st_size > _LARGEST_LOG:
-        path.replace(path.with_suffix(".log.1"))
-
-
 def _answers(path: Path) -> bool:
     """Whether a server there has its data read and answers."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
@@ -261,21 +257,3 @@ def _answers(path: Path) -> bool:
             return connection.recv(64).startswith(b"+PONG")
         except OSError:
             return False
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    if process.stdin is not None:
-        process.stdin.close()
-    try:
-        process.wait(STOP)
-    except subprocess.TimeoutExpired:
-        process.kill()
-
-
-def _tail(path: Path) -> str:
-    try:
-        lines = path.read_text(errors="replace").split("\n")
-    except OSError:
-        return "without a log"
-    return next((line for line in reversed(lines) if line.strip()), "with an empty log").strip()
