@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from proxy.core.conversation.injection import Injection
+from proxy.core.conversation.records import Node
 from proxy.core.formats.json import dumps
 from proxy.engine.admin.edits import Edits, Ranges
 from proxy.engine.admin.forks import Forks
@@ -31,9 +33,9 @@ from proxy.errors import (
     UnabridgedError,
     Unauthorized,
 )
-from proxy.http.admin import schemas as shapes
-from proxy.http.admin import views as telling
-from proxy.http.admin.openapi import PREFIX, Operation, Query, document
+from proxy.http.admin import schemas, views
+from proxy.http.admin.export import Export, export
+from proxy.http.admin.openapi import PREFIX, Method, Operation, Query, document
 from proxy.http.asgi import request_id, require_json
 from proxy.http.headers import check_credentials
 
@@ -43,16 +45,30 @@ _BODY_BYTES = 64 * 1024
 _ONE = "/sessions/{id}"
 _LIMIT = Query("limit", f"How many, at most {_MOST:,}; {_USUAL} if absent.", "integer")
 _TIP = Query("tip", "The end of a branch, a chain hash; the newest completed turn, if absent.", "string")
+_TABLE: list[tuple[Method, str, Sequence[Query], Callable[..., Any]]] = []
+"""Every operation, by the method that does it: its docstring is the summary, its types are the contract."""
+
+_Made = TypeVar("_Made", bound=Callable[..., Any])
+
+
+def _operation(method: Method, path: str, *query: Query) -> Callable[[_Made], _Made]:
+    """Make a method of the API what answers this method of this path."""
+
+    def enter(endpoint: _Made) -> _Made:
+        _TABLE.append((method, path, query, endpoint))
+        return endpoint
+
+    return enter
 
 
 class AdminAPI:
     """Sessions for people and scripts. ``now`` tells seconds since 1970."""
 
     def __init__(
-        self, inspection: Inspection, curation: Edits, forks: Forks, now: Callable[[], float], token: str
+        self, inspection: Inspection, edits: Edits, forks: Forks, now: Callable[[], float], token: str
     ) -> None:
         self._inspection = inspection
-        self._curation = curation
+        self._edits = edits
         self._forks = forks
         self._now = now
         self._token = token
@@ -60,106 +76,40 @@ class AdminAPI:
     def operations(self) -> list[Operation]:
         """Everything that the API does."""
         return [
-            Operation("GET", "/openapi.json", "openapi", "This document.", self._openapi, shapes.Document),
-            *self._looking(),
-            *self._changing(),
-        ]
-
-    def _looking(self) -> list[Operation]:
-        return [
             Operation(
-                *("GET", "/sessions", "sessions", "The sessions used last."),
-                self._sessions,
-                shapes.Sessions,
-                query=(_LIMIT,),
-            ),
-            Operation("GET", _ONE, "session", "A session.", self._session, shapes.SessionTold),
-            Operation(
-                *("GET", f"{_ONE}/transcript", "transcript", "All messages as they came."),
-                self._transcript,
-                shapes.Transcript,
-                query=(_TIP,),
-            ),
-            Operation(
-                *("GET", f"{_ONE}/view", "view", "What the model gets."),
-                self._view,
-                shapes.View,
-                query=(_TIP,),
-            ),
-            Operation(
-                *("GET", f"{_ONE}/explain", "explain", "What became of each message, and why."),
-                self._explain,
-                shapes.Explanation,
-                query=(_TIP,),
-            ),
-            Operation(
-                *("GET", f"{_ONE}/tools", "tools", "Tool results that are fresh."),
-                self._tools,
-                shapes.ToolResults,
-                query=(_TIP,),
-            ),
-            Operation(
-                *("GET", f"{_ONE}/export", "export", "All that is kept of a session."),
-                self._export,
-                shapes.Export,
-            ),
-        ]
-
-    def _changing(self) -> list[Operation]:
-        return [
-            Operation("DELETE", _ONE, "delete", "Forget a session.", self._delete, shapes.Deleted),
-            Operation(
-                *("POST", f"{_ONE}/fork", "fork", "Make a branch a session of its own."),
-                self._fork,
-                shapes.SessionTold,
-                shapes.ForkBody,
-            ),
-            Operation(
-                *("POST", f"{_ONE}/compact", "compact", "Cut messages now."),
-                self._compact,
-                shapes.EpochTold,
-                shapes.CompactBody,
-            ),
-            Operation(
-                *("POST", f"{_ONE}/restore", "restore", "Undo cuts."),
-                self._restore,
-                shapes.EpochTold,
-                shapes.RestoreBody,
-            ),
-            Operation(
-                *("POST", f"{_ONE}/pause", "pause", "Let appended turns wait."),
-                self._pause,
-                shapes.SessionTold,
-            ),
-            Operation(
-                *("POST", f"{_ONE}/resume", "resume", "Let appended turns go on."),
-                self._resume,
-                shapes.SessionTold,
-            ),
+                method,
+                path,
+                endpoint.__name__,
+                endpoint.__doc__ or "",
+                getattr(self, endpoint.__name__),
+                query,
+            )
+            for method, path, query, endpoint in _TABLE
         ]
 
     def routes(self) -> list[Route]:
         """The API's routes."""
         by_path: dict[str, dict[str, Operation]] = {}
-        for operation in self.operations():
-            by_path.setdefault(operation.path, {})[operation.method] = operation
-        return [self._route(path, by_method) for path, by_method in by_path.items()]
+        for each in self.operations():
+            by_path.setdefault(each.path, {})[each.method] = each
 
-    def _route(self, path: str, by_method: dict[str, Operation]) -> Route:
-        async def guarded(request: Request) -> Response:
-            operation = by_method["GET" if request.method == "HEAD" else request.method]
-            try:
-                self._authorise(request)
-                answer = await operation.endpoint(request, await _body(request, operation.body))
-            except UnabridgedError as error:
-                headers = {"X-Request-Id": request_id(request.scope)}
-                if error.retry_after is not None:
-                    headers["Retry-After"] = str(error.retry_after)
-                return JSONResponse(error.body(), error.status, headers)
-            content = await asyncio.to_thread(lambda: dumps(answer.model_dump()))
-            return Response(content, media_type="application/json")
+        def route(path: str, by_method: dict[str, Operation]) -> Route:
+            async def guarded(request: Request) -> Response:
+                asked = by_method["GET" if request.method == "HEAD" else request.method]
+                try:
+                    self._authorise(request)
+                    answer = await asked.endpoint(request, await _body(request, asked.body))
+                except UnabridgedError as error:
+                    headers = {"X-Request-Id": request_id(request.scope)}
+                    if error.retry_after is not None:
+                        headers["Retry-After"] = str(error.retry_after)
+                    return JSONResponse(error.body(), error.status, headers)
+                content = await asyncio.to_thread(lambda: dumps(answer.model_dump()))
+                return Response(content, media_type="application/json")
 
-        return Route(PREFIX + path, guarded, methods=[*by_method])
+            return Route(PREFIX + path, guarded, methods=[*by_method])
+
+        return [route(path, by_method) for path, by_method in by_path.items()]
 
     def _authorise(self, request: Request) -> None:
         check_credentials(request.scope["headers"])
@@ -172,87 +122,109 @@ class AdminAPI:
     async def _found(self, request: Request) -> Inspected:
         return await self._inspection.find(request.path_params["id"])
 
-    async def _told(self, found: Inspected) -> shapes.SessionTold:
+    async def _branch(self, request: Request) -> tuple[Inspected, list[Node], Injection | None]:
+        """A session, its branch of the tip that was asked for, and what was handed in for it."""
+        found = await self._found(request)
+        branch = await self._inspection.branch(found, request.query_params.get("tip"))
+        return found, branch, await self._inspection.injection(found)
+
+    async def _shown(self, found: Inspected) -> schemas.SessionTold:
         branch = await self._inspection.branch(found)
-        return await asyncio.to_thread(lambda: telling.session(found, self._inspection.cycle(branch)))
+        return await asyncio.to_thread(lambda: views.session(found, self._inspection.cycle(branch)))
 
     # --- looking ---
 
-    async def _openapi(self, request: Request, _: shapes.NoBody) -> shapes.Document:
-        return shapes.Document(**document(self.operations()))
+    @_operation("GET", "/openapi.json")
+    async def openapi(self, request: Request, body: schemas.NoBody) -> schemas.Document:
+        """This document."""
+        return schemas.Document(**document(self.operations()))
 
-    async def _sessions(self, request: Request, _: shapes.NoBody) -> shapes.Sessions:
-        found, left_out = await self._inspection.newest(_limit(request))
-        told = [telling.session(each) for each in found]
-        return shapes.Sessions(sessions=told, left_out=shapes.LeftOut(**left_out))
+    @_operation("GET", "/sessions", _LIMIT)
+    async def sessions(self, request: Request, body: schemas.NoBody) -> schemas.Sessions:
+        """The sessions used last."""
+        text = request.query_params.get("limit", str(_USUAL))
+        if not (text.isascii() and text.isdigit()):
+            raise InvalidType("`limit` must be a number.", param="limit")
+        found, left_out = await self._inspection.newest(min(max(int(text[:9]), 1), _MOST))
+        return schemas.Sessions(
+            sessions=[views.session(each) for each in found], left_out=schemas.LeftOut(**left_out)
+        )
 
-    async def _session(self, request: Request, _: shapes.NoBody) -> shapes.SessionTold:
-        return await self._told(await self._found(request))
+    @_operation("GET", _ONE)
+    async def session(self, request: Request, body: schemas.NoBody) -> schemas.SessionTold:
+        """A session."""
+        return await self._shown(await self._found(request))
 
-    async def _transcript(self, request: Request, _: shapes.NoBody) -> shapes.Transcript:
+    @_operation("GET", f"{_ONE}/transcript", _TIP)
+    async def transcript(self, request: Request, body: schemas.NoBody) -> schemas.Transcript:
+        """All messages as they came."""
         found = await self._found(request)
         numbered = await self._inspection.transcript(found, request.query_params.get("tip"))
-        return await asyncio.to_thread(telling.transcript, found, numbered)
+        return await asyncio.to_thread(views.transcript, found, numbered)
 
-    async def _view(self, request: Request, _: shapes.NoBody) -> shapes.View:
-        found = await self._found(request)
-        branch = await self._inspection.branch(found, request.query_params.get("tip"))
-        injection = await self._inspection.injection(found)
-        return await asyncio.to_thread(telling.view, self._inspection, found, branch, injection)
+    @_operation("GET", f"{_ONE}/view", _TIP)
+    async def view(self, request: Request, body: schemas.NoBody) -> schemas.View:
+        """What the model gets."""
+        return await asyncio.to_thread(views.view, self._inspection, *await self._branch(request))
 
-    async def _explain(self, request: Request, _: shapes.NoBody) -> shapes.Explanation:
-        found = await self._found(request)
-        branch = await self._inspection.branch(found, request.query_params.get("tip"))
-        injection = await self._inspection.injection(found)
-        return await asyncio.to_thread(telling.explanation, self._inspection, found, branch, injection)
+    @_operation("GET", f"{_ONE}/explain", _TIP)
+    async def explain(self, request: Request, body: schemas.NoBody) -> schemas.Explanation:
+        """What became of each message, and why."""
+        return await asyncio.to_thread(views.explanation, self._inspection, *await self._branch(request))
 
-    async def _tools(self, request: Request, _: shapes.NoBody) -> shapes.ToolResults:
-        found = await self._found(request)
-        branch = await self._inspection.branch(found, request.query_params.get("tip"))
-        injection = await self._inspection.injection(found)
-        return await asyncio.to_thread(telling.tools, self._inspection, found, branch, injection)
+    @_operation("GET", f"{_ONE}/tools", _TIP)
+    async def tools(self, request: Request, body: schemas.NoBody) -> schemas.ToolResults:
+        """Tool results that are fresh."""
+        return await asyncio.to_thread(views.tools, self._inspection, *await self._branch(request))
 
-    async def _export(self, request: Request, _: shapes.NoBody) -> shapes.Export:
+    @_operation("GET", f"{_ONE}/export")
+    async def export(self, request: Request, body: schemas.NoBody) -> Export:
+        """All that is kept of a session."""
         found = await self._found(request)
         branch = await self._inspection.branch(found)
         everything = await self._inspection.everything(found)
         return await asyncio.to_thread(
-            lambda: telling.export(found, branch, self._inspection.cycle(branch), everything, self._now())
+            lambda: export(found, branch, self._inspection.cycle(branch), everything, self._now())
         )
 
     # --- changing ---
 
-    async def _delete(self, request: Request, _: shapes.NoBody) -> shapes.Deleted:
+    @_operation("DELETE", _ONE)
+    async def delete(self, request: Request, body: schemas.NoBody) -> schemas.Deleted:
+        """Forget a session."""
         found = await self._found(request)
-        await self._curation.delete(found)
-        return shapes.Deleted(id=found.id, name=found.session.name, deleted=True)
+        await self._edits.delete(found)
+        return schemas.Deleted(id=found.id, name=found.session.name, deleted=True)
 
-    async def _fork(self, request: Request, body: shapes.ForkBody) -> shapes.SessionTold:
+    @_operation("POST", f"{_ONE}/fork")
+    async def fork(self, request: Request, body: schemas.ForkBody) -> schemas.SessionTold:
+        """Make a branch a session of its own."""
         found = await self._found(request)
-        return await self._told(await self._forks.fork(found, body.tip, body.at, body.name))
+        return await self._shown(await self._forks.fork(found, body.tip, body.at, body.name))
 
-    async def _compact(self, request: Request, body: shapes.CompactBody) -> shapes.EpochTold:
+    @_operation("POST", f"{_ONE}/compact")
+    async def compact(self, request: Request, body: schemas.CompactBody) -> schemas.EpochTold:
+        """Cut messages now."""
         found = await self._found(request)
-        return telling.epoch(await self._curation.compact(found, _ranges(body.messages)))
+        return views.epoch(await self._edits.compact(found, _ranges(body.messages)))
 
-    async def _restore(self, request: Request, body: shapes.RestoreBody) -> shapes.EpochTold:
+    @_operation("POST", f"{_ONE}/restore")
+    async def restore(self, request: Request, body: schemas.RestoreBody) -> schemas.EpochTold:
+        """Undo cuts."""
         if body.messages is not None and body.epoch is not None:
             raise InvalidType("Name messages or an epoch, not both.", param="epoch")
         found = await self._found(request)
-        return telling.epoch(await self._curation.restore(found, _ranges(body.messages), body.epoch))
+        return views.epoch(await self._edits.restore(found, _ranges(body.messages), body.epoch))
 
-    async def _pause(self, request: Request, _: shapes.NoBody) -> shapes.SessionTold:
-        return await self._told(await self._curation.pause(await self._found(request), paused=True))
+    @_operation("POST", f"{_ONE}/pause")
+    async def pause(self, request: Request, body: schemas.NoBody) -> schemas.SessionTold:
+        """Let appended turns wait."""
+        return await self._shown(await self._edits.pause(await self._found(request), paused=True))
 
-    async def _resume(self, request: Request, _: shapes.NoBody) -> shapes.SessionTold:
-        return await self._told(await self._curation.pause(await self._found(request), paused=False))
-
-
-def _limit(request: Request) -> int:
-    text = request.query_params.get("limit", str(_USUAL))
-    if not (text.isascii() and text.isdigit()):
-        raise InvalidType("`limit` must be a number.", param="limit")
-    return min(max(int(text[:9]), 1), _MOST)
+    @_operation("POST", f"{_ONE}/resume")
+    async def resume(self, request: Request, body: schemas.NoBody) -> schemas.SessionTold:
+        """Let appended turns go on."""
+        return await self._shown(await self._edits.pause(await self._found(request), paused=False))
 
 
 def _ranges(messages: str | list[int] | None) -> Ranges | None:
@@ -275,29 +247,19 @@ async def _body(request: Request, shape: type[BaseModel]) -> BaseModel:
         raw += part
         if len(raw) > _BODY_BYTES:
             raise RequestTooLarge
-    if not raw or shape is shapes.NoBody:
+    if not raw or shape is schemas.NoBody:
         return shape()
     require_json(request.headers.get("content-type", "").encode("latin-1"))
     try:
-        return shape.model_validate(_json(bytes(raw)))
-    except ValidationError as error:
-        raise _refusal(error) from None
-
-
-def _json(raw: bytes) -> Any:
-    try:
-        return json.loads(raw.decode())
+        return shape.model_validate(json.loads(raw.decode()))
     except UnicodeDecodeError as error:
         raise InvalidEncoding from error
     except RecursionError as error:
         raise JSONTooDeep from error
     except json.JSONDecodeError as error:
         raise InvalidJSON(offset=len(error.doc[: error.pos].encode())) from error
-
-
-def _refusal(error: ValidationError) -> InvalidType:
-    """What is wrong with the first member that is wrong."""
-    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    member = str(first["loc"][0]) if first["loc"] else None
-    said = first["msg"][:1].lower() + first["msg"][1:]
-    return InvalidType(f"`{member}`: {said}." if member else f"The body: {said}.", param=member)
+    except ValidationError as error:  # the first member that is wrong is named
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        member = str(first["loc"][0]) if first["loc"] else None
+        why = first["msg"][:1].lower() + first["msg"][1:]
+        raise InvalidType(f"`{member}`: {why}." if member else f"The body: {why}.", param=member) from None

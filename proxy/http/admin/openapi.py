@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any, Literal, get_type_hints
 
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
@@ -18,7 +19,7 @@ _REFERENCE = "#/components/schemas/{model}"
 
 Method = Literal["GET", "POST", "DELETE"]
 Endpoint = Callable[[Request, Any], Awaitable[BaseModel]]
-"""Answers a request and its body, which is of the operation's ``body``."""
+"""Answers a request and its ``body``; its annotations say of which models that and the answer are."""
 Schema = dict[str, Any]
 
 
@@ -41,9 +42,17 @@ class Operation:
     name: str
     summary: str
     endpoint: Endpoint
-    answer: type[BaseModel]
-    body: type[BaseModel] = NoBody
     query: Sequence[Query] = ()
+
+    @cached_property
+    def body(self) -> type[BaseModel]:
+        """What it takes."""
+        return get_type_hints(self.endpoint)["body"]
+
+    @cached_property
+    def answer(self) -> type[BaseModel]:
+        """What it answers."""
+        return get_type_hints(self.endpoint)["return"]
 
 
 def document(operations: Sequence[Operation]) -> Schema:
@@ -56,7 +65,22 @@ def document(operations: Sequence[Operation]) -> Schema:
     references, definitions = models_json_schema(shapes, ref_template=_REFERENCE)
     paths: dict[str, dict[str, Schema]] = {}
     for each in operations:
-        paths.setdefault(PREFIX + each.path, {})[each.method.lower()] = _operation(each, references)
+        described = "An id, the beginning of one, or a name; of one session alone."
+        of_path = [_parameter("id", "path", described, "string") | {"required": True}]
+        of_query = [_parameter(query.name, "query", query.description, query.type) for query in each.query]
+        made: Schema = {
+            "operationId": each.name,
+            "summary": each.summary,
+            "parameters": [*(of_path if "{id}" in each.path else ()), *of_query],
+            "responses": {
+                "200": _content("Done.", references[each.answer, "serialization"]),
+                "default": _content("An error.", references[ErrorTold, "serialization"]),
+            },
+        }
+        if each.body is not NoBody:
+            schema = references[each.body, "validation"]
+            made["requestBody"] = {"required": False, "content": {"application/json": {"schema": schema}}}
+        paths.setdefault(PREFIX + each.path, {})[each.method.lower()] = made
     return {
         "openapi": OPENAPI,
         "info": {
@@ -73,35 +97,8 @@ def document(operations: Sequence[Operation]) -> Schema:
     }
 
 
-def _operation(operation: Operation, references: Any) -> Schema:
-    told: Schema = {
-        "operationId": operation.name,
-        "summary": operation.summary,
-        "parameters": [*_path_parameters(operation.path), *map(_query_parameter, operation.query)],
-        "responses": {
-            "200": _content("Done.", references[operation.answer, "serialization"]),
-            "default": _content("An error.", references[ErrorTold, "serialization"]),
-        },
-    }
-    if operation.body is not NoBody:
-        schema = references[operation.body, "validation"]
-        told["requestBody"] = {"required": False, "content": {"application/json": {"schema": schema}}}
-    return told
-
-
 def _content(description: str, schema: Schema) -> Schema:
     return {"description": description, "content": {"application/json": {"schema": schema}}}
-
-
-def _path_parameters(path: str) -> list[Schema]:
-    if "{id}" not in path:
-        return []
-    described = "An id, the beginning of one, or a name; of one session alone."
-    return [_parameter("id", "path", described, "string") | {"required": True}]
-
-
-def _query_parameter(query: Query) -> Schema:
-    return _parameter(query.name, "query", query.description, query.type)
 
 
 def _parameter(name: str, place: str, description: str, kind: str) -> Schema:

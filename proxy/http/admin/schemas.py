@@ -5,10 +5,12 @@ Messages are passed on as they are, odd ones too: they are a client's, and nothi
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
@@ -19,7 +21,25 @@ from pydantic_core import PydanticCustomError
 
 from proxy.core.planning.explain import Row
 
-Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+
+def time(seconds: float) -> str:
+    """A time as the API writes it: UTC, to the millisecond."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def exact(raw: bytes) -> str:
+    """Bytes as a text from which the same bytes can be had."""
+    return raw.decode(errors="surrogateescape")
+
+
+Time = Annotated[
+    str,
+    BeforeValidator(lambda at: time(at) if isinstance(at, float) else at),
+    Field(json_schema_extra={"format": "date-time"}),
+]
+Exact = Annotated[str, BeforeValidator(lambda raw: exact(raw) if isinstance(raw, bytes) else raw)]
+"""A message's own JSON, byte for byte."""
+Hash = Annotated[str, BeforeValidator(lambda raw: raw.hex() if isinstance(raw, bytes) else raw)]
 Number = Annotated[int, Field(ge=0, lt=10**6, strict=True)]
 Ranges = Annotated[str, Field(pattern=r"^\d{1,6}(-\d{1,6})?(,\d{1,6}(-\d{1,6})?)*$", max_length=200)]
 
@@ -37,9 +57,11 @@ Numbers = Annotated[Ranges | list[Number], WrapValidator(_numbers)]
 
 
 class Shape(BaseModel):
-    """A JSON object with these members and no others."""
+    """A JSON object with these members and no others; or made of what has them as attributes."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True, from_attributes=True
+    )
 
 
 # --- answers ---
@@ -68,7 +90,7 @@ class EpochTold(Shape):
     """Negative where messages came back."""
     removed_tokens: int
     emergency_mode: bool
-    asked: Literal["compact", "restore"] | None
+    asked: Annotated[Literal["compact", "restore"] | None, BeforeValidator(lambda verb: verb or None)]
     """The verb by which a person asked for it; null where the policy began it."""
     reason: str
 
@@ -215,92 +237,6 @@ class ToolResults(Shape):
     tip: str
     policy: str
     tools: list[ToolResult]
-
-
-class KeptMessage(Shape):
-    """A message of the tree, exactly."""
-
-    hash: str
-    """Names the message at its place: of it, and of all before it."""
-    parent: str
-    sequence: int
-    at: Time
-    answer: bool
-    complete: bool
-    tokens: int
-    original: str
-    """The message's own JSON, byte for byte."""
-
-
-class KeptHidden(Shape):
-    """What stands upstream for an answer in which the proxy has answered calls itself."""
-
-    hash: str
-    """The answer's hash in the tree."""
-    at: Time
-    tokens: int
-    messages: list[str]
-    """Calls, results and text, byte for byte."""
-
-
-class KeptSummary(Shape):
-    """What a note says of messages `start` up to and without `end`."""
-
-    start: int
-    end: int
-    text: str
-
-
-class KeptGap(Shape):
-    """Messages `start` up to and without `end`, cut, and the literal note in their place."""
-
-    start: int
-    end: int
-    note: str
-    summaries: list[KeptSummary]
-    quotes: list[str]
-
-
-class KeptClip(Shape):
-    """A message that goes out clipped, literally."""
-
-    position: int
-    clipped: str
-
-
-class KeptEpoch(EpochTold):
-    """An epoch with its whole plan."""
-
-    parent: str
-    reach: str
-    """Hash of the message at which it comes into force."""
-    depth: int
-    budget: int
-    ratio: float
-    cut: list[KeptGap]
-    clipped: list[KeptClip]
-
-
-class Export(Shape):
-    """All that is kept of a session. `id` and `messages` make it a line that `unabridged replay` takes."""
-
-    id: str
-    format: Literal["unabridged session 1"]
-    exported: Time
-    session: SessionTold
-    head: list[str]
-    """The system messages of the latest turn, byte for byte."""
-    tip: str
-    messages: list[Any]
-    """The head, and the branch of the tip."""
-    tree: list[KeptMessage]
-    injected: Any
-    """What was handed in for the session, as it may be handed in again; null where nothing was."""
-    pins: list[str]
-    """Hashes of the messages that the client has pinned."""
-    hidden: list[KeptHidden]
-    epochs: dict[str, list[KeptEpoch]]
-    """By lane: model, policy and explicit budget. All of them, whichever tip they are in force for."""
 
 
 class Deleted(Shape):

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from pydantic import BaseModel
 
-from proxy.http.admin import schemas as shapes
+from proxy.http.admin import export, schemas
 from tests.support.clients import ADMIN, KEY, Chat, admin
 from tests.support.operator import ask, code, do
 
@@ -129,4 +129,5 @@ class TestTheDocument:
 def shape(operation: dict[str, Any], status: str) -> type[BaseModel]:
     """The model that the document names for an answer; the schema is made from it."""
     reference: str = operation["responses"][status]["content"]["application/json"]["schema"]["$ref"]
-    return getattr(shapes, reference.rpartition("/")[2])
+    models = {**vars(schemas), **vars(export)}
+    return models[reference.rpartition("/")[2]]

@@ -1,0 +1,126 @@
+"""All that is kept of a session, byte for byte: what `unabridged replay` takes, and people keep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from pydantic import AliasChoices, AliasPath, Field
+
+from proxy.core.conversation.records import Node
+from proxy.core.formats.json import loads
+from proxy.engine.admin.inspection import Cycle, Everything, Inspected
+from proxy.http.admin import views
+from proxy.http.admin.schemas import EpochTold, Exact, Hash, SessionTold, Shape, Time, exact, time
+
+
+class KeptMessage(Shape):
+    """A message of the tree, exactly."""
+
+    hash: Hash
+    """Names the message at its place: of it, and of all before it."""
+    parent: Hash
+    sequence: int
+    at: Time
+    answer: bool
+    complete: bool
+    tokens: int
+    original: Exact = Field(validation_alias=AliasChoices("original", "raw"))
+    """The message's own JSON, byte for byte."""
+
+
+class KeptHidden(Shape):
+    """What stands upstream for an answer in which the proxy has answered calls itself."""
+
+    hash: Hash
+    """The answer's hash in the tree."""
+    at: Time
+    tokens: int
+    messages: list[Exact]
+    """Calls, results and text, byte for byte."""
+
+
+class KeptSummary(Shape):
+    """What a note says of messages `start` up to and without `end`."""
+
+    start: int
+    end: int
+    text: str
+
+
+class KeptGap(Shape):
+    """Messages `start` up to and without `end`, cut, and the literal note in their place."""
+
+    start: int
+    end: int
+    note: Exact
+    summaries: list[KeptSummary] = Field(validation_alias=AliasChoices("summaries", "anchors"))
+    quotes: list[str]
+
+
+class KeptClip(Shape):
+    """A message that goes out clipped, literally."""
+
+    position: int
+    clipped: Exact = Field(validation_alias=AliasChoices("clipped", "raw"))
+
+
+class KeptEpoch(EpochTold):
+    """An epoch with its whole plan."""
+
+    parent: str
+    reach: Hash
+    """Hash of the message at which it comes into force."""
+    depth: int
+    budget: int
+    ratio: float
+    cut: list[KeptGap] = Field(validation_alias=AliasChoices("cut", AliasPath("plan", "gaps")))
+    clipped: list[KeptClip] = Field(
+        validation_alias=AliasChoices("clipped", AliasPath("plan", "replacements"))
+    )
+
+
+class Export(Shape):
+    """All that is kept of a session. `id` and `messages` make it a line that `unabridged replay` takes."""
+
+    id: str
+    format: Literal["unabridged session 1"]
+    exported: Time
+    session: SessionTold
+    head: list[Exact]
+    """The system messages of the latest turn, byte for byte."""
+    tip: str
+    messages: list[Any]
+    """The head, and the branch of the tip."""
+    tree: list[KeptMessage]
+    injected: Any
+    """What was handed in for the session, as it may be handed in again; null where nothing was."""
+    pins: list[Hash]
+    """Hashes of the messages that the client has pinned."""
+    hidden: list[KeptHidden]
+    epochs: dict[str, list[KeptEpoch]]
+    """By lane: model, policy and explicit budget. All of them, whichever tip they are in force for."""
+
+
+def export(
+    found: Inspected, branch: Sequence[Node], cycle: Cycle | None, everything: Everything, now: float
+) -> Export:
+    """All of a session; ``branch`` is that of its default tip, with its newest exchange."""
+    head = found.session.head
+    return Export(
+        id=found.id,
+        format="unabridged session 1",
+        exported=time(now),
+        session=views.session(found, cycle),
+        head=[exact(raw) for raw in head],
+        tip=views.tip(branch),
+        messages=[loads(raw) for raw in (*head, *(node.raw for node in branch))],
+        tree=[KeptMessage.model_validate(node) for node in everything.nodes],
+        injected=everything.injection and loads(everything.injection.raw),
+        pins=[pin.hex() for pin in found.session.pins],
+        hidden=[KeptHidden.model_validate(each) for each in found.hidden.values()],
+        epochs={
+            lane: [KeptEpoch.model_validate(each) for each in epochs]
+            for lane, epochs in everything.epochs.items()
+        },
+    )
