@@ -6,7 +6,7 @@ knows nothing yet; the next epoch writes that note again.
 """
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -24,30 +24,29 @@ _SAMPLE = 8
 
 Summaries = Mapping[Span, str | None]
 """Summaries by gap; None where one was asked for and failed. A gap that is absent was not asked about."""
-Told = Mapping[Span, tuple[Anchor, ...]]
+NewTexts = Mapping[Span, tuple[Anchor, ...]]
 """What notes have to say anew, by gap; nothing where a summary was asked for and failed."""
 
 
-def told_by(
+def new_texts(
     situation: Situation, spans: Collection[Span], strategy: Strategy | None, summaries: Summaries
 ) -> dict[Span, tuple[Anchor, ...]]:
     """What the notes of ``spans`` have to say anew: the summaries, or what the strategy makes of them."""
     standing = {gap.span: gap for gap in situation.plan.gaps}
-    told: dict[Span, tuple[Anchor, ...]] = {}
+    texts: dict[Span, tuple[Anchor, ...]] = {}
     for span in spans:
-        old, asked = standing.get(span), span in summaries
+        old, is_asked = standing.get(span), span in summaries
         if old is not None and not summaries.get(span):
             if any(dumps(anchor.text)[1:-1] not in old.note for anchor in old.anchors):
                 is_whole = old.is_summarised  # the note is behind its summaries
-                told[span] = _anchors(situation, strategy, old.anchors[0]) if is_whole else old.anchors
+                texts[span] = _anchors(situation, strategy, old.anchors[0]) if is_whole else old.anchors
             continue
-        generation = generation_upon(situation.plan.anchors_within(*span)) if asked else 0
-        anchors = _anchors(
-            situation, strategy, Anchor(*span, summaries.get(span) or "", generation=generation)
-        )
-        if anchors or asked:
-            told[span] = anchors
-    return told
+        generation = generation_upon(situation.plan.anchors_within(*span)) if is_asked else 0
+        summary = Anchor(*span, summaries.get(span) or "", generation=generation)
+        anchors = _anchors(situation, strategy, summary)
+        if anchors or is_asked:
+            texts[span] = anchors
+    return texts
 
 
 def _anchors(situation: Situation, strategy: Strategy | None, summary: Anchor) -> tuple[Anchor, ...]:
@@ -63,11 +62,20 @@ def generation_upon(earlier: Iterable[Anchor]) -> int:
     return 1 + max((each.generation for each in earlier), default=-1)
 
 
-def gap_of(situation: Situation, span: Span, told: Told, quotes: tuple[str, ...]) -> Gap:
-    """A gap with a new note: a summary of all of it, or what earlier summaries say of parts of it."""
-    anchors = told.get(span) or _carried(situation, *span)
-    failed = span in told and not told[span]
-    return noted_gap(situation, span, anchors, quotes, failed=failed)
+def gap_of(situation: Situation, span: Span, texts: NewTexts, quotes: tuple[str, ...]) -> Gap:
+    """A gap with a new note: a summary of all of it, or what earlier summaries say of parts of it.
+
+    Of those the newest, within the room of one summary.
+    """
+    anchors = texts.get(span, ())
+    if not anchors:
+        left = situation.policy.summary_tokens(situation.budget.limit)
+        for anchor in reversed(situation.plan.anchors_within(*span)):
+            left -= situation.count(anchor.text)
+            if left < 0:
+                break
+            anchors = (anchor, *anchors)
+    return noted_gap(situation, span, anchors, quotes, failed=span in texts and not texts[span])
 
 
 def noted_gap(
@@ -82,10 +90,26 @@ def noted_gap(
 
     ``failed``: a summary of it was asked for and could not be had.
     """
-    note = _note(situation, span, anchors, quotes, failed=failed).text
+    chain, (start, end) = situation.chain, span
+    above = start - 1  # the request that it takes the answer from; system messages may stand between
+    while above >= 0 and chain.messages[above].role in HEAD_ROLES:
+        above -= 1
+    is_answer = above >= 0 and chain.messages[above].role == "user"
+    first, last = (bisect_left(chain.users, place) for place in (start - 1, end))
+    sample = chain.users[max(first, last - _SAMPLE) : last]
+    note = Note(
+        count=end - start,
+        seal=chain.hashes[end - 1],
+        language=language_of(" ".join(situation.content(place).text for place in sample)),
+        summaries=tuple((anchor.count, anchor.text) for anchor in anchors),
+        failed=failed,
+        answers_above=is_answer,
+        under_way=is_answer and above == chain.last_user,
+        quotes=quotes,
+    ).text
     return Gap(
         *span,
-        note=situation.chain.dialect.note(note, situation.policy.summary.role),
+        note=chain.dialect.note(note, situation.policy.summary.role),
         tokens=MESSAGE_TOKENS + situation.count(note),
         anchors=anchors,
         quotes=quotes,
@@ -103,50 +127,3 @@ def is_no_longer(situation: Situation, gap: Gap) -> bool:
         if size >= len(gap.note):
             return True
     return False
-
-
-def _note(
-    situation: Situation, span: Span, anchors: Sequence[Anchor], quotes: tuple[str, ...], *, failed: bool
-) -> Note:
-    start, end = span
-    above = _request_above(situation, start)
-    return Note(
-        count=end - start,
-        seal=situation.chain.hashes[end - 1],
-        language=_language(situation, start, end),
-        summaries=tuple((anchor.count, anchor.text) for anchor in anchors),
-        failed=failed,
-        answers_above=above is not None,
-        under_way=above is not None and above == situation.chain.last_user,
-        quotes=quotes,
-    )
-
-
-def _carried(situation: Situation, start: int, end: int) -> tuple[Anchor, ...]:
-    """What earlier summaries say of parts of a gap: the newest, within the room of one summary."""
-    left = situation.policy.summary_tokens(situation.budget.limit)
-    carried: list[Anchor] = []
-    for gap in reversed(situation.plan.gaps_within(start, end)):
-        for anchor in reversed(gap.anchors):
-            left -= situation.count(anchor.text)
-            if left < 0:
-                return tuple(reversed(carried))
-            carried.append(anchor)
-    return tuple(reversed(carried))
-
-
-def _request_above(situation: Situation, start: int) -> int | None:
-    """The user message that a gap at ``start`` takes the answer from (system messages may stand between)."""
-    for place in range(start - 1, -1, -1):
-        role = situation.chain.messages[place].role
-        if role not in HEAD_ROLES:
-            return place if role == "user" else None
-    return None
-
-
-def _language(situation: Situation, start: int, end: int) -> str:
-    """The language of what users said in and right before a gap."""
-    users = situation.chain.users
-    first, last = (bisect_left(users, place) for place in (start - 1, end))
-    said = users[max(first, last - _SAMPLE) : last]
-    return language_of(" ".join(situation.content(place).text for place in said))

@@ -120,15 +120,15 @@ def past_of(epochs: Sequence[Epoch], current: Epoch | None, hashes: Sequence[byt
     """The past of the epoch in force, for a chain with these hashes."""
     if current is None:
         return NO_PAST
-    line: list[Epoch] = []
+    led: list[Epoch] = []
     wanted = current.id
     for epoch in reversed(epochs):  # a parent was written before its children
         if epoch.id != wanted:
             continue
         wanted = epoch.parent
         if not epoch.asked and not epoch.is_late:
-            line.append(epoch)
-    return Past(len(line), line[0].length_at_start(hashes)) if line else NO_PAST
+            led.append(epoch)
+    return Past(len(led), led[0].length_at_start(hashes)) if led else NO_PAST
 
 
 def distance(budget: Budget, stages: Stages) -> int:
@@ -161,24 +161,15 @@ def in_force(
     epoch has cut falls back to the epoch before. A chain of fewer than ``calm_below`` counted tokens is
     forwarded whole. ``settled`` are its oldest messages that every plan may edit, as far as that is known.
     """
-    current = epochs[-1] if epochs and _goes_on(epochs, chain[:settled]) else _deepest(epochs, chain, spares)
+    newest, current = (epochs[-1] if epochs else None), None
+    if newest is not None and not newest.asked and newest.number == len(epochs):
+        length = newest.length_at_start(chain[:settled])
+        if length <= min(settled, len(chain)) and chain[length - 1] == newest.begun_at:
+            current = newest  # with all the others in force it began at one of these messages: so it is
+    if current is None:
+        parent = ""
+        for epoch in epochs:
+            reaches = epoch.depth <= len(chain) and chain[epoch.depth - 1] == epoch.reach
+            if epoch.parent == parent and reaches and spares(epoch.plan):
+                current, parent = epoch, epoch.id
     return None if current is not None and counted < current.calm_below else current
-
-
-def _goes_on(epochs: Sequence[Epoch], settled: Sequence[bytes]) -> bool:
-    """Whether the newest epoch began at one of these messages, with all the others in force: so it is."""
-    newest = epochs[-1]
-    if newest.asked or newest.number != len(epochs):
-        return False
-    length = newest.length_at_start(settled)
-    return length <= len(settled) and settled[length - 1] == newest.begun_at
-
-
-def _deepest(epochs: Sequence[Epoch], chain: Sequence[bytes], spares: Callable[[Plan], bool]) -> Epoch | None:
-    current: Epoch | None = None
-    parent = ""
-    for epoch in epochs:
-        reaches = epoch.depth <= len(chain) and chain[epoch.depth - 1] == epoch.reach
-        if epoch.parent == parent and reaches and spares(epoch.plan):
-            current, parent = epoch, epoch.id
-    return current

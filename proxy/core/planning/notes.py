@@ -136,20 +136,18 @@ class Note:
     @property
     def text(self) -> str:
         """The note's text, fence and all."""
-        return _fenced(b"note\0" + self.seal, self._lines(_WORDINGS[self.language]))
-
-    def _lines(self, wording: _Wording) -> list[str]:
+        wording = _WORDINGS[self.language]
         lines = [wording.frame]
         lines += [wording.summary[count > 1].format(n=count, text=text) for count, text in self.summaries]
-        untold = self.count - sum(count for count, _ in self.summaries)
-        if untold:
-            told = wording.removed if self.failed else wording.omitted
-            lines.append(told[untold > 1].format(n=untold))
+        others = self.count - sum(count for count, _ in self.summaries)
+        if others:
+            notice = wording.removed if self.failed else wording.omitted
+            lines.append(notice[others > 1].format(n=others))
         if self.answers_above:
             lines.append(wording.under_way if self.under_way else wording.above)
         if self.quotes:
             lines.append(wording.quoted.format(text=" · ".join(f"“{quote}”" for quote in self.quotes)))
-        return lines
+        return _fenced(b"note\0" + self.seal, lines)
 
 
 def handed_in(text: str, language: str) -> str:

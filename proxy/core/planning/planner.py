@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from proxy.core.budget.budget import Stage
-from proxy.core.planning.gaps import Summaries, Told, gap_of, is_no_longer, told_by
+from proxy.core.planning.gaps import NewTexts, Summaries, gap_of, is_no_longer, new_texts
 from proxy.core.planning.ledger import cut_tokens, placed, plain_of, room_for
 from proxy.core.planning.life import LEAST_FREED, LIFE, Cause, Gate, allows, cause_of
 from proxy.core.planning.plan import Gap, Plan, Replacement, Span, view_tokens
@@ -65,17 +65,17 @@ class Draft(msgspec.Struct, frozen=True):
 
     @property
     def wanted(self) -> tuple[Span, ...]:
-        """Gaps of which enough is told by no summary yet: each message is paid for once."""
+        """Gaps of which enough stands in no summary yet: each message is paid for once."""
         rules = self.situation.policy.summary
         if not rules.enabled or not self.has_room:
             return ()
         anchors = self.situation.plan.anchors
-        told = {place for each in anchors if not each.by_code for place in range(each.start, each.end)}
-        may_be_told, strategy = self.situation.classes.may_be_summarised, self.strategy
+        done = {place for each in anchors if not each.by_code for place in range(each.start, each.end)}
+        may_be_summarised, strategy = self.situation.classes.may_be_summarised, self.strategy
 
         def lacks(span: Span) -> bool:
-            untold = (place for place in range(*span) if place not in told and may_be_told(place))
-            return sum(1 for _ in islice(untold, rules.min_gap)) == rules.min_gap
+            left = (place for place in range(*span) if place not in done and may_be_summarised(place))
+            return sum(1 for _ in islice(left, rules.min_gap)) == rules.min_gap
 
         return tuple(
             span
@@ -145,9 +145,8 @@ def _holds(gate: Gate, decided: Draft, freed: int) -> bool:
         case Gate.FITS:
             return not situation.budget.is_over(situation.view - freed)
         case Gate.EARNED | Gate.PAYS | Gate.PREPARED:
-            return (
-                True  # the first was asked before anything was chosen; the others ask what is not known here
-            )
+            # The first was asked before anything was chosen; the others ask what is not known here.
+            return True
         case _:
             assert_never(gate)
 
@@ -221,19 +220,19 @@ def finish(decided: Draft, summaries: Summaries) -> Plan:
 def written(decided: Draft, summaries: Summaries) -> Plan:
     """The plan of a draft but for its ledger, for which it leaves room."""
     situation = decided.situation
-    told = told_by(situation, decided.spans, decided.strategy, summaries)
-    plan = _noted(decided, told)
-    while told and situation.budget.is_over(_size_of(situation, plan)):
+    texts = new_texts(situation, decided.spans, decided.strategy, summaries)
+    plan = _noted(decided, texts)
+    while texts and situation.budget.is_over(_size_of(situation, plan)):
         # A summary may be longer than what was set aside for it; a notice always fits.
-        told.pop(max(told, key=lambda span: sum(len(anchor.text) for anchor in told[span])))
-        plan = _noted(decided, told)
+        texts.pop(max(texts, key=lambda span: sum(len(anchor.text) for anchor in texts[span])))
+        plan = _noted(decided, texts)
     if decided.stage is Stage.EMERGENCY:
         ledger = room_for(situation, cut_tokens(situation, plan))
         plan = clip_view(situation, plan, decided.yielded, ledger)
     return plan
 
 
-def _noted(decided: Draft, told: Told) -> Plan:
+def _noted(decided: Draft, texts: NewTexts) -> Plan:
     """A draft with its notes, but for the ledger; a note that has nothing new to say stays as it is."""
     situation = decided.situation
     plain = plain_of(situation.plan, situation.count, situation.chain.dialect)
@@ -241,14 +240,14 @@ def _noted(decided: Draft, told: Told) -> Plan:
     gaps: list[Gap] = []
     for span in decided.spans:
         old = standing.get(span)
-        made = old if old and not told.get(span) else _worthwhile(decided, span, told)
+        made = old if old and not texts.get(span) else _worthwhile(decided, span, texts)
         gaps += (made,) if made else (standing[gap.span] for gap in situation.plan.gaps_within(*span))
     edits = {edit.position: edit for edit in (*situation.plan.replacements, *decided.cleared)}
     cut = Plan(tuple(gaps))
     return Plan(cut.gaps, tuple(edits[place] for place in sorted(edits) if not cut.covers(place)))
 
 
-def _worthwhile(decided: Draft, span: Span, told: Told) -> Gap | None:
+def _worthwhile(decided: Draft, span: Span, texts: NewTexts) -> Gap | None:
     """A gap with a note that is no longer than what it stands for; None where even a notice would be.
 
     First what it quotes gives way, then the summary. What a strategy cuts by its count, or at a boundary, is
@@ -256,8 +255,8 @@ def _worthwhile(decided: Draft, span: Span, told: Told) -> Gap | None:
     """
     situation, quotes = decided.situation, decided.quotes.get(span, ())
     if decided.acts_now and decided.strategy is not None and not decided.strategy.slides:
-        return gap_of(situation, span, told, quotes)
-    ways: list[tuple[Told, tuple[str, ...]]] = [(told, quotes), (told, ()), ({}, ())]
+        return gap_of(situation, span, texts, quotes)
+    ways: list[tuple[NewTexts, tuple[str, ...]]] = [(texts, quotes), (texts, ()), ({}, ())]
     made = (gap_of(situation, span, each, quoted) for each, quoted in ways)
     return next((gap for gap in made if is_no_longer(situation, gap)), None)
 

@@ -198,32 +198,25 @@ class Selection:
             self.view -= self._situation.size(index) - cleared
 
     def _take_islands(self) -> None:
-        low = self._situation.policy.importance.low
-        for island in self._islands():
-            worth = max(self._situation.score(index).total for index in island)
-            messages = sum(self._situation.units[index].count for index in island)
-            if messages <= ISLAND and worth < low:
-                for index in island:
-                    self._take(index)
-
-    def _islands(self) -> list[list[int]]:
-        """Runs of unprotected kept units with a gap on either side."""
-        islands: list[list[int]] = []
+        """Cut small unimportant runs of unprotected units with a gap on either side."""
+        situation, low = self._situation, self._situation.policy.importance.low
         run: list[int] = []
-        after_gap = False
-        kept = [index for index in self._situation.standing if index not in self.cut]
-        for before, index in pairwise((-1, *kept, len(self._situation.units))):
+        is_after_gap = False
+        standing = [index for index in situation.standing if index not in self.cut]
+        for before, index in pairwise((-1, *standing, len(situation.units))):
             if index > before + 1:
-                if run and after_gap:
-                    islands.append(run)
-                run, after_gap = [], True
-            if index == len(self._situation.units):
+                messages = sum(situation.units[each].count for each in run)
+                if is_after_gap and 0 < messages <= ISLAND:
+                    is_island = max(situation.score(each).total for each in run) < low
+                    for each in run if is_island else ():
+                        self._take(each)
+                run, is_after_gap = [], True
+            if index == len(situation.units):
                 break
-            if self._situation.protection[index] == FREE:
+            if situation.protection[index] == FREE:
                 run.append(index)
             else:
-                run, after_gap = [], False
-        return islands
+                run, is_after_gap = [], False
 
     def _yield_protections(self) -> None:
         """Give up protections, oldest unit first, while the view without a ledger is over the budget."""
@@ -233,7 +226,8 @@ class Selection:
             return
         enough = situation.budget.share(situation.policy.stages.trim)
         for level in (FREE, RECENT, FIRST_USER, CRITICAL, PINNED):
-            for index in self._at(level):
+            at = [each for each in situation.standing if situation.protection[each] == level]
+            for index in (each for each in at if each not in self.cut):
                 if self.view <= enough:
                     return
                 self.yielded = max(self.yielded, level)
@@ -243,10 +237,6 @@ class Selection:
                     self.to_clip = spared
                     return
                 self._take(index)
-
-    def _at(self, level: int) -> Iterable[int]:
-        protection = self._situation.protection
-        return [i for i in self._situation.standing if protection[i] == level and i not in self.cut]
 
     def spans(self) -> list[tuple[int, int]]:
         """What is cut from now on, old gaps included, as maximal runs of messages."""
@@ -266,24 +256,21 @@ class Selection:
 
         What is over gives way to what binds: there are none while the budget has no room for every rule.
         """
-        situation = self._situation
+        situation, units = self._situation, self._situation.units
         quotes = [text for gap in situation.plan.gaps_within(start, end) for text in gap.quotes]
         went = sorted(self.quoted)
-        first, last = (bisect_left(went, place, key=self._place) for place in (start, end))
+        first, last = (bisect_left(went, place, key=lambda each: units[each].start) for place in (start, end))
         quotes += map(self._quote, went[first:last])
         if quotes and is_short(situation):
             return ()
         left = int(situation.budget.room * _QUOTED_SHARE * 4)
-        kept: list[str] = []
+        fitting: list[str] = []
         for text in reversed(quotes):
             left -= len(text)
             if left < 0:
                 break
-            kept.append(text)
-        return tuple(reversed(kept))
-
-    def _place(self, index: int) -> int:
-        return self._situation.units[index].start
+            fitting.append(text)
+        return tuple(reversed(fitting))
 
     def _quote(self, index: int) -> str:
         return quote(self._situation.content(self._situation.units[index].start).text)

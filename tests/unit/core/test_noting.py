@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from proxy.core.budget.budget import Budget, Stage
-from proxy.core.planning.gaps import generation_upon, noted_gap, told_by
+from proxy.core.planning.gaps import generation_upon, new_texts, noted_gap
 from proxy.core.planning.plan import EMPTY, Anchor, Plan, Span
 from proxy.core.planning.planner import Draft, finish
 from proxy.core.planning.situation import FREE, Situation
@@ -75,7 +75,7 @@ def test_a_late_summary_that_does_not_fit_leaves_its_notice():
 
 
 def test_a_summary_that_failed_is_told_only_where_there_is_no_note_yet():
-    told = told_by(situation(), (FIRST, (14, 22)), ByImportance(), {FIRST: None, (14, 22): None})
+    told = new_texts(situation(), (FIRST, (14, 22)), ByImportance(), {FIRST: None, (14, 22): None})
     assert told == {(14, 22): ()}
 
 
