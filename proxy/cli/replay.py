@@ -29,8 +29,7 @@ from proxy.cache import Memory
 from proxy.cli.replay_report import Outcome, as_json, page, tables
 from proxy.cli.terminal import CommandError, add_json_option, notes, positive, print_json, seconds, show
 from proxy.core.budget.budget import Budget, budget_tokens
-from proxy.core.budget.calibration import Ratio
-from proxy.core.budget.window import Evidence
+from proxy.core.budget.learning import Ratio, WindowEvidence
 from proxy.core.dialects.registry import CHAT
 from proxy.core.economics.prices import Prices
 from proxy.core.economics.simulate import replay
@@ -196,7 +195,7 @@ def _budget(policy: Policy, head: int, lowered: int | None, model: str) -> Budge
     limits = [limit for limit in (rules.tokens, lowered) if isinstance(limit, int)]
     example = None if limits else EXAMPLE_WINDOW
     priced = prices.context_window(model) if model else example
-    window = Evidence().window(rules.window(model), None, priced, 0.0)
+    window = WindowEvidence().window(rules.window(model), None, priced, 0.0)
     reserve = rules.reserve if isinstance(rules.reserve, int) else None
     ratio = Ratio.of(model).value if model else 1.0
     tokens = budget_tokens(min(limits, default=None), window.limit, reserve, ceil(head * ratio))

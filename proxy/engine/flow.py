@@ -204,7 +204,7 @@ class Exchange(msgspec.Struct, kw_only=True):
     def response_headers(self) -> list[tuple[bytes, bytes]]:
         """What the client is told of the request before the answer's first byte (docs/api.md)."""
         request, decision = self.request, self.decision
-        tokens = b"sent=%d;full=%d;%b" % (self.sent, self.full, request.budget.told.encode())
+        tokens = b"sent=%d;full=%d;%b" % (self.sent, self.full, request.budget.header.encode())
         headers = [
             (b"x-unabridged-session", request.session.name.encode("latin-1", "replace")),
             (b"x-unabridged-stage", decision.stage.encode()),

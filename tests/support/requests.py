@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from proxy.core.budget.budget import Budget
-from proxy.core.budget.calibration import Ratio
+from proxy.core.budget.learning import Ratio
 from proxy.core.planning.chain import Chain
 from proxy.core.policy.policy import Policy
 from proxy.engine.flow import Request, SessionState

@@ -1,4 +1,4 @@
-"""The token budget of a request, and the stage that a view of it has reached.
+"""The token budget of a request, the window that it comes from, and the stage that a view of it has reached.
 
 Two units of tokens occur. *Counted* tokens are what our counter says; *tokens* are what the model makes of
 them: counted tokens times a learned ratio. Planning happens in counted tokens, everything shown in tokens.
@@ -10,16 +10,42 @@ from enum import StrEnum
 import msgspec
 from msgspec.structs import replace
 
-from proxy.core.budget.window import Window
 from proxy.core.policy.sections import Stages
 
 MESSAGE_TOKENS = 4
 """Counted tokens that a message costs beside its text."""
 REQUEST_TOKENS = 3
 """Counted tokens that a request costs beside its messages."""
-UNKNOWN_WINDOW = Window()
 _ANY = 2**40
 """Tokens: more than anything has."""
+
+
+class Source(StrEnum):
+    """Who says how large a window is."""
+
+    POLICY = "policy"
+    REFUSAL = "refusal"
+    TRUNCATED = "truncated"
+    UPSTREAM = "upstream"
+    PRICES = "prices"
+    UNKNOWN = "unknown"
+
+
+class Window(msgspec.Struct, frozen=True):
+    """A context window as far as it is known."""
+
+    tokens: int | None = None
+    source: Source = Source.UNKNOWN
+    is_least: bool = False
+    """Whether it is only known to be at least so large: an answer took more than its source states."""
+
+    @property
+    def limit(self) -> int | None:
+        """Tokens that a request may have, prompt and answer together; None where nobody knows."""
+        return None if self.is_least else self.tokens
+
+
+UNKNOWN_WINDOW = Window()
 
 
 class Stage(StrEnum):
@@ -107,8 +133,8 @@ class Budget(msgspec.Struct, frozen=True):
         return replace(self, tokens=tokens, window=UNKNOWN_WINDOW)
 
     @property
-    def told(self) -> str:
-        """Budget and window, as answers tell them."""
+    def header(self) -> str:
+        """Budget and window, as a header of an answer says them."""
         window = self.window
         return f"budget={self.tokens or 'none'};window={window.tokens or 'none'};window_from={window.source}"
 

@@ -10,8 +10,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from proxy.core.budget.budget import Budget, stage_of
-from proxy.core.budget.window import Source, Window
+from proxy.core.budget.budget import Budget, Source, Window, stage_of
 from proxy.core.conversation.identity import read_message
 from proxy.core.conversation.injection import Injection
 from proxy.core.conversation.records import (

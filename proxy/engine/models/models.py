@@ -1,7 +1,7 @@
 """What is known of an upstream's models: their windows, and how they count.
 
 Windows are stated by the policy, by the upstream (:mod:`proxy.engine.models.stated_windows`) and by the price
-list; what answers and refusals show goes over all of these (:mod:`proxy.core.budget.window`). Ratios are
+list; what answers and refusals show goes over all of these (:mod:`proxy.core.budget.learning`). Ratios are
 learned from usage. All of it acts from the next turn on and lives in this process; a plan records what it was
 made with.
 """
@@ -11,8 +11,8 @@ from collections.abc import Callable
 import msgspec
 
 from proxy.cache import Lru, Memory
-from proxy.core.budget.calibration import STEPS, Ratio
-from proxy.core.budget.window import COUNTED, Evidence, Growth, Sample, Window, excess
+from proxy.core.budget.budget import Window
+from proxy.core.budget.learning import COUNTED, STEPS, Growth, Ratio, Sample, WindowEvidence, excess
 from proxy.core.dialects.wire import Overflow, Usage
 from proxy.core.economics.prices import UNKNOWN_PRICES, Prices
 from proxy.core.policy.policy import Policy
@@ -42,7 +42,7 @@ class Model(msgspec.Struct, kw_only=True):
     stated: Stated
     """What the upstream says of its window."""
     prices: Prices = UNKNOWN_PRICES
-    evidence: Evidence = msgspec.field(default_factory=Evidence)
+    evidence: WindowEvidence = msgspec.field(default_factory=WindowEvidence)
     """What answers and refusals show of its window."""
     logged: tuple[Window, ...] = ()
     """The windows that were logged."""

@@ -19,7 +19,7 @@ from typing import cast
 import msgspec
 
 from proxy.cache import Lru, Memory
-from proxy.core.budget.window import LEAST
+from proxy.core.budget.learning import LEAST
 from proxy.core.formats.json import as_mapping, dumps, loads, text_or_empty
 from proxy.engine.models.asking import fetch
 from proxy.errors import UnabridgedError

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from proxy.cache import Lru, Memory
-from proxy.core.budget.window import Growth
+from proxy.core.budget.learning import Growth
 from proxy.core.conversation.injection import Injection
 from proxy.core.conversation.records import HiddenCalls, Turn
 from proxy.core.planning.plan import Epoch

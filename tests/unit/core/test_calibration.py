@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.budget.calibration import Ratio
+from proxy.core.budget.learning import Ratio
 
 counts = st.integers(200, 1_000_000)
 anything = st.integers(-5, 10**9)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.budget.window import FADES, Evidence, Growth, Sample, Source, Window
+from proxy.core.budget.budget import Source, Window
+from proxy.core.budget.learning import FADES, Growth, Sample, WindowEvidence
 
 POLICY, UPSTREAM, PRICES = 32_000, 16_000, 128_000
 
@@ -12,7 +13,7 @@ POLICY, UPSTREAM, PRICES = 32_000, 16_000, 128_000
 Stated = tuple[int | None, int | None, int | None]
 
 
-def known(evidence: Evidence, *stated: int | None, now: float = 0.0) -> tuple[int | None, str]:
+def known(evidence: WindowEvidence, *stated: int | None, now: float = 0.0) -> tuple[int | None, str]:
     policy, upstream, prices = stated
     window = evidence.window(policy, upstream, prices, now)
     return window.tokens, window.source.value
@@ -30,12 +31,12 @@ def known(evidence: Evidence, *stated: int | None, now: float = 0.0) -> tuple[in
 def test_the_policy_is_believed_before_the_upstream_and_that_before_the_price_list(
     stated: Stated, window: tuple[int | None, str]
 ):
-    assert known(Evidence(), *stated) == window
+    assert known(WindowEvidence(), *stated) == window
 
 
 @pytest.mark.parametrize("stated", [(POLICY, None, None), (None, UPSTREAM, PRICES), (None, None, PRICES)])
 def test_a_refusal_and_a_truncation_lower_whatever_is_stated(stated: Stated):
-    refused, truncated = Evidence(), Evidence()
+    refused, truncated = WindowEvidence(), WindowEvidence()
     refused.learn_refusal(8_000, sent=9_000, now=0.0)
     truncated.learn_truncation(4_096, now=0.0)
     assert known(refused, *stated) == (8_000, "refusal")
@@ -43,25 +44,25 @@ def test_a_refusal_and_a_truncation_lower_whatever_is_stated(stated: Stated):
 
 
 def test_a_refusal_never_raises_what_the_policy_states():
-    evidence = Evidence()
+    evidence = WindowEvidence()
     evidence.learn_refusal(64_000, sent=70_000, now=0.0)
     assert known(evidence, POLICY, None, None) == (POLICY, "policy")
 
 
 def test_a_refusal_fades():
-    evidence = Evidence()
+    evidence = WindowEvidence()
     evidence.learn_refusal(8_000, sent=9_000, now=0.0)
     assert known(evidence, None, None, PRICES, now=FADES + 1) == (PRICES, "prices")
 
 
 def test_a_refusal_without_numbers_leaves_three_quarters_of_what_was_sent():
-    evidence = Evidence()
+    evidence = WindowEvidence()
     evidence.learn_refusal(None, sent=8_000, now=0.0)
     assert known(evidence, None, None, None) == (6_000, "refusal")
 
 
 def test_an_answer_raises_what_upstream_or_price_list_state_and_then_nothing_is_cut_by_it():
-    evidence = Evidence()
+    evidence = WindowEvidence()
     evidence.learn_answer(21_000)
     assert evidence.window(None, None, 8_000, 0.0) == Window(21_000, Source.PRICES, is_least=True)
     assert evidence.window(None, None, 8_000, 0.0).limit is None
@@ -70,13 +71,13 @@ def test_an_answer_raises_what_upstream_or_price_list_state_and_then_nothing_is_
 
 
 def test_an_answer_alone_says_no_window():
-    evidence = Evidence()
+    evidence = WindowEvidence()
     evidence.learn_answer(21_000)
     assert known(evidence, None, None, None) == (None, "unknown")
 
 
 def test_the_newest_evidence_counts():
-    evidence = Evidence()
+    evidence = WindowEvidence()
     evidence.learn_refusal(8_000, sent=9_000, now=0.0)
     evidence.learn_answer(12_000)
     assert known(evidence, None, None, 4_000) == (12_000, "prices")

@@ -2,7 +2,7 @@
 
 A data URL is never counted as text: an image costs what its pixels cost, and its size stands in the first
 bytes. Formulas and figures: OpenAI, "Images and vision", section "Calculating costs" (2026). Models of other
-makers are counted like gpt-4o; what that misses, the learned ratio finds (core/budget/calibration.py).
+makers are counted like gpt-4o; what that misses, the learned ratio finds (core/budget/learning.py).
 """
 
 from __future__ import annotations
