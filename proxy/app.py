@@ -21,9 +21,7 @@ from proxy.adapters.search import SqliteSearch
 from proxy.adapters.stores import open_store
 from proxy.adapters.stores.redis.codec import Keyring
 from proxy.adapters.tokens import TiktokenCounter
-from proxy.adapters.upstream import HttptoolsUpstream
-from proxy.adapters.upstream.base_url import DoubtedUpstream
-from proxy.adapters.upstream.httpx import HttpxUpstream
+from proxy.adapters.upstream import open_upstream
 from proxy.cache import Memory
 from proxy.config import Settings, is_loopback
 from proxy.core.dialects.registry import CHAT
@@ -73,7 +71,6 @@ SECRET_FILE = "secret"  # noqa: S105 - a file's name
 _CUT_OFF = 1.0
 """Seconds in which requests that are cut off at the end say what there is to keep of them."""
 ADMIN_TOKEN_FILE = "admin-token"  # noqa: S105 - a file's name
-_HTTP_CLIENTS = {"httptools": HttptoolsUpstream, "httpx": HttpxUpstream}
 _LEARNED = 4
 """Which part of the memory for caches is for what stands nowhere else."""
 _LINGER = 0.01
@@ -185,18 +182,13 @@ def _outside(settings: Settings, written: SettingsFile | None, *, owns_store: bo
     store = open_store(
         url, clock, *times, keyring, linger=_LINGER if owns_store else None, timed=metrics.stored
     )
-    upstream = _HTTP_CLIENTS[settings.http_client](
-        settings.upstream,
-        connect_timeout=settings.upstream_connect_timeout,
-        read_timeout=settings.upstream_read_timeout,
-    )
     return Outside(
         memory=memory,
         learned=learned,
         clock=clock,
         metrics=metrics,
         store=store,
-        upstream=DoubtedUpstream(upstream, settings.upstream, _operator_credentials(settings)),
+        upstream=open_upstream(settings, _operator_credentials(settings)),
         counter=TiktokenCounter(),
         search=SqliteSearch(),
         policies=policies,

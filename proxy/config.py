@@ -82,6 +82,15 @@ class Settings(BaseModel):
         "https://api.openai.com/v1"
     )
     """Without a slash at its end."""
+    upstream_ca: Annotated[Path | None, Flag("FILE", "issuers to trust, instead of the system's")] = None
+    """Of the upstream's certificate, in PEM."""
+    upstream_cert: Annotated[Path | None, Flag("FILE", "our certificate, where the upstream wants one")] = (
+        None
+    )
+    """PEM, and what it was signed by; the key may stand in it too."""
+    upstream_cert_key: Annotated[Path | None, Flag("FILE", "its key, if that stands elsewhere")] = None
+    """PEM, without a password."""
+    upstream_http2: Annotated[bool, Flag(None, "speak HTTP/2 to an upstream that does")] = False
     store: Annotated[
         str | None,
         Field(repr=False),
@@ -140,7 +149,7 @@ class Settings(BaseModel):
     upstream_read_timeout: Timeout = 600.0
     """Seconds without a byte from the upstream."""
     http_client: Literal["httptools", "httpx"] = "httptools"
-    """What speaks HTTP to the upstream: our own connections, or a general client."""
+    """What speaks HTTP to the upstream: our own connections where they do, or a general client always."""
     request_timeout: Timeout = 15.0
     """Seconds that a request's head may take, and that a body may be silent."""
     body_memory: Bytes = Field(default="512MiB", validate_default=True)
@@ -282,6 +291,11 @@ class Settings(BaseModel):
                 "leave --store out, or name another"
             )
         parts = urlsplit(self.upstream)
+        for name in ("upstream_ca", "upstream_cert", "upstream_http2"):
+            if getattr(self, name) and parts.scheme != "https":
+                raise SettingsError(f"{variable(name)} is for an upstream whose URL begins with https://")
+        if self.upstream_cert_key is not None and self.upstream_cert is None:
+            raise SettingsError(f"{variable('upstream_cert_key')} needs {variable('upstream_cert')} too")
         port = parts.port or (443 if parts.scheme == "https" else 80)
         if is_loopback(parts.hostname or "") and port == self.port:
             raise SettingsError(

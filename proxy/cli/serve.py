@@ -29,6 +29,7 @@ from proxy.adapters.files.toml_file import FileError
 from proxy.adapters.plugins import load_plugins
 from proxy.adapters.stores import open_store
 from proxy.adapters.stores.redis.embedded import EmbeddedValkey
+from proxy.adapters.upstream import open_upstream
 from proxy.app import ADMIN_TOKEN_FILE, SECRET_FILE, SystemClock, begin_log, create_app
 from proxy.cli.process import app_of_worker, raise_file_limit, settle, sigterm_interrupts
 from proxy.cli.terminal import CommandError, add_json_option, facts, notes
@@ -69,6 +70,7 @@ def run(args: argparse.Namespace) -> int:
         if written is not None:
             written.check(library)
         library.load(settings.policy)
+        proxy = open_upstream(settings).proxy
     except FileError as error:
         raise SettingsError(str(error)) from error
     begin_log(settings)
@@ -82,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
                 fault = _fault_of(settings)
                 listener.listen(BACKLOG)  # whoever is told where it serves may come at once
                 complete = _complete(settings, url, listener.getsockname()[1])
-                _greet(complete, fault, is_embedded=settings.store is None, as_json=args.json)
+                _greet(complete, fault, proxy, is_embedded=settings.store is None, as_json=args.json)
                 return _serve(complete, written, listener, is_embedded=settings.store is None)
         except KeyboardInterrupt:
             return 0  # how this command is meant to end
@@ -147,11 +149,11 @@ def _complete(settings: Settings, store: str, port: int) -> Settings:
     return settings.model_copy(update=made)
 
 
-def _greet(settings: Settings, fault: str, *, is_embedded: bool, as_json: bool) -> None:
+def _greet(settings: Settings, fault: str, proxy: str | None, *, is_embedded: bool, as_json: bool) -> None:
     """Say where it serves: on stdout as one line of JSON where asked to, else on stderr for people.
 
     A store that cannot be used has its ``fault`` told beside it, in the words of the log and of ``/readyz``.
-    Neither the token nor a store's password is shown.
+    Neither the token nor a password, the store's or the outbound proxy's, is shown.
     """
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     address = f"http://{host}:{settings.port}"
@@ -163,6 +165,7 @@ def _greet(settings: Settings, fault: str, *, is_embedded: bool, as_json: bool) 
     told = {
         "base_url": f"{address}/v1",
         "upstream": settings.upstream,
+        **({"upstream_proxy": proxy} if proxy else {}),
         "policy": settings.policy,
         "store": f"embedded, in {settings.data_dir / 'valkey'}" if is_embedded else store,
         **({"store_fault": fault} if fault else {}),

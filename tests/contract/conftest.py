@@ -2,15 +2,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
 from contextlib import aclosing, contextmanager
+from typing import Any
 
+import httpx2
 import pytest
 
 from proxy.adapters.stores import open_store
 from proxy.adapters.stores.redis.codec import Keyring
-from proxy.adapters.upstream import HttptoolsUpstream
-from proxy.adapters.upstream.httpx import HttpxUpstream
+from proxy.adapters.upstream import HttptoolsUpstream, HttpxUpstream
 from proxy.ports import SessionStore, Upstream
+from tests.support.certificates import Authority
 from tests.support.cluster import Nodes, three_nodes
+from tests.support.outbound import outbound_proxy
 from tests.support.servers import FakeUpstream
 from tests.support.stores import (
     SERVERS,
@@ -119,18 +122,40 @@ async def store(request: pytest.FixtureRequest, clock: HandClock) -> AsyncGenera
         await opened.aclose()
 
 
-UPSTREAMS: list[Callable[..., Upstream]] = [HttptoolsUpstream, HttpxUpstream]
-
-
 @pytest.fixture
 async def server() -> AsyncIterator[FakeUpstream]:
     async with FakeUpstream().serve() as serving:
         yield serving
 
 
-@pytest.fixture(params=UPSTREAMS)
-async def upstream(request: pytest.FixtureRequest, server: FakeUpstream) -> AsyncIterator[Upstream]:
-    """Each of the upstreams, before a server that a test scripts."""
-    url = f"{server.url}/base/v1"
-    async with aclosing(request.param(url, connect_timeout=1.0, read_timeout=0.3)) as made:
+@pytest.fixture(params=["httptools", "httpx", "httpx, forwarded", "httpx, tunnelled"])
+async def make(
+    request: pytest.FixtureRequest, server: FakeUpstream, authority: Authority
+) -> AsyncIterator[Callable[..., Upstream]]:
+    """Makes an upstream before a server that a test scripts: over each client, and by an outbound proxy."""
+    tls = authority.serving("127.0.0.1") if "tunnelled" in request.param else None
+    async with outbound_proxy(server.port, tls) as proxy:
+
+        def made(path: str = "", **options: Any) -> Upstream:
+            if request.param == "httptools":
+                return HttptoolsUpstream(server.url + path, **options)
+            by = httpx2.Proxy(proxy.url) if "," in request.param else None
+            scheme, rest = server.url.split(":", 1)
+            if tls is not None:
+                scheme, options = "https", {"tls": authority.trusting(), **options}
+            return HttpxUpstream(f"{scheme}:{rest}{path}", proxy=by, **options)
+
+        server.proxies.append(proxy)
         yield made
+        assert bool(proxy.carried) == ("," in request.param and server.requests != [])
+
+
+@pytest.fixture
+async def upstream(make: Callable[..., Upstream]) -> AsyncIterator[Upstream]:
+    async with aclosing(make("/base/v1", connect_timeout=1.0, read_timeout=0.3)) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))

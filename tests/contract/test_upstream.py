@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.adapters.upstream import HttptoolsUpstream
-from proxy.adapters.upstream.httpx import HttpxUpstream
+from proxy.adapters.upstream import HttptoolsUpstream, HttpxUpstream
 from proxy.errors import (
     InvalidHeader,
     SettingsError,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -20,32 +21,19 @@ async def test_a_connection_serves_one_request_after_another(
     assert (len(server.requests), server.connections) == (3, 1)
 
 
-async def test_a_connection_that_the_upstream_closed_meanwhile_fails_no_request(
-    server: FakeUpstream, upstream: Upstream
-) -> None:
-    async def script(exchange: Exchange) -> None:
-        await exchange.answer(200)
-        exchange.close()
-
-    server.script = script
-    for sent in range(3):
-        await whole(await upstream.send("POST", "/x", [], b"{}"))
-        await eventually(lambda: server.open_connections == 0)
-        assert len(server.requests) == sent + 1
-
-
-async def test_a_connection_that_the_upstream_reset_meanwhile_fails_no_request(
-    server: FakeUpstream, upstream: Upstream
+@pytest.mark.parametrize("end", [Exchange.close, Exchange.reset], ids=["closed", "reset"])
+async def test_a_connection_that_the_upstream_ended_meanwhile_fails_no_request(
+    server: FakeUpstream, upstream: Upstream, end: Callable[[Exchange], None]
 ) -> None:
     async def script(exchange: Exchange) -> None:
         await exchange.answer(200)
         await asyncio.sleep(0.02)
-        exchange.reset()
+        end(exchange)
 
     server.script = script
     for sent in range(3):
         await whole(await upstream.send("POST", "/x", [], b"{}"))
-        await eventually(lambda: server.open_connections == 0)
+        await eventually(lambda: server.is_left)
         assert len(server.requests) == sent + 1
 
 

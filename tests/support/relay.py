@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import httpx2
 
-from proxy.adapters.upstream.httpx import HttpxUpstream
+from proxy.adapters.upstream import HttpxUpstream
 from proxy.http.relay import Relay
 from tests.support.admission import admission
 from tests.support.servers import PATIENCE, FakeUpstream, serve

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -153,6 +155,13 @@ async def ok(exchange: Exchange) -> None:
     await exchange.answer_json({"ok": True})
 
 
+class Counted(Protocol):
+    """What counts its connections."""
+
+    @property
+    def open_connections(self) -> int: ...
+
+
 class FakeUpstream:
     """A scripted upstream. `requests` are in the order of arrival; failures of a script fail the test.
 
@@ -165,6 +174,8 @@ class FakeUpstream:
         self.connections = 0
         self.open_connections = 0
         self.port = 0
+        self.proxies: list[Counted] = []
+        """Those that lead here."""
         self._failures: list[BaseException] = []
         self._connections: set[asyncio.Task[None]] = set()
 
@@ -172,9 +183,14 @@ class FakeUpstream:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def is_left(self) -> bool:
+        """Whether no connection leads here any more."""
+        return self.open_connections + sum(proxy.open_connections for proxy in self.proxies) == 0
+
     @asynccontextmanager
-    async def serve(self) -> AsyncGenerator[FakeUpstream]:
-        server = await asyncio.start_server(self._connected, "127.0.0.1", 0, limit=2**20)
+    async def serve(self, tls: ssl.SSLContext | None = None) -> AsyncGenerator[FakeUpstream]:
+        server = await asyncio.start_server(self._connected, "127.0.0.1", 0, limit=2**20, ssl=tls)
         self.port = server.sockets[0].getsockname()[1]
         try:
             yield self

@@ -1,5 +1,7 @@
-"""The upstream over asyncio and httptools."""
+"""The upstream: over connections of our own, or over httpx2 where more is asked for."""
 
 from proxy.adapters.upstream.client import HttptoolsUpstream
+from proxy.adapters.upstream.httpx import HttpxUpstream
+from proxy.adapters.upstream.route import open_upstream, outbound_proxy
 
-__all__ = ["HttptoolsUpstream"]
+__all__ = ["HttptoolsUpstream", "HttpxUpstream", "open_upstream", "outbound_proxy"]

@@ -9,26 +9,15 @@ from __future__ import annotations
 import asyncio
 import select
 from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine
 from math import inf
-from typing import TYPE_CHECKING, cast
+from typing import Self, cast
 
 import httptools
 
 from proxy.adapters.faults import fault_of
+from proxy.adapters.upstream.base import HEAD_BYTES, HEAD_FIELDS, TOO_LARGE, TOO_MANY, Header
 from proxy.errors import UnabridgedError, UpstreamInvalidResponse, UpstreamTimeout, UpstreamUnreachable
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-HEAD_BYTES = 256 * 1024
-"""Of an answer's head, the informational answers before it included, and of what stands between two pieces of
-its body: chunk extensions and trailers."""
-
-HEAD_FIELDS = 500
-"""Headers that an answer may have; an informational answer counts as one."""
-
-TOO_LARGE = f"head larger than {HEAD_BYTES} bytes"
-TOO_MANY = f"more than {HEAD_FIELDS} fields"
 
 _BUFFERED = 256 * 1024
 """Bytes of an answer that wait for their reader before the upstream has to wait."""
@@ -37,21 +26,103 @@ _BODILESS = frozenset({204, 304})
 
 
 class Answer:
-    """The answer to one request, as it arrives."""
+    """The answer to one request, as it arrives: a `proxy.ports.UpstreamResponse`."""
 
-    __slots__ = ("_waiter", "chunks", "fault", "headers", "is_begun", "is_complete", "status", "waiting")
+    __slots__ = (
+        "_connection",
+        "_give_back",
+        "_is_ended",
+        "_waiter",
+        "_writing",
+        "fault",
+        "headers",
+        "is_begun",
+        "is_complete",
+        "parts",
+        "status",
+        "waiting",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, connection: Connection, give_back: Callable[..., None]) -> None:
         self.status = 0
-        self.headers: list[tuple[bytes, bytes]] = []
-        self.chunks: deque[bytes] = deque()
+        """The final status, once the head is here."""
+        self.headers: list[Header] = []
+        """As they came."""
+        self.parts: deque[bytes] = deque()
+        """Of the body, what has come and was not read yet."""
         self.waiting = 0
-        """Bytes in ``chunks``."""
+        """Bytes in ``parts``."""
         self.is_begun = False
         """Whether its head is here."""
         self.is_complete = False
         self.fault: UnabridgedError | None = None
+        self._connection = connection
+        self._give_back = give_back
+        """Takes the connection, and whether it is ``broken``."""
         self._waiter: asyncio.Future[None] | None = None
+        self._writing: asyncio.Task[None] | None = None
+        self._is_ended = False
+
+    # --- for whoever reads it ---
+
+    async def begun(self) -> None:
+        """Wait for the head."""
+        while not self.is_begun:
+            if self.fault is not None:
+                raise self.fault
+            await self._connection.news(self)
+
+    async def begun_while(self, writing: Coroutine[None, None, None]) -> None:
+        """Wait for the head while the request's body is on its way."""
+        self._writing = task = asyncio.create_task(writing)
+        task.add_done_callback(lambda _: self.wake())
+        while not (self.is_begun or self.fault or task.done()):
+            await self.news()
+        if task.done():
+            task.result()
+        await self.begun()
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """The body's bytes, undecoded; there is one such iterator.
+
+        Raises UpstreamTimeout, UpstreamUnreachable (reset), UpstreamInvalidResponse (framing, too short).
+        """
+        return self
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        """All that has come of the body since."""
+        while not self.parts:
+            if self.is_complete:
+                raise StopAsyncIteration
+            if self.fault is not None:
+                raise self.fault
+            await self._connection.news(self)
+        taken = self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)
+        self.parts.clear()
+        if self.waiting > _BUFFERED:
+            self._connection.resume_reading()
+        self.waiting = 0
+        return taken
+
+    async def aclose(self) -> None:
+        """Give the connection back after the whole body, close it otherwise, also while being cancelled."""
+        self.end(broken=False)
+
+    def end(self, *, broken: bool) -> None:
+        """Part with the connection, once; what is not written of the request will not be."""
+        if self._is_ended:
+            return
+        self._is_ended = True
+        task, is_written = self._writing, True
+        if task is not None:
+            is_written = task.done() and not task.cancelled() and task.exception() is None
+            task.cancel()
+        self._give_back(self._connection, broken=broken or not self.is_complete or not is_written)
+
+    # --- for the connection that it arrives on ---
 
     def news(self) -> asyncio.Future[None]:
         """What is done once something has come, or gone wrong."""
@@ -108,9 +179,9 @@ class Connection(asyncio.Protocol):
 
     # --- for whoever sends ---
 
-    def begin(self, method: str) -> Answer:
-        """A request is about to be written; its answer."""
-        self._answer, self._is_head = Answer(), method == "HEAD"
+    def begin(self, method: str, give_back: Callable[..., None]) -> Answer:
+        """A request is about to be written; its answer, which gives the connection back in the end."""
+        self._answer, self._is_head = Answer(self, give_back), method == "HEAD"
         self._head_due = inf
         self._begin_framing()
         return self._answer
@@ -128,20 +199,16 @@ class Connection(asyncio.Protocol):
         Raises UpstreamTimeout when it takes nothing, and whatever the body raises.
         """
         async for part in parts:
-            if part:
-                self.write(*((b"%x\r\n" % len(part), part, b"\r\n") if chunked else (part,)))
-                await self._drained()
+            if not part:
+                continue
+            self.write(*((b"%x\r\n" % len(part), part, b"\r\n") if chunked else (part,)))
+            try:
+                async with asyncio.timeout(None if self._may_write.is_set() else self._patience):
+                    await self._may_write.wait()
+            except TimeoutError as error:
+                raise UpstreamTimeout from error
         if chunked:
             self.write(b"0\r\n\r\n")
-
-    async def _drained(self) -> None:
-        if self._may_write.is_set():
-            return
-        try:
-            async with asyncio.timeout(self._patience):
-                await self._may_write.wait()
-        except TimeoutError as error:
-            raise UpstreamTimeout from error
 
     def news(self, answer: Answer) -> asyncio.Future[None]:
         """Done once something of an answer has come, or gone wrong: UpstreamTimeout, when nothing comes."""
@@ -162,14 +229,10 @@ class Connection(asyncio.Protocol):
         elif self._due < inf:
             self._timer = loop.call_at(self._due, self._look)
 
-    def take(self, answer: Answer) -> bytes:
-        """What has come of an answer's body, and let more come."""
-        taken = answer.chunks[0] if len(answer.chunks) == 1 else b"".join(answer.chunks)
-        answer.chunks.clear()
-        if answer.waiting > _BUFFERED and not self._transport.is_closing():
+    def resume_reading(self) -> None:
+        """Let more of an answer come."""
+        if not self._transport.is_closing():
             self._transport.resume_reading()
-        answer.waiting = 0
-        return taken
 
     @property
     def is_reusable(self) -> bool:
@@ -230,7 +293,7 @@ class Connection(asyncio.Protocol):
         """Let an answer have what has come of its body: nothing that comes once it is complete."""
         if self._body and not answer.is_complete:
             chunk = b"".join(self._body)
-            answer.chunks.append(chunk)
+            answer.parts.append(chunk)
             answer.waiting += len(chunk)
         self._body.clear()
 

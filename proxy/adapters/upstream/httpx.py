@@ -1,46 +1,31 @@
-"""The upstream over httpx2: its transport called directly, below the client.
+"""The upstream over httpx2, where our own connections do not do: proxies, client certificates, HTTP/2.
 
-The client would add headers, follow redirects and decode bodies; the transport moves bytes, at a fraction of
-the cost. HTTP/1.1, connections kept alive, TLS by the system's trust store. Every exception of
-the library is translated here, to words without a key or an internal URL.
+Its transport is called directly, below the client, which would add headers, follow redirects and decode
+bodies. Every exception of the library is translated here, to words without a key or an internal URL.
 
-Nothing is sent twice. Before a pooled connection is used it is asked whether the upstream has closed it, and
-if so a new one is made; a connection that breaks after the first byte of a request was written is an error,
-since the upstream may have acted on it. Failed connects are not retried either: clients do that, with pauses.
+Each connection has a transport of its own and carries one request at a time, over HTTP/2 too: the library
+never ends a single stream. Who leaves a shared connection would leave the upstream generating, and what that
+still sends would use up the window of all others (docs/decisions/http2-unshared.md).
 
 Limits of the library: it reads no answer while it writes a request. An upstream that refuses an upload half
-way and closes at once is therefore unreachable to us; one that leaves the connection open is heard.
-
-And it takes 100 KiB for an answer's head, and for what stands between two pieces of its body.
+way and closes at once is therefore unreachable to us; one that leaves the connection open is heard. And it
+takes 100 KiB for an answer's head, 64 over HTTP/2, and 100 for what stands between two pieces of its body.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
-from collections.abc import AsyncIterator, Generator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from math import inf
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 import httpx2
 
 from proxy.adapters.faults import fault_of
-from proxy.adapters.upstream.client import (
-    CONNECTIONS,
-    KEEPALIVE,
-    Header,
-    checked_url,
-    framed,
-    tell,
-    unpresentable,
-)
-from proxy.adapters.upstream.connection import HEAD_BYTES, TOO_LARGE
+from proxy.adapters.upstream.base import HEAD_BYTES, KEEPALIVE, TOO_LARGE, BaseUpstream, Header, Options
 from proxy.errors import (
     InvalidHeader,
-    Overloaded,
     UnabridgedError,
-    UpstreamError,
     UpstreamInvalidResponse,
     UpstreamTimeout,
     UpstreamUnreachable,
@@ -49,120 +34,257 @@ from proxy.errors import (
 if TYPE_CHECKING:
     import h11
 
-
-_CONNECTED = frozenset({"connection.connect_tcp.complete", "connection.start_tls.complete"})
-_room: ContextVar[float] = ContextVar("room", default=math.inf)
-"""Bytes that may still come before the head of the answer that is waited for is here."""
-_head_due: ContextVar[float] = ContextVar("head_due", default=math.inf)
-"""When that head must be here; monotonic seconds, and far off until it is waited for."""
 _STEP = 4096
-"""Of them, those that the library reads without letting anybody else run; it takes long for them."""
+"""Bytes of a head that the library reads without letting anybody else run; it takes long for them."""
+_NO_CREDENTIALS = 407
+"""What an outbound proxy answers whose password is not ours."""
 
 
-class HttpxUpstream:
-    """A `proxy.ports.Upstream`; `base_url` stands for the `/v1` of the client's request.
+class HttpxUpstream(BaseUpstream["HttpxConnection"]):
+    """See `BaseUpstream`. `http2` is spoken where the upstream does, by TLS."""
 
-    `connect_timeout` bounds making a connection, `read_timeout` each wait for the next bytes, for the whole
-    head of an answer, and for room to write; both in seconds. Raises SettingsError for a URL that cannot be
-    an upstream's.
-    """
-
-    def __init__(self, base_url: str, *, connect_timeout: float = 10.0, read_timeout: float = 600.0) -> None:
-        self._url = checked_url(base_url)
-        self._path = self._url.raw_path.rstrip(b"/")
-        self._root = self._path.removesuffix(b"/v1")
-        self._host = (b"host", self._url.netloc)
-        self._timeouts = {
-            "connect": connect_timeout,
-            "read": read_timeout,
-            "write": read_timeout,
-            "pool": 0.0,
-        }
-        limits = httpx2.Limits(
-            max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS, keepalive_expiry=KEEPALIVE
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        proxy: httpx2.Proxy | None = None,
+        http2: bool = False,
+        **options: Unpack[Options],
+    ) -> None:
+        super().__init__(base_url, **options)
+        self.proxy = proxy and f"{proxy.url.scheme}://{proxy.url.netloc.decode('ascii')}"
+        self._is_forwarded = proxy is not None and self._url.scheme == "http"
+        self._transport: Callable[[], httpx2.AsyncHTTPTransport] = lambda: httpx2.AsyncHTTPTransport(
+            verify=self._tls,
+            proxy=proxy,
+            http2=http2,
+            limits=httpx2.Limits(max_connections=1, keepalive_expiry=KEEPALIVE),
         )
-        self._transport = httpx2.AsyncHTTPTransport(limits=limits, retries=0)
+        self._closing: set[asyncio.Task[None]] = set()
 
-    async def send(
+    async def _exchange(
         self,
         method: str,
-        target: str,
+        path: bytes,
         headers: Sequence[Header],
         body: bytes | AsyncIterator[bytes] | None,
-        *,
-        at_root: bool = False,
     ) -> HttpxResponse:
-        """Send one request; the answer's body is still to come.
-
-        Raises UpstreamUnreachable, UpstreamTimeout, UpstreamInvalidResponse, Overloaded (no connection is
-        free), InvalidHeader (one that cannot be sent), and whatever `body` raises.
-        """
+        text = b"".join([part for header in headers for part in header])
+        if b"\n" in text or b"\r" in text or b"\0" in text:
+            raise InvalidHeader("A header cannot be forwarded.")
+        connection = self._kept() or self._admit(
+            HttpxConnection(self._transport(), self._read_timeout, self._closing, over=self.proxy)
+        )
         request = httpx2.Request(
             method,
             self._url,
-            headers=[self._host, *framed(headers, body)],
+            headers=[(b"host", self._netloc), *headers],
             stream=_Body(body),
             extensions={
-                # The URL class would normalise it; this goes out byte for byte.
-                "target": (self._root if at_root else self._path) + target.encode("ascii") or b"/",
-                "timeout": self._timeouts,
-                "trace": _bound,
+                "target": path,  # the URL class would normalise it; this goes out byte for byte
+                "timeout": {
+                    "connect": self._connect_timeout,
+                    "read": self._read_timeout,
+                    "write": self._read_timeout,
+                    "pool": self._connect_timeout,
+                },
+                "trace": connection.trace,
             },
         )
         try:
-            with _translated():
-                _room.set(HEAD_BYTES)
-                _head_due.set(math.inf)
-                response = await self._transport.handle_async_request(request)
-                _room.set(math.inf)
-            answer = HttpxResponse(response)
-            if wrong := unpresentable(answer.status, answer.headers):
-                await answer.aclose()
-                raise UpstreamInvalidResponse(detail=wrong)
-        except UpstreamError as error:
-            tell(self._url, error)
+            response = HttpxResponse(
+                connection, await connection.send(request, self._connect_timeout), self._give_back
+            )
+        except BaseException:
+            self._give_back(connection, broken=True)
             raise
-        return answer
+        if self._is_forwarded and response.status == _NO_CREDENTIALS:
+            response.end(broken=True)
+            raise _refused(str(response.status))
+        return response
 
     async def aclose(self) -> None:
-        """Close all connections."""
+        await super().aclose()
+        if self._closing:
+            await asyncio.wait(self._closing)
+
+
+class HttpxConnection:
+    """A connection of the library's, and what that does not bound: an answer's head, and each wait."""
+
+    def __init__(
+        self,
+        transport: httpx2.AsyncHTTPTransport,
+        patience: float,
+        closing: set[asyncio.Task[None]],
+        *,
+        over: str | None,
+    ) -> None:
+        self.idle_since = 0.0
+        self._transport = transport
+        self._patience = patience
+        self._closing = closing
+        self._is_at_proxy = over is not None
+        """Whether there is no connection to the upstream yet, but one to the outbound proxy at best."""
+        self._stream: Any = None
+        """The library's, once there is a connection."""
+        self._making: asyncio.Timeout | None = None
+        self._is_written = False
+        """Whether the request, or a part of it, went out."""
+        self._is_head = True
+        """Whether the head of the answer is waited for."""
+        self._room = 0
+        """Bytes that may come before the head, or the next piece of the body, is here."""
+        self._due = inf
+        """When it must be here; monotonic seconds, and far off while the request is being written."""
+
+    async def send(self, request: httpx2.Request, connect_timeout: float) -> httpx2.Response:
+        """Send a request, and wait for the head of its answer."""
+        self._is_written, self._is_head, self._room, self._due = False, True, HEAD_BYTES, inf
+        try:
+            async with asyncio.timeout(connect_timeout) as self._making:
+                response = await self._transport.handle_async_request(request)
+        except (httpx2.TransportError, TimeoutError) as error:
+            raise self._translation(error) from error
+        self._is_head = False
+        return response
+
+    async def read(self, stream: AsyncIterator[bytes]) -> bytes:
+        """The next piece of an answer's body. Raises StopAsyncIteration at its end."""
+        self._room, self._due = HEAD_BYTES, asyncio.get_running_loop().time() + self._patience
+        try:
+            return await anext(stream)
+        except StopAsyncIteration:
+            raise
+        except Exception as error:  # of HTTP/2, those of another library too
+            raise self._translation(error) from error
+
+    async def trace(self, event: str, info: Mapping[str, Any]) -> None:
+        """What the library is about to do, or has done."""
+        name = event.partition(".")[2]
+        request = info.get("request")
+        is_tunnel = request is not None and request.method == b"CONNECT"
+        if name in {"connect_tcp.complete", "start_tls.complete"}:
+            self._stream = info["return_value"]
+            self._stream.read = self._bounded(self._stream.read)
+        elif event == "proxy.start_tls.started":
+            self._is_at_proxy = False
+        elif name == "send_request_headers.started" and not is_tunnel:
+            if self._is_written:  # the library would repeat what an upstream that is leaving did not take
+                raise UpstreamInvalidResponse("connection closed", "before the answer began")
+            self._is_written, self._is_at_proxy = True, False
+            if self._making is not None:
+                self._making.reschedule(None)
+        elif name == "receive_response_headers.started" and not is_tunnel:
+            self._due = asyncio.get_running_loop().time() + self._patience
+
+    def _bounded(self, read: Callable[..., Any]) -> Callable[..., Any]:
+        async def bounded(max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109 - the library's
+            left = max(self._due - asyncio.get_running_loop().time(), 0.0)
+            most = min(max_bytes, _STEP) if self._is_head else max_bytes
+            data: bytes = await read(most, left if timeout is None else min(timeout, left))
+            if self._room < len(data):
+                raise httpx2.RemoteProtocolError(TOO_LARGE)
+            self._room -= len(data)
+            return data
+
+        return bounded
+
+    @property
+    def _is_http2(self) -> bool:
+        tls = None if self._stream is None else self._stream.get_extra_info("ssl_object")
+        return tls is not None and tls.selected_alpn_protocol() == "h2"
+
+    @property
+    def is_reusable(self) -> bool:
+        """See `Pooled`; whether the answer is complete, `HttpxResponse` knows."""
+        return self._stream is not None
+
+    @property
+    def is_quiet(self) -> bool:
+        """See `Pooled`."""
+        return not self._stream.get_extra_info("is_readable")
+
+    def close(self) -> None:
+        """Close it, whatever is under way; whoever asks for it may be cancelled."""
+        task = asyncio.create_task(self._close(), name="closing an upstream's connection")
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    async def _close(self) -> None:
+        if self._stream is not None:
+            await self._stream.aclose()
         await self._transport.aclose()
+
+    def _translation(self, error: Exception) -> UnabridgedError:
+        """The fault in our own words; what the library says may quote the answer, so that is not told."""
+        if self._is_at_proxy:
+            return _fault_of_proxy(error)
+        match error:
+            case httpx2.ConnectTimeout() | httpx2.PoolTimeout():
+                return UpstreamTimeout("no connection was made")
+            case httpx2.TimeoutException() | TimeoutError():
+                return UpstreamTimeout("" if self._is_written else "no connection was made")
+            case httpx2.LocalProtocolError() if not self._is_http2:
+                return InvalidHeader("A header cannot be forwarded.")
+            case httpx2.NetworkError():
+                return UpstreamUnreachable(*fault_of(error))
+            case _:
+                return _invalid(str(error))
 
 
 class HttpxResponse:
     """A `proxy.ports.UpstreamResponse`."""
 
-    def __init__(self, response: httpx2.Response) -> None:
+    def __init__(
+        self, connection: HttpxConnection, response: httpx2.Response, give_back: Callable[..., None]
+    ) -> None:
         self.status: int = response.status_code
         self.headers: Sequence[Header] = response.headers.raw
-        self._response = response
+        self._connection = connection
+        self._give_back = give_back
+        self._is_http2 = response.extensions["http_version"] == b"HTTP/2"
         self._stream = cast("httpx2.AsyncByteStream", response.stream)
-        self._finished = False
-        self._chunks = self._read()
+        self._pieces = aiter(self._stream)
+        self._is_complete = False
+        self._is_ended = False
 
     def chunks(self) -> AsyncIterator[bytes]:
         """The body's bytes, undecoded; there is one such iterator.
 
         Raises UpstreamTimeout, UpstreamUnreachable (reset), UpstreamInvalidResponse (framing, too short).
         """
-        return self._chunks
+        return self
 
-    async def _read(self) -> AsyncIterator[bytes]:
-        with _translated():
-            async for chunk in self._stream:
-                yield chunk
-        self._finished = True
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            return await self._connection.read(self._pieces)
+        except StopAsyncIteration:
+            self._is_complete = True
+            raise
 
     async def aclose(self) -> None:
         """Give the connection back after the whole body, close it otherwise, also while being cancelled."""
-        if self._finished and not _says_more(self._stream):
-            await self._stream.aclose()
-        else:
-            await asyncio.shield(self._break_off())
+        is_good = (
+            self._is_complete and not self._is_ended and (self._is_http2 or not _says_more(self._stream))
+        )
+        try:
+            if is_good:
+                await self._stream.aclose()
+        except BaseException:
+            is_good = False
+            raise
+        finally:
+            self.end(broken=not is_good)
 
-    async def _break_off(self) -> None:
-        await self._response.extensions["network_stream"].aclose()
-        await self._stream.aclose()
+    def end(self, *, broken: bool) -> None:
+        """Part with the connection, once."""
+        if not self._is_ended:
+            self._is_ended = True
+            self._give_back(self._connection, broken=broken)
 
 
 def _says_more(stream: object) -> bool:
@@ -190,57 +312,33 @@ class _Body(httpx2.AsyncByteStream):
                 yield part
 
 
-async def _bound(event: str, info: Mapping[str, Any]) -> None:
-    """Bound what a new connection reads before an answer's head, and how long: the library bounds no head."""
-    if event not in _CONNECTED:
-        return
-    stream = info["return_value"]
-    read = stream.read
-
-    async def bounded(max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109 - the library's
-        room = _room.get()
-        if room < math.inf and timeout is not None:
-            now = asyncio.get_running_loop().time()
-            _head_due.set(min(now + timeout, _head_due.get()))
-            timeout = max(_head_due.get() - now, 0.0)
-        data: bytes = await read(min(max_bytes, _STEP) if room < math.inf else max_bytes, timeout)
-        if room < len(data):
-            raise httpx2.RemoteProtocolError(TOO_LARGE)
-        _room.set(room - len(data))
-        return data
-
-    stream.read = bounded
-
-
-@contextmanager
-def _translated() -> Generator[None]:
-    try:
-        yield
-    except httpx2.TransportError as error:
-        raise _translation(error) from error
-
-
-def _translation(error: httpx2.TransportError) -> UnabridgedError:
-    match error:
-        case httpx2.PoolTimeout():
-            return Overloaded()
-        case httpx2.ConnectTimeout():
-            return UpstreamTimeout("no connection was made")
-        case httpx2.TimeoutException():
-            return UpstreamTimeout()
-        case httpx2.LocalProtocolError():
-            return InvalidHeader("A header cannot be forwarded.")
-        case httpx2.RemoteProtocolError():
-            return _invalid(str(error))
-        case _:
-            return UpstreamUnreachable(*fault_of(error))
-
-
-def _invalid(said: str) -> UpstreamInvalidResponse:
-    """What the library says of an answer that is none; it may quote the answer, so that is not told."""
-    if "disconnected" in said or "closed connection" in said:
+def _invalid(said: str) -> UnabridgedError:
+    """What the library says of an answer that is none."""
+    if "StreamReset" in said:
+        return UpstreamUnreachable("connection reset", "the HTTP/2 stream")
+    if any(word in said for word in ("disconnected", "closed connection", "ConnectionTerminated")):
         return UpstreamInvalidResponse("connection closed", "before the answer was complete")
     if said == TOO_LARGE:
         return UpstreamInvalidResponse(detail=said)
     is_large = "Receive buffer too long" in said
     return UpstreamInvalidResponse(detail="head too large" if is_large else "not valid HTTP")
+
+
+def _fault_of_proxy(error: Exception) -> UnabridgedError:
+    """What the outbound proxy did, or what happened on the way to it."""
+    match error:
+        case httpx2.ProxyError():
+            return _refused(str(error)[:3])
+        case httpx2.TimeoutException() | TimeoutError():
+            return UpstreamTimeout("the outbound proxy made no connection")
+        case httpx2.ProtocolError():
+            return UpstreamUnreachable("the outbound proxy gave no valid answer")
+        case _:
+            kind, detail = fault_of(error)
+            return UpstreamUnreachable(f"the outbound proxy: {kind}", detail)
+
+
+def _refused(status: str) -> UpstreamUnreachable:
+    """The outbound proxy's refusal."""
+    wants = "wants other credentials" if status == str(_NO_CREDENTIALS) else "refused"
+    return UpstreamUnreachable(f"the outbound proxy {wants} ({status})")

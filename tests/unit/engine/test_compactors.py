@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.adapters.stores.memory import MemoryStore
-from proxy.adapters.upstream.httpx import HttpxUpstream
+from proxy.adapters.upstream import HttpxUpstream
 from proxy.cache import Memory
 from proxy.core.dialects.registry import CHAT
 from proxy.core.policy.sections import Compactor as Named

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from starlette.types import Message
 
-from proxy.adapters.upstream.httpx import HttpxUpstream
+from proxy.adapters.upstream import HttpxUpstream
 from proxy.errors import UpstreamError, UpstreamTimeout
 from proxy.http.answer import pump
 from proxy.http.relay import Relay

@@ -1,0 +1,102 @@
+"""By which way requests go upstream: our own connections, or, where more is asked for, the general client.
+
+More is an outbound proxy, which the environment names for every program alike, a client certificate, HTTP/2.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import ssl
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib.util import find_spec
+from typing import Any
+from urllib.request import getproxies_environment
+
+import httpx2
+
+from proxy.adapters.upstream.base import BaseUpstream, Header, Options
+from proxy.adapters.upstream.client import HttptoolsUpstream
+from proxy.adapters.upstream.httpx import HttpxUpstream
+from proxy.config import Settings, is_loopback
+from proxy.environment import variable
+from proxy.errors import SettingsError
+
+_PORTS = {"http": 80, "https": 443}
+
+
+def open_upstream(settings: Settings, credentials: Sequence[Header] = ()) -> BaseUpstream[Any]:
+    """The upstream, as the settings and the environment say; nothing is connected yet. Raises SettingsError.
+
+    `credentials` are the operator's.
+    """
+    if settings.upstream_http2 and find_spec("h2") is None:
+        raise SettingsError(f"{variable('upstream_http2')} needs a package: pip install 'unabridged[http2]'")
+    proxy = outbound_proxy(settings.upstream)
+    options: Options = {
+        "connect_timeout": settings.upstream_connect_timeout,
+        "read_timeout": settings.upstream_read_timeout,
+        "credentials": credentials,
+        "tls": _tls(settings),
+    }
+    wants_more = proxy is not None or settings.upstream_cert is not None or settings.upstream_http2
+    if wants_more or settings.http_client == "httpx":
+        return HttpxUpstream(settings.upstream, proxy=proxy, http2=settings.upstream_http2, **options)
+    return HttptoolsUpstream(settings.upstream, **options)
+
+
+# --- outbound proxies ---
+
+
+def outbound_proxy(upstream: str) -> httpx2.Proxy | None:
+    """What the environment has an upstream's URL asked by: `HTTPS_PROXY` and its like, but for `NO_PROXY`.
+
+    Never for an upstream on loopback. Raises SettingsError for what is no proxy's URL.
+    """
+    url, proxies = httpx2.URL(upstream), getproxies_environment()
+    name = next((name for name in (url.scheme, "all") if name in proxies), None)
+    if name is None or is_loopback(url.host) or _is_excepted(url, proxies.get("no", "")):
+        return None
+    told = proxies[name] if "://" in proxies[name] else f"http://{proxies[name]}"
+    try:
+        proxy = httpx2.URL(told)
+    except httpx2.InvalidURL:
+        proxy = None
+    if proxy is None or proxy.scheme not in _PORTS or not proxy.host:
+        raise SettingsError(f"{name.upper()}_PROXY must be a URL such as http://proxy.example.com:3128")
+    return httpx2.Proxy(proxy)
+
+
+def _is_excepted(url: httpx2.URL, excepted: str) -> bool:
+    """By `NO_PROXY`: names and all that is below them, addresses, networks, each with a port or not; `*`."""
+    host, port = url.host.lower().strip("[]").rstrip("."), str(url.port or _PORTS[url.scheme])
+    for entry in re.split(r"[\s,]+", excepted.lower()):
+        with suppress(ValueError):  # not both are addresses
+            if ipaddress.ip_address(host) in ipaddress.ip_network(entry.strip("[]"), strict=False):
+                return True
+        named = re.fullmatch(r"(\*|\*?\.?(?P<name>[^:*]+?)\.?|\[(?P<address>.+)\])(:(?P<port>\d+))?", entry)
+        if named is None or named["port"] not in {None, port}:
+            continue
+        name = named["name"] or named["address"]
+        if name is None or f".{host}".endswith(f".{name}"):
+            return True
+    return False
+
+
+# --- TLS ---
+
+
+def _tls(settings: Settings) -> ssl.SSLContext:
+    """Whom to trust, and who we are. Raises SettingsError for files that hold no such thing."""
+    ca, cert, at = settings.upstream_ca, settings.upstream_cert, "upstream_ca"
+    try:
+        context = httpx2.create_ssl_context() if ca is None else ssl.create_default_context(cafile=ca)
+        at = "upstream_cert"
+        if cert is not None:
+            # Without a password the library would ask for one on the terminal.
+            context.load_cert_chain(cert, settings.upstream_cert_key, password=b"")
+    except OSError as error:  # ssl.SSLError is one
+        why = "it is not PEM that can be used" if isinstance(error, ssl.SSLError) else error.strerror
+        raise SettingsError(f"{variable(at)}: {getattr(settings, at)} cannot be used: {why}") from error
+    return context
