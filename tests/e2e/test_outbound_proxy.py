@@ -10,6 +10,7 @@ from typing import Any
 import httpx2
 import openai
 import pytest
+from openai.types.chat import ChatCompletionMessageParam
 
 from proxy.cli import main
 from tests.support.certificates import Authority
@@ -61,12 +62,12 @@ async def test_the_sdk_is_answered_by_it_whole_and_streamed_and_its_password_is_
     ):
         assert served.told["upstream_proxy"] == proxy.url
         model.replies.extend([said(TEXT), said(TEXT)])
-        asked: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
-        answer = await client.chat.completions.create(**asked)
+        asked: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Hello"}]
+        answer = await client.chat.completions.create(model="m", messages=asked)
         assert answer.choices[0].message.content == TEXT
         pieces = [
             chunk.choices[0].delta.content or ""
-            async for chunk in await client.chat.completions.create(**asked, stream=True)
+            async for chunk in await client.chat.completions.create(model="m", messages=asked, stream=True)
         ]
         assert "".join(pieces) == TEXT
         assert len(pieces) > 3
