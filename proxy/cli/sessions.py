@@ -181,7 +181,7 @@ def message_lines(number: int | None, message: Json, remark: str) -> Iterator[Te
     yield Text(f"\n{place}{content.role or '?'}  ", style="bold").append(remark, style="not bold dim")
     if content.text:
         yield Text("\n".join(printable(line) for line in content.text.splitlines()))
-    for call_id, name, arguments in content.tool_calls():
+    for call_id, name, arguments in content.calls:
         yield Text(printable(f"→ {name}({arguments})  {call_id}"), style="cyan")
 
 

@@ -155,7 +155,7 @@ def play(messages: Sequence[dict[str, Any]], rules: Rules, tally: Tally, count: 
         prompt += size
         tally.tokens += size if read[place].calls or content.role in TOOL_ROLES else 0
         are_right, again = list[bool](), tally.again
-        for call_id, tool, arguments in content.tool_calls():
+        for call_id, tool, arguments in content.calls:
             came = answers.get((place, call_id))
             are_right.append(_judge(asked, tool, arguments, came, tally, count))
             asked = asked.after(tool, arguments, served=are_right[-1])
@@ -183,7 +183,7 @@ def _results(contents: Sequence[Content]) -> dict[tuple[int, str], str]:
     """The text that answered each call, by the place of its message and its id."""
     callers, found = dict[str, int](), dict[tuple[int, str], str]()
     for place, content in enumerate(contents):
-        callers.update({call_id: place for call_id, _, _ in content.tool_calls()})
+        callers.update({call_id: place for call_id, _, _ in content.calls})
         caller, text = callers.get(content.answers or ""), text_of(content)
         if content.role in TOOL_ROLES and caller is not None and text is not None:
             found.setdefault((caller, content.answers or ""), text)

@@ -67,7 +67,7 @@ def _hidden(draw: st.DrawFn, raw: bytes) -> list[bytes]:
     content = Content.of(raw)
     ours = ["h1", "h2"][: draw(st.integers(1, 2))]
     results = [encode(result(call, prose("en", draw(st.integers(0, 60))))) for call in ours]
-    own = [call for call, _, _ in content.tool_calls()]
+    own = [call for call, _, _ in content.calls]
     if own:
         return [encode(calling(*ours, *own, content=content.members.get("content"))), *results]
     asked: Sent = calling(*ours)

@@ -133,7 +133,7 @@ def oddities(view: Sequence[bytes]) -> Counter[tuple[str, bytes]]:
             continue
         if asked:
             found["call without its result", caller] += 1
-        asked, caller = {call for call, _, _ in content.tool_calls()}, raw
+        asked, caller = {call for call, _, _ in content.calls}, raw
     return found
 
 

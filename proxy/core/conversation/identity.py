@@ -23,20 +23,15 @@ _UNSTABLE_PART_MEMBERS = frozenset({"cache_control", "annotations"})
 
 def read_message(content: Content) -> Message:
     """Everything that placing a message needs, content left behind."""
-    calls = tuple(content.tool_calls())
-    role, answers, exact = content.role, content.answers, content.exact
-    if exact is not content:
-        identity = read_message(exact).identity
-    else:
-        made = [(call_id, name, canonical_arguments(text)) for call_id, name, text in calls]
-        parts: list[object] = [part for part in map(_canonical_part, content.parts()) if part]
-        said = [role, content.name, parts, made, answers or None]
-        identity = hashlib.sha256(dumps(said)).digest()
+    exact = content if content.is_exact else content.exact
+    made = [(call_id, name, canonical_arguments(text)) for call_id, name, text in exact.calls]
+    parts = [part for part in map(_canonical_part, exact.parts) if part]
+    said = [exact.role, exact.name, parts, made, exact.answers or None]
     return Message(
-        role=role,
-        identity=identity,
-        calls=tuple([call_id for call_id, _, _ in calls]) if calls else (),
-        answers=answers,
+        role=content.role,
+        identity=hashlib.sha256(dumps(said)).digest(),
+        calls=tuple([call_id for call_id, _, _ in content.calls]),
+        answers=content.answers,
     )
 
 

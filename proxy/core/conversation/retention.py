@@ -115,7 +115,7 @@ class Classes:
         if not any(rule.match.tool for rule in self._rules):
             return (None,)
         if message.calls:
-            return [name for _, name, _ in self._content(position).tool_calls()]
+            return [name for _, name, _ in self._content(position).calls]
         if message.answers is None:
             return (None,)
         return (self._caller(position, message.answers) or self._content(position).name or None,)
@@ -124,7 +124,7 @@ class Classes:
         """The name of the tool that was called by this id, nearest before ``position`` within its unit."""
         for place in range(position - 1, self._units[self._unit_at[position]].start - 1, -1):
             if call in self._messages[place].calls:
-                named = {each: name for each, name, _ in self._content(place).tool_calls()}
+                named = {each: name for each, name, _ in self._content(place).calls}
                 return named.get(call)
         return None
 

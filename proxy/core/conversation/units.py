@@ -84,9 +84,9 @@ def open_from(messages: Sequence[Message], units: Sequence[Unit]) -> int:
 
 def last_user(messages: Sequence[Message]) -> int | None:
     """Position of the last user message."""
-    for position in range(len(messages) - 1, -1, -1):
-        if messages[position].role == "user":
-            return position
+    for back, message in enumerate(reversed(messages), 1):
+        if message.role == "user":
+            return len(messages) - back
     return None
 
 

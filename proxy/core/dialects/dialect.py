@@ -6,7 +6,7 @@ but through a :class:`Dialect`, so another API is a folder beside this file and 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol, Self
 
 Call = tuple[str, str, str]
@@ -23,14 +23,20 @@ class Content(ABC):
 
     __slots__ = ()
 
-    @property
-    @abstractmethod
-    def role(self) -> str:
-        """In the words of policies: user, assistant, or one of those in :mod:`.conversation.messages`."""
-
-    @abstractmethod
-    def parts(self) -> Iterator[Mapping[str, Any]]:
-        """What it says and shows, part by part; a part that is text has it under ``text``."""
+    role: str
+    """In the words of policies: user, assistant, or one of those in :mod:`.conversation.messages`."""
+    parts: Sequence[Mapping[str, Any]]
+    """What it says and shows, part by part; a part that is text has it under ``text``."""
+    calls: Sequence[Call] = ()
+    """The calls that it makes."""
+    answers: str | None = None
+    """The id of the call that it is the result of."""
+    name: str = ""
+    """Of who speaks, or of the tool that does."""
+    refusal: str = ""
+    """What an assistant says in refusing."""
+    is_exact: bool = True
+    """Whether it is the message as it was written: it had no lone surrogates."""
 
     @abstractmethod
     def with_texts(self, texts: Sequence[str]) -> Self:
@@ -49,25 +55,6 @@ class Content(ABC):
         """The message as it was written, lone surrogates and all."""
         return self
 
-    @property
-    def name(self) -> str:
-        """Of who speaks, or of the tool that does."""
-        return ""
-
-    @property
-    def answers(self) -> str | None:
-        """The id of the call that it is the result of."""
-        return None
-
-    @property
-    def refusal(self) -> str:
-        """What an assistant says in refusing."""
-        return ""
-
-    def tool_calls(self) -> Iterator[Call]:
-        """The calls that it makes."""
-        return iter(())
-
     def without_pictures(self, line: Callable[[Size | None], str]) -> Self | None:
         """The message with a ``line`` for each picture; None where it has none, or more than texts beside.
 
@@ -82,7 +69,7 @@ class Content(ABC):
 
     def texts(self) -> list[str]:
         """The text parts."""
-        return [part["text"] for part in self.parts() if isinstance(part.get("text"), str)]
+        return [part["text"] for part in self.parts if isinstance(part.get("text"), str)]
 
     @property
     def text(self) -> str:
@@ -92,7 +79,7 @@ class Content(ABC):
     def countable(self) -> str:
         """The text that costs tokens: content, names and arguments of calls, refusal."""
         texts = self.texts()
-        for _, name, arguments in self.tool_calls():
+        for _, name, arguments in self.calls:
             texts += [name, arguments]
         texts += [text for text in (self.name, self.refusal) if text]
         return "\n".join(texts)

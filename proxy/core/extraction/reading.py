@@ -104,7 +104,7 @@ def read(content: Content, thing: str = "") -> Reading:
     """The exact things of a message."""
     found: dict[str, tuple[Voice, Fact]] = {}
     voice = _voice_of(content.role)
-    for _, name, arguments in content.tool_calls():
+    for _, name, arguments in content.calls:
         for fact in _facts(arguments, _called(name, arguments)):
             found.setdefault(fact.value, ("argument", fact))
     told: list[Sentence] = []
@@ -159,7 +159,7 @@ def addresses_of(
     for place in range(first, len(raws)):
         message = messages[place]
         if message.calls:
-            called = content(place).tool_calls()
+            called = content(place).calls
             calls.update({call: _called(name, arguments) for call, name, arguments in called})
         answered = calls.get(message.answers or "", "") if message.role in TOOL_ROLES else ""
         yield _digest(raws[place]), answered

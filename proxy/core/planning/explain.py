@@ -78,7 +78,7 @@ def _row(situation: Situation, index: int) -> Row:
 
 def _first_words(contents: Iterable[Content]) -> str:
     for content in contents:
-        calls = (f"{name}({arguments})" for _, name, arguments in content.tool_calls())
+        calls = (f"{name}({arguments})" for _, name, arguments in content.calls)
         if said := content.text.strip() or next(calls, ""):
             return one_line(said)
     return ""

@@ -110,7 +110,7 @@ def _results(situation: Situation) -> list[_Result]:
     calls = {
         index: {
             call: (name, dumps(exact_arguments(arguments)))
-            for call, name, arguments in situation.content(situation.units[index].start).tool_calls()
+            for call, name, arguments in situation.content(situation.units[index].start).calls
         }
         for index, _ in found
     }

@@ -140,14 +140,14 @@ def _author(content: Content, tool: str) -> str:
 
 
 def _lines(content: Content) -> Iterator[str]:
-    for part in content.parts():
+    for part in content.parts:
         if isinstance(part.get("text"), str):
             yield part["text"]
         else:
             yield f"[{text_or_empty(part.get('type')) or 'a part'} that is not text]"
     if content.refusal:
         yield content.refusal
-    for _, name, arguments in content.tool_calls():
+    for _, name, arguments in content.calls:
         yield f"calls {name} with {arguments}"
 
 
@@ -236,7 +236,7 @@ class Reach:
             return ""
         for place in range(position - 1, -1, -1):
             if answered in self.chain.messages[place].calls:
-                calls = self.chain.content(place).tool_calls()
+                calls = self.chain.content(place).calls
                 return next((name for call, name, _ in calls if call == answered), "")
         return ""
 

@@ -75,7 +75,7 @@ def _entry(situation: Situation, place: int) -> Entry:
     return Entry(
         role=content.role,
         text=content.text,
-        calls=tuple(Call(*call) for call in content.tool_calls()),
+        calls=tuple(Call(*call) for call in content.calls),
         answers=content.answers,
     )
 

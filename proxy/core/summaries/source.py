@@ -176,9 +176,7 @@ def _blocks(
 
 
 def _block(content: Content, characters: int) -> Block:
-    calls = (
-        f"[calls {name}] {_shortened(arguments, _ARGUMENTS)}" for _, name, arguments in content.tool_calls()
-    )
+    calls = (f"[calls {name}] {_shortened(arguments, _ARGUMENTS)}" for _, name, arguments in content.calls)
     most = min(_TOLD.get(content.role, _RESULT), characters)
     return Block(content.role, _shortened(content.text, most), tuple(calls))
 

@@ -103,14 +103,14 @@ class _Folding:
         elif message.role in TOOL_ROLES:
             self._answered(message.answers or "", raw, place)
         elif message.calls:
-            self._called(list(self._dialect.read(raw).tool_calls()))
+            self._called(list(self._dialect.read(raw).calls))
         elif message.role == "assistant":
             self._end()
 
     def read_hidden(self, sequence: Sequence[Content]) -> None:
         """What stands for an answer: the proxy has answered some of its calls, others are the client's."""
         for place, content in enumerate(sequence):
-            calls = list(content.tool_calls())
+            calls = list(content.calls)
             answered = _answered_after(sequence, place) if calls else Counter[str]()
             times = Counter(call_id for call_id, _, _ in calls)
             ours = [call for call in calls if answered[call[0]] == times[call[0]]]
@@ -165,7 +165,7 @@ def _answered_after(sequence: Sequence[Content], place: int) -> Counter[str]:
 
 def text_of(result: Content) -> str | None:
     """What a result says, where it says all of it in text."""
-    parts = list(result.parts())
+    parts = list(result.parts)
     is_text = bool(parts) and all(isinstance(part.get("text"), str) for part in parts)
     return result.text if is_text else None
 

@@ -239,7 +239,7 @@ class Inspection:
         if not asked:
             return None
         after = contents[asked[-1] + 1 :]
-        is_answered = bool(after) and after[-1].role == "assistant" and not any(after[-1].tool_calls())
+        is_answered = bool(after) and after[-1].role == "assistant" and not after[-1].calls
         return Cycle(contents[asked[-1]].text, len(after), after[-1].text if is_answered else None)
 
 

@@ -231,4 +231,4 @@ class Rounds:
 
     def _says_anything(self, message: bytes) -> bool:
         content = self.wire.read(message)
-        return content.role == "tool" or any(content.tool_calls()) or bool(content.countable())
+        return content.role == "tool" or bool(content.calls) or bool(content.countable())

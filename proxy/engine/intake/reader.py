@@ -109,7 +109,7 @@ class Reader:
         found = self._entries.get(digest)
         if found is None:
             content = self.dialect.read(raw)
-            has_other_parts = any("text" not in part for part in content.parts())
+            has_other_parts = any("text" not in part for part in content.parts)
             found = CachedMessage(read_message(content), {} if has_other_parts else None)
             self._entries.put(digest, found)
         return found

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
 
 from proxy.core.budget.budget import MESSAGE_TOKENS, Budget
 from proxy.core.conversation.identity import chain_of, read_message, root
@@ -26,13 +25,7 @@ class Line(Content):
 
     def __init__(self, who: str, said: str) -> None:
         self.who, self.said = who, said
-
-    @property
-    def role(self) -> str:
-        return ROLES[self.who]
-
-    def parts(self) -> Iterator[Mapping[str, Any]]:
-        yield {"text": self.said}
+        self.role, self.parts = ROLES[who], [{"text": said}]
 
     def with_texts(self, texts: Sequence[str]) -> Line:
         return Line(self.who, "".join(texts))

@@ -35,11 +35,11 @@ def test_text_parts_stand_one_under_the_other_and_images_are_no_text():
 def test_what_is_not_as_expected_reads_as_absent(raw: bytes):
     content = Content.of(raw)
     assert (content.role, content.name, content.answers) == ("", "", None)
-    assert (content.texts(), list(content.tool_calls()), content.countable()) == ([], [], "")
+    assert (content.texts(), list(content.calls), content.countable()) == ([], [], "")
 
 
 def test_a_call_that_is_no_object_has_neither_id_nor_name():
-    assert list(Content.of(b'{"tool_calls":[1,{"id":"a"}]}').tool_calls()) == [("", "", ""), ("a", "", "")]
+    assert list(Content.of(b'{"tool_calls":[1,{"id":"a"}]}').calls) == [("", "", ""), ("a", "", "")]
 
 
 def test_functions_and_custom_tools_are_calls():
@@ -47,13 +47,13 @@ def test_functions_and_custom_tools_are_calls():
         b'{"tool_calls":[{"id":"a","function":{"name":"f","arguments":"{}"}},'
         b'{"id":"b","type":"custom","custom":{"name":"g","input":"text"}}]}'
     )
-    assert list(Content.of(raw).tool_calls()) == [("a", "f", "{}"), ("b", "g", "text")]
+    assert list(Content.of(raw).calls) == [("a", "f", "{}"), ("b", "g", "text")]
 
 
 def test_a_legacy_function_call_and_its_result_share_the_functions_name_as_id():
     call = Content.of(b'{"role":"assistant","function_call":{"name":"f","arguments":"{}"}}')
     result = Content.of(b'{"role":"function","name":"f","content":"x"}')
-    assert list(call.tool_calls()) == [("function:f", "f", "{}")]
+    assert list(call.calls) == [("function:f", "f", "{}")]
     assert result.answers == "function:f"
 
 

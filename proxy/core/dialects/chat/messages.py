@@ -1,6 +1,6 @@
 """A message of Chat Completions: its role, its texts, its calls, and how it is written anew."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self, cast
 
 from proxy.core.dialects import dialect
@@ -9,84 +9,50 @@ from proxy.core.formats.json import as_mapping, dumps, loads, text_or_empty, wri
 
 
 class Content(dialect.Content):
-    """A message's members by name."""
+    """A message's members by name, all that is asked of them read in one pass."""
 
-    __slots__ = ("_raw", "members")
+    __slots__ = ("_raw", "answers", "calls", "is_exact", "members", "name", "parts", "refusal", "role")
 
     def __init__(self, members: Mapping[str, Any], raw: bytes = b"") -> None:
+        role, content = members.get("role"), members.get("content")
         self.members = members
+        self.role = role if isinstance(role, str) else ""
+        self.name = text_or_empty(members["name"]) if "name" in members else ""
+        self.refusal = text_or_empty(members["refusal"]) if "refusal" in members else ""
+        self.parts: Sequence[Mapping[str, Any]] = ()
+        if isinstance(content, str):
+            self.parts = ({"type": "text", "text": content},)
+        elif isinstance(content, list):
+            self.parts = [as_mapping(part) for part in cast("list[object]", content)]
+        self.calls = _calls(members) if "tool_calls" in members or "function_call" in members else ()
+        self.answers: str | None = None
+        if role == "function":
+            self.answers = "function:" + self.name
+        elif "tool_call_id" in members:
+            answers = members["tool_call_id"]
+            self.answers = answers if isinstance(answers, str) else None
+        self.is_exact = not raw
         self._raw = raw
         """The message, where it has lone surrogates."""
 
     @classmethod
     def of(cls, raw: bytes) -> "Content":
         """Decode a message's bytes; one that is no object reads as an empty message."""
-        text = writable(raw)
+        text = writable(raw) if b"\\u" in raw else raw
         try:
             value = loads(text)
         except ValueError:
             return cls({})
-        return cls(as_mapping(value), b"" if text == raw else raw)
+        members = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+        return cls(members, b"" if text == raw else raw)
 
     @property
     def exact(self) -> Self:
         return type(self)(as_mapping(loads(self._raw))) if self._raw else self
 
-    @property
-    def role(self) -> str:
-        return text_or_empty(self.members.get("role"))
-
-    @property
-    def name(self) -> str:
-        return text_or_empty(self.members.get("name"))
-
-    @property
-    def answers(self) -> str | None:
-        """The id of the call that this message is the result of (a legacy function result: its name)."""
-        if self.role == "function":
-            return "function:" + self.name
-        found = self.members.get("tool_call_id")
-        return found if isinstance(found, str) else None
-
-    @property
-    def refusal(self) -> str:
-        return text_or_empty(self.members.get("refusal"))
-
-    def parts(self) -> Iterator[Mapping[str, Any]]:
-        """Content parts; a string is one text part."""
-        content = self.members.get("content")
-        if isinstance(content, str):
-            yield _text_part(content)
-        elif isinstance(content, list):
-            yield from (as_mapping(part) for part in cast("list[object]", content))
-
-    def texts(self) -> list[str]:
-        content = self.members.get("content")
-        if isinstance(content, str):
-            return [content]
-        return [part["text"] for part in self.parts() if isinstance(part.get("text"), str)]
-
-    def tool_calls(self) -> Iterator[dialect.Call]:
-        """Each tool call; a legacy function call has its name for an id."""
-        calls = self.members.get("tool_calls")
-        if isinstance(calls, list):
-            for each in cast("list[object]", calls):
-                call = as_mapping(each)
-                body = as_mapping(call.get("function") or call.get("custom"))
-                arguments = body.get("arguments", body.get("input"))
-                yield (
-                    text_or_empty(call.get("id")),
-                    text_or_empty(body.get("name")),
-                    text_or_empty(arguments),
-                )
-        legacy = as_mapping(self.members.get("function_call"))
-        if legacy:
-            name = text_or_empty(legacy.get("name"))
-            yield "function:" + name, name, text_or_empty(legacy.get("arguments"))
-
     def shown_tokens(self, model: str) -> int:
         total = 0
-        for part in self.parts():
+        for part in self.parts:
             image = part.get("image_url")
             if part.get("type") == "image_url" or image is not None:
                 detail = text_or_empty(as_mapping(image).get("detail")) or None
@@ -110,7 +76,7 @@ class Content(dialect.Content):
 
     def with_text(self, text: str) -> Self:
         is_list = isinstance(self.members.get("content"), list)
-        return self._with_content([_text_part(text)] if is_list else text)
+        return self._with_content([{"type": "text", "text": text}] if is_list else text)
 
     def without_pictures(self, line: Callable[[dialect.Size | None], str]) -> Self | None:
         content = self.exact.members.get("content")
@@ -121,7 +87,7 @@ class Content(dialect.Content):
             return None
         return self._with_content(
             [
-                _text_part(line(image_size(_url_of(part)))) if kind == "image_url" else part
+                {"type": "text", "text": line(image_size(_url_of(part)))} if kind == "image_url" else part
                 for part, kind in zip(parts, kinds, strict=True)
             ]
         )
@@ -134,8 +100,20 @@ class Content(dialect.Content):
         return dumps(self.members)
 
 
-def _text_part(text: str) -> Mapping[str, Any]:
-    return {"type": "text", "text": text}
+def _calls(members: Mapping[str, Any]) -> Sequence[dialect.Call]:
+    """Each tool call; a legacy function call has its name for an id."""
+    found: list[dialect.Call] = []
+    calls = members.get("tool_calls")
+    for call in map(as_mapping, cast("list[object]", calls) if isinstance(calls, list) else ()):
+        body = as_mapping(call.get("function") or call.get("custom"))
+        said = (call.get("id"), body.get("name"), body.get("arguments", body.get("input")))
+        call_id, name, arguments = map(text_or_empty, said)
+        found.append((call_id, name, arguments))
+    legacy = as_mapping(members.get("function_call"))
+    if legacy:
+        name = text_or_empty(legacy.get("name"))
+        found.append(("function:" + name, name, text_or_empty(legacy.get("arguments"))))
+    return found
 
 
 def _url_of(part: Mapping[str, Any]) -> str:
