@@ -12,6 +12,7 @@ from urllib.parse import quote
 import httpx2
 
 from proxy.cli.terminal import CommandError, UsageError, add_json_option
+from proxy.config import is_loopback
 from proxy.core.formats.json import as_mapping
 from proxy.core.text.words import one_line
 from proxy.environment import PREFIX, default_data_dir
@@ -83,9 +84,10 @@ class AdminApi:
         url = f"{self._server}/unabridged/v1{path}"
         timeout = _LOOKING if method == "GET" else _CHANGING
         try:
-            response = httpx2.request(
-                method, url, params=query, json=body, headers=self._headers, timeout=timeout
-            )
+            # No outbound proxy is asked for what is on this machine: it would hear the token, and not reach us.
+            uses_proxies = not is_loopback(httpx2.URL(url).host)
+            with httpx2.Client(headers=self._headers, timeout=timeout, trust_env=uses_proxies) as client:
+                response = client.request(method, url, params=query, json=body)
         except httpx2.InvalidURL as error:
             raise self._no_proxy() from error
         except httpx2.HTTPError as error:

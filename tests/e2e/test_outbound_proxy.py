@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import subprocess
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from proxy.cli import main
 from tests.support.certificates import Authority
 from tests.support.clients import CHAT, HELLO, KEY
 from tests.support.outbound import OutboundProxy, outbound_proxy
-from tests.support.processes import LOG, serving
+from tests.support.processes import LOG, PROGRAM, environment, serving
 from tests.support.servers import PATIENCE
 from tests.support.upstreams import Model, said
 
@@ -112,7 +114,7 @@ async def test_what_the_proxy_refuses_is_a_bad_gateway_that_names_it(
     assert "hunter2" not in str(told)
 
 
-async def test_an_upstream_of_this_machine_is_asked_without_it(
+async def test_what_is_on_this_machine_is_asked_without_it(
     model: Model, proxy: OutboundProxy, variables: dict[str, Any], tmp_path: Path
 ) -> None:
     del variables["UNABRIDGED_UPSTREAM_CA"]
@@ -124,6 +126,11 @@ async def test_an_upstream_of_this_machine_is_asked_without_it(
         model.replies.append(said(TEXT))
         answer = await client.post(CHAT, content=HELLO, headers={"Content-Type": "application/json"})
         assert answer.status_code == 200
+        verb = [*PROGRAM, "sessions", "list", "--server", served.url, "--json"]
+        told = await asyncio.to_thread(
+            subprocess.run, verb, env={**environment(tmp_path), **variables}, capture_output=True, check=True
+        )
+        assert len(json.loads(told.stdout)["sessions"]) == 1
     assert proxy.carried == []
 
 

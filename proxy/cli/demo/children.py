@@ -112,7 +112,7 @@ def _child(
 
 def _answers(url: str) -> bool:
     try:
-        return httpx2.get(url, timeout=2).is_success
+        return httpx2.get(url, timeout=2, trust_env=False).is_success
     except httpx2.HTTPError:
         return False
 

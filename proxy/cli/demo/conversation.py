@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 
-from openai import APIError, APIStatusError, OpenAI
+from openai import APIError, APIStatusError, DefaultHttpxClient, OpenAI
 from openai.types.chat import ChatCompletionMessageParam
 
 from proxy.cli.demo.model_server import MODEL
@@ -70,7 +70,10 @@ def converse(
     gets the question and the answer so far.
     """
     messages: list[ChatCompletionMessageParam] = [{"role": "system", "content": SYSTEM}]
-    with OpenAI(base_url=base_url, api_key="not-needed", max_retries=0, timeout=_TIMEOUT) as client:
+    http = DefaultHttpxClient(trust_env=False)  # no outbound proxy leads to this machine
+    with OpenAI(
+        base_url=base_url, api_key="not-needed", max_retries=0, timeout=_TIMEOUT, http_client=http
+    ) as client:
         for number, question in enumerate(questions, 1):
             messages.append({"role": "user", "content": question})
             answer, usage = "", None

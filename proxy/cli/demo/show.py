@@ -100,9 +100,8 @@ def converse_through(
 
 def _settled(proxy: Proxy) -> int:
     """How many summaries have been written, or given up."""
-    answered = httpx2.get(
-        f"{proxy.server}/metrics", headers={"Authorization": f"Bearer {proxy.token}"}, timeout=10
-    )
+    headers = {"Authorization": f"Bearer {proxy.token}"}
+    answered = httpx2.get(f"{proxy.server}/metrics", headers=headers, timeout=10, trust_env=False)
     counted = (line for line in answered.text.splitlines() if line.startswith("unabridged_summaries_total{"))
     return sum(int(float(line.rpartition(" ")[2])) for line in counted)
 
