@@ -84,7 +84,7 @@ class AdminApi:
         url = f"{self._server}/unabridged/v1{path}"
         timeout = _LOOKING if method == "GET" else _CHANGING
         try:
-            # No outbound proxy is asked for what is on this machine: it would hear the token, and not reach us.
+            # An outbound proxy is not asked for this machine: it would hear the token, and reach nobody.
             uses_proxies = not is_loopback(httpx2.URL(url).host)
             with httpx2.Client(headers=self._headers, timeout=timeout, trust_env=uses_proxies) as client:
                 response = client.request(method, url, params=query, json=body)
