@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 
 from proxy.core.conversation.messages import HEAD_ROLES, TOOL_ROLES, Message
-from proxy.core.dialects.dialect import Content
+from proxy.core.dialects.dialect import Content, Dialect
 from proxy.core.extraction.constraints import Sentence, binding, lays_down, weighed
 from proxy.core.extraction.facts import (
     Fact,
@@ -52,8 +52,8 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
         return 1 + len(self.facts) + len(self.sentences)
 
 
-Address = tuple[bytes, str]
-"""A message: the digest of its bytes and, of a result, the call that it answers."""
+Address = tuple[Dialect, bytes, str]
+"""A message: its dialect, the digest of its bytes and, of a result, the call that it answers."""
 
 
 class Readings:
@@ -68,7 +68,7 @@ class Readings:
         """What a message says, ``content`` being decoded only if that is not known."""
         found = self._known.get(address)
         if found is None:
-            found = self._known[address] = read(content(), address[1])
+            found = self._known[address] = read(content(), address[2])
             self._held += found.size
             if self._held > self._most:
                 # Threads may drop the older half at once: each step is atomic, and none must be exact.
@@ -149,6 +149,7 @@ def _voice_of(role: str) -> Voice:
 
 
 def addresses_of(
+    dialect: Dialect,
     raws: Sequence[bytes],
     messages: Sequence[Message],
     content: Callable[[int], Content],
@@ -162,7 +163,7 @@ def addresses_of(
             called = content(place).calls
             calls.update({call: _called(name, arguments) for call, name, arguments in called})
         answered = calls.get(message.answers or "", "") if message.role in TOOL_ROLES else ""
-        yield _digest(raws[place]), answered
+        yield dialect, _digest(raws[place]), answered
 
 
 def _called(name: str, arguments: str) -> str:

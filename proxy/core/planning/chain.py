@@ -123,11 +123,11 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for what is recko
     def addresses(self, content: Callable[[int], Content], first: int = 0) -> list[Address]:
         """Under which of :data:`READINGS` the messages from ``first`` on stand; ``content`` decodes one."""
         if first and self._asked.is_apart(first):
-            return [*addresses_of(self.raws, self.messages, content, first)]
+            return [*addresses_of(self.dialect, self.raws, self.messages, content, first)]
         found = self.gathered.addresses.continued(
             self.raws,
             self._asked.is_apart,
-            lambda first: addresses_of(self.raws, self.messages, content, first),
+            lambda first: addresses_of(self.dialect, self.raws, self.messages, content, first),
         )
         if found:
             last = self.units[-1].start

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import partial
+
+from msgspec.structs import replace
 
 from proxy.core.budget.budget import MESSAGE_TOKENS, Budget
 from proxy.core.conversation.identity import chain_of, read_message, root
 from proxy.core.conversation.injection import Injection
 from proxy.core.dialects.dialect import Content, Dialect
+from proxy.core.extraction.reading import Readings
 from proxy.core.formats.json import dumps, loads
 from proxy.core.persistent import Sizes
 from proxy.core.planning.chain import Chain
@@ -123,3 +127,21 @@ def test_what_a_caller_hands_in_is_written_in_it():
     assert said[0] == "u"
     assert "The customer is Ada." in said[1]
     assert (call, result) == (["a", "c1 rain {}"], ["t", "c1 none"])
+
+
+class Replies(Lines):
+    """The same bytes read as another dialect: who speaks is the other one."""
+
+    def read(self, raw: bytes) -> Line:
+        who, said = loads(raw)
+        return Line({"u": "a", "a": "u"}[who], said)
+
+
+def test_what_the_same_bytes_say_in_one_dialect_is_not_what_they_say_in_another():
+    one = chain([("u", RULE)])
+    readings, other = Readings(), replace(one, dialect=Replies())
+    first, second = (
+        readings.of(each.addresses(each.content)[0], partial(each.content, 0)) for each in (one, other)
+    )
+    assert {voice for voice, _ in first.facts} == {"user"}
+    assert {voice for voice, _ in second.facts} == {"assistant"}
