@@ -75,21 +75,20 @@ class Backlog:
     async def _write_what_waits(self) -> None:
         while self._waiting:
             async with self._lock:
+                if not self._waiting:  # a session was deleted meanwhile
+                    return
                 oldest = self._waiting[0]
-                await self._write(oldest)
+                turn = replace(oldest.turn, is_late=True)
+                try:
+                    session = await self._store.session(oldest.key)
+                except UnreadableRecord:  # nobody can tell how far it has gone on
+                    turn, session = replace(turn, advances_tip=False), None
+                if session is not None and session.tip and session.tip not in oldest.chain:
+                    turn = replace(turn, session=session, advances_tip=False)
+                recorded = await self._store.record(oldest.key, turn, oldest.ttl)
+                log_warning("a turn was written late", result=recorded.value)
                 if self._waiting and self._waiting[0] is oldest:
                     self._drop()
-
-    async def _write(self, late: Unwritten) -> None:
-        turn = replace(late.turn, is_late=True)
-        try:
-            session = await self._store.session(late.key)
-        except UnreadableRecord:  # nobody can tell how far it has gone on
-            turn, session = replace(turn, advances_tip=False), None
-        if session is not None and session.tip and session.tip not in late.chain:
-            turn = replace(turn, session=session, advances_tip=False)
-        recorded = await self._store.record(late.key, turn, late.ttl)
-        log_warning("a turn was written late", result=recorded.value)
 
     async def aclose(self) -> None:
         """Try once more, and give up what is left."""

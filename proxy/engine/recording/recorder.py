@@ -16,7 +16,7 @@ from proxy.engine.intake.reader import PIECE
 from proxy.engine.models.models import Models
 from proxy.engine.recording.backlog import Backlog, Unwritten
 from proxy.engine.recording.collector import Collector
-from proxy.engine.recording.turns import PlacedAnswer, place, turn_of
+from proxy.engine.recording.turns import ChainedAnswer, chained, turn_of
 from proxy.engine.sessions.recognition import Recognition
 from proxy.errors import StoreUnavailable
 from proxy.ports import Clock, Recorded, SessionKey, TokenCounter, TurnStore
@@ -57,12 +57,12 @@ class Recorder:
         answer, session = collector.answer(), exchange.request.session
         if answer.is_odd:
             exchange.degraded.append(UNREAD)
-        placed = place(exchange, answer)
-        exchange.answer = placed.hash if placed is not None else b""
-        if placed is not None and session.is_headerless:
-            identity, history = placed.message.identity, exchange.history
-            placed.joint = self.recognition.answered(session, history, placed.hash, identity)
-        task = exchange.recording = self.background.run(self._record(exchange, answer, placed))
+        answered = chained(exchange, answer)
+        exchange.answer = answered.hash if answered is not None else b""
+        if answered is not None and session.is_headerless:
+            identity, history = answered.message.identity, exchange.history
+            answered.joint = self.recognition.answered(session, history, answered.hash, identity)
+        task = exchange.recording = self.background.run(self._record(exchange, answer, answered))
         self.writing[session.key].add(task)
         return task
 
@@ -101,13 +101,13 @@ class Recorder:
             return True
         return bool(done) and task.exception() is None and task.result()
 
-    async def _record(self, exchange: Exchange, answer: Answer, placed: PlacedAnswer | None) -> bool:
+    async def _record(self, exchange: Exchange, answer: Answer, answered: ChainedAnswer | None) -> bool:
         key = exchange.request.session.key
         try:
             self._learn(exchange, answer)
             hashes, known = exchange.request.chain.hashes, exchange.request.session.found.known
             known = hashes[-1] if exchange.is_announced and hashes else known
-            recorded = await self._write(exchange, await self._turn(exchange, placed, known))
+            recorded = await self._write(exchange, await self._turn(exchange, answered, known))
         except BaseException:  # a fault of ours, which the log tells
             self._lose(exchange)
             raise
@@ -115,7 +115,7 @@ class Recorder:
             self.writing[key].discard(exchange.recording)
             if not self.writing[key]:
                 del self.writing[key]
-        return recorded is Recorded.KEPT and placed is not None and placed.is_complete
+        return recorded is Recorded.KEPT and answered is not None and answered.answer.complete
 
     def _learn(self, exchange: Exchange, answer: Answer) -> None:
         """What the answer's usage says of the model, and what the turn adds to the metrics."""
@@ -154,19 +154,20 @@ class Recorder:
         This process knows it all the same.
         """
         session = exchange.request.session
-        key, begins = session.key, session.found.session is None
+        key, begins, ttl = session.key, session.found.session is None, self._ttl(exchange)
         session.cached.hide(hidden)
         self.recognition.cache.keep(key, session.cached)
-        task = self.background.run(self._keep_hidden(key, hidden, self._ttl(exchange), begins=begins))
+
+        async def keep() -> bool:
+            try:
+                return await self.store.keep_hidden(key, hidden, ttl, begins=begins)
+            except StoreUnavailable as error:
+                log_warning("what stands upstream for an answer could not be written", code=error.code)
+                return False
+
+        task = self.background.run(keep())
         done, _ = await asyncio.wait({task}, timeout=self.patience)
         return bool(done) and task.exception() is None and task.result()
-
-    async def _keep_hidden(self, key: SessionKey, hidden: HiddenCalls, ttl: float, *, begins: bool) -> bool:
-        try:
-            return await self.store.keep_hidden(key, hidden, ttl, begins=begins)
-        except StoreUnavailable as error:
-            log_warning("what stands upstream for an answer could not be written", code=error.code)
-            return False
 
     def _lose(self, exchange: Exchange) -> None:
         session = exchange.request.session
@@ -180,11 +181,11 @@ class Recorder:
         is_first = session.is_headerless and session.found.session is None
         return min(ttl, _DAY) if is_first else ttl
 
-    async def _turn(self, exchange: Exchange, placed: PlacedAnswer | None, known: bytes | None) -> Turn:
+    async def _turn(self, exchange: Exchange, answered: ChainedAnswer | None, known: bytes | None) -> Turn:
         tokens = 0
-        if placed is not None:
-            (tokens,) = await self.counter.count_all([placed.content.countable()])
+        if answered is not None:
+            (tokens,) = await self.counter.count_all([answered.content.countable()])
         now, length = self.clock.now(), len(exchange.request.chain)
         if known is None and length > PIECE:  # met in the middle of its life
-            return await asyncio.to_thread(turn_of, exchange, placed, tokens, known, now)
-        return turn_of(exchange, placed, tokens, known, now)
+            return await asyncio.to_thread(turn_of, exchange, answered, tokens, known, now)
+        return turn_of(exchange, answered, tokens, known, now)
