@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from proxy.adapters import prices
-from proxy.adapters.files.policies import PolicyFile, PolicyLibrary, shipped_policies
-from proxy.adapters.files.toml_file import PolicyError, toml_key
+from proxy.adapters.files.policies import PolicyLibrary, shipped_policies
+from proxy.adapters.files.toml_file import toml_key
 from proxy.adapters.plugins import load_plugins
 from proxy.cli.terminal import add_json_option, facts, positive, print_json, show
 from proxy.core.budget.budget import Budget, budget_tokens
@@ -20,6 +20,11 @@ EXAMPLE_WINDOW = 128_000
 """Tokens of the window by which stages are explained."""
 _STAGES = ("warn", "trim", "compact", "emergency")
 _BY_COUNT = ("sliding_window", "exchanges")
+_BY_COUNTS = {
+    "messages": "all but the newest {messages:,} messages, at any usage",
+    "exchanges": "past {exchanges:,} exchanges all but the newest {roll_to:,}, at any usage",
+    "units": "after {units:,} more units, at any usage",
+}
 
 
 class Window(NamedTuple):
@@ -46,14 +51,19 @@ def run(args: argparse.Namespace) -> int:
     load_plugins()
     policy, file = PolicyLibrary.of(args.policies).read(args.file)
     window = _window(policy, args.window, args.model)
-    decided, warnings = decisions(policy, window.tokens), _warnings(policy, file, window)
+    decided = decisions(policy, window.tokens)
+    # Each remark has the line of its key. A preset may state keys for what they tell.
+    stated = file.lines if file.path.parent != shipped_policies() else ()
+    remarks = warnings_of(policy, stated, _budget(policy, window.tokens))
+    found = [file.error(each.message, each.location) for each in remarks]
+    warnings = sorted(found, key=lambda warning: warning.line or 0)
     rules = policy.model_dump(mode="json", by_alias=True, exclude={"name", "extends"}, exclude_none=True)
     if args.json:
-        told = [{"line": each.line, "key": each.key, "message": each.message} for each in warnings]
-        print_json({"ok": True, **decided, "model": args.model, "warnings": told, "rules": rules})
+        listed = [{"line": each.line, "key": each.key, "message": each.message} for each in warnings]
+        print_json({"ok": True, **decided, "model": args.model, "warnings": listed, "rules": rules})
         return 0
-    remarks = [("warning", str(each)) for each in warnings]
-    show(f"ok: {policy.name} ({policy.digest})", facts([*_lines(policy, decided, window), *remarks]))
+    lines = [*consequences(policy, decided, window), *(("warning", str(each)) for each in warnings)]
+    show(f"ok: {policy.name} ({policy.digest})", facts(lines))
     sys.stdout.write(f"\n# the whole policy\n{as_toml(rules)}")
     return 0
 
@@ -71,28 +81,26 @@ def _window(policy: Policy, given: int | None, model: str | None) -> Window:
     return Window(known, f"in the window of {model}, {known:,} by {source}")
 
 
-def _warnings(policy: Policy, file: PolicyFile, window: Window) -> list[PolicyError]:
-    """Remarks, each with the line of its key. A preset may state keys for what they tell."""
-    stated = file.lines if file.path.parent != shipped_policies() else ()
-    remarks = warnings_of(policy, stated, _budget(policy, window.tokens))
-    found = [file.error(each.message, each.location) for each in remarks]
-    return sorted(found, key=lambda warning: warning.line or 0)
-
-
 def decisions(policy: Policy, window: int | None) -> dict[str, Any]:
     """What a policy decides for a model with a window of so many tokens and an empty head."""
     tokens, stages = _budget(policy, window), policy.stages
     budget = None if tokens is None else Budget(tokens, 1.0, 0)
+    rules, strategy = policy.strategy, policy.strategy.name
+    counts = {"messages": rules.last} if strategy == "sliding_window" else {}
+    if strategy == "exchanges":
+        counts = {"exchanges": rules.exchanges, "roll_to": rules.roll_to}
+    if stages.max_units:
+        counts["units"] = stages.max_units
     return {
         "policy": policy.name,
         "digest": policy.digest,
         "extends": policy.extends,
-        "strategy": policy.strategy.name,
+        "strategy": strategy,
         "window": window,
         "budget": tokens,
         "stages": tokens and {each: round(float(getattr(stages, each)) * tokens) for each in _STAGES},
         "target": budget and budget.share(stages.target),
-        "counts": _counts(policy),
+        "counts": counts,
         "summary": policy.summary_tokens(tokens) if tokens and policy.summary.enabled else 0,
         "encrypted": policy.store.encrypt,
         "not_acting": list(policy.not_acting()),
@@ -106,21 +114,11 @@ def _budget(policy: Policy, window: int | None) -> int | None:
     return budget_tokens(limit, window, reserve)
 
 
-def _counts(policy: Policy) -> dict[str, int]:
-    """By what a policy prunes at any usage, and how many of it."""
-    rules, strategy = policy.strategy, policy.strategy.name
-    counts = {"messages": rules.last} if strategy == "sliding_window" else {}
-    if strategy == "exchanges":
-        counts = {"exchanges": rules.exchanges, "roll_to": rules.roll_to}
-    if policy.stages.max_units:
-        counts["units"] = policy.stages.max_units
-    return counts
-
-
 # --- for people ---
 
 
-def _lines(policy: Policy, decided: Mapping[str, Any], window: Window) -> Iterator[tuple[str, str]]:
+def consequences(policy: Policy, decided: Mapping[str, Any], window: Window) -> Iterator[tuple[str, str]]:
+    """What follows from a policy, a sentence for each thing."""
     yield "strategy", policy.strategy.name
     if policy.strategy.name == "off":
         yield "cuts", "nothing: requests are relayed as they come"
@@ -130,7 +128,8 @@ def _lines(policy: Policy, decided: Mapping[str, Any], window: Window) -> Iterat
         yield "budget", f"none: {window.told}; {said}"
     else:
         yield "budget", f"{decided['budget']:,} tokens; {window.told}"
-    yield from (("cuts", sentence) for sentence in _count_sentences(decided["counts"]))
+    counts: Mapping[str, int] = decided["counts"]
+    yield from (("cuts", words.format(**counts)) for name, words in _BY_COUNTS.items() if name in counts)
     if policy.strategy.name == "session":
         yield "cuts", f"what came before a pause over {policy.strategy.idle:g} seconds, at any usage"
     if decided["stages"] is not None and policy.strategy.name in _BY_COUNT:
@@ -145,15 +144,6 @@ def _lines(policy: Policy, decided: Mapping[str, Any], window: Window) -> Iterat
         yield "store", "encrypted at rest, for every policy of a server that has this one"
     if decided["not_acting"]:
         yield "no effect yet", ", ".join(decided["not_acting"])
-
-
-def _count_sentences(counts: Mapping[str, int]) -> Iterator[str]:
-    if "messages" in counts:
-        yield f"all but the newest {counts['messages']:,} messages, at any usage"
-    if "exchanges" in counts:
-        yield f"past {counts['exchanges']:,} exchanges all but the newest {counts['roll_to']:,}, at any usage"
-    if "units" in counts:
-        yield f"after {counts['units']:,} more units, at any usage"
 
 
 # --- all that it says ---

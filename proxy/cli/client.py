@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote
@@ -95,7 +95,13 @@ class AdminApi:
                 f"no proxy answers at {self._server} ({error}); name it with --server"
             ) from error
         if response.is_error:
-            raise CommandError("\n".join(self._complaint(response.status_code, self._read(response))))
+            status, error = response.status_code, as_mapping(as_mapping(self._read(response)).get("error"))
+            hint = f" Set {PREFIX}ADMIN_TOKEN to the server's." if status in _UNAUTHORIZED else ""
+            lines = [f"{self._server} answers {status}: {error.get('message') or 'no reason given.'}{hint}"]
+            for each in cast("list[Json]", error.get("candidates") or []):  # the sessions that may be meant
+                named = (one_line(each["name"]), one_line(each["began_with"]))
+                lines.append("  ".join([each["id"], *filter(None, named)]))
+            raise CommandError("\n".join(lines))
         return response
 
     def _read(self, response: httpx2.Response) -> Any:
@@ -106,15 +112,6 @@ class AdminApi:
 
     def _no_proxy(self) -> CommandError:
         return CommandError(f"{self._server} is not the address of a proxy")
-
-    def _complaint(self, status: int, answer: Any) -> Iterator[str]:
-        """What the server says; below it the sessions that may be meant, where there are several."""
-        error = as_mapping(as_mapping(answer).get("error"))
-        hint = f" Set {PREFIX}ADMIN_TOKEN to the server's." if status in _UNAUTHORIZED else ""
-        yield f"{self._server} answers {status}: {error.get('message') or 'no reason given.'}{hint}"
-        for each in cast("list[Json]", error.get("candidates") or []):
-            told = (one_line(each["name"]), one_line(each["began_with"]))
-            yield "  ".join([each["id"], *filter(None, told)])
 
 
 def _path(name: str) -> str:

@@ -14,6 +14,10 @@ from proxy.cli.sessions import epochs_table
 from proxy.cli.terminal import bar, percent, print_json, show, stage_marks, stage_text, table, words
 from proxy.core.text.words import one_line
 
+_COLUMNS = (
+    *("messages", "roles", ">tokens", "state", "protection", "class"),
+    *(">recency", ">role", ">content", ">total", "begins with"),
+)
 _STATE_STYLES = {"kept": "", "cut": "dim", "clipped": "yellow", "cleared": "yellow"}
 
 
@@ -29,47 +33,29 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(answer)
     else:
-        show(*_telling(answer))
+        show(*explanation(answer))
     return 0
 
 
-def _telling(answer: Json) -> Iterator[RenderableType]:
-    yield _header(answer)
+def explanation(answer: Json) -> Iterator[RenderableType]:
+    """The answer for people."""
+    budget, window, by = answer["budget"], answer["window"], answer["policy_by"]
+    parts = [
+        f"{percent(answer['usage'])} of {words(budget)} tokens" if budget else "no budget",
+        f"window {words(window)} ({answer['window_from']})" if window else "window unknown",
+        f"{words(answer['tokens'])} sent of {words(answer['full_tokens'])}",
+        f"head {words(answer['head_tokens'])} counted",
+        f"ratio {answer['ratio']:.2f}",
+        *([f"{answer['injected']} messages handed in"] if answer["injected"] else []),
+    ]
+    header = Text(f"{answer['id']} · policy {answer['policy']}{f', by {by}' if by else ''} · ")
+    yield header.append_text(stage_text(answer["stage"])).append("".join(f" · {part}" for part in parts))
     yield bar(answer["usage"], stage_marks(answer["stages"]))
     if answer["epochs"]:
         yield ""
         yield epochs_table(answer["epochs"])
     yield ""
-    columns = (
-        "messages",
-        "roles",
-        ">tokens",
-        "state",
-        "protection",
-        "class",
-        ">recency",
-        ">role",
-        ">content",
-        ">total",
-        "begins with",
-    )
-    yield table(columns, [_unit(row) for row in answer["units"]])
-
-
-def _header(answer: Json) -> Text:
-    budget = answer["budget"]
-    told = f" · {percent(answer['usage'])} of {words(budget)} tokens" if budget else " · no budget"
-    told += (
-        f" · window {words(answer['window'])} ({answer['window_from']})"
-        if answer["window"]
-        else " · window unknown"
-    )
-    told += f" · {words(answer['tokens'])} sent of {words(answer['full_tokens'])}"
-    told += f" · head {words(answer['head_tokens'])} counted · ratio {answer['ratio']:.2f}"
-    if answer["injected"]:
-        told += f" · {answer['injected']} messages handed in"
-    policy = f"policy {answer['policy']}" + (f", by {answer['policy_by']}" if answer["policy_by"] else "")
-    return Text(f"{answer['id']} · {policy} · ").append_text(stage_text(answer["stage"])).append(told)
+    yield table(_COLUMNS, map(_unit, answer["units"]))
 
 
 def _unit(row: Json) -> tuple[object, ...]:

@@ -11,11 +11,9 @@ import gzip
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
-from typing import IO, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -85,7 +83,10 @@ def run(args: argparse.Namespace) -> int:
             outcomes.append(Outcome(session.id, label, budget.tokens, paid, writer, tuple(played)))
     note = _note(known, args.model, args.idle)
     if args.html:
-        _write(args.html, page(outcomes, list(policies), note))
+        try:
+            args.html.write_text(page(outcomes, list(policies), note), encoding="utf-8")
+        except OSError as error:
+            raise CommandError(f"{args.html} cannot be written: {error.strerror or error}") from error
     if args.json:
         print_json(as_json(outcomes, list(policies), with_turns=args.turns))
     else:
@@ -103,13 +104,6 @@ def _note(known: Prices, model: str, idle: float) -> str:
     )
 
 
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"{path} cannot be written: {error.strerror or error}") from error
-
-
 def _by_label(library: PolicyLibrary, given: Sequence[str]) -> dict[str, Policy]:
     """Policies by name; those whose names are the same, by how they were given. Raises PolicyError."""
     policies = {each: library.load(each) for each in given}
@@ -123,39 +117,33 @@ def _by_label(library: PolicyLibrary, given: Sequence[str]) -> dict[str, Policy]
 def _content(file: str) -> bytes:
     """Raises CommandError where the file cannot be read."""
     try:
-        with ExitStack() as stack:
-            return _opened(file, stack).read().removeprefix(codecs.BOM_UTF8)
+        if file == "-":
+            content = sys.stdin.buffer.read()
+        elif file.endswith(".gz"):
+            with gzip.open(file, "rb") as packed:
+                content = packed.read()
+        else:
+            content = Path(file).read_bytes()
     except (OSError, EOFError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise CommandError(f"{file} cannot be read: {reason}") from error
-
-
-def _opened(file: str, stack: ExitStack) -> IO[bytes]:
-    if file == "-":
-        return sys.stdin.buffer
-    if file.endswith(".gz"):
-        return cast("IO[bytes]", stack.enter_context(closing(gzip.open(file, "rb"))))
-    return stack.enter_context(Path(file).open("rb"))
+    return content.removeprefix(codecs.BOM_UTF8)
 
 
 def _documents(content: bytes) -> list[tuple[int, bytes]]:
     """Sessions as they are written, each with its line: every line is one, or all are one together."""
     lines = content.split(b"\n")
     found = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
-    if found and _goes_on(found[0][1]):
-        found = [(found[0][0], b"\n".join(lines[found[0][0] - 1 :]))]
+    if found:
+        number, first = found[0]
+        try:
+            msgspec.json.decode(first, type=msgspec.Raw)
+        except msgspec.DecodeError as error:
+            if "truncated" in str(error):  # it goes on, on the lines below
+                found = [(number, b"\n".join(lines[number - 1 :]))]
     if len(found) == 1 and found[0][1].lstrip().startswith(b"["):
         return [(found[0][0], b'{"messages":%b}' % found[0][1])]
     return found
-
-
-def _goes_on(line: bytes) -> bool:
-    """Whether a line is the beginning of JSON that ends on another."""
-    try:
-        msgspec.json.decode(line, type=msgspec.Raw)
-    except msgspec.DecodeError as error:
-        return "truncated" in str(error)
-    return False
 
 
 def _with_progress(

@@ -1,6 +1,6 @@
 """What a replay came to: sums, the bill, and how each epoch was decided, as JSON and as tables."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -15,7 +15,8 @@ from proxy.core.economics.simulate import ReplayedTurn
 from proxy.core.planning.plan import Verdict
 
 _SUMS = (">turns", ">full", ">sent", ">sent/full", ">epochs", ">over budget")
-_BILL = (">cached", ">sent $", ">summaries $", ">total $", ">whole history $", ">total/whole")
+_BILL = ("sent $", "summaries $", "total $", "whole history $", "total/whole")
+_TURNS = (">turn", ">messages", ">full", "stage", ">sent", ">cached", ">cut", "epoch")
 
 
 @dataclass(frozen=True)
@@ -79,13 +80,13 @@ def as_json(outcomes: Sequence[Outcome], names: Sequence[str], *, with_turns: bo
     """Everything, by policy."""
 
     def session(outcome: Outcome) -> dict[str, Any]:
-        told = {
+        shown = {
             "id": outcome.session,
             "budget": outcome.budget,
             **totals([outcome]),
             "decided": [epoch_json(turn) for turn in outcome.epochs],
         }
-        return told | ({"turns": [turn_json(turn) for turn in outcome.turns]} if with_turns else {})
+        return shown | ({"turns": [turn_json(turn) for turn in outcome.turns]} if with_turns else {})
 
     return {
         "policies": [
@@ -144,13 +145,30 @@ def tables(
 ) -> Iterator[RenderableType]:
     """Sessions, policies and the bill, of which ``note`` says how it was reckoned; before them each turn."""
     for outcome in outcomes if with_turns else ():
-        yield _turns_table(outcome)
+        turns = [
+            (
+                turn.number,
+                turn.messages,
+                turn.full_tokens,
+                stage_text(turn.stage),
+                turn.sent_tokens,
+                turn.sent.cached,
+                turn.cut,
+                f"{turn.epoch}{' begins' if turn.began else ' waits' if waits(turn) else ''}",
+            )
+            for turn in outcome.turns
+        ]
+        yield table(_TURNS, turns, title=f"{outcome.session} · {outcome.policy}")
         yield ""
-        yield _epochs_table(outcome)
+        epochs = [(turn.number, stage_text(turn.stage), turn.freed, reason(turn)) for turn in outcome.epochs]
+        yield table((">turn", "stage", ">freed", "decided by"), epochs, title="epochs")
         yield ""
     yield table(
         ("session", "policy", ">budget", *_SUMS, ">total/whole"),
-        [(each.session, each.policy, each.budget, *_sums([each]), _ratio([each])) for each in outcomes],
+        [
+            (each.session, each.policy, each.budget, *_sums([each]), percent(bill([each])["ratio"]))
+            for each in outcomes
+        ],
     )
     yield ""
     found = {name: [each for each in outcomes if each.policy == name] for name in names}
@@ -160,8 +178,11 @@ def tables(
         title="all sessions",
     )
     yield ""
+    bills = [(name, bill(each)) for name, each in found.items()]
     yield table(
-        ("policy", *_BILL), [(name, *_billed(each)) for name, each in found.items()], title="the bill"
+        ("policy", ">cached", *(f">{each}" for each in _BILL)),
+        [(name, sums["sent_cached_tokens"], *_dollars(sums)) for name, sums in bills],
+        title="the bill",
     )
     yield note
 
@@ -172,37 +193,9 @@ def _sums(outcomes: Sequence[Outcome]) -> tuple[object, ...]:
     return (*tokens, sums["epochs"], sums["over_budget"])
 
 
-def _ratio(outcomes: Sequence[Outcome]) -> str:
-    return percent(bill(outcomes)["ratio"])
-
-
-def _billed(outcomes: Sequence[Outcome]) -> tuple[object, ...]:
-    sums = bill(outcomes)
+def _dollars(sums: Mapping[str, Any]) -> tuple[str, ...]:
     names = ("sent_dollars", "summary_dollars", "total_dollars", "whole_dollars")
-    return (sums["sent_cached_tokens"], *(f"{sums[name]:.4f}" for name in names), percent(sums["ratio"]))
-
-
-def _turns_table(outcome: Outcome) -> RenderableType:
-    rows = [
-        (
-            turn.number,
-            turn.messages,
-            turn.full_tokens,
-            stage_text(turn.stage),
-            turn.sent_tokens,
-            turn.sent.cached,
-            turn.cut,
-            f"{turn.epoch}{' begins' if turn.began else ' waits' if waits(turn) else ''}",
-        )
-        for turn in outcome.turns
-    ]
-    columns = (">turn", ">messages", ">full", "stage", ">sent", ">cached", ">cut", "epoch")
-    return table(columns, rows, title=f"{outcome.session} · {outcome.policy}")
-
-
-def _epochs_table(outcome: Outcome) -> RenderableType:
-    rows = [(turn.number, stage_text(turn.stage), turn.freed, reason(turn)) for turn in outcome.epochs]
-    return table((">turn", "stage", ">freed", "decided by"), rows, title="epochs")
+    return (*(f"{sums[name]:.4f}" for name in names), percent(sums["ratio"]))
 
 
 # --- one page of HTML: nothing is fetched, nothing runs; charts are SVG ---
@@ -228,26 +221,17 @@ svg { width: 100%; height: auto; } svg text { font: 11px system-ui, sans-serif; 
 
 def page(outcomes: Sequence[Outcome], names: Sequence[str], note: str) -> str:
     """The whole page; ``note`` says how the bill was reckoned."""
+    bills = [(name, *_dollars(bill([each for each in outcomes if each.policy == name]))) for name in names]
     parts = [
         '<!doctype html><html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>Replay</title><style>{_STYLE}</style></head><body><h1>Replay</h1>",
-        *_bill(outcomes, names),
+        *_table(("policy", *_BILL), bills, texts=(0,)),
         f'<p class="note">{escape(note)}</p>',
         *(part for outcome in outcomes for part in _session(outcome)),
         "</body></html>\n",
     ]
     return "\n".join(parts)
-
-
-def _bill(outcomes: Sequence[Outcome], names: Sequence[str]) -> Iterator[str]:
-    rows: list[Sequence[object]] = []
-    for name in names:
-        sums = bill([each for each in outcomes if each.policy == name])
-        dollars = ("sent_dollars", "summary_dollars", "total_dollars", "whole_dollars")
-        rows.append((name, *(f"{sums[each]:.4f}" for each in dollars), percent(sums["ratio"])))
-    heads = ("policy", "sent $", "summaries $", "total $", "whole history $", "total/whole")
-    yield from _table(heads, rows, texts=(0,))
 
 
 def _session(outcome: Outcome) -> Iterator[str]:

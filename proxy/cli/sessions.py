@@ -9,7 +9,6 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -88,22 +87,40 @@ def run(args: argparse.Namespace) -> int:
     api = AdminApi.of(args)
     if args.verb in _CHANGES:
         return _change(args, api)
-    answer: Any
     if args.verb == "list":
-        answer, telling = api.sessions(args.limit), _listing
+        answer = api.sessions(args.limit)
     else:
-        part = "" if args.verb == "show" else args.verb
-        answer, telling = api.session(args.session, part), _TELLINGS[args.verb]
+        answer = api.session(args.session, "" if args.verb == "show" else args.verb)
     if args.json:
         print_json(answer)
-    else:
-        show(*telling(answer), wraps=args.verb != "list")
+        return 0
+    match args.verb:
+        case "list":
+            show(*listing(answer), wraps=False)
+        case "show":
+            show(*session(answer))
+        case "transcript":
+            show(*transcript(answer))
+        case "view":
+            show(*view(answer))
+        case _:
+            show(*tools(answer))
     return 0
 
 
-def _listing(answer: Json) -> Iterator[RenderableType]:
-    numbers, sessions = (">tokens", ">budget", ">full", ">turns", ">epochs"), answer["sessions"]
-    yield table(("id", "name", "began with", "model", "stage", *numbers, "updated"), map(_row, sessions))
+def listing(answer: Json) -> Iterator[RenderableType]:
+    """The sessions used last, and how many are left out."""
+    rows: list[tuple[object, ...]] = []
+    for each in answer["sessions"]:
+        sizes = (each["tokens"], each["budget"], each["full_tokens"], each["turns"])
+        name = str(each["name"])
+        is_issued = name.startswith(f"ub-{each['id'].split('.')[1]}-")  # by the server: as good as the id
+        names = ("" if is_issued else one_line(name, 40), one_line(each["began_with"] or "", 40))
+        updated = str(each["updated"])[:_TO_THE_MINUTE].replace("T", " ")
+        stage = stage_text(each["stage"])
+        rows.append((each["id"], *names, each["model"], stage, *sizes, each["prune_count"], updated))
+    numbers = (">tokens", ">budget", ">full", ">turns", ">epochs")
+    yield table(("id", "name", "began with", "model", "stage", *numbers, "updated"), rows)
     left_out: dict[str, int] = answer.get("left_out", {})
     for reason, count in left_out.items():
         if count:
@@ -111,25 +128,16 @@ def _listing(answer: Json) -> Iterator[RenderableType]:
             yield f"{count} {are} {_LEFT_OUT.get(reason, reason)}"
 
 
-def _row(session: Json) -> tuple[object, ...]:
-    sizes = (session["tokens"], session["budget"], session["full_tokens"], session["turns"])
-    name = str(session["name"])
-    is_issued = name.startswith(f"ub-{session['id'].split('.')[1]}-")  # by the server: as good as the id
-    told = ("" if is_issued else one_line(name, 40), one_line(session["began_with"] or "", 40))
-    stage = stage_text(session["stage"])
-    updated = str(session["updated"])[:_TO_THE_MINUTE].replace("T", " ")
-    return (session["id"], *told, session["model"], stage, *sizes, session["prune_count"], updated)
-
-
-def _session(session: Json) -> Iterator[RenderableType]:
-    yield facts((name, words(session.get(name))) for name in _FACTS)
-    cycle = session.get("current_cycle")
+def session(answer: Json) -> Iterator[RenderableType]:
+    """One session, its newest exchange and its epochs."""
+    yield facts((name, words(answer.get(name))) for name in _FACTS)
+    cycle = answer.get("current_cycle")
     if cycle:
         yield ""
         yield facts([("question", _said(cycle["user_question"])), ("answer", _said(cycle["final_answer"]))])
-    if session["epochs"]:
+    if answer["epochs"]:
         yield ""
-        yield epochs_table(session["epochs"])
+        yield epochs_table(answer["epochs"])
 
 
 def _said(message: object) -> str:
@@ -155,8 +163,9 @@ def epochs_table(epochs: list[Json]) -> RenderableType:
     return table((">epoch", "at", "stage", ">messages", ">tokens", ">freed", "reason"), rows)
 
 
-def _transcript(transcript: Json) -> Iterator[RenderableType]:
-    for entry in transcript["messages"]:
+def transcript(answer: Json) -> Iterator[RenderableType]:
+    """All messages, each with when it came."""
+    for entry in answer["messages"]:
         marks = [str(entry["at"])]
         marks += [] if entry["tokens"] is None else [f"{words(entry['tokens'])} tokens counted"]
         marks += ["our answer"] if entry["answer"] else []
@@ -164,10 +173,11 @@ def _transcript(transcript: Json) -> Iterator[RenderableType]:
         yield from message_lines(entry["number"], entry["message"], " · ".join(marks))
 
 
-def _view(view: Json) -> Iterator[RenderableType]:
-    budget = "no budget" if view["budget"] is None else f"{words(view['budget'])} tokens"
-    yield f"{words(view['tokens'])} of {budget}, epoch {view['epoch'] or 'none'}"
-    for message in view["messages"]:
+def view(answer: Json) -> Iterator[RenderableType]:
+    """What the model gets."""
+    budget = "no budget" if answer["budget"] is None else f"{words(answer['budget'])} tokens"
+    yield f"{words(answer['tokens'])} of {budget}, epoch {answer['epoch'] or 'none'}"
+    for message in answer["messages"]:
         yield from message_lines(None, message, "")
 
 
@@ -190,7 +200,8 @@ def printable(line: str) -> str:
     return "".join(each if each.isprintable() or each == "\t" else "·" for each in line)
 
 
-def _tools(answer: Json) -> Iterator[RenderableType]:
+def tools(answer: Json) -> Iterator[RenderableType]:
+    """Tool results that are fresh."""
     if not answer["tools"]:
         yield f"no tool result is fresh under the policy {answer['policy']}"
         return
@@ -212,9 +223,6 @@ def _tools(answer: Json) -> Iterator[RenderableType]:
     yield table(("call", ">exchanges left", ">hits", ">bytes", "since", "result"), rows)
 
 
-_TELLINGS = {"show": _session, "transcript": _transcript, "view": _view, "tools": _tools}
-
-
 # --- keeping and changing ---
 
 
@@ -228,24 +236,38 @@ def _ranges(word: str) -> str:
 
 def _change(args: argparse.Namespace, api: AdminApi) -> int:
     if args.verb == "export":
-        return _export(api.export(args.session), args.output)
+        export(api.export(args.session), args.output)
+        return 0
     if args.verb == "delete":
-        _confirm(args, api)
+        if not args.yes and sys.stdin.isatty():
+            confirm_deletion(api.session(args.session))
         answer = api.delete(args.session)
     else:
         body = {name: getattr(args, name, None) for name in ("at", "tip", "name", "messages", "epoch")}
         answer = api.change(args.session, args.verb, {n: v for n, v in body.items() if v is not None})
     if args.json:
         print_json(answer)
-    else:
-        show(_told(args.verb, answer))
+        return 0
+    name = json.dumps(answer.get("name"), ensure_ascii=False)
+    match args.verb:
+        case "compact" | "restore":
+            messages = f"{words(answer['original_count'])} → {words(answer['final_count'])} messages"
+            tokens = f"{words(answer['original_tokens'])} → {words(answer['final_tokens'])} tokens"
+            show(f"epoch {answer['number']}: {messages}, {tokens}")
+        case "fork":
+            show(f"forked as {name}: send it as X-Unabridged-Session")
+        case "delete":
+            show(f"deleted {name}")
+        case _:
+            show(f"{name} is {answer['blocked'] or 'not blocked'}")
     return 0
 
 
-def _export(content: bytes, output: Path | None) -> int:
+def export(content: bytes, output: Path | None) -> None:
+    """Write it to a file, or to stdout. Raises CommandError."""
     if output is None:
         sys.stdout.buffer.write(content + b"\n")
-        return 0
+        return
     try:
         # It holds whole conversations: for its owner alone, also where the file was there before.
         descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -254,31 +276,12 @@ def _export(content: bytes, output: Path | None) -> int:
             file.write(content + b"\n")
     except OSError as error:
         raise CommandError(f"{output} cannot be written: {error.strerror}") from error
-    return 0
 
 
-def _confirm(args: argparse.Namespace, api: AdminApi) -> None:
+def confirm_deletion(answer: Json) -> None:
     """Ask whoever sits at a terminal. Raises CommandError where the answer is no."""
-    if args.yes or not sys.stdin.isatty():
-        return
-    session = api.session(args.session)
-    name, turns = one_line(str(session["name"])), words(session["turns"])
-    sys.stderr.write(f"Delete {name} ({turns} turns, last used {session['updated']}) for good? [y/N] ")
+    name, turns = one_line(str(answer["name"])), words(answer["turns"])
+    sys.stderr.write(f"Delete {name} ({turns} turns, last used {answer['updated']}) for good? [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
         raise CommandError("not deleted")
-
-
-def _told(verb: str, answer: Json) -> str:
-    if verb in {"compact", "restore"}:
-        messages = f"{words(answer['original_count'])} → {words(answer['final_count'])} messages"
-        tokens = f"{words(answer['original_tokens'])} → {words(answer['final_tokens'])} tokens"
-        return f"epoch {answer['number']}: {messages}, {tokens}"
-    name = json.dumps(answer["name"], ensure_ascii=False)
-    match verb:
-        case "fork":
-            return f"forked as {name}: send it as X-Unabridged-Session"
-        case "delete":
-            return f"deleted {name}"
-        case _:
-            return f"{name} is {answer['blocked'] or 'not blocked'}"

@@ -15,10 +15,16 @@ if missing:
     pytest.skip(f"{', '.join(missing)} not installed", allow_module_level=True)
 
 from proxy.cli.demo.children import running_model, running_proxy  # noqa: E402
-from proxy.cli.demo.conversation import Refusal, TurnSeen  # noqa: E402
-from proxy.cli.demo.picture import Picture  # noqa: E402
-from proxy.cli.demo.script import QUESTIONS  # noqa: E402
-from proxy.cli.demo.show import converse_directly, converse_through  # noqa: E402
+from proxy.cli.demo.conversation import (  # noqa: E402
+    QUESTIONS,
+    Refusal,
+    TurnSeen,
+)
+from proxy.cli.demo.show import (  # noqa: E402
+    Picture,
+    converse_directly,
+    converse_through,
+)
 from proxy.cli.terminal import notes  # noqa: E402
 
 WINDOW = 512

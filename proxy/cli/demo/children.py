@@ -57,11 +57,8 @@ def running_model(directory: Path, window: int) -> Generator[str]:
     """The model's server with a window of so many tokens; gives its base URL. Raises CommandError."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = int(listener.getsockname()[1])
-    words, log = (
-        [sys.executable, "-m", "proxy.cli.demo.model_server", str(port), str(window)],
-        directory / "model.log",
-    )
-    with _child(words, log, {}) as process:
+    log = directory / "model.log"
+    with _child(["proxy.cli.demo.model_server", str(port), str(window)], log, {}) as process:
         _wait(lambda: _answers(f"http://127.0.0.1:{port}/health"), process, log)
         yield f"http://127.0.0.1:{port}/v1"
 
@@ -73,7 +70,7 @@ def running_proxy(directory: Path, upstream: str) -> Generator[Proxy]:
     policy.write_text(POLICY, encoding="utf-8")
     flags = ["--upstream", upstream, "--policy", str(policy), "--port", "0", "--json"]
     variables = {f"{PREFIX}DATA_DIR": str(directory / "data")}
-    with _child([sys.executable, "-m", "proxy", "serve", *flags], log, variables, out) as process:
+    with _child(["proxy", "serve", *flags], log, variables, out) as process:
         _wait(lambda: out.read_bytes().endswith(b"\n"), process, log)
         base_url = json.loads(out.read_bytes().splitlines()[0])["base_url"]
         token = (directory / "data" / "admin-token").read_text(encoding="ascii").strip()
@@ -84,13 +81,14 @@ def running_proxy(directory: Path, upstream: str) -> Generator[Proxy]:
 
 @contextmanager
 def _child(
-    command: Sequence[str], log: Path, variables: Mapping[str, str], out: Path | None = None
+    module: Sequence[str], log: Path, variables: Mapping[str, str], out: Path | None = None
 ) -> Generator[subprocess.Popen[bytes]]:
-    """A process in a session of its own (Ctrl-C is for the demo, which ends it), with a plain environment."""
+    """A module in a process and a session of its own, with a plain environment; the demo ends it."""
     environment = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    tethered = [sys.executable, "-I", "-S", tether.__file__, str(os.getpid())]
     with log.open("ab") as err, (out or log).open("ab") as stdout:
         process = subprocess.Popen(  # noqa: S603 - our own words
-            [sys.executable, "-I", "-S", tether.__file__, str(os.getpid()), *command],
+            [*tethered, sys.executable, "-m", *module],
             stdin=subprocess.PIPE,
             stdout=stdout,
             stderr=err,

@@ -1,29 +1,89 @@
-"""The demo from beginning to end: the conversation without the proxy and with it, and what it came to."""
+"""The demo from beginning to end: the conversation without the proxy and with it, and what it came to.
+
+A line tells of each turn, and below the lines a terminal shows how full the budget is and what is going on.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import httpx2
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
 
 from proxy.cli.client import AdminApi
 from proxy.cli.demo.children import Proxy, running_model, running_proxy
-from proxy.cli.demo.conversation import Refusal, TurnSeen, converse
-from proxy.cli.demo.picture import Picture
-from proxy.cli.demo.script import QUESTIONS
+from proxy.cli.demo.conversation import QUESTIONS, Refusal, TurnSeen, converse
 from proxy.cli.process import sigterm_interrupts
-from proxy.cli.terminal import CommandError, notes, percent, print_json, show
+from proxy.cli.terminal import (
+    CommandError,
+    bar,
+    notes,
+    percent,
+    print_json,
+    show,
+    stage_marks,
+    stage_text,
+    words,
+)
 from proxy.core.budget.budget import Stage
+from proxy.core.policy.sections import Stages
+from proxy.core.text.words import one_line
 
 _WINDOW = 1024
 """Tokens of the model's window."""
 _READING = 20.0
 """Seconds that a reader takes for an answer, at most: time in which a summary can be written."""
 _GLANCE = 0.1
+_MARKS = stage_marks(Stages().model_dump())
+
+
+class Picture:
+    """What there is to look at while the demo runs; a live one shows what is going on, too."""
+
+    def __init__(self, console: Console, *, is_live: bool) -> None:
+        self._console = console
+        self._live = Live(console=console, transient=True, refresh_per_second=8) if is_live else None
+        self._budget = Text()
+
+    def shown(self) -> AbstractContextManager[object]:
+        """Within, it follows what happens."""
+        return self._live or nullcontext()
+
+    def title(self, text: str) -> None:
+        """A new part begins."""
+        self._console.print(Text(f"\n{text}", style="bold"))
+
+    def answered(self, turn: TurnSeen) -> None:
+        """A turn is over."""
+        line = Text(f"turn {turn.number}: ")
+        if turn.headers:
+            line.append(f"{words(turn.tokens('full'))} tokens, {turn.tokens('sent')} sent  ")
+            line.append_text(stage_text(turn.stage)).append(f" ({percent(turn.usage)}), epoch {turn.epoch}  ")
+            line.append(f"{turn.cached_tokens} cached")
+            self._budget = bar(turn.usage, _MARKS).append(f"{percent(turn.usage):>4} of the budget")
+        else:
+            line.append(f"{turn.prompt_tokens} tokens sent")
+        self._console.print(line.append(f"  {one_line(turn.answer, 48)}", style="dim"))
+
+    def refused(self, refusal: Refusal) -> None:
+        """A turn was refused."""
+        self._console.print(Text(f"turn {refusal.number}: refused. {refusal.message}", style="bold red"))
+
+    def summary(self, text: str) -> None:
+        """What stands in the view for what was cut, since this epoch."""
+        self._console.print(Text(one_line(text, 600), style="cyan"))
+
+    def remark(self, text: str) -> None:
+        """What is going on."""
+        if self._live:
+            self._live.update(Group("", self._budget, Text(text, style="dim")))
 
 
 def show_all(turns: int | None, *, as_json: bool) -> int:
@@ -54,13 +114,20 @@ def show_all(turns: int | None, *, as_json: bool) -> int:
         }
         print_json(outcome)
     else:
-        show("", *_conclusion(refusal, seen, len(summaries), seconds))
+        show("", *conclusion(refusal, seen, len(summaries), seconds))
     return 0
+
+
+def _talk(base_url: str, questions: Sequence[str], picture: Picture) -> Iterator[TurnSeen | Refusal]:
+    def writing(question: str, answer: str) -> None:
+        picture.remark(f"{one_line(question, 90)}\n→ {one_line(answer, 200)}")
+
+    return converse(base_url, questions, writing)
 
 
 def converse_directly(base_url: str, questions: Sequence[str], picture: Picture) -> Refusal | None:
     """Talk to the model itself until it refuses; None where the conversation ends before."""
-    for seen in converse(base_url, questions, picture.writing):
+    for seen in _talk(base_url, questions, picture):
         if isinstance(seen, Refusal):
             picture.refused(seen)
             return seen
@@ -79,14 +146,14 @@ def converse_through(
     summaries: list[str] = []
     settled = 0
     """Summaries written, or given up, when the newest epoch began."""
-    for seen in converse(proxy.base_url, questions, picture.writing):
+    for seen in _talk(proxy.base_url, questions, picture):
         if isinstance(seen, Refusal):
             picture.refused(seen)
             raise CommandError(f"turn {seen.number} was refused through the proxy: {seen.message}")
         if turns and seen.epoch != turns[-1].epoch:
             settled, summary = _settled(proxy), _summary(proxy)
-            if summary not in summaries:
-                summaries += [summary] if summary else []
+            if summary and summary not in summaries:
+                summaries.append(summary)
                 picture.summary(summary)
         turns.append(seen)
         picture.answered(seen)
@@ -114,9 +181,10 @@ def _summary(proxy: Proxy) -> str:
     return "\n".join(line for text in texts for line in text.splitlines() if line.startswith("Summary of"))
 
 
-def _conclusion(
+def conclusion(
     refusal: Refusal | None, turns: Sequence[TurnSeen], summaries: int, seconds: float
 ) -> list[str]:
+    """What it came to."""
     sent, full = (sum(turn.tokens(kind) for turn in turns) for kind in ("sent", "full"))
     cached, prompt = (sum(turn.cached_tokens for turn in turns), sum(turn.prompt_tokens for turn in turns))
     refused = f"refused turn {refusal.number}" if refusal else "refused no turn"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+import re
 
+import pytest
 from rich.console import Console
 
-from proxy.cli.demo.conversation import Refusal, TurnSeen
-from proxy.cli.demo.picture import Picture
-from proxy.cli.demo.script import QUESTIONS
+from proxy.cli.demo.conversation import QUESTIONS, Refusal, TurnSeen
+from proxy.cli.demo.show import Picture
 
 HEADERS = {"stage": "trim", "epoch": "2", "tokens": "sent=820;full=2400;budget=984"}
 DIRECT = TurnSeen(1, "Hello", "Good day to you.", 65, 0, {})
@@ -20,7 +21,7 @@ def shown(*, is_live: bool) -> str:
     picture = Picture(Console(file=out, force_terminal=is_live, width=160, height=40), is_live=is_live)
     with picture.shown():
         picture.title("Without the proxy")
-        picture.writing("Hello", "Good")
+        picture.remark("Hello")
         picture.answered(DIRECT)
         picture.refused(Refusal(15, "And then?", "It does not fit."))
         picture.title("With it")
@@ -30,28 +31,20 @@ def shown(*, is_live: bool) -> str:
     return out.getvalue()
 
 
-def test_lines_tell_each_turn_the_refusal_and_the_summary() -> None:
-    out = shown(is_live=False)
+@pytest.mark.parametrize("is_live", [True, False])
+def test_lines_tell_each_turn_the_refusal_and_the_summary(*, is_live: bool) -> None:
+    out = re.sub(r"\x1b\[[\d;?]*\w", "", shown(is_live=is_live))
     assert "turn 1: 65 tokens sent  Good day to you." in out
     assert "turn 15: refused. It does not fit." in out
     assert "turn 30: 2,400 tokens, 820 sent  trim (83%), epoch 2  760 cached" in out
     assert "Summary of 14 earlier messages: they greeted." in out
 
 
-def test_the_screen_keeps_what_came_before_and_shows_the_bar_with_its_marks() -> None:
+def test_a_terminal_shows_the_budget_with_its_marks_and_what_is_going_on() -> None:
     out = shown(is_live=True)
-    for piece in (
-        "Without the proxy",
-        "It does not fit.",
-        "With it",
-        "2,400",
-        "760 of 800",
-        "83%",
-        "in place of",
-    ):
+    for piece in ("83% of the budget", "┃", "│", "reading"):
         assert piece in out
-    assert "┃" in out
-    assert "│" in out
+    assert "reading" not in shown(is_live=False)
 
 
 def test_what_a_model_says_never_commands_the_terminal() -> None:

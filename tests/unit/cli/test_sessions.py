@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from proxy.cli.sessions import _listing, _tools  # pyright: ignore[reportPrivateUsage]
+from proxy.cli.sessions import listing, tools
 from proxy.cli.terminal import show
 
 TENANT = "3f" * 16
@@ -35,7 +35,7 @@ def test_the_ids_and_numbers_of_a_listing_are_whole_in_a_narrow_terminal(
     monkeypatch.setenv("TERM", "xterm")
     listed = [session(tag, "a trip to the harbour"), session(other, f"ub-{other}-x")]
     listed[1]["began_with"] = None
-    show(*_listing({"sessions": listed}), wraps=False)
+    show(*listing({"sessions": listed}), wraps=False)
     lines = Text.from_ansi(terminal.getvalue()).plain.splitlines()
     assert [line.split()[0] for line in lines] == ["id", *(each["id"] for each in listed)]
     assert "112,000  112,000  250,000  1,000      12" in lines[1]
@@ -45,7 +45,7 @@ def test_the_ids_and_numbers_of_a_listing_are_whole_in_a_narrow_terminal(
 
 def test_a_listing_says_how_many_sessions_it_does_not_show(capsys: pytest.CaptureFixture[str]) -> None:
     left_out = {"unknown_secret": 1, "newer_release": 12, "damaged": 0}
-    show(*_listing({"sessions": [], "left_out": left_out}), wraps=False)
+    show(*listing({"sessions": [], "left_out": left_out}), wraps=False)
     assert capsys.readouterr().out.splitlines()[1:] == [
         "1 session is not shown: it was written under an UNABRIDGED_SECRET that the server does not know",
         "12 sessions are not shown: they were written by a newer release",
@@ -65,7 +65,7 @@ def test_fresh_results_are_shown_a_line_each_without_what_a_terminal_would_obey(
         "hits": 1,
     }
     console = Console(width=160, record=True, force_terminal=False)
-    for each in _tools({"policy": "p", "tools": [result, {**result, "parameters": "{broken"}]}):
+    for each in tools({"policy": "p", "tools": [result, {**result, "parameters": "{broken"}]}):
         console.print(each)
     lines = [line for line in console.export_text().splitlines() if "get_user" in line]
     assert 'get_user({"id":5})' in lines[0]
@@ -77,6 +77,6 @@ def test_fresh_results_are_shown_a_line_each_without_what_a_terminal_would_obey(
 
 
 def test_without_a_fresh_result_the_policy_is_named() -> None:
-    assert list(_tools({"policy": "support", "tools": []})) == [
+    assert list(tools({"policy": "support", "tools": []})) == [
         "no tool result is fresh under the policy support"
     ]
