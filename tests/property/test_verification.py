@@ -87,7 +87,7 @@ def test_any_text_passes_as_its_own_summary(messages: list[Sent]) -> None:
 @given(talks(), st.integers(20, 10_000))
 def test_a_digest_fits_quotes_and_passes(talk: list[Sent], room: int) -> None:
     (piece,) = pieces_of(talk)
-    text = extractive_summary(piece.told, room, count)
+    text = extractive_summary(piece.by_role, room, count)
     assert count(text) <= room
     quoted = [line.split(': "', 1)[1][:-1] for line in text.splitlines()]
     told = " ".join(piece.text.replace('"', " ").split())

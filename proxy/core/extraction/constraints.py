@@ -8,117 +8,227 @@ same of different things: to lose a rule is worse than to tell an old one too.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
-import msgspec
-
-from proxy.core.extraction.subjects import Subject, subject_of
-from proxy.core.text.lexicon.rules import FIRM, PLAIN, QUESTION, STATED
-from proxy.core.text.lexicon.words import ABBREVIATIONS
-
-# --- which sentences bind later behaviour: rules, limits, preferences, and what people lay down ---
-
-
-LONGEST = 320
-"""Characters of a sentence."""
-_SHORTEST = 4
-_SHORT_LINE = 140
-"""Characters of a line that is not taken apart."""
-_OUTRIGHT = 3
-MOST_SENTENCES = 60
-"""Sentences of one message."""
-
-_END = re.compile(
-    r"(?<=[.!?…][\"”»)\]])\s+(?=[^\Wa-zß-ÿ])|(?<=[.!?…])\s+(?=[^\Wa-zß-ÿ]|[\"“«(¡¿])|(?<=[。!?])(?![」』”])"
+from proxy.core.extraction.facts import Fact, facts_in
+from proxy.core.extraction.reading import Sentence
+from proxy.core.text.lexicon.concepts import ATTRIBUTES, CONCEPTS, FITTING, SCOPES, TOKEN, VALUES
+from proxy.core.text.lexicon.rules import CHANGES, COPULA, NEGATION, STATES
+from proxy.core.text.lexicon.words import (
+    DEMANDING_VERBS,
+    FUNCTION_WORDS,
+    GERMAN,
+    GERMAN_COMPOUNDS,
+    MODAL_WORDS,
+    STATE_WORDS,
 )
-_ABBREVIATED = re.compile(rf"(?:\b(?:{ABBREVIATIONS})|\b[A-Z])\.$")
-_FENCE = re.compile(r"^\s*(?:```|~~~)")
-_PROGRAM = re.compile(
-    r"^\s*(?://|/\*|\*/|>>>|\.\.\. |\$ |#!|@\w|def |class |import |from \w+ import|return\b|raise |assert "
-    r"|if .*:$|for .*:$|else:|try:|except|\d+[:|]|[+-]{1,3} ?\w*\(|\w+\s*=[^=]|<\/?\w)"
-    r"|[{;\\]\s*$|^\s{8,}\S|\w\(\w*\)\s*[.:{]?$"
-)
-_SYMBOLS = re.compile(r"[{}()\[\];=<>|\\`_]")
-_BULLET = re.compile(r"^\s*(?:[-*•·>+]|\(?\d{1,3}[.)]|[a-z]\)|#{1,6})\s+")
 
-_TITLE = re.compile(r"^(?:[A-Z][A-Z _-]{2,30}(?: \d{1,3})?:(?=\s?\S)|【[^】]{1,12}】)")
-"""A sentence under a title, as people write what is to be remembered: `HOUSE RULE: no boats.`"""
-_LABEL = re.compile(r"^(?:[A-Z]\w{2,15}(?: \d{1,3})?|[^\W\d_]{2,8}):\s?\S")
+# --- what a sentence is about: its words, values apart, and what it says of which attribute ---
 
-
-class Sentence(msgspec.Struct, frozen=True, gc=False):
-    """A sentence that may bind."""
-
-    text: str
-    strength: int
-    """3 for what says so outright, 2 for what limits or prefers, 1 for what is merely laid down."""
+_REMEMBERED = 4_096
+"""Subjects that a process remembers."""
+_SUFFIX = re.compile(r"(?:ing|ped|ned|ed|es|s|'s|\u2019s|en|e)$")
+_TITLE = re.compile(r"^[A-Z][A-Z _-]{2,30}(?: \d{1,3})?:\s?|^【[^】]{1,12}】")
+_STOP = FUNCTION_WORDS | MODAL_WORDS | STATE_WORDS
+_KIND = {"amount": "quantity", "number": "quantity", "error": "code", "id": "code", "file": "path"}
+"""Kinds that stand for each other."""
+_GERMAN = re.compile(rf"\b(?:{GERMAN})\b", re.IGNORECASE)
+_COMPOUND = re.compile(rf"(\w{{3,}}?)s?({GERMAN_COMPOUNDS})")
+_OBJECTS = frozenset({"path", "file", "symbol", "url", "email", "code", "name"})
+_UNTYPED = ATTRIBUTES - FITTING.keys()
+_ENDS = ".!?:;\u2026\u2013\u2014\"'“«(¡¿"
 
 
-def weighed(text: str) -> list[Sentence]:
-    """The sentences of a text, in order, those that do not bind among them."""
-    return [Sentence(each, strength_of(each)) for each in sentences_of(text)]
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a sentence is about."""
+
+    words: frozenset[str]
+    """Its words, values apart; those that name a concept by its name."""
+    attributes: frozenset[str]
+    """Those of its words that name what has one value at a time."""
+    before: Mapping[str, str]
+    """What stands before each word, if that is a word too."""
+    values: frozenset[str]
+    kinds: frozenset[str]
+    """Of its values."""
+    head: frozenset[str]
+    """The words before "is", where the sentence says of something what it is."""
+    states: bool
+    forbids: bool
+    tells_change: bool
+
+    def is_like(self, other: "Subject", part: float) -> bool:
+        """Whether the sentence with fewer words shares ``part`` of them with the other."""
+        least = min(len(self.words), len(other.words))
+        common = self.words & other.words
+        return len(common) >= part * least and (least > 1 or self.words == other.words)
+
+    def contrasts(self, other: "Subject") -> bool:
+        """Whether what stands before a word tells two apart that both have it: unit and smoke *tests*."""
+        scopes, others = self.words & SCOPES, other.words & SCOPES
+        if scopes and others and not scopes & others:
+            return True
+        return any(
+            self.before.get(word, "") not in ("", *other.words)
+            and other.before.get(word, "") not in ("", *self.words)
+            for word in self.words & other.words
+        )
+
+    def concerns_others(self, other: "Subject") -> bool:
+        """Whether the two are about different things, of which the same is said."""
+        if not (self.attributes & other.attributes or self.kinds & other.kinds) and (
+            self.words - other.words and other.words - self.words
+        ):
+            return True
+        differing = self.kinds_of_differing(other)
+        if not differing & _OBJECTS or self._fitting(other) & differing:
+            return False
+        return self.forbids or other.forbids or not (self.states and other.states)
+
+    def kinds_of_differing(self, other: "Subject") -> frozenset[str]:
+        """The kinds of the values that only one of the two has."""
+        return self.kinds | other.kinds if self.values != other.values else frozenset()
+
+    def gives_another(self, older: "Subject") -> bool:
+        """Whether this gives another value to an attribute that the older sentence gave one."""
+        if self.head and self.head == older.head and self.head <= _UNTYPED:
+            return True
+        fitting = self._fitting(older)
+        if not fitting or self.values & older.values:
+            return False
+        return self.tells_change or (self.kinds == older.kinds and not (self.kinds - fitting) & _OBJECTS)
+
+    def _fitting(self, other: "Subject") -> frozenset[str]:
+        """Kinds of values that both give to an attribute that both name."""
+        both = self.kinds & other.kinds
+        return frozenset(
+            kind
+            for name in self.attributes & other.attributes
+            for kind in FITTING.get(name, ())
+            if kind in both
+        )
 
 
-def binding(told: Sequence[Sentence]) -> list[Sentence]:
-    """The sentences of a message that bind."""
-    return [each for each in told if each.strength][:MOST_SENTENCES]
+@lru_cache(_REMEMBERED)
+def subject_of(sentence: str) -> Subject:
+    """What a sentence is about."""
+    untitled = _TITLE.sub("", sentence)
+    facts = {_trimmed(fact): _KIND.get(fact.kind, fact.kind) for fact in facts_in(untitled)}
+    facts.pop("", None)
+    plain = untitled
+    for value in sorted(facts, key=lambda value: -len(value)):
+        plain = plain.replace(value, " ; ")
+    words = _Words(plain)
+    values = facts.keys() | words.values
+    kinds = {*facts.values(), *words.kinds}
+    copula = COPULA.search(plain)
+    head = _Words(plain[: copula.start()].rpartition(",")[2]) if copula else None
+    content = frozenset(words.words)
+    return Subject(
+        content,
+        content & ATTRIBUTES,
+        words.before,
+        frozenset(values),
+        frozenset(kinds),
+        frozenset() if head is None or head.values else frozenset(head.words),
+        bool(STATES.search(untitled)),
+        bool(NEGATION.search(untitled)),
+        bool(CHANGES.search(untitled)),
+    )
 
 
-def lays_down(told: Sequence[Sentence]) -> bool:
-    """Whether a message is nothing but sentences that say outright what must be: a rule, and no request."""
-    return bool(told) and all(each.strength == _OUTRIGHT for each in told)
+class _Words:
+    """The words of a text in their order, and the values that are written as words."""
+
+    def __init__(self, text: str) -> None:
+        self.words: list[str] = []
+        self.before: dict[str, str] = {}
+        self.values: set[str] = set()
+        self.kinds: set[str] = set()
+        self._previous = ""
+        self._end = -1
+        is_german = bool(_GERMAN.search(text))
+        matches = list(TOKEN.finditer(text))
+        self._has_style = any(match.lastgroup == "style" for match in matches)
+        for match in matches:
+            self._read(match, may_name=not is_german)
+
+    def _read(self, match: re.Match[str], *, may_name: bool) -> None:
+        kind = match.lastgroup or "word"
+        text = match[0].lower()
+        if kind == "letter":
+            if match.start() == self._end:  # scripts without spaces are read in pairs of letters
+                self.words.append(match.string[match.start() - 1 : match.end()])
+            self._end, self._previous = match.end(), ""
+        elif kind in CONCEPTS:
+            self._word(kind)
+        elif kind in VALUES and (kind != "tone" or self._has_style):
+            self._value(kind, text)
+        elif any(map(str.isdigit, text)) or (may_name and _is_name(match)):
+            self._value("name" if text.isalpha() else "", text)
+        elif _bare(text) in _STOP or len(text) < 2:
+            self._previous = ""
+        elif compound := _COMPOUND.fullmatch(text):
+            self._word(_stem(compound[1]))
+            self._word(_group_of(compound[2]) or compound[2])
+        else:
+            self._word(_stem(text), is_verb=text in DEMANDING_VERBS)
+
+    def _value(self, kind: str, text: str) -> None:
+        if kind:
+            self.kinds.add(kind)
+            self.values.add(text)
+        self._previous = ""
+
+    def _word(self, word: str, *, is_verb: bool = False) -> None:
+        self.words.append(word)
+        if self._previous:
+            self.before.setdefault(word, self._previous)
+        self._previous = "" if is_verb else word
 
 
-def strength_of(sentence: str) -> int:
-    """How firmly a sentence binds; 0 where it does not."""
-    if QUESTION.search(sentence):
-        return 0
-    lower = sentence.lower()
-    if FIRM.search(lower) or _TITLE.match(sentence):
-        return _OUTRIGHT
-    if PLAIN.search(lower) or _LABEL.match(sentence):
-        return 2
-    return 1 if STATED.search(lower) else 0
+def _trimmed(fact: Fact) -> str:
+    """A value without what is none: verbs and attributes at the ends of a name, and values that are words."""
+    if _group_of(fact.value) in VALUES:
+        return ""
+    if fact.kind != "name":
+        return fact.value
+    words = fact.value.split()
+    while words and _is_plain(words[0]):
+        del words[0]
+    while words and _is_plain(words[-1]):
+        del words[-1]
+    return " ".join(words) if len(words) > 1 else ""
 
 
-def title_of(sentence: str) -> str:
-    """The title that a sentence stands under, colon and all; "" where there is none."""
-    match = _TITLE.match(sentence)
-    return match[0] if match else ""
+def _is_plain(word: str) -> bool:
+    return word.lower() in DEMANDING_VERBS or _group_of(word) in CONCEPTS
 
 
-def sentences_of(text: str) -> Iterator[str]:
-    """The sentences of a text that are prose and short enough to stand as they are.
-
-    What stands on one short line belongs together: "The cap is $500. Never exceed it." is told as one.
-    """
-    in_fence = False
-    for line in text.splitlines():
-        if _FENCE.match(line):
-            in_fence = not in_fence
-        elif not in_fence and len(line) >= _SHORTEST and not _PROGRAM.search(line):
-            yield from _told(_BULLET.sub("", line).strip())
+def _group_of(word: str) -> str | None:
+    match = TOKEN.fullmatch(word)
+    return match.lastgroup if match else None
 
 
-def _told(line: str) -> Iterator[str]:
-    found: list[str] = []
-    start = 0
-    for end in _END.finditer(line):
-        if not _ABBREVIATED.search(line[start : end.start()]):
-            found.append(line[start : end.start()].strip())
-            start = end.end()
-    found.append(line[start:].strip())
-    if len(line) <= _SHORT_LINE and not any(map(QUESTION.search, found)):
-        found = [line]
-    for each in found:
-        is_program = len(_SYMBOLS.findall(each)) * 10 > len(each)
-        if _SHORTEST <= len(each) <= LONGEST and not is_program:
-            yield each
+def _is_name(match: re.Match[str]) -> bool:
+    """A capital within a sentence begins a name."""
+    before = match.string[: match.start()].rstrip()
+    return match[0][0].isupper() and bool(before) and before[-1] not in _ENDS
 
 
-# --- constraints: what users and systems laid down, the newest where one takes the place of another ---
+def _stem(word: str) -> str:
+    return _SUFFIX.sub("", _bare(word)) if len(word) > 3 else word
 
+
+def _bare(word: str) -> str:
+    """A word without what makes it a possessive."""
+    return word.removesuffix("'s").removesuffix("\u2019s")
+
+
+# --- which rules are in force: the newest where one takes the place of another ---
 
 MOST_COMPARED = 400
 """Sentences, the newest, that are compared with each other."""
@@ -144,11 +254,11 @@ def in_force(rules: Iterable[Rule]) -> tuple[list[Rule], list[tuple[Rule, Rule]]
     """
     standing = _Standing()
     replaced: list[tuple[Rule, Rule]] = []
-    said: set[str] = set()
+    texts: set[str] = set()
     for rule in sorted(rules, key=lambda rule: -rule.position)[:MOST_COMPARED]:
-        if rule.sentence.text in said:
+        if rule.sentence.text in texts:
             continue
-        said.add(rule.sentence.text)
+        texts.add(rule.sentence.text)
         subject = subject_of(rule.sentence.text)
         near = standing.near(subject)
         newer = next((each for each, about in near if _replaces(each, about, rule, subject)), None)

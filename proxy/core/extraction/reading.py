@@ -1,4 +1,4 @@
-"""What each message says that is exact, and in whose voice.
+"""What each message says that is exact, in whose voice, and which of its sentences bind.
 
 Keeps law 8 (O(new)): a message is read once. A process remembers its facts, bounded in number, by the digest
 of its bytes (law 3: they alone decide, not which of two spellings was read first), so an epoch costs what was
@@ -6,6 +6,7 @@ never read before.
 """
 
 import hashlib
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -15,7 +16,6 @@ import msgspec
 
 from proxy.core.conversation.messages import HEAD_ROLES, TOOL_ROLES, Message
 from proxy.core.dialects.dialect import Content, Dialect
-from proxy.core.extraction.constraints import Sentence, binding, lays_down, weighed
 from proxy.core.extraction.facts import (
     Fact,
     bounded,
@@ -26,6 +26,111 @@ from proxy.core.extraction.facts import (
     quotes_in,
     words_in,
 )
+from proxy.core.text.lexicon.rules import FIRM, PLAIN, QUESTION, STATED
+from proxy.core.text.lexicon.words import ABBREVIATIONS
+
+# --- which sentences bind later behaviour: rules, limits, preferences, and what people lay down ---
+
+
+_LONGEST = 320
+"""Characters of a sentence."""
+_SHORTEST = 4
+_SHORT_LINE = 140
+"""Characters of a line that is not taken apart."""
+_OUTRIGHT = 3
+MOST_SENTENCES = 60
+"""Sentences of one message."""
+
+_END = re.compile(
+    r"(?<=[.!?…][\"”»)\]])\s+(?=[^\Wa-zß-ÿ])|(?<=[.!?…])\s+(?=[^\Wa-zß-ÿ]|[\"“«(¡¿])|(?<=[。!?])(?![」』”])"
+)
+_ABBREVIATED = re.compile(rf"(?:\b(?:{ABBREVIATIONS})|\b[A-Z])\.$")
+_FENCE = re.compile(r"^\s*(?:```|~~~)")
+_PROGRAM = re.compile(
+    r"^\s*(?://|/\*|\*/|>>>|\.\.\. |\$ |#!|@\w|def |class |import |from \w+ import|return\b|raise |assert "
+    r"|if .*:$|for .*:$|else:|try:|except|\d+[:|]|[+-]{1,3} ?\w*\(|\w+\s*=[^=]|<\/?\w)"
+    r"|[{;\\]\s*$|^\s{8,}\S|\w\(\w*\)\s*[.:{]?$"
+)
+_SYMBOLS = re.compile(r"[{}()\[\];=<>|\\`_]")
+_BULLET = re.compile(r"^\s*(?:[-*•·>+]|\(?\d{1,3}[.)]|[a-z]\)|#{1,6})\s+")
+
+_TITLE = re.compile(r"^(?:[A-Z][A-Z _-]{2,30}(?: \d{1,3})?:(?=\s?\S)|【[^】]{1,12}】)")
+"""A sentence under a title, as people write what is to be remembered: `HOUSE RULE: no boats.`"""
+_LABEL = re.compile(r"^(?:[A-Z]\w{2,15}(?: \d{1,3})?|[^\W\d_]{2,8}):\s?\S")
+
+
+class Sentence(msgspec.Struct, frozen=True, gc=False):
+    """A sentence that may bind."""
+
+    text: str
+    strength: int
+    """3 for what says so outright, 2 for what limits or prefers, 1 for what is merely laid down."""
+
+
+def weighed(text: str) -> list[Sentence]:
+    """The sentences of a text, in order, those that do not bind among them."""
+    return [Sentence(each, strength_of(each)) for each in sentences_of(text)]
+
+
+def binding(sentences: Sequence[Sentence]) -> list[Sentence]:
+    """The sentences of a message that bind."""
+    return [each for each in sentences if each.strength][:MOST_SENTENCES]
+
+
+def lays_down(sentences: Sequence[Sentence]) -> bool:
+    """Whether a message is nothing but sentences that say outright what must be: a rule, and no request."""
+    return bool(sentences) and all(each.strength == _OUTRIGHT for each in sentences)
+
+
+def strength_of(sentence: str) -> int:
+    """How firmly a sentence binds; 0 where it does not."""
+    if QUESTION.search(sentence):
+        return 0
+    lower = sentence.lower()
+    if FIRM.search(lower) or _TITLE.match(sentence):
+        return _OUTRIGHT
+    if PLAIN.search(lower) or _LABEL.match(sentence):
+        return 2
+    return 1 if STATED.search(lower) else 0
+
+
+def title_of(sentence: str) -> str:
+    """The title that a sentence stands under, colon and all; "" where there is none."""
+    match = _TITLE.match(sentence)
+    return match[0] if match else ""
+
+
+def sentences_of(text: str) -> Iterator[str]:
+    """The sentences of a text that are prose and short enough to stand as they are.
+
+    What stands on one short line belongs together: "The cap is $500. Never exceed it." is told as one.
+    """
+    in_fence = False
+    for line in text.splitlines():
+        if _FENCE.match(line):
+            in_fence = not in_fence
+        elif not in_fence and len(line) >= _SHORTEST and not _PROGRAM.search(line):
+            yield from _split(_BULLET.sub("", line).strip())
+
+
+def _split(line: str) -> Iterator[str]:
+    found: list[str] = []
+    start = 0
+    for end in _END.finditer(line):
+        if not _ABBREVIATED.search(line[start : end.start()]):
+            found.append(line[start : end.start()].strip())
+            start = end.end()
+    found.append(line[start:].strip())
+    if len(line) <= _SHORT_LINE and not any(map(QUESTION.search, found)):
+        found = [line]
+    for each in found:
+        is_program = len(_SYMBOLS.findall(each)) * 10 > len(each)
+        if _SHORTEST <= len(each) <= _LONGEST and not is_program:
+            yield each
+
+
+# --- messages ---
+
 
 Voice = Literal["user", "system", "assistant", "argument", "result"]
 _REMEMBERED = 100_000
@@ -107,7 +212,7 @@ def read(content: Content, thing: str = "") -> Reading:
     for _, name, arguments in content.calls:
         for fact in _facts(arguments, _called(name, arguments)):
             found.setdefault(fact.value, ("argument", fact))
-    told: list[Sentence] = []
+    sentences: list[Sentence] = []
     texts = content.texts()
     if len(texts) == 1 and len(texts[0]) <= _TINY and _says_little(texts[0].translate(_SHAPE)):
         found.update((fact.value, (voice, fact)) for fact in words_in(texts[0]) if fact.value not in found)
@@ -117,12 +222,20 @@ def read(content: Content, thing: str = "") -> Reading:
             for fact in quotes_in(text):
                 found.setdefault(fact.value, (voice, fact))
         for fact in _facts(text, thing):
-            known = found.get(fact.value)
-            if known is None or known[1].kind == "quoted":
+            earlier = found.get(fact.value)
+            if earlier is None or earlier[1].kind == "quoted":
                 found[fact.value] = (voice, fact)
         if voice in ("user", "system"):
-            told += weighed(bounded(text))
-    return Reading(tuple(found.values()), tuple(binding(told)), lays_down(told))
+            sentences += weighed(bounded(text))
+    return Reading(tuple(found.values()), tuple(binding(sentences)), lays_down(sentences))
+
+
+def _voice_of(role: str) -> Voice:
+    if role in TOOL_ROLES:
+        return "result"
+    if role in HEAD_ROLES:
+        return "system"
+    return "user" if role == "user" else "assistant"
 
 
 @lru_cache(1 << 12)
@@ -136,16 +249,8 @@ def _facts(text: str, thing: str) -> list[Fact]:
     if leaves is not None:
         return leaves
     pairs = pairs_in(text, thing)
-    known = {fact.value for fact in pairs}
-    return [*pairs, *(fact for fact in facts_in(text) if fact.value not in known)]
-
-
-def _voice_of(role: str) -> Voice:
-    if role in TOOL_ROLES:
-        return "result"
-    if role in HEAD_ROLES:
-        return "system"
-    return "user" if role == "user" else "assistant"
+    paired = {fact.value for fact in pairs}
+    return [*pairs, *(fact for fact in facts_in(text) if fact.value not in paired)]
 
 
 def addresses_of(
@@ -163,13 +268,11 @@ def addresses_of(
             called = content(place).calls
             calls.update({call: _called(name, arguments) for call, name, arguments in called})
         answered = calls.get(message.answers or "", "") if message.role in TOOL_ROLES else ""
-        yield dialect, _digest(raws[place]), answered
+        raw = raws[place]
+        # A digest stands for its bytes; they themselves, where that would hardly be shorter.
+        digest = raw if len(raw) <= _TINY else hashlib.blake2b(raw, digest_size=16).digest()
+        yield dialect, digest, answered
 
 
 def _called(name: str, arguments: str) -> str:
     return f"{name} {arguments}"[:_LONGEST_ARGUMENTS]
-
-
-def _digest(raw: bytes) -> bytes:
-    """What stands for a message's bytes: themselves, where a digest would hardly be shorter."""
-    return raw if len(raw) <= _TINY else hashlib.blake2b(raw, digest_size=16).digest()

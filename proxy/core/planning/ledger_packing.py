@@ -6,8 +6,8 @@ Values stand word for word, none twice: what is part of a value that stands ther
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
-from proxy.core.extraction.constraints import title_of
 from proxy.core.extraction.facts import Fact
+from proxy.core.extraction.reading import title_of
 from proxy.core.planning.situation import Count
 
 _PLURAL = {

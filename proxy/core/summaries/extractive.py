@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from proxy.core.conversation.messages import HEAD_ROLES, TOOL_ROLES
-from proxy.core.extraction.constraints import strength_of
 from proxy.core.extraction.facts import facts_in
+from proxy.core.extraction.reading import strength_of
 from proxy.core.text.lexicon.words import KEYWORDS
 from proxy.core.text.words import sentences_in
 

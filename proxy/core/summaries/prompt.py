@@ -114,7 +114,7 @@ def judge(text: str, evidence: Evidence, count: Callable[[str], int]) -> str:
     """
     if not text:
         raise Refused("empty")
-    size, source_tokens = count(text), count(evidence.told)
+    size, source_tokens = count(text), count(evidence.text)
     if size < _SHORTEST and source_tokens > _SHORT_SOURCE:
         raise Refused("too_short")
     if "<transcript " in text or "</transcript" in text:

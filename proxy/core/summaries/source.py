@@ -18,8 +18,7 @@ from proxy.core.planning.chain import Chain
 from proxy.core.planning.plan import Anchor
 from proxy.core.planning.situation import Situation
 from proxy.core.summaries.extractive import EARLIER, of_users
-from proxy.core.summaries.negation import LaidDown
-from proxy.core.summaries.verification import Evidence
+from proxy.core.summaries.verification import Evidence, UserRules
 from proxy.core.text.words import language_of
 
 PIECE_TOKENS = 12_000
@@ -51,14 +50,14 @@ class Block:
     """Messages that an earlier summary is about."""
 
     @property
-    def told(self) -> str:
-        """The block in the transcript."""
+    def transcript(self) -> str:
+        """The block as the transcript has it."""
         if self.role == EARLIER:
             return f"[earlier summary of {self.count} messages]\n{self.text}"
         return "\n".join([f"[{self.role or 'unknown'}] {self.text}".rstrip(), *self.calls])
 
     @property
-    def said(self) -> str:
+    def user_text(self) -> str:
         """What of it users said; an earlier summary was checked when it was written."""
         if self.role == EARLIER:
             return of_users(self.text)
@@ -74,19 +73,19 @@ class Piece:
     @cached_property
     def text(self) -> str:
         """The transcript."""
-        return "\n".join(block.told for block in self.blocks)
+        return "\n".join(block.transcript for block in self.blocks)
 
     @cached_property
-    def said(self) -> str:
+    def user_text(self) -> str:
         """What of it users said."""
-        return "\n".join(block.said for block in self.blocks if block.said)
+        return "\n".join(block.user_text for block in self.blocks if block.user_text)
 
-    def evidence(self, laid_down: LaidDown | None = None) -> Evidence:
-        """What its summary is checked against; ``laid_down`` is what users said in all of the gap."""
-        return Evidence(self.text, self.said, laid_down)
+    def evidence(self, user_rules: UserRules | None = None) -> Evidence:
+        """What its summary is checked against; ``user_rules`` is what users said in all of the gap."""
+        return Evidence(self.text, self.user_text, user_rules)
 
     @property
-    def told(self) -> list[tuple[str, str]]:
+    def by_role(self) -> list[tuple[str, str]]:
         """Roles and texts, for an extractive summary."""
         return [(block.role, "\n".join([block.text, *block.calls])) for block in self.blocks]
 
@@ -108,9 +107,9 @@ class Source:
         return Piece(tuple(block for piece in self.pieces for block in piece.blocks))
 
     @cached_property
-    def laid_down(self) -> LaidDown:
+    def user_rules(self) -> UserRules:
         """What users said in all of it, which each piece's summary is held against."""
-        return LaidDown(self.whole.said)
+        return UserRules(self.whole.user_text)
 
 
 def source_of(situation: Situation, span: tuple[int, int], room: int) -> Source:
@@ -129,7 +128,7 @@ def originals_of(situation: Situation, span: tuple[int, int], room: int) -> Sour
 def least_of_originals(situation: Situation, span: tuple[int, int], room: int) -> tuple[int, int]:
     """How many pieces the originals make at least, and how many tokens; nothing is counted for it."""
     most = _most(room)
-    characters = sum(len(block.told) for block in _blocks(situation, span, {}, 3 * most))
+    characters = sum(len(block.transcript) for block in _blocks(situation, span, {}, 3 * most))
     tokens = characters // _CHARACTERS
     return ceil(tokens / most), tokens
 
@@ -145,7 +144,7 @@ def _source(situation: Situation, span: tuple[int, int], room: int, anchors: Seq
     most = _most(room)
     # A token has three characters or more in nearly every text; what has fewer makes a larger piece.
     blocks = list(_blocks(situation, span, {anchor.start: anchor for anchor in anchors}, 3 * most))
-    sizes = [situation.count(block.told) for block in blocks]
+    sizes = [situation.count(block.transcript) for block in blocks]
     said = [block.text for block in blocks if block.role == "user"]
     return Source(
         pieces=tuple(map(Piece, _packed(blocks, sizes, most))),

@@ -7,14 +7,26 @@ matter (`1,000` or `1000`, quotes, markdown, case), so that an honest summary is
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 
 from proxy.core.extraction.facts import LONGEST, facts_in
-from proxy.core.summaries.negation import LaidDown, turned_around
-from proxy.core.text.lexicon.rules import ASSENT, CLAIM, CONSTRAINTS_HEADING, NEXT_CLAUSE, NOTHING_STATED
+from proxy.core.extraction.reading import strength_of
+from proxy.core.text.lexicon.rules import (
+    ASSENT,
+    CLAIM,
+    CLAUSE_END,
+    CONSTRAINTS_HEADING,
+    NEGATED_DEMAND,
+    NEGATION,
+    NEXT_CLAUSE,
+    NOTHING_STATED,
+    RELIEF,
+    TAKEN_BACK,
+)
 from proxy.core.text.lexicon.words import HAN_NUMERALS, LISTING, MONTHS, NUMERALS, ROUNDING, SCALES
 from proxy.core.text.words import sentences_in, share, words_of
 
@@ -26,23 +38,23 @@ UNFOUNDED, TURNED, ASCRIBED = "unfounded", "turned_around", "ascribed"
 class Evidence:
     """What a summary was made from."""
 
-    told: str
+    text: str
     """All of it."""
-    said: str
+    user_text: str
     """What users said in it, and what earlier summaries, checked themselves, said that they did."""
-    laid_down: LaidDown | None = None
-    """What users said in all of the gap, where this is a piece of it: their rules hold there too."""
+    user_rules: "UserRules | None" = None
+    """Of users in all of the gap, where this is a piece of it: their rules hold there too."""
 
     @cached_property
     def flat(self) -> str:
         """The source as runs of letters and of digits."""
-        plain = _flat(self.told)
-        return plain + _flat(_ESCAPE.sub(" ", self.told)) if "\\" in self.told else plain
+        plain = _flat(self.text)
+        return plain + _flat(_ESCAPE.sub(" ", self.text)) if "\\" in self.text else plain
 
     @cached_property
     def numbers(self) -> frozenset[str]:
         """Every number in it."""
-        return known_numbers(_normal(self.told))
+        return known_numbers(_normal(self.text))
 
     @cached_property
     def sizes(self) -> list[Decimal]:
@@ -55,10 +67,10 @@ def fault_in(summary: str, evidence: Evidence) -> str | None:
     if next(unfounded(summary, evidence), None) is not None:
         return UNFOUNDED
     plain = _EMPHASIS.sub("", summary)
-    laid_down = evidence.laid_down or LaidDown(evidence.said)
-    if turned_around(plain, laid_down, evidence.told) is not None:
+    rules = evidence.user_rules or UserRules(evidence.user_text)
+    if turned_around(plain, rules, evidence.text) is not None:
         return TURNED
-    return ASCRIBED if _ascribed(plain, evidence.said, evidence.told) is not None else None
+    return None if _has_users_words(plain, evidence) else ASCRIBED
 
 
 # --- what a summary names, and its source lacks ---
@@ -103,35 +115,28 @@ def unfounded(summary: str, evidence: Evidence) -> Iterator[str]:
         is_words = fact.kind == "path" and _BARE_PATH.fullmatch(fact.value)
         if not (is_words and all(f" {word} " in evidence.flat for word in value.split())):
             yield fact.value
-    for number in numbers_in(rest):
-        before, after = rest[: number.start], rest[number.end :].partition("\n")[0]
-        if not (
-            number.readings & evidence.numbers
-            or (_ROUNDED.search(before[-24:]) and any(_is_near(each, evidence) for each in number.readings))
-            or any(_counts(reading, after) for reading in number.readings)
-        ):
-            yield rest[number.start : number.end]
+    yield from _unfounded_numbers(rest, evidence)
 
 
-def _is_near(reading: str, evidence: Evidence) -> bool:
-    """Whether the source has a number that may have been rounded to this one."""
-    if not _is_decimal(reading):
-        return False
-    rounded = Decimal(reading)
-    near = (each for each in evidence.sizes if abs(each - rounded) <= rounded * _ROUNDING)
-    return any(_significant(each) > _significant(rounded) for each in near)
+def _unfounded_numbers(text: str, evidence: Evidence) -> Iterator[str]:
+    for number in numbers_in(text):
+        if number.readings & evidence.numbers:
+            continue
+        before, after = text[: number.start], text[number.end :].partition("\n")[0]
+        is_rounded = any(  # from one that the source has
+            abs(size - each) <= each * _ROUNDING and _significant(size) > _significant(each)
+            for each in (map(Decimal, filter(_is_decimal, number.readings)))
+            for size in (evidence.sizes if _ROUNDED.search(before[-24:]) else ())
+        )
+        listed = re.search(r"[:(]([^:()]*)", after)  # it may say how many: `3 files: a, b and c`
+        count = sum(bool(each.strip()) for each in _SEPARATOR.split(listed[1])) if listed else 0
+        is_count = 2 <= count <= _MOST_LISTED and str(count) in number.readings
+        if not (is_rounded or is_count):
+            yield text[number.start : number.end]
 
 
 def _significant(number: Decimal) -> int:
     return len(f"{number:f}".replace(".", "").strip("0"))
-
-
-def _counts(reading: str, after: str) -> bool:
-    """Whether a number tells how many things are listed right after it: `3 files: a, b and c`."""
-    if not reading.isdigit() or not 2 <= int(reading[:3]) <= _MOST_LISTED:
-        return False
-    listed = re.search(r"[:(]([^:()]*)", after)
-    return listed is not None and len(list(filter(str.strip, _SEPARATOR.split(listed[1])))) == int(reading)
 
 
 def _normal(text: str) -> str:
@@ -153,31 +158,29 @@ _AGREED_SHARE, _ASKED_SHARE = 0.5, 0.34
 """Of a claim's words: how many must be the user's."""
 
 
-def _ascribed(summary: str, said: str, told: str) -> str | None:
-    """What ``summary`` says of the user without the user's words, if anything.
-
-    ``said`` is what users said, ``told`` the whole source.
-    """
+def _has_users_words(summary: str, evidence: Evidence) -> bool:
+    """Whether all that ``summary`` says of the user has the user's words."""
+    said = evidence.user_text
     users, squeezed = words_of(said), _squeezed(said)
     for claim, is_assent in _claims(summary):
         quotes = _QUOTED.findall(claim)
         words = words_of(_QUOTED.sub(" ", claim))
         if not all(_squeezed(quote) in squeezed for quote in quotes):
-            return claim
+            return False
         if quotes or (not words and said.strip()):
             continue
-        if is_assent and ASSENT.search(said) and share(words, words_of(told)) >= _AGREED_SHARE:
+        if is_assent and ASSENT.search(said) and share(words, words_of(evidence.text)) >= _AGREED_SHARE:
             continue
         if share(words, users) < (_AGREED_SHARE if is_assent else _ASKED_SHARE):
-            return claim
-    return None
+            return False
+    return True
 
 
 def _claims(summary: str) -> Iterator[tuple[str, bool]]:
-    """What a summary says of the user, each with whether it tells of an assent."""
+    """What a summary says of the user, each with whether it is of an assent."""
     for match in CLAIM.finditer(summary):
-        told = " ".join(filter(None, match.groups()))
-        yield NEXT_CLAUSE.split(told, maxsplit=1)[0], str(match.lastgroup).startswith("agreed")
+        claim = " ".join(filter(None, match.groups()))
+        yield NEXT_CLAUSE.split(claim, maxsplit=1)[0], str(match.lastgroup).startswith("agreed")
     is_listed = False
     listed: list[str] = []
     for line in summary.splitlines():
@@ -194,6 +197,118 @@ def _claims(summary: str) -> Iterator[tuple[str, bool]]:
 
 def _squeezed(text: str) -> str:
     return re.sub(r"[\W_]+", "", text).casefold()
+
+
+# --- what it turns around: "do not deploy" must not become "may deploy" ---
+# What code can say soundly: a binding sentence of a user is negated, and a sentence of the summary has its
+# words and no negation of any kind; or the other way round. Where the source itself says both, so may it.
+
+_ONE_IN = 5
+"""Of so many words of a rule, a sentence that speaks of the same lacks one at most."""
+_LEAST_WORDS = 2
+_BINDING, _FIRM = 2, 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """A sentence of a user that binds."""
+
+    place: int
+    text: str
+    words: frozenset[str]
+    is_negated: bool
+
+
+class UserRules:
+    """What users laid down, read once however many summaries are held against it.
+
+    Found by what a sentence says: a long conversation has thousands of sentences and dozens of summaries.
+    """
+
+    def __init__(self, user_text: str) -> None:
+        self._sentences = sentences_in(user_text)
+
+    def about(self, sentence: str, *, is_negated: bool) -> Iterator[_Rule]:
+        """Those that forbid, or those that demand, and of which ``sentence`` speaks."""
+        found = words_of(sentence)
+        near = (rule for word in found for rule in self._by_word[is_negated].get(word, ()))
+        return (rule for rule in near if _is_about(rule.words, found))
+
+    @cached_property
+    def sides(self) -> "_Sides":
+        """All that they said, for and against."""
+        return _Sides(self._sentences)
+
+    @cached_property
+    def _by_word(self) -> Mapping[bool, Mapping[str, Sequence[_Rule]]]:
+        """The rules, each under its rarest words: a sentence that speaks of the same has one of them."""
+        rules: dict[tuple[frozenset[str], bool], _Rule] = {}  # those of the same words count once
+        for place, sentence in enumerate(dict.fromkeys(self._sentences)):
+            strength = strength_of(sentence)
+            if strength < _BINDING:
+                continue
+            bare = NEGATED_DEMAND.sub(" ", sentence)
+            is_negated = bool(NEGATION.search(bare))
+            words = words_of(NEGATION.sub(" ", bare))
+            if strength >= (_BINDING if is_negated else _FIRM) and len(words) >= _LEAST_WORDS:
+                rules.setdefault((words, is_negated), _Rule(place, sentence, words, is_negated))
+        found: dict[bool, dict[str, list[_Rule]]] = {True: {}, False: {}}
+        often = Counter((word, rule.is_negated) for rule in rules.values() for word in rule.words)
+        for rule in rules.values():
+            rarest = sorted(rule.words, key=lambda word: (often[word, rule.is_negated], word))
+            for word in rarest[: _lacking(rule.words) + 1]:
+                found[rule.is_negated].setdefault(word, []).append(rule)
+        return found
+
+
+class _Sides:
+    """Sentences by their words, those with a negation apart from those without."""
+
+    def __init__(self, sentences: Iterable[str]) -> None:
+        self._with: dict[bool, dict[str, list[frozenset[str]]]] = {True: {}, False: {}}
+        read = {(words_of(each), bool(NEGATION.search(NEGATED_DEMAND.sub(" ", each)))) for each in sentences}
+        for words, is_negated in read:
+            for word in words:
+                self._with[is_negated].setdefault(word, []).append(words)
+
+    def has_opposite(self, rule: _Rule) -> bool:
+        """Whether a sentence on the other side speaks of the same."""
+        found = self._with[not rule.is_negated]
+        rarest = sorted((found.get(word, ()) for word in rule.words), key=len)[: _lacking(rule.words) + 1]
+        return any(_is_about(rule.words, each) for near in rarest for each in near)
+
+
+def turned_around(summary: str, rules: UserRules, source: str) -> str | None:
+    """The first sentence of a user that ``summary``, which was made from ``source``, turns around."""
+    claims: list[str] = []
+    heading = ""
+    for line in summary.splitlines():  # sentences under a heading with it: `Never: deploy on Fridays`
+        plain = line.strip().strip("*#_ ")
+        if not plain or plain.endswith((":", "\uff1a")):
+            heading = plain
+        else:
+            claims += (f"{heading} {each}".strip() for each in sentences_in(plain))
+    turned: set[_Rule] = set()
+    for claim in claims:
+        if not (NEGATION.search(claim) or RELIEF.search(claim)):
+            turned.update(rules.about(claim, is_negated=True))
+        for clause in filter(TAKEN_BACK.search, CLAUSE_END.split(claim)):
+            turned.update(rules.about(clause, is_negated=False))
+    if not turned:
+        return None
+    # Where the source has the opposite too, the newer may have taken the place of the older.
+    sides = (rules.sides, _Sides(sentences_in(source)))
+    plain_ones = (rule for rule in turned if not any(side.has_opposite(rule) for side in sides))
+    first = min(plain_ones, key=lambda rule: rule.place, default=None)
+    return first.text if first else None
+
+
+def _is_about(words: frozenset[str], found: frozenset[str]) -> bool:
+    return len(words - found) <= _lacking(words)
+
+
+def _lacking(words: frozenset[str]) -> int:
+    return len(words) // _ONE_IN
 
 
 # --- what each number says, however it is written ---
@@ -213,16 +328,11 @@ _CLOCK = re.compile(r"(?<!\d)([01]?\d|2[0-3]):[0-5]\d")
 _LETTERS = re.compile(r"[^\W\d_]+")
 
 
-def _spelt() -> Mapping[str, set[str]]:
-    found: dict[str, set[str]] = {}
-    for value, words in [*NUMERALS.items(), *((str(place), names) for place, names in enumerate(MONTHS, 1))]:
-        for word in words.lower().split():
-            found.setdefault(word, set()).add(value)
-    return found
-
-
-_SPELT = _spelt()
+_SPELT: dict[str, set[str]] = {}
 """What a word says; `sept` is French for seven, and a month."""
+for _value, _words in [*NUMERALS.items(), *((str(place), names) for place, names in enumerate(MONTHS, 1))]:
+    for _word in _words.lower().split():
+        _SPELT.setdefault(_word, set()).add(_value)
 
 
 @dataclass(frozen=True, slots=True)

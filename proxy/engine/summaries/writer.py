@@ -227,11 +227,11 @@ class Writer:
             return None
 
     def _judge(self, source: Source, piece: Piece, text: str) -> str:
-        return judge(text, piece.evidence(source.laid_down), self._counter.count)
+        return judge(text, piece.evidence(source.user_rules), self._counter.count)
 
     def _digest(self, piece: Piece, limit: int, language: str) -> str:
         room = min(limit, longest(self._counter.count(piece.text)))
-        text = extractive_summary(piece.told, room, self._counter.count, language)
+        text = extractive_summary(piece.by_role, room, self._counter.count, language)
         if not text:
             raise Refused("empty")
         self._count("digest")

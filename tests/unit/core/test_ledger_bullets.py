@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.extraction.constraints import title_of
+from proxy.core.extraction.reading import title_of
 from proxy.core.planning.ledger_packing import Bullets, may_share
 from tests.support.conversations import count
 

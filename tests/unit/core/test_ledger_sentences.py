@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.extraction.constraints import Rule, Sentence, binding, in_force, lays_down, weighed
+from proxy.core.extraction.constraints import Rule, in_force
+from proxy.core.extraction.reading import Sentence, binding, lays_down, weighed
 
 
 def texts(text: str) -> list[str]:

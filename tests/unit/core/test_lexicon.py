@@ -2,9 +2,9 @@
 
 import pytest
 
-from proxy.core.extraction.constraints import Rule, Sentence, in_force, strength_of
+from proxy.core.extraction.constraints import Rule, in_force, subject_of
 from proxy.core.extraction.facts import Fact, facts_in
-from proxy.core.extraction.subjects import subject_of
+from proxy.core.extraction.reading import Sentence, strength_of
 from proxy.core.summaries.verification import TURNED, Evidence, fault_in, known_numbers
 from proxy.core.text.lexicon import words
 from proxy.core.text.lexicon.rules import NEGATION

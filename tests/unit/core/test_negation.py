@@ -9,9 +9,8 @@ from proxy.core.budget.budget import Budget
 from proxy.core.planning.plan import EMPTY
 from proxy.core.planning.situation import Situation
 from proxy.core.policy.policy import Policy
-from proxy.core.summaries.negation import LaidDown, turned_around
 from proxy.core.summaries.source import Source, source_of
-from proxy.core.summaries.verification import TURNED, fault_in
+from proxy.core.summaries.verification import TURNED, UserRules, fault_in, turned_around
 from tests.support.conversations import assistant, chain_from, count, user
 
 HONEST = "Work went on at the harbour and the bridge. The assistant looked at each gate."
@@ -31,11 +30,11 @@ def talked(exchanges: int) -> Source:
 
 
 def faults(source: Source, summary: str) -> list[str | None]:
-    return [fault_in(summary, piece.evidence(source.laid_down)) for piece in source.pieces]
+    return [fault_in(summary, piece.evidence(source.user_rules)) for piece in source.pieces]
 
 
 def test_the_first_rule_that_is_turned_around_is_told() -> None:
-    said = LaidDown("Never paint the boats. Do not touch the bread. Never paint the boats.")
+    said = UserRules("Never paint the boats. Do not touch the bread. Never paint the boats.")
     assert (
         turned_around("The bread was touched. The boats were painted.", said, "") == "Never paint the boats."
     )
@@ -43,14 +42,14 @@ def test_the_first_rule_that_is_turned_around_is_told() -> None:
 
 
 def test_what_the_source_says_both_ways_may_be_told_either_way() -> None:
-    said = LaidDown("Never paint the boats.\nYou must lock the doors.\nPaint the boats after all.")
+    said = UserRules("Never paint the boats.\nYou must lock the doors.\nPaint the boats after all.")
     assert turned_around("The boats were painted.", said, "") is None
     assert turned_around("The doors need not be locked.", said, "") == "You must lock the doors."
     assert turned_around("The doors need not be locked.", said, "[tool] Do not lock the doors.") is None
 
 
 def test_a_rule_may_lack_one_word_in_five_and_no_more() -> None:
-    said = LaidDown("Never sell fresh bread, apples, honey, cheese.")  # six words beside the negation
+    said = UserRules("Never sell fresh bread, apples, honey, cheese.")  # six words beside the negation
     assert turned_around("Fresh bread, apples, honey and cheese were there.", said, "") is not None
     assert turned_around("Bread, apples, honey and cheese were there.", said, "") is None
 
