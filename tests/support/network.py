@@ -48,16 +48,26 @@ class Shim:
     stray: bytes = b""
     """Comes after a reply: an answer that nobody asked for."""
 
-    _clients: set[asyncio.StreamWriter] = field(default_factory=set[asyncio.StreamWriter])
+    _clients: dict[asyncio.Task[None], asyncio.StreamWriter] = field(
+        default_factory=dict["asyncio.Task[None]", asyncio.StreamWriter]
+    )
 
     def part(self) -> None:
         """End all connections."""
-        for writer in self._clients:
+        for writer in self._clients.values():
             writer.close()
+
+    async def aclose(self) -> None:
+        """End all connections, and wait until they have ended: no socket is left to the next test."""
+        for task in (tasks := list(self._clients)):
+            task.cancel()
+        await asyncio.gather(*tasks)
+        await asyncio.sleep(0)  # a transport closes its socket in the pass after
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Stand between one client and the server until either leaves."""
-        with closing(writer), suppress(OSError), self._known(writer):  # a server that is gone, or goes
+        # The server may be gone, or go; and asyncio reports a task of a server that was cancelled as a fault.
+        with closing(writer), suppress(OSError, asyncio.CancelledError), self._known(writer):
             server_reader, server_writer = await self.connect()
             pieces = asyncio.Queue[tuple[float, bytes]](maxsize=8)
             asked = asyncio.create_task(self._ask(reader, server_writer))
@@ -73,11 +83,13 @@ class Shim:
 
     @contextmanager
     def _known(self, writer: asyncio.StreamWriter) -> Generator[None]:
-        self._clients.add(writer)
+        task = asyncio.current_task()
+        assert task is not None
+        self._clients[task] = writer
         try:
             yield
         finally:
-            self._clients.discard(writer)
+            del self._clients[task]
 
     async def _ask(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):
@@ -145,6 +157,7 @@ async def relaying(server: Path) -> AsyncGenerator[Shim]:
             yield shim
         finally:
             listener.close()
+            await shim.aclose()
 
 
 @asynccontextmanager
@@ -157,3 +170,4 @@ async def relaying_to_port(port: int) -> AsyncGenerator[Shim]:
         yield shim
     finally:
         listener.close()
+        await shim.aclose()
