@@ -274,11 +274,6 @@ class UpstreamInvalidResponse(UpstreamError):
     default_message = "The upstream's answer is not valid."
 
 
-class UpstreamTruncated(UpstreamError):
-    code = "upstream_truncated"
-    default_message = "The upstream's answer ended before it was complete."
-
-
 class UpstreamTimeout(UpstreamError):
     status = 504
     code = "upstream_timeout"

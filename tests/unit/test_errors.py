@@ -32,7 +32,6 @@ CONTRACT = {
     "TooManyMessages": (413, "too_many_messages"),
     "UnsupportedMediaType": (415, "unsupported_media_type"),
     "UpstreamInvalidResponse": (502, "upstream_invalid_response"),
-    "UpstreamTruncated": (502, "upstream_truncated"),
     "UpstreamTimeout": (504, "upstream_timeout"),
     "HistoryUnavailable": (503, "history_unavailable"),
 }
