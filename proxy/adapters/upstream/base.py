@@ -113,9 +113,16 @@ class BaseUpstream(ABC, Generic[C]):
     """The outbound proxy that requests go by, without its password."""
 
     def __init__(self, base_url: str, **options: Unpack[Options]) -> None:
-        self._url = _checked(base_url)
-        self._netloc = self._url.netloc
-        self._path = self._url.raw_path.rstrip(b"/")
+        try:
+            self._url = url = httpx2.URL(base_url)
+        except httpx2.InvalidURL as error:
+            raise SettingsError("The upstream's URL is not valid.") from error
+        if url.scheme not in {"http", "https"} or not url.host:
+            raise SettingsError("The upstream's URL must begin with http:// or https:// and name a host.")
+        if url.userinfo or url.query or url.fragment:
+            raise SettingsError("The upstream's URL must have no user, query or fragment.")
+        self._netloc = url.netloc
+        self._path = url.raw_path.rstrip(b"/")
         self._root = self._path.removesuffix(b"/v1")
         self._connect_timeout = options.get("connect_timeout", 10.0)
         self._read_timeout = options.get("read_timeout", 600.0)
@@ -222,18 +229,6 @@ class BaseUpstream(ABC, Generic[C]):
         for connection in (*self._idle, *self._in_use):
             connection.close()
         self._idle.clear()
-
-
-def _checked(base_url: str) -> httpx2.URL:
-    try:
-        url = httpx2.URL(base_url)
-    except httpx2.InvalidURL as error:
-        raise SettingsError("The upstream's URL is not valid.") from error
-    if url.scheme not in {"http", "https"} or not url.host:
-        raise SettingsError("The upstream's URL must begin with http:// or https:// and name a host.")
-    if url.userinfo or url.query or url.fragment:
-        raise SettingsError("The upstream's URL must have no user, query or fragment.")
-    return url
 
 
 def _framed(headers: Sequence[Header], body: bytes | AsyncIterator[bytes] | None) -> list[Header]:

@@ -141,10 +141,13 @@ class HttpxConnection:
     async def send(self, request: httpx2.Request, connect_timeout: float) -> httpx2.Response:
         """Send a request, and wait for the head of its answer."""
         self._is_written, self._is_head, self._room, self._due = False, True, HEAD_BYTES, inf
+        self._making = making = asyncio.timeout(connect_timeout)
         try:
-            async with asyncio.timeout(connect_timeout) as self._making:
+            async with making:
                 response = await self._transport.handle_async_request(request)
         except (httpx2.TransportError, TimeoutError) as error:
+            if isinstance(error, TimeoutError) and not making.expired():
+                raise  # the body's own
             raise self._translation(error) from error
         self._is_head = False
         return response
@@ -221,8 +224,6 @@ class HttpxConnection:
         if self._is_at_proxy:
             return _fault_of_proxy(error)
         match error:
-            case httpx2.ConnectTimeout() | httpx2.PoolTimeout():
-                return UpstreamTimeout("no connection was made")
             case httpx2.TimeoutException() | TimeoutError():
                 return UpstreamTimeout("" if self._is_written else "no connection was made")
             case httpx2.LocalProtocolError() if not self._is_http2:
