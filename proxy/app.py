@@ -309,16 +309,14 @@ def _admin_api(settings: Settings, outside: Outside, inside: Inside) -> AdminAPI
         credentials=_operator_credentials(settings),
     )
     forks = Forks(store, inspection, pipeline.naming, clock, pipeline.recorder.written)
-    return AdminAPI(inspection, edits, forks, clock.now, _admin_token(settings))
+    if settings.admin_token is not None:
+        token = settings.admin_token.get_secret_value()
+    else:
+        token = kept_secret(settings.data_dir / ADMIN_TOKEN_FILE)
+    return AdminAPI(inspection, edits, forks, clock.now, token)
 
 
 def _operator_credentials(settings: Settings) -> list[tuple[bytes, bytes]]:
     """The auth header of work that no client's request has caused."""
     key = settings.upstream_key
     return [(b"authorization", f"Bearer {key.get_secret_value()}".encode())] if key else []
-
-
-def _admin_token(settings: Settings) -> str:
-    if settings.admin_token is not None:
-        return settings.admin_token.get_secret_value()
-    return kept_secret(settings.data_dir / ADMIN_TOKEN_FILE)

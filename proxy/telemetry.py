@@ -38,57 +38,49 @@ class Metrics:
     def __init__(self, cached: Callable[[], int] = lambda: 0) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)  # memory, descriptors and CPU, under their usual names
-        self._of_requests()
-        self._of_contexts()
-        self._of_what_is_kept(cached)
+        counter, gauge = partial(Counter, registry=self.registry), partial(Gauge, registry=self.registry)
+        histogram = partial(Histogram, registry=self.registry)
+        self.streams_active, self.is_degraded = 0, False
 
-    def _of_requests(self) -> None:
-        """How many there are, and how long they take."""
-        counter, gauge, histogram = self._counter, self._gauge, self._histogram
-        self.requests = counter("unabridged_requests", "Requests answered.", "route", "status")
+        # Requests: how many there are, and how long they take.
+        self.requests = counter("unabridged_requests", "Requests answered.", ("route", "status"))
         self._relayed = cache(partial(self.requests.labels, "relay"))
         self.overhead = histogram(
             "unabridged_overhead_seconds",
             "From a request's last byte to its forwarding: what the proxy itself takes.",
-            _QUICK,
+            buckets=_QUICK,
         )
         self.first_chunk = histogram(
             "unabridged_time_to_first_chunk_seconds",
             "From forwarding to the head of the answer, for a stream to its first event.",
-            _PATIENT,
+            buckets=_PATIENT,
         )
-        self.streams_active = 0
         gauge("unabridged_streams_active", "Answers on their way.").set_function(lambda: self.streams_active)
         gauge("unabridged_tasks", "Tasks that are alive.").set_function(_tasks)
 
-    def _of_contexts(self) -> None:
-        """What is made of what clients send."""
-        counter = self._counter
-        self.stages = counter("unabridged_stage", "Managed requests by stage.", "stage")
-        tokens = counter("unabridged_tokens", "Prompt tokens received and sent.", "kind")
+        # Contexts: what is made of what clients send.
+        self.stages = counter("unabridged_stage", "Managed requests by stage.", ("stage",))
+        tokens = counter("unabridged_tokens", "Prompt tokens received and sent.", ("kind",))
         self.tokens_received, self.tokens_sent = tokens.labels("received"), tokens.labels("sent")
         self.cached_tokens = counter(
             "unabridged_cached_tokens", "Prompt tokens that the upstream served from its cache."
         )
-        self.epochs = counter("unabridged_epochs", "Epochs begun, by stage.", "stage")
-        self.cut_messages = counter("unabridged_cut_messages", "Messages newly cut, by reason.", "reason")
+        self.epochs = counter("unabridged_epochs", "Epochs begun, by stage.", ("stage",))
+        self.cut_messages = counter("unabridged_cut_messages", "Messages newly cut, by reason.", ("reason",))
         self.summaries = counter(
-            "unabridged_summaries", "Summaries written, and why others were not.", "result"
+            "unabridged_summaries", "Summaries written, and why others were not.", ("result",)
         )
         self.recalls = counter(
-            "unabridged_recalls", "Calls of the recall tool, by how they were answered.", "by"
+            "unabridged_recalls", "Calls of the recall tool, by how they were answered.", ("by",)
         )
         self.tool_cache = counter(
-            "unabridged_tool_cache", "Tool results that came in, and what became of them.", "result"
+            "unabridged_tool_cache", "Tool results that came in, and what became of them.", ("result",)
         )
 
-    def _of_what_is_kept(self, cached: Callable[[], int]) -> None:
-        """The store, what is remembered of it, and the policies' files."""
-        counter, gauge = self._counter, self._gauge
+        # The store, what is remembered of it, and the policies' files.
         gauge("unabridged_cache_bytes", "What this process remembers of sessions.").set_function(cached)
-        self.store = self._histogram("unabridged_store_seconds", "Time of store calls.", _QUICK, "op")
+        self.store = histogram("unabridged_store_seconds", "Time of store calls.", ("op",), buckets=_QUICK)
         self._stored = cache(self.store.labels)
-        self.is_degraded = False
         gauge("unabridged_degraded", "1 while the store cannot be used.").set_function(
             lambda: self.is_degraded
         )
@@ -98,7 +90,7 @@ class Metrics:
         self.policy_reloads = counter(
             "unabridged_policy_reloads",
             "Policies whose files were edited: loaded, or refused and kept as they were.",
-            "result",
+            ("result",),
         )
         self.policies_stale = gauge(
             "unabridged_policies_stale", "Policies whose files cannot be used as they are now."
@@ -106,20 +98,11 @@ class Metrics:
         self.settings_reloads = counter(
             "unabridged_settings_reloads",
             "Edits of the settings file: loaded, or refused and all kept as it was.",
-            "result",
+            ("result",),
         )
         self.settings_stale = gauge(
             "unabridged_settings_stale", "1 while the settings file cannot be used as it is now."
         )
-
-    def _counter(self, name: str, told: str, *labels: str) -> Counter:
-        return Counter(name, told, labels, registry=self.registry)
-
-    def _gauge(self, name: str, told: str) -> Gauge:
-        return Gauge(name, told, registry=self.registry)
-
-    def _histogram(self, name: str, told: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
-        return Histogram(name, told, labels, buckets=buckets, registry=self.registry)
 
     def relayed(self, status: int) -> None:
         """Count a request that was relayed without being managed."""
@@ -240,9 +223,9 @@ class TextLines(JSONLines):
         line = self._line(record)
         level, message, at = line.pop("level"), str(line.pop("message")), line.pop("at")
         below = [str(line.pop(name)).rstrip("\n") for name in _BELOW if name in line]
-        told = [f"{name}={_quoted(value)}" for name, value in line.items()]
+        fields = [f"{name}={_quoted(value)}" for name, value in line.items()]
         shown = message if message.isprintable() else _quoted(message)
-        first = " ".join([str(at), f"{level:<7}", shown, *told])
+        first = " ".join([str(at), f"{level:<7}", shown, *fields])
         return "\n".join([first, *("    " + each.replace("\n", "\n    ") for each in below)])
 
 
@@ -285,7 +268,10 @@ class Lines(logging.StreamHandler[TextIO]):
             self.flush()
         self._unwritten.append(line)
         self._held += size
-        loop = _running_loop() if record.levelno < logging.WARNING else None
+        try:
+            loop = asyncio.get_running_loop() if record.levelno < logging.WARNING else None
+        except RuntimeError:  # nobody's pass to wait for
+            loop = None
         if loop is None:
             self.flush()
         elif loop is not self._flushed_by:
@@ -304,10 +290,3 @@ class Lines(logging.StreamHandler[TextIO]):
             pass  # nobody reads standard error any more, or it is closed: there is nowhere to say so
         finally:
             self.release()
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None

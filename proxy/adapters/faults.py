@@ -33,7 +33,7 @@ class Fault(NamedTuple):
 
 def fault_of(error: BaseException) -> Fault:
     """The fault behind an exception, or behind what it was raised from."""
-    for kind_of in (_kind, _told):
+    for kind_of in (_kind, _by_text):
         for each in _causes(error):
             if kind := kind_of(each):
                 return Fault(kind, str(each) or str(error))
@@ -68,8 +68,7 @@ def _kind(error: BaseException) -> str | None:
             return None
 
 
-def _told(error: BaseException) -> str | None:
-    """By its text."""
+def _by_text(error: BaseException) -> str | None:
     found = _ERRNO.search(str(error))
     return _word(int(found[1] or found[2])) if found else None
 

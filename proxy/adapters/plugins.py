@@ -29,7 +29,7 @@ def load_plugins() -> None:
     for point in entry_points(group=STRATEGIES):
         strategy = _loaded(point)
         if not isinstance(strategy, Strategy):
-            raise PluginError(_told(point, "is no proxy.core.planning.strategies.Strategy"))
+            raise PluginError(_complaint(point, "is no proxy.core.planning.strategies.Strategy"))
         _add(values.STRATEGIES, point, strategy)
     for point in entry_points(group=COMPACTORS):
         _add(values.COMPACTORS, point, _with_methods(point, "can_compact", "compact"))
@@ -41,7 +41,7 @@ def _with_methods(point: EntryPoint, *names: str) -> Any:
     found = _loaded(point)
     for name in names:
         if not callable(getattr(found, name, None)):
-            raise PluginError(_told(point, f"has no method `{name}`"))
+            raise PluginError(_complaint(point, f"has no method `{name}`"))
     return found
 
 
@@ -51,16 +51,16 @@ def _loaded(point: EntryPoint) -> Any:
         found = point.load()
         return found() if isinstance(found, type) else found
     except Exception as error:  # whatever a stranger's module raises while it is imported
-        raise PluginError(_told(point, f"cannot be loaded: {type(error).__name__}: {error}")) from error
+        raise PluginError(_complaint(point, f"cannot be loaded: {type(error).__name__}: {error}")) from error
 
 
 def _add(known: values.Registry[Any], point: EntryPoint, thing: Any) -> None:
     try:
         known.add(point.name, thing)
     except ValueError as error:
-        raise PluginError(_told(point, str(error))) from error
+        raise PluginError(_complaint(point, str(error))) from error
 
 
-def _told(point: EntryPoint, what: str) -> str:
+def _complaint(point: EntryPoint, why: str) -> str:
     package = f" of {point.dist.name} {point.dist.version}" if point.dist else ""
-    return f"entry point `{point.name} = {point.value}`{package} in {point.group}: {what}"
+    return f"entry point `{point.name} = {point.value}`{package} in {point.group}: {why}"

@@ -42,7 +42,7 @@ class _Shelf:
     def search(self, passages: Sequence[Passage], query: str, most: int) -> list[int]:
         """Indexes of passages, best first; of two that are equal the first."""
         with self._lock:
-            self._hold(passages)
+            self._add(passages)
             found = dict(self._database.execute(_QUERY, (query,)))
             rows = [self._rows[passage.key] for passage in passages]
         hits = ((found[row], index) for index, row in enumerate(rows) if row in found)
@@ -53,7 +53,7 @@ class _Shelf:
         with self._lock:
             self._database.close()
 
-    def _hold(self, passages: Sequence[Passage]) -> None:
+    def _add(self, passages: Sequence[Passage]) -> None:
         wanted = {passage.key for passage in passages}
         if not self._rows.keys() <= wanted:
             self._database.close()
@@ -91,25 +91,25 @@ class SqliteSearch:
         skipped = max(len(passages) - MOST_PASSAGES, 0)
         any_term = " OR ".join('"' + _storable(term).replace('"', '""') + '"' for term in terms)
         try:
-            held = await self._shelf(shelf)
-            found = await asyncio.to_thread(held.search, passages[skipped:], any_term, most)
+            index = await self._shelf(shelf)
+            found = await asyncio.to_thread(index.search, passages[skipped:], any_term, most)
         except sqlite3.Error as error:
             await self._forget(shelf)
             raise SearchUnavailable from error
         return [skipped + index for index in found]
 
     async def _shelf(self, name: str) -> _Shelf:
-        held = self._shelves.get(name) or _Shelf()
-        self._shelves[name] = held
+        found = self._shelves.get(name) or _Shelf()
+        self._shelves[name] = found
         self._shelves.move_to_end(name)
         if len(self._shelves) > self._most:
             await self._forget(next(iter(self._shelves)))
-        return held
+        return found
 
     async def _forget(self, name: str) -> None:
-        held = self._shelves.pop(name, None)
-        if held is not None:
-            await asyncio.to_thread(held.close)
+        found = self._shelves.pop(name, None)
+        if found is not None:
+            await asyncio.to_thread(found.close)
 
     async def aclose(self) -> None:
         """Forget all shelves."""

@@ -53,7 +53,7 @@ class Origins:
         self._is_local = is_local
         self._checks_host = is_local or bool(hosts)
         public = [public_url] if public_url else []
-        self._named = frozenset(map(_origin_of, [*public, *named]))
+        self._named = frozenset(map(origin_of, [*public, *named]))
         names = [*hosts, *(urlsplit(url).hostname or "" for url in public)]
         self._hosts = frozenset(name.encode() for name in names)
 
@@ -85,8 +85,8 @@ class Origins:
         return origin
 
 
-def _origin_of(url: str) -> bytes:
-    """As browsers write it: without the scheme's own port."""
+def origin_of(url: str) -> bytes:
+    """The origin of a URL as browsers write it: without the scheme's own port."""
     parts = urlsplit(url)
     place = parts.netloc.lower()
     if parts.port == _DEFAULT_PORTS.get(parts.scheme, -1):

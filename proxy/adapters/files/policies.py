@@ -13,7 +13,7 @@ from typing import NamedTuple, Self, cast
 
 from pydantic import ValidationError
 
-from proxy.adapters.files.policy_errors import Complaint, complaints, nearest
+from proxy.adapters.files.policy_errors import complaints, nearest
 from proxy.adapters.files.toml_file import Location, PolicyError, Table, TomlFile
 from proxy.core.policy.policy import Policy
 
@@ -88,7 +88,12 @@ class PolicyFile(TomlFile):
             del merged["name"]
             error = self.error("unknown key `name`; a policy has the name of its file", ("name",))
             mistakes[str(error)] = error
-        while found := _complaints(merged):
+        while True:
+            try:
+                Policy.model_validate(merged)
+                break
+            except ValidationError as invalid:
+                found = list(complaints(invalid, merged, Policy))
             for complaint in found:
                 for location in complaint.locations:
                     merged = _without(merged, location)
@@ -144,16 +149,16 @@ class PolicyLibrary:
         """A policy as `load` finds it, and its own file. Raises PolicyError with every mistake."""
         text = str(name_or_path)
         if isinstance(name_or_path, str) and not is_path(text):
-            return self._named(text)
+            return self._read_named(text)
         path = Path(name_or_path)
         self._look_at(path)
         return self._policy(PolicyFile.read(path), (path.parent, *self._directories))
 
     def named(self, name: str) -> Policy:
         """A policy by its name alone, never a path. Raises PolicyError."""
-        return self._named(name)[0]
+        return self._read_named(name)[0]
 
-    def _named(self, name: str) -> tuple[Policy, PolicyFile]:
+    def _read_named(self, name: str) -> tuple[Policy, PolicyFile]:
         return self._policy(PolicyFile.read(self._find(name, self._directories)), self._directories)
 
     def _look_at(self, path: Path) -> Mark | None:
@@ -217,16 +222,13 @@ class PolicyLibrary:
         try:
             path = self._find(name, directories, without=child.path)
         except PolicyError as error:
-            said = f"`extends = {json.dumps(name, ensure_ascii=False)}`: {error.message}"
-            raise child.error(said, ("extends",)) from None
-        if any(self._is_same(path, seen.path) for seen in chain):
+            message = f"`extends = {json.dumps(name, ensure_ascii=False)}`: {error.message}"
+            raise child.error(message, ("extends",)) from None
+        own, others = self._look_at(path), [self._look_at(seen.path) for seen in chain]
+        if own and any(other and own.is_same_file(other) for other in others):
             circle = " -> ".join([*(seen.name for seen in chain), name])
             raise child.error(f"policies extend each other in a circle: {circle}", ("extends",))
         return path
-
-    def _is_same(self, one: Path, other: Path) -> bool:
-        first, second = self._look_at(one), self._look_at(other)
-        return bool(first and second and first.is_same_file(second))
 
 
 def _merge(below: Table, above: Table) -> Table:
@@ -236,14 +238,6 @@ def _merge(below: Table, above: Table) -> Table:
         both_tables = isinstance(under, dict) and isinstance(value, dict)
         merged[key] = _merge(cast("Table", under), cast("Table", value)) if both_tables else value
     return merged
-
-
-def _complaints(merged: Table) -> list[Complaint]:
-    try:
-        Policy.model_validate(merged)
-    except ValidationError as error:
-        return list(complaints(error, merged, Policy))
-    return []
 
 
 def _without(table: Table, location: Location) -> Table:

@@ -105,7 +105,12 @@ def _predicate(findings: Sequence[ErrorDetails], value: object) -> str:
     first, *others = dict.fromkeys(_words(finding) for finding in findings)
     for other in others:
         first = f"{first.replace(' or ', ', ')} or {other.removeprefix('must be ')}"
-    literals = [each for finding in findings for each in _literals(finding)]
+    literals = [
+        literal
+        for finding in findings
+        if finding["type"] == "literal_error"
+        for literal in re.findall(r"'([^']*)'", finding.get("ctx", {})["expected"])
+    ]
     return first + (_meant_number(first, value) or nearest(value, literals) if isinstance(value, str) else "")
 
 
@@ -128,11 +133,6 @@ def _words(finding: ErrorDetails) -> str:
     words = _WORDS.get(finding["type"])
     said = words.format(**context).replace("'", '"') if words else finding["msg"]
     return " ".join(said.split())  # a pattern may have lines; a complaint is one
-
-
-def _literals(finding: ErrorDetails) -> list[str]:
-    is_literal = finding["type"] == "literal_error"
-    return re.findall(r"'([^']*)'", finding.get("ctx", {})["expected"]) if is_literal else []
 
 
 def _place(finding: ErrorDetails, table: Mapping[str, object]) -> tuple[Location, object]:

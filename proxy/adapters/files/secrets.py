@@ -20,15 +20,11 @@ def kept_secret(path: Path) -> str:
     try:
         if not path.exists():
             _make(path)
-        return _read(path)
+        if path.stat().st_mode & 0o077:
+            path.chmod(0o600)  # volumes and copies widen it
+        secret = path.read_text(encoding="ascii").strip()
     except OSError as error:
         raise SettingsError(f"{path} cannot be kept: {error.strerror}") from error
-
-
-def _read(path: Path) -> str:
-    if path.stat().st_mode & 0o077:
-        path.chmod(0o600)  # volumes and copies widen it
-    secret = path.read_text(encoding="ascii").strip()
     if not secret:
         raise SettingsError(f"{path} is empty; delete it, and the next start makes a new one")
     return secret

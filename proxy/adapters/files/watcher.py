@@ -49,7 +49,7 @@ class WatchedPolicies:
         found, self._taken = self._read({written.file.path: written.mark} if written else {})
         self._seen = self._taken
         self._in_force = {first.name: first, **_usable(found)}
-        _tell_of_retired_keys(self._in_force.values())
+        _warn_of_retired_keys(self._in_force.values())
         self._encrypts = _any_encrypts(self._in_force)
         self._refused: dict[str, str] = {}
         self._refuse(_reasons(found))
@@ -119,7 +119,7 @@ class WatchedPolicies:
         refusals = self._refuse({**_reasons(found), **gone})
         self._metrics.policy_reloads.labels(result="refused").inc(refusals)
         self._metrics.policy_reloads.labels(result="loaded").inc(len(edited))
-        _tell_of_retired_keys(loaded[name] for name in edited)
+        _warn_of_retired_keys(loaded[name] for name in edited)
         if edited:
             log_event("policies were read anew", policies=edited)
 
@@ -131,7 +131,12 @@ class WatchedPolicies:
             source = edited.policy or (DEFAULT if before.policy else self._source)
             default = self._library.load(source) if source != self._source else None
         except FileError as error:
-            self._refuse_settings(str(error))
+            reason = str(error)
+            if reason != self._complaint:
+                self._metrics.settings_reloads.labels(result="refused").inc()
+                log_warning("the settings file cannot be used as it is now: nothing changes", reason=reason)
+            self._complaint = reason
+            self._metrics.settings_stale.set(1)
             return
         is_news = self._complaint or (edited.rules, edited.values) != (before.rules, before.values)
         former = self._name
@@ -150,13 +155,6 @@ class WatchedPolicies:
             if former not in found:  # it had its name by its path alone
                 self._in_force = {name: each for name, each in self._in_force.items() if name != former}
             self._take(found)
-
-    def _refuse_settings(self, reason: str) -> None:
-        if reason != self._complaint:
-            self._metrics.settings_reloads.labels(result="refused").inc()
-            log_warning("the settings file cannot be used as it is now: nothing changes", reason=reason)
-        self._complaint = reason
-        self._metrics.settings_stale.set(1)
 
     def _refuse(self, reasons: dict[str, str]) -> int:
         """Say once what cannot be used, and why; answers how many policies that is new for."""
@@ -187,10 +185,10 @@ def _usable(found: Mapping[str, Policy | PolicyError]) -> dict[str, Policy]:
     return {name: outcome for name, outcome in found.items() if isinstance(outcome, Policy)}
 
 
-def _tell_of_retired_keys(policies: Iterable[Policy]) -> None:
+def _warn_of_retired_keys(policies: Iterable[Policy]) -> None:
     for policy in policies:
-        for _, said in policy.retired():
-            log_warning("a policy has a key that does nothing", policy=policy.name, reason=said)
+        for _, reason in policy.retired():
+            log_warning("a policy has a key that does nothing", policy=policy.name, reason=reason)
 
 
 def _any_encrypts(policies: Mapping[str, Policy]) -> bool:

@@ -143,46 +143,45 @@ def test_one_name_in_two_packages_is_refused(install: Install, run: Run) -> None
     assert "the name `largest_first` is taken" in done.stderr
 
 
-@pytest.fixture
-def compacting(tmp_path: Path) -> str:
-    file = tmp_path / "compacting.toml"
-    file.write_text('[[compactors]]\nname = "changelog"\n')
-    return str(file)
+KINDS = {
+    "compactors": ('[[compactors]]\nname = "changelog"\n', "changelog = my_package:Changelog", CHANGELOG),
+    "searches": ('[recall]\nenabled = true\nsearch = "longest"\n', "longest = my_package:Longest", LONGEST),
+}
+"""A policy that names what is installed, its entry point, and itself."""
 
 
-def test_an_installed_compactor_may_be_named_in_a_policy(install: Install, run: Run, compacting: str) -> None:
-    assert 'must be "working_flow"' in run("check", compacting).stderr
-    install("changelog = my_package:Changelog", CHANGELOG, group="compactors")
-    assert run("check", compacting).stdout.startswith("ok: compacting")
-
-
-def test_a_compactor_that_lacks_a_method_stops_the_program(
-    install: Install, run: Run, compacting: str
+@pytest.mark.parametrize(
+    ("group", "without_it"),
+    [("compactors", 'must be "working_flow"'), ("searches", "`recall.search` must be")],
+)
+def test_what_is_installed_may_be_named_in_a_policy(
+    install: Install, run: Run, tmp_path: Path, group: str, without_it: str
 ) -> None:
-    install("changelog = my_package:Changelog", "class Changelog: can_compact = print", group="compactors")
-    done = run("check", compacting)
+    policy, point, source = KINDS[group]
+    file = tmp_path / "naming.toml"
+    file.write_text(policy)
+    assert without_it in run("check", str(file)).stderr
+    install(point, source, group=group)
+    assert run("check", str(file)).stdout.startswith("ok: naming")
+
+
+@pytest.mark.parametrize(
+    ("group", "source", "method"),
+    [
+        ("compactors", "class Changelog: can_compact = print", "compact"),
+        ("searches", "class Longest: find = print", "search"),
+    ],
+)
+def test_what_lacks_a_method_stops_the_program(
+    install: Install, run: Run, tmp_path: Path, group: str, source: str, method: str
+) -> None:
+    policy, point, _ = KINDS[group]
+    file = tmp_path / "naming.toml"
+    file.write_text(policy)
+    install(point, source, group=group)
+    done = run("check", str(file))
     assert done.returncode != 0
-    assert "my_package 1.0 in unabridged.compactors: has no method `compact`" in done.stderr
-
-
-@pytest.fixture
-def searching(tmp_path: Path) -> str:
-    file = tmp_path / "searching.toml"
-    file.write_text('[recall]\nenabled = true\nsearch = "longest"\n')
-    return str(file)
-
-
-def test_an_installed_search_may_be_named_in_a_policy(install: Install, run: Run, searching: str) -> None:
-    assert "`recall.search` must be" in run("check", searching).stderr
-    install("longest = my_package:Longest", LONGEST, group="searches")
-    assert run("check", searching).stdout.startswith("ok: searching")
-
-
-def test_a_search_that_cannot_search_stops_the_program(install: Install, run: Run, searching: str) -> None:
-    install("longest = my_package:Longest", "class Longest: find = print", group="searches")
-    done = run("check", searching)
-    assert done.returncode != 0
-    assert "my_package 1.0 in unabridged.searches: has no method `search`" in done.stderr
+    assert f"my_package 1.0 in unabridged.{group}: has no method `{method}`" in done.stderr
 
 
 async def test_the_search_of_the_manual_finds_the_longest_passage_first() -> None:
