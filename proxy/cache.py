@@ -52,17 +52,6 @@ class Memory:
         self.order: OrderedDict[_Entry, dict[Any, _Entry]] = OrderedDict()
         """Each entry, the last used last, and the cache that it is in."""
 
-    def hold(self, entry: _Entry, weight: int, cache: dict[Any, _Entry]) -> None:
-        """Hold an entry, which may be held already; what was not used for longest makes room."""
-        self.order[entry] = cache
-        self.order.move_to_end(entry)
-        self.held += weight - entry.weight
-        entry.weight = weight
-        while self.held > self.most:
-            oldest, home = self.order.popitem(last=False)
-            self.held -= oldest.weight
-            del home[oldest.key]
-
     def remove(self, entry: _Entry) -> None:
         """Hold an entry no more."""
         del self.order[entry]
@@ -89,16 +78,23 @@ class Lru(Generic[K, V]):
         return entry.value
 
     def put(self, key: K, value: V) -> None:
-        weight = _ENTRY_BYTES + self._weigh(value)
-        with self._memory.lock:
-            if weight > self._memory.largest:
+        weight, memory = _ENTRY_BYTES + self._weigh(value), self._memory
+        with memory.lock:
+            if weight > memory.largest:
                 self._drop(key)
                 return
             entry = self._entries.get(key)
             if entry is None:
                 entry = self._entries[key] = _Entry(key)
             entry.value = value
-            self._memory.hold(entry, weight, self._entries)
+            memory.order[entry] = self._entries
+            memory.order.move_to_end(entry)
+            memory.held += weight - entry.weight
+            entry.weight = weight
+            while memory.held > memory.most:  # what was not used for longest makes room
+                oldest, home = memory.order.popitem(last=False)
+                memory.held -= oldest.weight
+                del home[oldest.key]
 
     def drop(self, key: K) -> None:
         if key in self._entries:

@@ -26,7 +26,6 @@ from proxy.core.tool_cache.cache import ToolCache
 from proxy.engine.answers.tool_rounds import Answerer, Rounds
 from proxy.engine.intake.envelope import Envelope
 from proxy.engine.intake.history import History
-from proxy.engine.intake.naming import NAMED
 from proxy.engine.models.models import Model
 from proxy.engine.sessions.session_cache import CachedLane, CachedSession, EpochLog
 from proxy.ports import Found, SessionKey, UpstreamResponse
@@ -75,6 +74,8 @@ class SessionState(msgspec.Struct, frozen=True):
     """As the client named it, or as we do."""
     found: Found = Found()
     """What the store says of it."""
+    is_headerless: bool = True
+    """Whether it was found by its chain, or by an id that we issued for it."""
     is_store_away: bool = False
     """Whether the store could not say anything."""
     hidden: Mapping[bytes, HiddenCalls] = {}
@@ -87,11 +88,6 @@ class SessionState(msgspec.Struct, frozen=True):
     """What this process has of it,"""
     lane: CachedLane = msgspec.field(default_factory=CachedLane)
     """and of the request's lane."""
-
-    @property
-    def is_headerless(self) -> bool:
-        """Whether it was found by its chain, or by an id that we issued for it."""
-        return self.key.sid != NAMED
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,7 +185,8 @@ class Exchange(msgspec.Struct, kw_only=True):
         """Send a request with this decision."""
         self.request, self.decision, budget = request, decision, request.budget
         self.sent_tokens = budget.head + decision.view
-        self.sent, self.full = budget.real(self.sent_tokens), budget.real(request.counted)
+        self.sent = budget.real(self.sent_tokens)
+        self.full = budget.real(budget.head + request.chain.tokens.total)
         self.rewrite(plain)
 
     def rewrite(self, plain: bytes) -> None:

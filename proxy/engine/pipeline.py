@@ -123,8 +123,10 @@ class Pipeline:
     ) -> tuple[AbstractSet[bytes], Injection | None]:
         """What is pinned in the session, and was handed in for it, by this request too."""
         came_with, ttl = incoming.appended, incoming.policy.store.ttl
-        places = came_with.pins if came_with is not None else extension.pins_from_end(len(history.head))
-        wanted = frozenset([history.hashes[-place] for place in places])
+        places = came_with.pins if came_with is not None else ()
+        if extension.pins:
+            places = extension.pins_from_end(len(history.head))
+        wanted = frozenset([history.hashes[-place] for place in places] if places else ())
         pins, unsaved = await self.attachments.pins(session, wanted, ttl)
         inject = came_with.inject if came_with is not None else extension.inject
         injection, unkept = await self.attachments.injection(session, inject, ttl)

@@ -109,7 +109,7 @@ class BodyCache:
     def keep(self, read: ReadBody, prefix: CachedPrefix) -> None:
         """Remember a body, and what is known of its messages."""
         body, raw = read.body, read.body.raw
-        size = len(raw) + _CONVERSATION_BYTES + _MESSAGE_BYTES * len(body.messages)
+        size = len(raw) + _CONVERSATION_BYTES + _MESSAGE_BYTES * prefix.length
         beginning, digest = body.beginning() if len(raw) >= _LEAST else None, b""
         if beginning is not None:
             digest = (read.hashed or Hashed(self._seed)).up_to(raw, beginning.end)

@@ -4,7 +4,7 @@ Keeps law 8 (O(new)): a turn goes on from what is known of the messages before i
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Self
+from typing import NamedTuple, Self
 
 import msgspec
 from msgspec.structs import replace
@@ -14,6 +14,7 @@ from proxy.core.conversation.identity import joint
 from proxy.core.conversation.injection import Injection
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.records import HiddenCalls, Joint, outgoing_slices
+from proxy.core.dialects.dialect import Content
 from proxy.core.dialects.wire import Body
 from proxy.core.persistent import Grown, Sizes, grown
 from proxy.core.planning.chain import Chain
@@ -36,6 +37,15 @@ class CachedMessage(msgspec.Struct, gc=False):
         """Counted tokens of the message, framing included; it must have been counted."""
         other = self.other[model[:NAME]] if self.other else 0
         return MESSAGE_TOKENS + (self.text or 0) + other
+
+
+class NewMessage(NamedTuple):
+    """A message that a request brings."""
+
+    entry: CachedMessage
+    raw: bytes
+    content: Content | None = None
+    """What was decoded of it, where that is at hand."""
 
 
 class CachedPrefix(msgspec.Struct, frozen=True):
@@ -76,11 +86,13 @@ class History(msgspec.Struct, frozen=True):
     hashes: Grown[bytes]
     tip: bytes
     """The chain hash after its last message."""
+    length: int
+    """How many messages the body has, head included."""
     exchanges: int
     """Final answers among its messages."""
     counted: Chain
     """What its chain begins with, as it was counted for this model before."""
-    new: Sequence[tuple[CachedMessage, bytes]]
+    new: Sequence[NewMessage]
     """The messages after these."""
     uncounted: Mapping[bytes, CachedMessage]
     """Those of them whose text this process has not counted, by chain hash."""
@@ -163,9 +175,9 @@ class History(msgspec.Struct, frozen=True):
     def chain(self) -> Chain:
         """The chain, which must have been counted, as the client tells it."""
         before, messages, tokens = self.counted, list[Message](), list[int]()
-        for entry, _ in self.new:
-            messages.append(entry.message)
-            tokens.append(entry.tokens(self.model))
+        for each in self.new:
+            messages.append(each.entry.message)
+            tokens.append(each.entry.tokens(self.model))
         return Chain(
             messages=grown(before.messages).followed_by(messages),
             raws=self.raws,
@@ -190,7 +202,7 @@ class History(msgspec.Struct, frozen=True):
             head_entries=self.head_entries,
             entries=self.entries,
             hashes=self.hashes,
-            length=len(self.head) + len(self.entries),
+            length=self.length,
             tip=self.tip,
             exchanges=self.exchanges,
             model=self.model,

@@ -7,7 +7,6 @@ them, so a turn decodes, identifies and counts only what it brings.
 import asyncio
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
 from sys import getsizeof
 
 import xxhash
@@ -16,11 +15,11 @@ from proxy.cache import Lru, Memory
 from proxy.core.budget.budget import MESSAGE_TOKENS, REQUEST_TOKENS
 from proxy.core.conversation.identity import extend, read_message, root
 from proxy.core.conversation.messages import HEAD_ROLES, Message
-from proxy.core.dialects.dialect import Dialect
+from proxy.core.dialects.dialect import Content, Dialect
 from proxy.core.dialects.wire import Body
 from proxy.core.persistent import Grown, Sizes
 from proxy.core.planning.chain import Chain
-from proxy.engine.intake.history import NAME, CachedMessage, CachedPrefix, History
+from proxy.engine.intake.history import NAME, CachedMessage, CachedPrefix, History, NewMessage
 from proxy.ports import TokenCounter
 
 _MESSAGE_BYTES = 256
@@ -29,6 +28,8 @@ _IMAGE_BYTES = 4096
 """What the tokens of one message's images are reckoned at."""
 _MODELS = 8
 """Models for which the tokens of one message's images are remembered."""
+_FEW = 8
+"""New messages of a request of which what was decoded is kept until they are counted."""
 PIECE = 500
 """Messages that are read, or counted, before others have their turn on the event loop: some 5 ms."""
 
@@ -47,7 +48,7 @@ class Reader:
 
     def messages(self, raws: Sequence[bytes]) -> list[Message]:
         """Who said these messages, and what identifies them."""
-        return [self._entry(raw).message for raw in raws]
+        return [self._entry(raw)[0].message for raw in raws]
 
     async def read(self, body: Body, start: bytes, before: CachedPrefix | None = None) -> History:
         """Place a request's messages on the chain that begins with ``start``; nothing is counted yet.
@@ -56,23 +57,31 @@ class Reader:
         others have their turn on the event loop.
         """
         model = body.model
-        if before is None or before.root != start or not before.entries:
+        if before is None or before.root != start or before.length == len(before.head):
             before = await self._head(body, start, model)
-        new, hashes, entries = list[tuple[CachedMessage, bytes]](), list[bytes](), list[CachedMessage]()
+        raws, new = body.messages[before.length :], list[NewMessage]()
         tip, exchanges, is_counted = before.tip, before.exchanges, before.model == model
-        for raw in body.messages[before.length :]:
-            entry = self._entry(raw)
-            tip = extend(tip, entry.message.identity)
-            exchanges += entry.message.is_final
+        entries, hashes, uncounted = list[CachedMessage](), list[bytes](), dict[bytes, CachedMessage]()
+        for raw in raws:
+            entry, content = self._entry(raw)
             entries.append(entry)
-            hashes.append(tip)
-            new.append((entry, raw))
-            if len(new) % PIECE == 0:
+            new.append(NewMessage(entry, raw, content if len(entries) <= _FEW else None))
+            if len(entries) % PIECE == 0:
                 await asyncio.sleep(0)
+        for place, entry in enumerate(entries, 1):
+            tip = extend(tip, entry.message.identity)
+            hashes.append(tip)
+            if place % PIECE == 0:
+                await asyncio.sleep(0)
+        for entry in entries:
+            exchanges += entry.message.is_final
         raws, chain = body.messages[len(before.head) :], before.hashes.followed_by(hashes)
         every = before.entries.followed_by(entries)
         if not is_counted:
-            new, hashes = [*zip(every, raws, strict=True)], [*chain]
+            new, hashes = [NewMessage(entry, raw) for entry, raw in zip(every, raws, strict=True)], [*chain]
+        for own, each in zip(hashes, new, strict=True):
+            if each.entry.text is None:
+                uncounted[own] = each.entry
         return History(
             body=body,
             model=model,
@@ -83,10 +92,11 @@ class Reader:
             root=start,
             hashes=chain,
             tip=tip,
+            length=before.length + len(entries),
             exchanges=exchanges,
             counted=before.counted if is_counted else self._nothing,
             new=new,
-            uncounted={own: entry for own, (entry, _) in zip(hashes, new, strict=True) if entry.text is None},
+            uncounted=uncounted,
         )
 
     async def _head(self, body: Body, start: bytes, model: str) -> CachedPrefix:
@@ -95,7 +105,7 @@ class Reader:
         for raw in body.messages:
             if known and not len(known) % PIECE:
                 await asyncio.sleep(0)
-            entry = self._entry(raw)
+            entry, _ = self._entry(raw)
             if entry.message.role not in HEAD_ROLES:
                 break
             known.append(entry)
@@ -104,15 +114,19 @@ class Reader:
             start, head, tuple(known), Grown([]), Grown([]), len(head), start, 0, model, self._nothing
         )
 
-    def _entry(self, raw: bytes) -> CachedMessage:
+    def _entry(self, raw: bytes) -> tuple[CachedMessage, Content | None]:
+        """What is known of a message; its content, where it had to be decoded."""
         digest = xxhash.xxh3_128_digest(raw, self._seed)
         found = self._entries.get(digest)
-        if found is None:
-            content = self.dialect.read(raw)
-            has_other_parts = any("text" not in part for part in content.parts)
-            found = CachedMessage(read_message(content), {} if has_other_parts else None)
-            self._entries.put(digest, found)
-        return found
+        if found is not None:
+            return found, None
+        content, other = self.dialect.read(raw), None
+        for part in content.parts:
+            if "text" not in part:
+                other = dict[str, int]()
+        found = CachedMessage(read_message(content), other)
+        self._entries.put(digest, found)
+        return found, content
 
     async def count(self, history: History, stored: Mapping[bytes, int] | None = None) -> None:
         """Count what is not counted yet, off the loop where it is much.
@@ -126,26 +140,31 @@ class Reader:
                     entry.text = max(counted - MESSAGE_TOKENS, 0)
         await self._count_texts(history.new)
         name = history.model[:NAME]
-        for entry, raw in history.new:
-            if entry.other is not None and name not in entry.other:
-                if len(entry.other) >= _MODELS:
-                    entry.other.clear()
-                entry.other[name] = self.dialect.read(raw).shown_tokens(history.model)
+        for each in history.new:
+            other = each.entry.other
+            if other is not None and name not in other:
+                if len(other) >= _MODELS:
+                    other.clear()
+                other[name] = self.dialect.read(each.raw).shown_tokens(history.model)
 
-    async def _count_texts(self, messages: Sequence[tuple[CachedMessage, bytes]]) -> None:
-        new = iter([(entry, raw) for entry, raw in messages if entry.text is None])
-        while piece := [*islice(new, PIECE)]:
-            texts = [self.dialect.read(raw).countable() for _, raw in piece]
-            for (entry, _), tokens in zip(piece, await self._counter.count_all(texts), strict=True):
-                entry.text = tokens
-            if len(piece) == PIECE:
+    async def _count_texts(self, messages: Sequence[NewMessage]) -> None:
+        for first in range(0, len(messages), PIECE):
+            if first:
                 await asyncio.sleep(0)
+            new, texts = list[CachedMessage](), list[str]()
+            for each in messages[first : first + PIECE]:
+                if each.entry.text is None:
+                    new.append(each.entry)
+                    texts.append((each.content or self.dialect.read(each.raw)).countable())
+            for entry, tokens in zip(new, await self._counter.count_all(texts) if new else (), strict=True):
+                entry.text = tokens
 
     async def head_tokens(self, history: History, tool: bytes = b"") -> int:
         """Counted tokens of the head as it is now, of what was handed in, and of a ``tool`` that is added."""
         body, tokens = history.body, REQUEST_TOKENS
         if history.head:
-            await self._count_texts([*zip(history.head_entries, history.head, strict=True)])
+            pairs = zip(history.head_entries, history.head, strict=True)
+            await self._count_texts([NewMessage(entry, raw) for entry, raw in pairs])
             tokens += sum([MESSAGE_TOKENS + (entry.text or 0) for entry in history.head_entries])
         members = body.head_members()
         for part in [*members, tool] if tool else members:

@@ -77,12 +77,14 @@ class Decisions:
         self, model: Model, history: History, policy: Policy, explicit: int | None, tool: bytes, chain: Chain
     ) -> Budget:
         """The request's budget: what the policy gives, or what the client asks for where that is less."""
-        window, ratio = self.models.window(model, policy), model.ratio.value
+        window = self.models.window(model, policy)
+        limit, ratio = window.limit, model.ratio.value
         head = await self.reader.head_tokens(history, tool)
         reserve, last_user = reserve_of(history, policy), chain.last_user_tokens
-        limit, needed = window.limit, ceil((head + last_user) * ratio)
-        limits = [limit for limit in (policy.budget.tokens, explicit) if isinstance(limit, int)]
-        lowest, counts_answer = min(limits, default=None), model.evidence.counts_answer
+        needed = ceil((head + last_user) * ratio)
+        lowest, counts_answer = explicit, model.evidence.counts_answer
+        if isinstance(policy.budget.tokens, int):
+            lowest = min(policy.budget.tokens, explicit or policy.budget.tokens)
         tokens = budget_tokens(lowest, limit, reserve, needed, counts_answer=counts_answer)
         budget = Budget(tokens, ratio, head, window, last_user, chain.tokens.total)
         if limit is not None and needed > limit and not model.is_overrun_logged:

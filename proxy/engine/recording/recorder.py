@@ -141,8 +141,9 @@ class Recorder:
             if exchange.incoming.appended is None:
                 self.backlog.add(Unwritten(key, turn, ttl, frozenset(request.chain.hashes)))
         if recorded is Recorded.KEPT:
-            cached.learn_turn(request.lane, turn, ttl)
-            self.recognition.cache.keep(key, cached)
+            if cached.lookup is not None:
+                cached.learn_turn(request.lane, turn, ttl)
+                self.recognition.cache.keep(key, cached)
         else:
             cached.lookup = None
             self._lose(exchange)

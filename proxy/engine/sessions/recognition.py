@@ -14,7 +14,7 @@ from proxy.core.conversation.identity import has_only_lost
 from proxy.core.conversation.records import Joint
 from proxy.engine.flow import SessionState
 from proxy.engine.intake.history import History
-from proxy.engine.intake.naming import Caller, Naming
+from proxy.engine.intake.naming import NAMED, Caller, Naming
 from proxy.engine.sessions.session_cache import CachedLane, CachedSession, EpochLog, SessionCache
 from proxy.errors import StoreUnavailable
 from proxy.ports import Clock, Found, Lookup, SessionKey, TurnStore
@@ -48,8 +48,7 @@ class Recognition:
         tenant, named = caller.tenant, caller.key
         tag = named.tag if named else self._naming.bucket(tenant, history.first_user)
         key, is_joined = (named, False) if named else self._answered_here(tenant, tag, history)
-        cached = self.cache.of(key) if key else CachedSession()
-        entry = self.cache.lane(key, lane) if key else CachedLane(lane)
+        cached, entry = self.cache.of_lane(key, lane) if key else (CachedSession(), CachedLane())
         held = entry.log
         first = b"" if key else history.first_joint()
         sid = key.sid if key else ""
@@ -66,7 +65,9 @@ class Recognition:
             first=self._naming.bucket(tenant, first) if first else "",
         )
         revision = self._store.revision()
-        found = certain = cached.known(lookup, revision, self._clock.now()) if key else None
+        found = certain = None
+        if key is not None and revision is not None:
+            found = certain = cached.known(lookup, revision, self._clock.now())
         if certain is None:
             found = await self._find(lookup, caller, history, needs_store=needs_store)
         if key and found is not None and len(cached.stored_hidden) < lookup.hidden_from(key.sid):
@@ -74,16 +75,19 @@ class Recognition:
             found = await self._find(lookup, caller, history, needs_store=needs_store)
         if key is None:
             key = SessionKey((found and found.tag) or tag, (found and found.sid) or secrets.token_hex(8))
-            cached, entry = self.cache.of(key), self.cache.lane(key, lane)
+            cached, entry = self.cache.of_lane(key, lane)
         if found is not None and found is not certain:
             cached.learn_hidden(found, key.sid, is_whole=lookup.hidden_seen[0] != key.sid)
-            cached.learn_lookup(key.sid, lookup, found, revision)
-            self.cache.keep(key, cached)
+            if revision is not None:
+                cached.learn_lookup(key.sid, lookup, found, revision)
+            if revision is not None or found.hidden:
+                self.cache.keep(key, cached)
         state = SessionState(
             tenant=tenant,
             key=key,
             name=caller.name if caller.name is not None else self._naming.issue(tenant, key),
             found=found or Found(),
+            is_headerless=key.sid != NAMED,
             is_store_away=found is None,
             hidden=cached.hidden,
             tag=tag,
@@ -206,6 +210,7 @@ class Recognition:
             return None
         self._give((tenant, joint.hash), key)
         session.cached.joint, session.cached.asked = joint.hash, history.raw_of(joint.said)
+        self.cache.keep(key, session.cached)
         first = history.first_joint(identity)
         if joint.hash != first and key.tag == session.tag:
             return joint

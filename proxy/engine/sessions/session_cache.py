@@ -215,13 +215,13 @@ class SessionCache:
             self._sessions.put(key, session)
         return session
 
-    def lane(self, key: SessionKey, lane: str) -> CachedLane:
-        """The entry of a session's lane."""
-        found = self._lanes.get((key, lane))
+    def of_lane(self, key: SessionKey, lane: str) -> tuple[CachedSession, CachedLane]:
+        """The entries of a session and of one of its lanes."""
+        session, found = self._sessions.get(key), self._lanes.get((key, lane))
         if found is None:
             found = CachedLane(lane)
             self._lanes.put((key, lane), found)
-        return found
+        return session or self.of(key), found
 
     def keep(self, key: SessionKey, session: CachedSession) -> None:
         """Keep an entry that has been changed, and weigh it anew."""
@@ -232,7 +232,7 @@ class SessionCache:
 
         Answers what is known then: more, where another request of the session has gone on in the meantime.
         """
-        entry, epochs = self.lane(key, lane), log.epochs
+        (_, entry), epochs = self.of_lane(key, lane), log.epochs
         before = entry.log.epochs if entry.log is not None else ()
         if entry.log is not None and len(before) > len(epochs) and before[: len(epochs)] == epochs:
             return entry.log
