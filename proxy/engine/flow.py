@@ -14,9 +14,7 @@ from collections.abc import Set as AbstractSet
 import msgspec
 
 from proxy.core.budget.budget import Budget, Stage
-from proxy.core.conversation.identity import extend
 from proxy.core.conversation.injection import Injection
-from proxy.core.conversation.messages import Message
 from proxy.core.conversation.records import HiddenCalls
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.plan import Epoch, Plan
@@ -193,10 +191,6 @@ class Exchange(msgspec.Struct, kw_only=True):
         """Send this instead, and nothing that only we ask for."""
         self.plain = self.body = plain
         self.adds_usage = self.adds_cache_key = False
-
-    def hash_after(self, answer: Message) -> bytes:
-        """Chain hash of an answer to this request."""
-        return extend(self.history.tip, answer.identity)
 
     def response_headers(self) -> list[tuple[bytes, bytes]]:
         """What the client is told of the request before the answer's first byte (docs/api.md)."""

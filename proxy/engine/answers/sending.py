@@ -80,7 +80,8 @@ class Sender:
     def _answered(self, exchange: Exchange) -> None:
         session = exchange.request.session
         session.lane.answered = self.clock.now()
-        self.added.taken(exchange)
+        if exchange.is_tool_refused or exchange.is_cache_key_refused:
+            self.added.taken(exchange)
         if session.cached.is_turn_lost:
             session.cached.is_turn_lost = False
             exchange.degraded.append("previous-turn")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from proxy.core.conversation.identity import read_message
+from proxy.core.conversation.identity import extend, read_message
 from proxy.core.conversation.records import HiddenCalls
 from proxy.core.dialects.wire import AnswerEditor, StreamEditor, WireFormat
 from proxy.core.formats.json import as_mapping, loads
@@ -88,8 +88,9 @@ class _Course:
         """Record what stands upstream for the answer, as far as the client is told another message."""
         if not self.rounds.sequence:
             return
+        answer = read_message(self.rounds.wire.read(editor.visible))
         hidden = HiddenCalls(
-            hash=self.exchange.hash_after(read_message(self.rounds.wire.read(editor.visible))),
+            hash=extend(self.exchange.history.tip, answer.identity),
             messages=tuple(self.rounds.sequence),
             tokens=self.rounds.tokens,
             at=self.loop.clock.now(),

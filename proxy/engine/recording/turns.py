@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from proxy.core.budget.budget import MESSAGE_TOKENS
-from proxy.core.conversation.identity import read_message
+from proxy.core.conversation.identity import extend, read_message
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.records import Joint, Node, Reply, Session, Turn
 from proxy.core.dialects.dialect import Content
@@ -40,7 +40,7 @@ def chained(exchange: Exchange, answer: Answer) -> ChainedAnswer | None:
         return None
     content = exchange.request.chain.dialect.read(answer.message)
     message = read_message(content)
-    return ChainedAnswer(exchange.hash_after(message), answer.message, content, message, answer)
+    return ChainedAnswer(extend(exchange.history.tip, message.identity), answer.message, content, message, answer)
 
 
 def turn_of(
