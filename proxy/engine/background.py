@@ -1,14 +1,18 @@
 """Work that outlives its request. What must be done runs to its end, and the process's end waits for it."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from proxy.engine.flow import Request
+from proxy.errors import StoreUnavailable
 from proxy.telemetry import log_fault
 
 T = TypeVar("T")
 
+_RENEWALS = 3
+"""How often a lease is renewed before it would run out."""
 _LONG = 20_000
 """Counted tokens of a chain from which planning happens off the event loop."""
 _MANY = 200
@@ -43,6 +47,17 @@ class Background:
             task.cancel()
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+async def keep_renewing(renew: Callable[[], Awaitable[object]], lease: float) -> None:
+    """Renew a ``lease`` (seconds) of the store's before it runs out, until this is cancelled.
+
+    A store that is away for longer than the lease costs what was held.
+    """
+    while True:
+        await asyncio.sleep(lease / _RENEWALS)
+        with suppress(StoreUnavailable):
+            await renew()
 
 
 async def off_loop(request: Request, work: Callable[[], T]) -> T:

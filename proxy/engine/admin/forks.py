@@ -7,7 +7,7 @@ it was made from, and its name works for nobody else.
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -50,15 +50,15 @@ class Forks:
         start = root() if key.sid == NAMED else branch[0].parent
         nodes = await asyncio.to_thread(_placed, self.inspection.dialect, branch, start)
         ttl = self.inspection.policy_of(found.session).store.ttl
-        in_lane = await self._copy_epochs(found, key, branch, nodes, ttl)
-        hidden = _hidden_along(found, branch, nodes)
+        copies = {old.hash: new.hash for old, new in zip(branch, nodes, strict=True)}
+        in_lane = await self._copy_epochs(found, key, branch, copies, ttl)
+        hidden = [replace(found.hidden[old], hash=new) for old, new in copies.items() if old in found.hidden]
         session = await asyncio.to_thread(self._session, found, shown, nodes, in_lane, hidden)
         turn = Turn(session=session, nodes=nodes, advances_tip=True, headerless=key.sid != NAMED)
         await self.store.record(key, turn, ttl)
-        places = {old.hash: new.hash for old, new in zip(branch, nodes, strict=True)}
         for each in hidden:
             await self.store.keep_hidden(key, each, ttl)
-        if pins := [places[each] for each in found.session.pins if each in places]:
+        if pins := [copies[each] for each in found.session.pins if each in copies]:
             await self.store.pin(key, pins, ttl)
         if injection := await self.inspection.injection(found):
             await self.store.inject(key, injection.digest, injection.raw, ttl)
@@ -68,26 +68,47 @@ class Forks:
         """Where the fork is kept, and the name by which its caller finds it.
 
         The fork of a session that a header names is named by a header too: messages of the two kinds of
-        session have different places.
+        session have different places. Raises InvalidSessionId.
         """
         tenant = found.session.tenant
         if name is None and found.key.sid != NAMED:
             key = SessionKey(found.key.tag, secrets.token_hex(8))
             return key, self.naming.issue(tenant, key)
-        shown = f"fork-{secrets.token_hex(8)}" if name is None else _checked(name)
+        shown: str | None = f"fork-{secrets.token_hex(8)}"
+        if name is not None:  # as a header would carry it
+            try:
+                shown = session_header({SESSION_HEADER: name.encode("latin-1")})
+            except UnicodeEncodeError:
+                shown = None
+        if shown is None:
+            raise InvalidSessionId
         return self.naming.named(tenant, shown), shown
 
     async def _copy_epochs(
-        self, found: Inspected, key: SessionKey, branch: Sequence[Node], nodes: Sequence[Node], ttl: float
+        self,
+        found: Inspected,
+        key: SessionKey,
+        branch: Sequence[Node],
+        copies: Mapping[bytes, bytes],
+        ttl: float,
     ) -> tuple[Epoch, ...]:
-        """Write the fork's epochs; answers those of the lane of the latest turn."""
+        """Write the fork's epochs: those within the branch, by the hashes of its ``copies``.
+
+        Answers those of the lane of the latest turn.
+        """
         in_lane: tuple[Epoch, ...] = ()
         for lane in await self.store.lanes(found.key):
-            epochs = _taken_along(await self.store.epochs(found.key, lane), branch, nodes)
-            for place, epoch in enumerate(epochs):
-                await self.store.begin_epoch(key, epoch, place, ttl)
+            written, parents = list[Epoch](), {""}
+            for epoch in await self.store.epochs(found.key, lane):
+                is_within = epoch.depth <= len(branch) and branch[epoch.depth - 1].hash == epoch.reach
+                if is_within and epoch.parent in parents:
+                    parents.add(epoch.id)
+                    reach, begun_at = copies[epoch.reach], copies.get(epoch.begun_at, b"")
+                    copy = replace(epoch, reach=reach, begun_at=begun_at)
+                    await self.store.begin_epoch(key, copy, len(written), ttl)
+                    written.append(copy)
             if lane == found.session.lane:
-                in_lane = tuple(epochs)
+                in_lane = tuple(written)
         return in_lane
 
     def _session(
@@ -133,17 +154,6 @@ def _up_to(branch: Sequence[Node], at: int | None) -> Sequence[Node]:
     return branch if at is None else branch[: at + 1]
 
 
-def _checked(name: str) -> str:
-    """A name as a header would carry it. Raises InvalidSessionId."""
-    try:
-        found = session_header({SESSION_HEADER: name.encode("latin-1")})
-    except UnicodeEncodeError:
-        found = None
-    if found is None:
-        raise InvalidSessionId
-    return found
-
-
 def _placed(dialect: Dialect, branch: Sequence[Node], start: bytes) -> tuple[Node, ...]:
     """The messages of a branch on a chain that begins with ``start``."""
     hashes = chain_of((read_message(dialect.read(node.raw)).identity for node in branch), start)
@@ -152,26 +162,3 @@ def _placed(dialect: Dialect, branch: Sequence[Node], start: bytes) -> tuple[Nod
         replace(node, hash=chain_hash, parent=parent, reply=None)
         for node, chain_hash, parent in zip(branch, hashes, parents, strict=False)
     )
-
-
-def _taken_along(epochs: Sequence[Epoch], branch: Sequence[Node], nodes: Sequence[Node]) -> list[Epoch]:
-    """A lane's epochs that reach no further than the branch goes, as epochs of ``nodes``, its copy."""
-    places = {old.hash: new.hash for old, new in zip(branch, nodes, strict=True)}
-    taken, known = list[Epoch](), {""}
-    for epoch in epochs:
-        is_within = epoch.depth <= len(branch) and branch[epoch.depth - 1].hash == epoch.reach
-        if is_within and epoch.parent in known:
-            known.add(epoch.id)
-            begun_at = places.get(epoch.begun_at, b"")
-            taken.append(replace(epoch, reach=places[epoch.reach], begun_at=begun_at))
-    return taken
-
-
-def _hidden_along(found: Inspected, branch: Sequence[Node], nodes: Sequence[Node]) -> list[HiddenCalls]:
-    """What stands upstream for answers of a branch, as for those of ``nodes``, its copy."""
-    pairs = [
-        (found.hidden[old.hash], new)
-        for old, new in zip(branch, nodes, strict=True)
-        if old.hash in found.hidden
-    ]
-    return [replace(hidden, hash=new.hash) for hidden, new in pairs]

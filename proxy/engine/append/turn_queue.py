@@ -11,7 +11,7 @@ import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from proxy.engine.background import Background
+from proxy.engine.background import Background, keep_renewing
 from proxy.errors import SessionBusy, StoreUnavailable
 from proxy.ports import Clock, QueueStore, SessionKey, Standing
 
@@ -21,8 +21,6 @@ _GLANCES = (0.005, 0.05)
 """Seconds between two looks at the line: the first, and the longest."""
 _AGAIN = 0.1
 """Seconds after which a place is given up once more, where the store was away."""
-_RENEWALS = 3
-"""How often a lease is renewed before it would run out."""
 
 
 class TurnQueue:
@@ -55,44 +53,33 @@ class TurnQueue:
         StoreUnavailable.
         """
         ticket = f"{kind}-{secrets.token_hex(8)}"
-        is_left = asyncio.Event()
+        deadline, renewing = self._clock.monotonic() + wait, None
+        glance, longest = _GLANCES
         try:
-            await self._stand(key, ticket, wait, queue)
-            self._background.run(self._renew(key, ticket, is_left))
+            while (standing := await self._store.stand(key, ticket, queue, self._lease)) is not Standing.GO:
+                if standing is Standing.FULL or self._clock.monotonic() >= deadline:
+                    raise SessionBusy
+                await asyncio.sleep(glance)
+                glance = min(2 * glance, longest)
+            # Where the store is away for longer than the lease, the tip's own check remains.
+            renew = keep_renewing(lambda: self._store.renew_lease(key, ticket, self._lease), self._lease)
+            renewing = self._background.run(renew)
             yield
         finally:
-            self._background.run(self._leave(key, ticket, finished, is_left))
-
-    async def _stand(self, key: SessionKey, ticket: str, wait: float, queue: int) -> None:
-        deadline = self._clock.monotonic() + wait
-        glance, longest = _GLANCES
-        while (standing := await self._store.stand(key, ticket, queue, self._lease)) is not Standing.GO:
-            if standing is Standing.FULL or self._clock.monotonic() >= deadline:
-                raise SessionBusy
-            await asyncio.sleep(glance)
-            glance = min(2 * glance, longest)
-
-    async def _renew(self, key: SessionKey, ticket: str, is_left: asyncio.Event) -> None:
-        while not is_left.is_set():
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._lease / _RENEWALS):
-                    await is_left.wait()
-                return
-            # A store that is away for longer than the lease costs the place; the tip's own check remains.
-            with contextlib.suppress(StoreUnavailable):
-                await self._store.renew_lease(key, ticket, self._lease)
+            self._background.run(self._leave(key, ticket, finished, renewing))
 
     async def _leave(
         self,
         key: SessionKey,
         ticket: str,
         finished: Callable[[], Awaitable[None]],
-        is_left: asyncio.Event,
+        renewing: asyncio.Task[None] | None,
     ) -> None:
         try:
             await finished()
         finally:
-            is_left.set()
+            if renewing is not None:
+                renewing.cancel()
             await self.insist(lambda: self._store.leave(key, ticket), self._lease)
 
     async def insist(self, call: Callable[[], Awaitable[None]], seconds: float) -> None:

@@ -42,13 +42,22 @@ def read_envelope(
     naming: Naming, target: str, headers: Headers, forwarded: Sequence[tuple[bytes, bytes]]
 ) -> Envelope:
     """Read the head of a request. Raises InvalidSessionId, InvalidPolicy and InvalidHeader."""
+    caller = naming.caller(headers)
+    text, budget = headers.get(BUDGET_HEADER, b"").decode("latin-1").strip(), None
+    if text:
+        if not (text.isascii() and text.isdigit()) or len(text) > _DIGITS or int(text) == 0:
+            raise InvalidPolicy("X-Unabridged-Budget must be a positive number of tokens.")
+        budget = min(int(text), _MOST)
+    boundary = headers.get(BOUNDARY_HEADER, b"").strip().lower()
+    if boundary not in (b"", b"new"):
+        raise InvalidHeader("X-Unabridged-Boundary is new, or absent.")
     return Envelope(
         target=target,
         headers=headers,
         forwarded=forwarded,
-        caller=naming.caller(headers),
-        budget=_budget(headers),
-        is_boundary=_is_boundary(headers),
+        caller=caller,
+        budget=budget,
+        is_boundary=boundary == b"new",
         credentials=[pair for pair in forwarded if pair[0].lower() in _TAKEN_OVER],
     )
 
@@ -56,19 +65,3 @@ def read_envelope(
 def policy_name(headers: Headers) -> str:
     """The policy that a request names; empty where it names none."""
     return headers.get(POLICY_HEADER, b"").decode("latin-1").strip()
-
-
-def _budget(headers: Headers) -> int | None:
-    text = headers.get(BUDGET_HEADER, b"").decode("latin-1").strip()
-    if not text:
-        return None
-    if not (text.isascii() and text.isdigit()) or len(text) > _DIGITS or int(text) == 0:
-        raise InvalidPolicy("X-Unabridged-Budget must be a positive number of tokens.")
-    return min(int(text), _MOST)
-
-
-def _is_boundary(headers: Headers) -> bool:
-    text = headers.get(BOUNDARY_HEADER, b"").strip().lower()
-    if text not in (b"", b"new"):
-        raise InvalidHeader("X-Unabridged-Boundary is new, or absent.")
-    return text == b"new"

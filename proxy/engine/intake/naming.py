@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from proxy.cache import Lru, Memory
 from proxy.errors import InvalidSessionId
@@ -59,13 +60,9 @@ def session_header(headers: Headers) -> str | None:
         if len(own) > _LONGEST or _UNPRINTABLE.search(own):
             raise InvalidSessionId("A session id has 1 to 256 printable characters.")
         return own.decode("latin-1")
-    found = (headers.get(name, b"").strip() for name in _agent_headers(headers))
+    names = chain(_AGENT_HEADERS, filter(_VENDOR_HEADER.fullmatch, headers))
+    found = (headers.get(name, b"").strip() for name in names)
     return next((value.decode() for value in found if _PLAUSIBLE.fullmatch(value)), None)
-
-
-def _agent_headers(headers: Headers) -> Iterable[bytes]:
-    yield from _AGENT_HEADERS
-    yield from (name for name in headers if _VENDOR_HEADER.fullmatch(name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +96,8 @@ class Naming:
             gateway = headers.get(self.tenant_header, b"")
             return self._mac(b"gateway", gateway, 32) if gateway else self._mac(b"anonymous", b"", 32)
         credentials = [(name, _canonical(name, headers[name])) for name in CREDENTIALS if name in headers]
-        if all(_is_dummy(value) for _, value in credentials):
+        words = (value.strip().lower().removeprefix(b"bearer").strip() for _, value in credentials)
+        if all(word in _DUMMIES for word in words):
             return self._mac(b"anonymous", b"", 32)
         return self._mac(b"tenant", b"\0".join(part for pair in credentials for part in pair), 32)
 
@@ -110,18 +108,15 @@ class Naming:
         digest = hashlib.sha256(repr((name, *map(headers.get, by))).encode()).digest()
         known = self._callers.get(digest)
         if known is None:
-            known = self._caller(name, headers)
+            tenant = self.tenant(headers)
+            former = self._former.caller(headers) if self._former else None
+            key = None if name is None else self.named(tenant, name)
+            if former and former.key and former.key.sid != NAMED:
+                # An id of ours is good for as long as the secret that it was made by.
+                key, former = former.key, None
+            known = Caller(tenant, name, key, former)
             self._callers.put(digest, known)
         return known
-
-    def _caller(self, name: str | None, headers: Headers) -> Caller:
-        tenant = self.tenant(headers)
-        former = self._former.caller(headers) if self._former else None
-        key = None if name is None else self.named(tenant, name)
-        if former and former.key and former.key.sid != NAMED:
-            # An id of ours is good for as long as the secret that it was made by.
-            key, former = former.key, None
-        return Caller(tenant, name, key, former)
 
     def former_tag(self, former: Caller, first_user: bytes) -> str:
         """The tag of a caller's session by the old secret's names."""
@@ -168,8 +163,3 @@ def _canonical(name: bytes, value: bytes) -> bytes:
     """A credential, however its scheme is spelled (RFC 9110 clause 11.1)."""
     spelled = _BEARER.match(value) if name == b"authorization" else None
     return b"Bearer " + value[spelled.end() :] if spelled else value
-
-
-def _is_dummy(value: bytes) -> bool:
-    word = value.strip().lower().removeprefix(b"bearer").strip()
-    return word in _DUMMIES

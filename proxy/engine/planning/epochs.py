@@ -30,8 +30,7 @@ from proxy.core.planning.planner import (
 from proxy.core.planning.situation import Situation
 from proxy.engine.background import off_loop
 from proxy.engine.flow import Decision, Request
-from proxy.engine.planning.pending_drafts import PendingDrafts
-from proxy.engine.planning.plan_cache import PlanCache
+from proxy.engine.planning.planning_cache import PendingDrafts, PlanCache
 from proxy.engine.sessions.session_cache import EpochLog
 from proxy.engine.summaries.wanted import SummaryJobs
 from proxy.errors import StoreUnavailable

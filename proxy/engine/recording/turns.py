@@ -40,7 +40,9 @@ def chained(exchange: Exchange, answer: Answer) -> ChainedAnswer | None:
         return None
     content = exchange.request.chain.dialect.read(answer.message)
     message = read_message(content)
-    return ChainedAnswer(extend(exchange.history.tip, message.identity), answer.message, content, message, answer)
+    return ChainedAnswer(
+        extend(exchange.history.tip, message.identity), answer.message, content, message, answer
+    )
 
 
 def turn_of(

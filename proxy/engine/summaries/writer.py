@@ -17,7 +17,8 @@ from proxy.cache import Lru, Memory
 from proxy.core.dialects.wire import Answer
 from proxy.core.summaries.extractive import EARLIER, extractive_summary
 from proxy.core.summaries.prompt import Refused, Untrue, ask_for_summary, judge, longest, text_of
-from proxy.core.summaries.source import Block, Piece, Source
+from proxy.core.summaries.source import Block, Piece
+from proxy.engine.background import keep_renewing
 from proxy.engine.models.asking import Asking
 from proxy.engine.summaries.compactors import Compacting, Job
 from proxy.engine.summaries.foreground import Foreground
@@ -30,8 +31,6 @@ from proxy.telemetry import Metrics
 
 LEASE = 15.0
 """Seconds."""
-_RENEWALS = 3
-"""How often a lease is renewed before it would run out."""
 
 
 class Lease:
@@ -42,7 +41,10 @@ class Lease:
         self._key = key
         self._address = address
         self._token = token
-        self._renewing = asyncio.create_task(self._renew(), name="lease") if token else None
+        self._renewing: asyncio.Task[None] | None = None
+        if token:
+            renewing = keep_renewing(lambda: store.claim(key, address, token, LEASE), LEASE)
+            self._renewing = asyncio.create_task(renewing, name="lease")
 
     async def __aenter__(self) -> Self:
         return self
@@ -72,12 +74,6 @@ class Lease:
             return await self._store.keep_summary(self._key, self._address, text, ttl, self._token)
         except StoreUnavailable:
             return True  # this process has it, and the note once an epoch begins
-
-    async def _renew(self) -> None:
-        while True:
-            await asyncio.sleep(LEASE / _RENEWALS)
-            with contextlib.suppress(StoreUnavailable):
-                await self._store.claim(self._key, self._address, self._token, LEASE)
 
 
 async def take(store: SummaryStore, key: SessionKey, address: str) -> Lease | None:
@@ -215,7 +211,10 @@ class Writer:
     ) -> str | None:
         """What may stand in the note; None where the model may be asked again. Raises Refused."""
         try:
-            return await asyncio.to_thread(self._judge, job.source, piece, text_of(answer, self._asking.wire))
+            text = text_of(answer, self._asking.wire)
+            return await asyncio.to_thread(
+                lambda: judge(text, piece.evidence(job.source.user_rules), self._counter.count)
+            )
         except Untrue as fault:
             self._count(str(fault))
             if not is_last:
@@ -225,9 +224,6 @@ class Writer:
             if is_last:
                 raise
             return None
-
-    def _judge(self, source: Source, piece: Piece, text: str) -> str:
-        return judge(text, piece.evidence(source.user_rules), self._counter.count)
 
     def _digest(self, piece: Piece, limit: int, language: str) -> str:
         room = min(limit, longest(self._counter.count(piece.text)))

@@ -7,7 +7,7 @@ import pytest
 from proxy.cache import Memory
 from proxy.core.budget.budget import Budget
 from proxy.engine.flow import Request
-from proxy.engine.planning.pending_drafts import PendingDrafts
+from proxy.engine.planning.planning_cache import PendingDrafts
 from tests.support.conversations import Sent, chain_from, prose, user
 from tests.support.requests import a_request
 

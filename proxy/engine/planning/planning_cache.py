@@ -1,20 +1,30 @@
-"""PendingDrafts whose summaries are being written while the session goes on; no content is held.
+"""What this process remembers of planning: drafts that wait, and plans from scratch.
 
-A draft that waits, for its summaries or because an epoch would not pay yet, is remembered in this process, so
+A draft that waits, for its summaries or because an epoch would not pay yet, is remembered without content, so
 that the next turns neither plan again nor ask for other summaries.
+
+A plan from scratch is a pure function of what it is given (:mod:`proxy.core.planning.from_scratch`), and dear
+where the chain is long. Such requests come again, retried or to be answered anew, before there is an epoch
+for them. Keeps law 6 (isolated): what is remembered is addressed by the tenant and every byte, and holds for
+the very policy that it was made by.
 """
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple, Self
 
+import msgspec
+
 from proxy.cache import Lru, Memory
 from proxy.core.budget.budget import Stage
-from proxy.core.planning.plan import Replacement, Span
+from proxy.core.planning.from_scratch import plan_from_scratch
+from proxy.core.planning.plan import EMPTY, Plan, Replacement, Span
 from proxy.core.planning.planner import Draft, acts_now, noticed
-from proxy.core.planning.situation import Situation
+from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Conditions, Count, Situation
 from proxy.core.planning.strategies import Strategy
+from proxy.core.policy.policy import Policy
 from proxy.engine.background import off_loop
 from proxy.engine.flow import Request
 from proxy.ports import SessionKey
@@ -138,3 +148,59 @@ class PendingDrafts:
 def _weight(kept: _Kept) -> int:
     texts = [*chain.from_iterable(kept.quotes.values()), *[each.raw for each in kept.cleared]]
     return _DRAFT_BYTES + sum(map(len, texts))
+
+
+# --- plans from scratch ---
+
+
+_PLAN_BYTES = 1024
+"""What an entry is reckoned at beside its plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    policy: Policy
+    plan: Plan
+    epochs: int
+
+
+class PlanCache:
+    """The plans of all tenants of this process."""
+
+    def __init__(self, count: Count, memory: Memory) -> None:
+        self._count = count
+        self._plans: Lru[bytes, _Planned] = Lru(
+            memory, lambda planned: _PLAN_BYTES + len(msgspec.msgpack.encode(planned.plan))
+        )
+
+    async def of(self, request: Request, conditions: Conditions = UNKNOWN_CONDITIONS) -> tuple[Plan, int]:
+        """The plan that a request's chain would have come to by itself, and how many epochs it took."""
+        address = await off_loop(request, lambda: _address(request, conditions))
+        planned = self._plans.get(address)
+        if planned is None or planned.policy is not request.policy:
+            given = Situation(
+                chain=request.chain,
+                plan=EMPTY,
+                policy=request.policy,
+                budget=request.budget,
+                count=self._count,
+                conditions=conditions,
+                pins=request.pins,
+            )
+            plan, epochs = await off_loop(request, lambda: plan_from_scratch(given))
+            planned = _Planned(request.policy, plan, epochs)
+            self._plans.put(address, planned)
+        return planned.plan, planned.epochs
+
+
+def _address(request: Request, conditions: Conditions) -> bytes:
+    chain = request.chain
+    given = (
+        [*chain.raws],
+        [*chain.tokens],
+        [*chain.hashes],
+        request.budget,
+        conditions,
+        sorted(request.pins),
+    )
+    return hashlib.sha256(msgspec.msgpack.encode((request.session.tenant, given))).digest()
