@@ -2,7 +2,9 @@
 
 An :class:`Incoming` is read, its :class:`SessionState` is found, what is to be decided on is a
 :class:`Request`, what was decided a :class:`Decision`; an :class:`Exchange` is the request with all of it on
-its way to the upstream, and the :class:`Sent` is what came back. Each value stands in one of them.
+its way to the upstream, and the :class:`Sent` is what came back. Each value stands in one of them, but for
+what a Request takes over from what came in: the policy, the credentials, the model and the size of the head.
+The admin API has sessions planned of which nothing came in, so whoever has a Request reads them there.
 """
 
 from __future__ import annotations
