@@ -17,8 +17,8 @@ EVENT_LIMIT = 8 * 1024 * 1024
 """Bytes that one event may have before the decoder gives up."""
 
 BOM = b"\xef\xbb\xbf"
-EVENT_END = re.compile(rb"(?>\r\n|\r|\n){2}")
-OVERLAP = 3
+_EVENT_END = re.compile(rb"(?>\r\n|\r|\n){2}")
+_OVERLAP = 3
 """Bytes of an event's end that may have come before the rest of it."""
 _DATA = b"data: "
 _LINE_END = re.compile(rb"\r\n?")
@@ -146,3 +146,47 @@ def read_event(block: bytes) -> Event | None:
 def read_raw(raw: bytes) -> Event | None:
     """Read one event as it was written, its BOM and line ends included."""
     return read_event(_LINE_END.sub(b"\n", raw.removeprefix(BOM)).strip(b"\n"))
+
+
+class RawEvents:
+    """Cuts a stream's bytes, cut anywhere, into whole events; only new bytes are searched for an end.
+
+    An event that ends with CR at the end of a chunk waits for the next byte, which may be its LF.
+    """
+
+    def __init__(self, limit: int = EVENT_LIMIT) -> None:
+        self._limit = limit
+        self._pending = bytearray()
+        self._has_cr = False
+
+    @property
+    def is_too_long(self) -> bool:
+        """Whether the unfinished event has passed the limit."""
+        return len(self._pending) > self._limit
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The events that these bytes complete."""
+        text, position, events = self._pending, 0, list[bytes]()
+        start = max(len(text) - _OVERLAP, 0)
+        text += chunk
+        self._has_cr = self._has_cr or b"\r" in chunk
+        if self._has_cr:
+            ends = [found.end() for found in _EVENT_END.finditer(text, start)]
+        else:  # nearly every stream, several times as fast
+            ends, found = list[int](), text.find(b"\n\n", start)
+            while found >= 0:
+                ends.append(found + 2)
+                found = text.find(b"\n\n", found + 2)
+        for end in ends:
+            if end == len(text) and text.endswith(b"\r"):
+                break
+            events.append(bytes(text[position:end]))
+            position = end
+        del text[:position]
+        return events
+
+    def rest(self) -> bytes:
+        """What is left of an unfinished event."""
+        left = bytes(self._pending)
+        self._pending.clear()
+        return left

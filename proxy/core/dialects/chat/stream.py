@@ -1,10 +1,9 @@
 """An answer edited while it streams: whole events go in and out, every other byte stays as it is."""
 
 import re
-from typing import Any
 
-from proxy.core.formats.json import as_mapping, loads
-from proxy.core.formats.sse import EVENT_END, OVERLAP, read_raw
+from proxy.core.formats.json import elements, members
+from proxy.core.formats.sse import RawEvents, read_raw
 
 _LONGEST = 2**20
 """Bytes of a pending event from which nothing is looked for any more."""
@@ -13,60 +12,35 @@ _LONGEST = 2**20
 class UsageRemover:
     """Takes the usage-only event out of a stream whose client did not ask for it (law 1).
 
-    It is the last event of a stream with ``include_usage``: no choices, and the usage. What passes is the
-    same wherever the stream is cut: an LF that comes after a CR has ended an event belongs to that event.
+    It is the last event of a stream with ``include_usage``: no choices, and the usage.
     """
 
     def __init__(self) -> None:
-        self._pending = bytearray()
+        self._events = RawEvents(_LONGEST)
         self._is_over = False
-        self._after_cr = False
 
     def feed(self, chunk: bytes) -> bytes:
-        """The bytes that may go on to the client, now that this chunk is here."""
-        passed = bytearray()
-        if self._after_cr and chunk:
-            rest = chunk.removeprefix(b"\n")
-            passed += b"" if self._is_over else chunk[: len(chunk) - len(rest)]
-            chunk, self._after_cr = rest, False
         if self._is_over:
-            return bytes(passed) + chunk
-        return bytes(passed + self._searched(chunk))
+            return chunk
+        passed: list[bytes] = []
+        for event in self._events.feed(chunk):
+            if not self._is_over and _is_usage_only(event):
+                self._is_over = True
+            else:
+                passed.append(event)
+        self._is_over = self._is_over or self._events.is_too_long
+        return b"".join(passed) + (self._events.rest() if self._is_over else b"")
 
     def rest(self) -> bytes:
-        """What is left when the stream has ended."""
-        left = bytes(self._pending)
-        self._pending.clear()
-        return left
-
-    def _searched(self, chunk: bytes) -> bytes:
-        """What may pass of the pending event and ``chunk``; only new bytes are searched for its end."""
-        text, passed, position = self._pending, bytearray(), 0
-        start = max(len(text) - OVERLAP, 0)
-        text += chunk
-        for end in [found.end() for found in EVENT_END.finditer(text, start)]:
-            event = bytes(text[position:end])
-            position = end
-            self._after_cr = end == len(text) and event.endswith(b"\r")
-            self._is_over = _is_usage_only(event)
-            if self._is_over:
-                break
-            passed += event
-        del text[:position]
-        self._is_over = self._is_over or len(text) > _LONGEST
-        return bytes(passed) + (self.rest() if self._is_over else b"")
+        return self._events.rest()
 
 
 def _is_usage_only(text: bytes) -> bool:
     if b'"usage"' not in text:
         return False
     event = read_raw(text)
-    try:
-        chunk: Any = loads(event.data) if event else None
-    except ValueError:
-        return False
-    members = as_mapping(chunk)
-    return members.get("choices") == [] and bool(as_mapping(members.get("usage")))
+    top = (members(event.data) if event else None) or {}
+    return elements(top.get("choices", b"")) == [] and bool(members(top.get("usage", b"")))
 
 
 # --- the end of a stream held back until that is true of its record ---

@@ -1,4 +1,4 @@
-"""The events of a stream as they were written, so that those nobody changes pass byte for byte (law 1)."""
+"""The chunks of a stream in their events, so that those nobody changes pass byte for byte (law 1)."""
 
 from __future__ import annotations
 
@@ -11,60 +11,12 @@ from msgspec import Raw
 from proxy.core.dialects.chat.completion import has_odd_choices
 from proxy.core.dialects.chat.delta import object_of
 from proxy.core.formats.json import elements, integer, members
-from proxy.core.formats.sse import BOM, EVENT_END, EVENT_LIMIT, OVERLAP, read_raw
+from proxy.core.formats.sse import BOM, read_raw
 
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)?")
 _NULL = Raw(b"null")
 _FIRST = Raw(b"0")
 _SAYS_NOTHING = (b"null", b'""', b"[]", b"{}")
-
-
-class RawEvents:
-    """Cuts a stream's bytes, cut anywhere, into whole events; only new bytes are searched for an end.
-
-    An event that ends with CR at the end of a chunk waits for the next byte, which may be its LF.
-    """
-
-    def __init__(self, limit: int = EVENT_LIMIT) -> None:
-        self._limit = limit
-        self._pending = bytearray()
-        self._has_cr = False
-
-    @property
-    def is_too_long(self) -> bool:
-        """Whether the unfinished event has passed the limit."""
-        return len(self._pending) > self._limit
-
-    def feed(self, chunk: bytes) -> list[bytes]:
-        """The events that these bytes complete."""
-        text, position, events = self._pending, 0, list[bytes]()
-        start = max(len(text) - OVERLAP, 0)
-        text += chunk
-        self._has_cr = self._has_cr or b"\r" in chunk
-        for end in self._ends(start) if self._has_cr else self._ends_by_lf(start):
-            if end == len(text) and text.endswith(b"\r"):
-                break
-            events.append(bytes(text[position:end]))
-            position = end
-        del text[:position]
-        return events
-
-    def _ends(self, start: int) -> list[int]:
-        return [found.end() for found in EVENT_END.finditer(self._pending, start)]
-
-    def _ends_by_lf(self, start: int) -> list[int]:
-        """The same for a stream that has no CR, which is nearly every one, several times as fast."""
-        ends, found = list[int](), self._pending.find(b"\n\n", start)
-        while found >= 0:
-            ends.append(found + 2)
-            found = self._pending.find(b"\n\n", found + 2)
-        return ends
-
-    def rest(self) -> bytes:
-        """What is left of an unfinished event."""
-        left = bytes(self._pending)
-        self._pending.clear()
-        return left
 
 
 class Chunk:
@@ -155,14 +107,22 @@ class Chunk:
         return Chunk(self._raw, dict(self.top), is_error=self.is_error)
 
     def encoded(self) -> bytes:
-        """The event: its own bytes, or with only its data written anew."""
+        """The event: its own bytes, or with only its data written anew, in one line."""
         if not self._is_changed:
             return self._raw
         top = dict(self.top)
         if self.choices:
             delta = {"delta": object_of(self.delta.items())} if "delta" in self.choice else {}
             top["choices"] = Raw(b"[" + object_of({**self.choice, **delta}.items()) + b"]")
-        return _with_data(self._raw, object_of(top.items()))
+        written, is_written = bytearray(BOM if self._raw.startswith(BOM) else b""), False
+        for line in _LINE.findall(self._raw.removeprefix(BOM)):
+            bare = line.rstrip(b"\r\n")
+            if bare != b"data" and not bare.startswith(b"data:"):
+                written += line
+            elif not is_written:
+                written += b"data: " + object_of(top.items()) + line[len(bare) :]
+                is_written = True
+        return bytes(written)
 
 
 def is_done(raw: bytes) -> bool:
@@ -171,16 +131,3 @@ def is_done(raw: bytes) -> bool:
         return False
     event = read_raw(raw)
     return event is not None and event.data.startswith(b"[DONE]")
-
-
-def _with_data(raw: bytes, data: bytes) -> bytes:
-    """An event with other data, in one line, and its other lines as they were."""
-    written, is_told = bytearray(BOM if raw.startswith(BOM) else b""), False
-    for line in _LINE.findall(raw.removeprefix(BOM)):
-        bare = line.rstrip(b"\r\n")
-        if bare != b"data" and not bare.startswith(b"data:"):
-            written += line
-        elif not is_told:
-            written += b"data: " + data + line[len(bare) :]
-            is_told = True
-    return bytes(written)
