@@ -50,7 +50,6 @@ class CompletionEditor:
         return self._said.json()
 
     def feed(self, body: bytes) -> None:
-        """Take the next answer of the upstream, whole."""
         self._body = body
         self._top = members(body) or {}
         choices = elements(self._top.get("choices", _NULL)) or []
@@ -67,16 +66,13 @@ class CompletionEditor:
         self._shared = self._shared or {name: self._top[name] for name in _SHARED if name in self._top}
 
     def asked(self) -> list[ToolCall]:
-        """The calls of the round that the proxy may answer, in their order."""
         finish = _unless_null(self._choice.get("finish_reason", _NULL))
         return [] if self.has_given_up else self._calls.asked(finish)
 
     def shown(self) -> list[ToolCall]:
-        """The calls of the round that are the client's without asking."""
         return self._calls.shown()
 
     def message(self, without: Collection[ToolCall] = ()) -> bytes:
-        """The round's message as the upstream said it, ``without`` these calls."""
         return self._calls.message_without(without)
 
     def go_on(self, *, may_ask: bool) -> None:
@@ -85,14 +81,12 @@ class CompletionEditor:
         self._begin(may_ask=may_ask)
 
     def settle(self, hidden: Collection[ToolCall]) -> None:
-        """The answer ends with this round. ``hidden`` calls were answered; the others are the client's."""
         self._calls.settle(hidden)
         for call in self._calls.shown():
             self._said.add({"tool_calls": Raw(b"[" + self._calls.message.calls[call.place].json() + b"]")})
 
     @property
     def is_untouched(self) -> bool:
-        """Whether a settled answer is the upstream's own: nothing is hidden."""
         return not self._rounds and len(self._calls.shown()) == len(self._calls.message.calls)
 
     def end(self) -> bytes:

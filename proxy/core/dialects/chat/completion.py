@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Raw
 
-from proxy.core.dialects.chat.delta import PartialMessage
+from proxy.core.dialects.chat.delta import PartialMessage, object_of
 from proxy.core.dialects.wire import Answer, Usage
 from proxy.core.formats.json import (
     UNREADABLE,
@@ -123,11 +123,13 @@ class StreamCollector:
             elif event.data.startswith(b"[DONE]"):
                 self._done, self._unread = True, False
                 return
-            else:
-                self._pass_over(event)
+            else:  # no JSON object
+                if event.name == "error":
+                    self._error = self._error or _error_of(None, event.data)
+                self._unread = event.name == "message"
+                self._hole = self._hole or (self._unread and event.data.lstrip().startswith(b"{"))
 
     def answer(self) -> Answer:
-        """What has been collected so far."""
         seen = 0 in self._finish
         finish_reason = self._finish.get(0)
         ended = seen and (finish_reason is not None or self._done)
@@ -166,13 +168,6 @@ class StreamCollector:
                 elif choice.delta is None and members(choice.message) is not None:
                     self._hole = True  # some upstreams say both, the message so far beside its delta
 
-    def _pass_over(self, event: Event) -> None:
-        """An event that is no JSON object."""
-        if event.name == "error":
-            self._error = self._error or _error_of(None, event.data)
-        self._unread = event.name == "message"
-        self._hole = self._hole or (self._unread and event.data.lstrip().startswith(b"{"))
-
 
 def read_completion(body: bytes) -> Answer:
     """Read an answer that came in one piece. The message is the slice of the body that the upstream wrote."""
@@ -181,13 +176,15 @@ def read_completion(body: bytes) -> Answer:
         return Answer()
     choices = {choice.index or 0: choice for choice in reversed(completion.choices or [])}
     choice = choices.get(0, _Choice())
-    said = members(choice.message)
+    said, written = members(choice.message), bytes(choice.message)
+    if said is not None and not string(said.get("role")):  # no request may be without
+        written = object_of([("role", b'"assistant"'), *((n, raw) for n, raw in said.items() if n != "role")])
     message = PartialMessage()
     message.add(said or {})
     error = _error_of(completion, body) if completion.error is not _ABSENT else None
     is_odd = not is_whole or message.is_odd
     return Answer(
-        message=_with_role(choice.message, said) if said is not None else None,
+        message=well_formed(written) if said is not None else None,
         finish_reason=choice.finish_reason or None,
         usage=_usage(completion.usage) if completion.usage is not None else None,
         complete=said is not None and error is None and not is_odd,
@@ -198,18 +195,6 @@ def read_completion(body: bytes) -> Answer:
         id=completion.id,
         model=completion.model,
     )
-
-
-def _with_role(message: Raw, said: dict[str, Raw]) -> bytes:
-    """The message as it was written; one without a role gets it, for no request may be without."""
-    if string(said.get("role")):
-        return well_formed(bytes(message))
-    others = b"".join(
-        b",%b:%b" % (json.dumps(name).encode(), bytes(value))
-        for name, value in said.items()
-        if name != "role"
-    )
-    return well_formed(b'{"role":"assistant"' + others + b"}")
 
 
 def _read(data: bytes) -> tuple[_Completion | None, bool]:
@@ -227,11 +212,26 @@ def _read(data: bytes) -> tuple[_Completion | None, bool]:
 def _read_loosely(top: dict[str, Raw]) -> _Completion:
     """The same, member by member, so that one of a wrong type costs only itself."""
     choices = [members(raw) for raw in elements(top.get("choices", _ABSENT)) or []]
-    usage = members(top.get("usage", _ABSENT))
-    error = top.get("error", _ABSENT)
+    usage, error = members(top.get("usage", _ABSENT)), top.get("error", _ABSENT)
+    details = members((usage or {}).get("prompt_tokens_details", _ABSENT)) or {}
     return _Completion(
-        choices=[_choice(choice) for choice in choices if choice is not None],
-        usage=_loose_usage(usage) if usage is not None else None,
+        choices=[
+            _Choice(
+                index=integer(choice.get("index")),
+                delta=members(choice.get("delta", _ABSENT)),
+                message=choice.get("message", _ABSENT),
+                finish_reason=string(choice.get("finish_reason")),
+            )
+            for choice in choices
+            if choice is not None
+        ],
+        usage=_Usage(
+            integer(usage.get("prompt_tokens")),
+            integer(usage.get("completion_tokens")),
+            _CachedTokens(integer(details.get("cached_tokens"))),
+        )
+        if usage is not None
+        else None,
         error=error if bytes(error) != b"null" else _ABSENT,
         id=string(top.get("id")),
         model=string(top.get("model")),
@@ -240,40 +240,17 @@ def _read_loosely(top: dict[str, Raw]) -> _Completion:
 
 def has_odd_choices(top: Mapping[str, Raw]) -> bool:
     """Whether something of the choices of a completion, or of a chunk, has another type than the API's."""
-    choices = top.get("choices", _ABSENT)
-    each = elements(choices)
-    return choices != _ABSENT if each is None else any(map(_is_odd, each))
-
-
-def _is_odd(raw: Raw) -> bool:
-    choice = members(raw)
-    if choice is None:
-        return True
-    index, delta = choice.get("index", _ABSENT), choice.get("delta", _ABSENT)
-    finish = choice.get("finish_reason", _ABSENT)
-    return (
-        (index != _ABSENT and integer(index) is None)
-        or (delta != _ABSENT and members(delta) is None)
-        or (finish != _ABSENT and string(finish) is None)
-    )
-
-
-def _choice(choice: dict[str, Raw]) -> _Choice:
-    return _Choice(
-        index=integer(choice.get("index")),
-        delta=members(choice.get("delta", _ABSENT)),
-        message=choice.get("message", _ABSENT),
-        finish_reason=string(choice.get("finish_reason")),
-    )
-
-
-def _loose_usage(usage: dict[str, Raw]) -> _Usage:
-    details = members(usage.get("prompt_tokens_details", _ABSENT)) or {}
-    return _Usage(
-        integer(usage.get("prompt_tokens")),
-        integer(usage.get("completion_tokens")),
-        _CachedTokens(integer(details.get("cached_tokens"))),
-    )
+    choices = elements(top.get("choices", _ABSENT))
+    if choices is None:
+        return top.get("choices", _ABSENT) != _ABSENT
+    for choice in map(members, choices):
+        if choice is None:
+            return True
+        for name, read in (("index", integer), ("delta", members), ("finish_reason", string)):
+            value = choice.get(name, _ABSENT)
+            if value != _ABSENT and read(value) is None:
+                return True
+    return False
 
 
 def _usage(usage: _Usage) -> Usage:

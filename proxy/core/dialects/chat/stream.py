@@ -62,11 +62,9 @@ class FinalEvent:
 
     @property
     def is_here(self) -> bool:
-        """Whether the final event has begun."""
         return bool(self._held)
 
     def feed(self, chunk: bytes) -> bytes:
-        """The bytes that may go on to the client, now that this chunk is here."""
         if self._held:
             self._held += chunk
             return b""
@@ -81,7 +79,6 @@ class FinalEvent:
         return text[1:held_from]
 
     def rest(self) -> bytes:
-        """What is held."""
         held, self._held, self._doubtful = self._held + self._doubtful, b"", b""
         return held
 

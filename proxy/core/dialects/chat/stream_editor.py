@@ -68,7 +68,6 @@ class StreamEditor:
         return self._visible.json()
 
     def feed(self, chunk: bytes) -> bytes:
-        """Take the next bytes of the round; answers those that go to the client now."""
         if self._passes_all:
             return chunk
         passed = [self._event(raw) for raw in self._events.feed(chunk)]
@@ -79,7 +78,6 @@ class StreamEditor:
         return b"".join(passed)
 
     def rest(self) -> bytes:
-        """The round's bytes are at their end: what goes to the client now."""
         left = self._events.rest()
         if self._passes_all or is_done(left):
             return self._event(left)
@@ -95,24 +93,17 @@ class StreamEditor:
         return self._calls.asked(self._finish) if self.has_ended and not self.has_given_up else []
 
     def shown(self) -> list[ToolCall]:
-        """The calls of the round that are the client's without asking."""
         return self._calls.shown()
 
     def message(self, without: Collection[ToolCall] = ()) -> bytes:
-        """The round's message as the upstream said it, ``without`` these calls."""
         return self._calls.message_without(without)
 
     def go_on(self, *, may_ask: bool) -> None:
-        """All calls of the round have been answered: what is fed next is the upstream's next answer.
-
-        ``may_ask`` says whether its calls may be answered, too.
-        """
         self._spent = summed(self._spent, self._usage)
         self._events = RawEvents(self._limit)
         self._begin(may_ask=may_ask, is_first=False)
 
     def settle(self, hidden: Collection[ToolCall]) -> None:
-        """The answer ends with this round. ``hidden`` calls were answered; the others are the client's."""
         self._calls.settle(hidden)
         self._last = self._flushed() + self._ended()
 
