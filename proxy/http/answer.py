@@ -9,7 +9,7 @@ from functools import partial
 
 from starlette.types import Send
 
-from proxy.core.dialects.wire import UsageRemover, WireFormat
+from proxy.core.dialects.wire import StreamFilter, WireFormat
 from proxy.engine.flow import Sent
 from proxy.engine.recording.collector import Collector
 from proxy.errors import HistoryNotSaved, UpstreamError, UpstreamTimeout
@@ -102,7 +102,7 @@ async def _seen(sent: Sent, collector: Collector) -> AsyncIterator[bytes]:
         yield chunk
 
 
-async def _without_usage(chunks: AsyncIterator[bytes], remover: UsageRemover) -> AsyncIterator[bytes]:
+async def _without_usage(chunks: AsyncIterator[bytes], remover: StreamFilter) -> AsyncIterator[bytes]:
     """An answer without the usage that only we asked for."""
     fault: UpstreamError | None = None
     try:

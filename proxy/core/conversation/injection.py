@@ -122,12 +122,19 @@ def _result(value: object, name: str) -> dict[str, Any]:
         if required not in tool:
             param = f"{name}.{required}"
             raise MissingParameter(f"Missing required parameter: '{param}'.", param=param)
-    result, call_id = tool["result"], tool.get("call_id")
+    called = _matching(tool["name"], _TOOL_NAME, f"{name}.name")
+    arguments, result = _arguments(tool["arguments"], f"{name}.arguments"), tool["result"]
+    text = result if isinstance(result, str) else _written(result, f"{name}.result")
+    exchanges, call_id = tool.get("cache_exchanges"), tool.get("call_id")
+    if exchanges is not None and (not isinstance(exchanges, int) or isinstance(exchanges, bool)):
+        raise _wrong_type(f"{name}.cache_exchanges", "an integer")
+    if exchanges is not None and not 0 <= exchanges <= MOST_EXCHANGES:
+        raise _invalid(f"{name}.cache_exchanges", f"it must be 0 to {MOST_EXCHANGES}")
     return {
-        "name": _matching(tool["name"], _TOOL_NAME, f"{name}.name"),
-        "arguments": _arguments(tool["arguments"], f"{name}.arguments"),
-        "result": result if isinstance(result, str) else _written(result, f"{name}.result"),
-        "cache_exchanges": _exchanges(tool, f"{name}.cache_exchanges"),
+        "name": called,
+        "arguments": arguments,
+        "result": text,
+        "cache_exchanges": exchanges,
         "call_id": "" if call_id is None else _matching(call_id, _CALL_ID, f"{name}.call_id"),
     }
 
@@ -147,17 +154,6 @@ def _arguments(value: object, name: str) -> str:
     return value
 
 
-def _exchanges(tool: Mapping[str, object], name: str) -> int | None:
-    value = tool.get("cache_exchanges")
-    if value is None:
-        return None
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise _wrong_type(name, "an integer")
-    if not 0 <= value <= MOST_EXCHANGES:
-        raise _invalid(name, f"it must be 0 to {MOST_EXCHANGES}")
-    return value
-
-
 def _name_calls(results: Sequence[dict[str, Any]], name: str) -> None:
     """Give each call without an id one of its own. Raises InvalidValue where one was given twice."""
     taken: set[str] = set()
@@ -167,15 +163,11 @@ def _name_calls(results: Sequence[dict[str, Any]], name: str) -> None:
         taken |= {each["call_id"]} - {""}
     for each in results:
         if not each["call_id"]:
-            each["call_id"] = _new_id(each, taken)
-            taken.add(each["call_id"])
-
-
-def _new_id(result: Mapping[str, Any], taken: Collection[str]) -> str:
-    said = dumps([result["name"], result["arguments"], result["result"]])
-    while (found := hashlib.sha256(said).hexdigest()[:_ID_LENGTH]) in taken:
-        said += b"."
-    return found
+            said = dumps([each["name"], each["arguments"], each["result"]])
+            while (call_id := hashlib.sha256(said).hexdigest()[:_ID_LENGTH]) in taken:
+                said += b"."
+            each["call_id"] = call_id
+            taken.add(call_id)
 
 
 def _object(value: object, name: str, known: Collection[str]) -> Mapping[str, Any]:

@@ -45,13 +45,19 @@ class Classes:
         self._messages = messages
         self._units = units
         self._content = content
-        self._said: dict[int, RetentionClass | None] = {}
+        self._by_message: dict[int, RetentionClass | None] = {}
         self._ruled: dict[int, RetentionClass | None] = {}
 
     def of(self, index: int) -> RetentionClass:
         """The class of unit number ``index``."""
         ruled = self._by_rule(index) if self._rules else None
-        return ruled or self._unruled(self._units[index].start)
+        if ruled is not None:
+            return ruled
+        start = self._units[index].start
+        message = self._messages[start]
+        if message.role not in HEAD_ROLES:
+            return "compressible"
+        return "critical" if self._newest[message.identity] == start else "disposable"
 
     def may_be_summarised(self, position: int) -> bool:
         """Whether the text of the message at ``position`` may stand in a summary's source."""
@@ -70,36 +76,29 @@ class Classes:
     def _by_rule(self, index: int) -> RetentionClass | None:
         """The firmest class that the rules give to a message of the unit; None where they are silent."""
         if index not in self._ruled:
-            self._ruled[index] = self._firmest_in(self._units[index]) if self._rules else None
+            unit = self._units[index]
+            found = {place: self._of_message(place) for place in range(unit.start, unit.end)}
+            classes = {
+                class_ or "compressible"
+                for place, class_ in found.items()
+                if class_ or not self._messages[place].calls
+            }
+            is_ruled = any(found.values())
+            self._ruled[index] = next(each for each in FIRMEST if each in classes) if is_ruled else None
         return self._ruled[index]
 
-    def _firmest_in(self, unit: Unit) -> RetentionClass | None:
-        said = [(place, self._of_message(place)) for place in range(unit.start, unit.end)]
-        if all(found is None for _, found in said):
-            return None
-        spoken = {
-            found or "compressible" for place, found in said if found or not self._messages[place].calls
-        }
-        return next(each for each in FIRMEST if each in spoken)
-
-    def _unruled(self, start: int) -> RetentionClass:
-        message = self._messages[start]
-        if message.role not in HEAD_ROLES:
-            return "compressible"
-        return "critical" if self._newest[message.identity] == start else "disposable"
-
     def _of_message(self, position: int) -> RetentionClass | None:
-        if position not in self._said:
+        if position not in self._by_message:
             found = [
                 next((rule.class_ for rule in self._rules if self._matches(rule, position, tool)), None)
                 for tool in self._tools_of(position)
             ]
             if "ephemeral" in found or not any(found):  # one secret keeps all of it
-                self._said[position] = "ephemeral" if any(found) else None
+                self._by_message[position] = "ephemeral" if any(found) else None
             else:
-                spoken = {each or "compressible" for each in found}
-                self._said[position] = next(each for each in FIRMEST if each in spoken)
-        return self._said[position]
+                classes = {each or "compressible" for each in found}
+                self._by_message[position] = next(each for each in FIRMEST if each in classes)
+        return self._by_message[position]
 
     def _matches(self, rule: Retention, position: int, tool: str | None) -> bool:
         match = rule.match
@@ -110,7 +109,10 @@ class Classes:
         return match.content is None or bool(re.search(match.content, self._content(position).text))
 
     def _tools_of(self, position: int) -> Sequence[str | None]:
-        """The tools that a message calls, or the one whose result it is; None alone where there is none."""
+        """The tools that a message calls, or the one whose result it is; None alone where there is none.
+
+        A result's tool is that of the nearest call by its id before it in its unit.
+        """
         message = self._messages[position]
         if not any(rule.match.tool for rule in self._rules):
             return (None,)
@@ -118,15 +120,13 @@ class Classes:
             return [name for _, name, _ in self._content(position).calls]
         if message.answers is None:
             return (None,)
-        return (self._caller(position, message.answers) or self._content(position).name or None,)
-
-    def _caller(self, position: int, call: str) -> str | None:
-        """The name of the tool that was called by this id, nearest before ``position`` within its unit."""
+        called = ""
         for place in range(position - 1, self._units[self._unit_at[position]].start - 1, -1):
-            if call in self._messages[place].calls:
-                named = {each: name for each, name, _ in self._content(place).calls}
-                return named.get(call)
-        return None
+            if message.answers in self._messages[place].calls:
+                named = {call_id: name for call_id, name, _ in self._content(place).calls}
+                called = named.get(message.answers, "")
+                break
+        return (called or self._content(position).name or None,)
 
     @cached_property
     def _unit_at(self) -> Sequence[int]:

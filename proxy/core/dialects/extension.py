@@ -58,20 +58,16 @@ def take_extension(body: Body) -> tuple[Body, Extension]:
     if unknown is not None:
         name = f"{MEMBER}.{unknown[:_NAME]}".encode("ascii", "backslashreplace").decode()
         raise UnknownParameter(f"Unknown parameter: '{name}'.", param=name)
-    pins = _pins(members.get("pin", []), sent)
-    inject = read_injection(members.get("inject", {}), f"{MEMBER}.inject")
-    return body.without(MEMBER), Extension(sent, pins, inject)
-
-
-def _pins(value: object, sent: int) -> Sequence[int]:
-    indexes = cast("list[object]", value) if isinstance(value, list) else [None]
+    pinned = members.get("pin", [])
+    indexes = cast("list[object]", pinned) if isinstance(pinned, list) else [None]
     pins = [index for index in indexes if isinstance(index, int) and not isinstance(index, bool)]
     if len(pins) < len(indexes):
         raise _wrong_type(".pin", "an array of indexes of messages")
     if not all(0 <= index < sent for index in pins):
         name = f"{MEMBER}.pin"
         raise InvalidValue(f"Invalid '{name}': the messages of this request are 0 to {sent - 1}.", param=name)
-    return pins
+    inject = read_injection(members.get("inject", {}), f"{MEMBER}.inject")
+    return body.without(MEMBER), Extension(sent, pins, inject)
 
 
 def _wrong_type(member: str, expected: str) -> InvalidType:

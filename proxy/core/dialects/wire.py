@@ -204,8 +204,8 @@ class AnswerStream(Protocol):
         ...
 
 
-class UsageRemover(Protocol):
-    """Takes the usage out of a stream whose client did not ask for it (law 1)."""
+class StreamFilter(Protocol):
+    """Lets a stream's bytes pass, but for something."""
 
     def feed(self, chunk: bytes) -> bytes:
         """The bytes that may go on to the client, now that this chunk is here."""
@@ -216,20 +216,12 @@ class UsageRemover(Protocol):
         ...
 
 
-class FinalEvent(Protocol):
-    """Lets a stream's bytes pass as they come, but for the event that says that it is over."""
+class FinalEvent(StreamFilter, Protocol):
+    """Holds back the event that says that a stream is over."""
 
     @property
     def is_here(self) -> bool:
         """Whether the final event has begun."""
-        ...
-
-    def feed(self, chunk: bytes) -> bytes:
-        """The bytes that may go on to the client, now that this chunk is here."""
-        ...
-
-    def rest(self) -> bytes:
-        """What is held."""
         ...
 
 
@@ -402,12 +394,12 @@ class WireFormat(Dialect, Protocol):
         """Edits one that comes in one piece."""
         ...
 
-    def usage_remover(self) -> UsageRemover:
-        """For one answer."""
+    def usage_remover(self) -> StreamFilter:
+        """Takes the usage out of one stream whose client did not ask for it (law 1)."""
         ...
 
     def final_event(self) -> FinalEvent:
-        """For one answer."""
+        """Holds back the final event of one stream."""
         ...
 
     def error_event(self, body: Mapping[str, Any]) -> bytes:

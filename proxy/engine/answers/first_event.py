@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 
 from proxy.core.formats.sse import Decoder
 from proxy.core.formats.unpacking import Unpacker, UnpackingError
@@ -25,7 +26,11 @@ async def begin(response: UpstreamResponse) -> Sent:
         begun += chunk
         if response.status not in _REFUSALS or len(begun) > _BEGUN_BYTES:
             return Sent(response, bytes(begun), is_over=False)
-    return Sent(response, bytes(begun), is_over=True, told=_unpacked(response, bytes(begun)))
+    told, coding = bytes(begun), header_of(response, b"content-encoding")
+    if Unpacker.knows(coding):  # a refusal that was compressed, though nobody had asked for that
+        with suppress(UnpackingError):
+            told = Unpacker(coding, _BEGUN_BYTES).feed(told)
+    return Sent(response, bytes(begun), is_over=True, told=told)
 
 
 async def _begin_stream(response: UpstreamResponse) -> Sent:
@@ -88,17 +93,6 @@ class _Waited:
         self._following.cancel()
         await asyncio.wait({self._following})
         await self._response.aclose()
-
-
-def _unpacked(response: UpstreamResponse, body: bytes) -> bytes:
-    """What a refusal says, though it was compressed and nobody had asked for that."""
-    coding = header_of(response, b"content-encoding")
-    if not Unpacker.knows(coding):
-        return body
-    try:
-        return Unpacker(coding, _BEGUN_BYTES).feed(body)
-    except UnpackingError:
-        return body
 
 
 # --- answers that come compressed though nobody has asked for that ---

@@ -7,7 +7,7 @@ is sent because an answer would be empty, having called for nothing but what has
 """
 
 import asyncio
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -171,7 +171,11 @@ class Rounds:
             editor.settle(list(results))
         if (results or self.sequence) and not editor.has_given_up:
             await self._append(editor.message(dropped), results.values())
-        self._count(results, unanswered)
+        for result, calls in (("hit", [*results]), ("miss", unanswered)):
+            several = sum(not self.answerers.is_ours(call.tool) for call in calls)
+            if several:
+                self.metrics.tool_cache.labels(result=result).inc(several)
+            self.hits += several if result == "hit" else 0
         return goes_on
 
     def next_body(self, body: bytes) -> bytes:
@@ -221,13 +225,6 @@ class Rounds:
     async def _cost(self, message: bytes) -> int:
         (tokens,) = await self.counter.count_all([self.wire.read(message).countable()])
         return MESSAGE_TOKENS + tokens
-
-    def _count(self, results: Collection[ToolCall], unanswered: Sequence[ToolCall]) -> None:
-        for result, calls in (("hit", results), ("miss", unanswered)):
-            several = sum(not self.answerers.is_ours(call.tool) for call in calls)
-            if several:
-                self.metrics.tool_cache.labels(result=result).inc(several)
-            self.hits += several if result == "hit" else 0
 
     def _says_anything(self, message: bytes) -> bool:
         content = self.wire.read(message)

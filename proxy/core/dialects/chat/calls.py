@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from enum import Enum, auto
 
 from msgspec import Raw
@@ -13,6 +13,7 @@ from proxy.core.formats.json import dumps, members
 
 _NESTED = ("function", "custom")
 _ARGUMENTS = ("arguments", "input")
+_SAYS_NOTHING = (b'""', b"null")
 _CUT_SHORT = frozenset(
     {b'"length"', b'"max_tokens"', b'"content_filter"', b'"error"', b'"insufficient_system_resource"'}
 )
@@ -70,7 +71,9 @@ class Calls:
                 self.name_all()
                 self._places[call] = len(self._fates)
                 self._fates.append(_Fate.UNNAMED)
-            if _has_begun(delta):
+            inner = (members(delta[part]) or {} for part in _NESTED if part in delta)
+            values = [each[name] for each in inner for name in _ARGUMENTS if name in each]
+            if any(bytes(value) not in _SAYS_NOTHING for value in values):  # its arguments have begun
                 self._name(self._places[call])
         return taken
 
@@ -129,17 +132,17 @@ class Calls:
 
     def seen(self, elements: Sequence[Element]) -> list[dict[str, Raw]]:
         """What the client is told of these: without the hidden ones, and numbered without them."""
-        return [
-            self._renumbered(delta, self._places[call])
-            for delta, call in elements
-            if self._fates[self._places[call]] not in _UNSEEN
-        ]
-
-    def _renumbered(self, delta: dict[str, Raw], place: int) -> dict[str, Raw]:
-        before = self._fates[:place]
-        if not any(fate in _UNSEEN for fate in before):
-            return delta
-        return {**delta, "index": Raw(b"%d" % before.count(_Fate.SHOWN))}
+        shown: list[dict[str, Raw]] = []
+        for delta, call in elements:
+            place = self._places[call]
+            before = self._fates[:place]
+            if self._fates[place] in _UNSEEN:
+                continue
+            if any(fate in _UNSEEN for fate in before):
+                shown.append({**delta, "index": Raw(b"%d" % before.count(_Fate.SHOWN))})
+            else:
+                shown.append(delta)
+        return shown
 
     def message_without(self, calls: Collection[ToolCall]) -> bytes:
         """The message as the upstream said it, but for these calls and those that were dropped."""
@@ -147,9 +150,3 @@ class Calls:
         fates = enumerate(self._fates)
         places |= {place for place, fate in fates if fate is _Fate.DROPPED}
         return self.message.json(without=[self.message.calls[place] for place in places])
-
-
-def _has_begun(delta: Mapping[str, Raw]) -> bool:
-    """Whether a delta says anything of a call's arguments."""
-    inner = (members(delta[part]) or {} for part in _NESTED if part in delta)
-    return any(bytes(each.get(name, b'""')) not in (b'""', b"null") for each in inner for name in _ARGUMENTS)

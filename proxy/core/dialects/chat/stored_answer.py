@@ -25,12 +25,12 @@ def stored_answer(answer: Node, reply: Reply, *, stream: bool, with_usage: bool)
     }
     usage: dict[str, Any] = {}
     if reply.usage is not None:
-        prompt, said = reply.usage.prompt_tokens or 0, reply.usage.completion_tokens or 0
+        prompt, completion = reply.usage.prompt_tokens or 0, reply.usage.completion_tokens or 0
         usage = {
             "usage": {
                 "prompt_tokens": prompt,
-                "completion_tokens": said,
-                "total_tokens": prompt + said,
+                "completion_tokens": completion,
+                "total_tokens": prompt + completion,
             }
         }
         if reply.usage.cached_tokens is not None:
@@ -38,17 +38,15 @@ def stored_answer(answer: Node, reply: Reply, *, stream: bool, with_usage: bool)
     end = {"index": 0, "finish_reason": reply.finish_reason}
     if not stream:
         return msgspec.json.encode({**top, "choices": [{**end, "message": Raw(answer.raw)}], **usage})
-    first = {"index": 0, "delta": _delta(answer.raw), "finish_reason": None}
+    said = members(answer.raw) or {}
+    delta: dict[str, object] = {**said}
+    if calls := elements(said.get("tool_calls", Raw(b"null"))):  # they have numbers in a delta
+        delta["tool_calls"] = [
+            {"index": number, **(members(call) or {})} for number, call in enumerate(calls)
+        ]
+    first = {"index": 0, "delta": delta, "finish_reason": None}
     choices: list[list[object]] = [[first], [{**end, "delta": {}}]]
     chunks = [{**top, "choices": each} for each in choices]
     if with_usage and usage:
         chunks.append({**top, "choices": [], **usage})
     return b"".join(b"data: %b\n\n" % msgspec.json.encode(chunk) for chunk in chunks) + DONE
-
-
-def _delta(message: bytes) -> dict[str, object]:
-    """A message as one delta: its calls have numbers there."""
-    said = members(message) or {}
-    calls = elements(said.get("tool_calls", Raw(b"null"))) or []
-    numbered = [{"index": number, **(members(call) or {})} for number, call in enumerate(calls)]
-    return {**said, "tool_calls": numbered} if calls else dict(said)
