@@ -31,7 +31,7 @@ from proxy.core.dialects.chat.messages import Content
 from proxy.core.formats.json import dumps
 from proxy.core.policy.sections import Tool
 from proxy.core.tool_cache.cache import Rules, ToolCache
-from proxy.core.tool_cache.derive import begun, folded, text_of
+from proxy.core.tool_cache.derive import derive, initial, text_of
 
 EXCHANGES = (3, 10, 1_000)
 """For how long results are kept."""
@@ -148,7 +148,7 @@ def play(messages: Sequence[dict[str, Any]], rules: Rules, tally: Tally, count: 
     contents = [Content.of(raw) for raw in raws]
     read = [read_message(content) for content in contents]
     answers = _results(contents)
-    onto, prompt = begun(rules), 0
+    onto, prompt = initial(rules), 0
     for place, hash_after in enumerate(chain_of((each.identity for each in read), root())):
         content, asked = contents[place], onto.cache
         size = count.count(content.countable())
@@ -161,7 +161,7 @@ def play(messages: Sequence[dict[str, Any]], rules: Rules, tally: Tally, count: 
             asked = asked.after(tool, arguments, served=are_right[-1])
         if are_right and all(are_right):
             tally.prompts += prompt + tally.again - again
-        onto = folded(onto, [(read[place], raws[place], hash_after)], CHAT)
+        onto = derive(onto, [(read[place], raws[place], hash_after)], CHAT)
 
 
 def _judge(

@@ -12,7 +12,7 @@ from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.planning.chain import Chain
 from proxy.core.policy.sections import Tool
 from proxy.core.tool_cache.cache import LINE_BYTES, Rules, ToolCache, key_of
-from proxy.core.tool_cache.derive import Folded, Place, begun, folded
+from proxy.core.tool_cache.derive import Derived, Place, derive, initial
 from proxy.core.tool_cache.errors import is_error
 from tests.support.conversations import Sent, assistant, chain_from, odd_conversations, result, user
 
@@ -51,15 +51,15 @@ def places(chain: Chain) -> Iterator[Place]:
     return zip(chain.messages, chain.raws, chain.hashes, strict=True)
 
 
-def whole(chain: Chain, tools: tuple[Tool, ...]) -> Folded:
-    return folded(begun(Rules(tools)), places(chain), CHAT)
+def whole(chain: Chain, tools: tuple[Tool, ...]) -> Derived:
+    return derive(initial(Rules(tools)), places(chain), CHAT)
 
 
 def steps(chain: Chain, tools: tuple[Tool, ...]) -> list[ToolCache]:
     """The cache after each message."""
-    onto, found = begun(Rules(tools)), list[ToolCache]()
+    onto, found = initial(Rules(tools)), list[ToolCache]()
     for place in places(chain):
-        onto = folded(onto, [place], CHAT)
+        onto = derive(onto, [place], CHAT)
         found.append(onto.cache)
     return found
 
@@ -69,10 +69,10 @@ def test_a_fold_in_pieces_is_the_fold_of_the_whole(
     history: list[Sent], tools: tuple[Tool, ...], data: st.DataObject
 ) -> None:
     chain = chain_from(history)
-    onto, length = begun(Rules(tools)), 0
+    onto, length = initial(Rules(tools)), 0
     while length < len(chain):
         end = data.draw(st.integers(length + 1, len(chain)))
-        onto = folded(onto, list(places(chain))[length:end], CHAT)
+        onto = derive(onto, list(places(chain))[length:end], CHAT)
         length = end
     assert onto == whole(chain, tools)
     assert list(onto.cache) == list(whole(chain, tools).cache)
@@ -86,7 +86,7 @@ def test_what_is_fresh_never_hangs_on_what_follows(
     told = list(before.cache)
     both = [*history, *following]
     assert len(chain_from(both)) == len(both) or not history
-    folded(before, list(places(chain_from(both)))[len(history) :], CHAT)
+    derive(before, list(places(chain_from(both)))[len(history) :], CHAT)
     assert list(before.cache) == told
     if history:
         assert steps(chain_from(both), tools)[len(history) - 1] == before.cache

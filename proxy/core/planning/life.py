@@ -139,6 +139,7 @@ def distance(budget: Budget, stages: Stages) -> int:
 
 def allows(past: Past, tokens: Sizes, budget: Budget, stages: Stages) -> bool:
     """Whether a conversation of messages of these sizes has earned one more epoch."""
+    # Compacting again without growth is a loop: https://github.com/google-gemini/gemini-cli/issues/6563
     if budget.is_overrun:
         return tokens.between(past.length) >= budget.earned
     if not past.epochs:
@@ -161,6 +162,8 @@ def in_force(
     epoch has cut falls back to the epoch before. A chain of fewer than ``calm_below`` counted tokens is
     forwarded whole. ``settled`` are its oldest messages that every plan may edit, as far as that is known.
     """
+    # Sticky: what is decided anew at each request costs several times what nobody prunes costs, for no
+    # prefix stays in the provider's cache: https://github.com/headroomlabs-ai/headroom/issues/2438
     newest, current = (epochs[-1] if epochs else None), None
     if newest is not None and not newest.asked and newest.number == len(epochs):
         length = newest.length_at_start(chain[:settled])

@@ -137,6 +137,8 @@ class Note:
     def text(self) -> str:
         """The note's text, fence and all."""
         wording = _WORDINGS[self.language]
+        # A summary without a frame in the past tense revives what is over:
+        # https://github.com/anthropics/claude-code/issues/46602
         lines = [wording.frame]
         lines += [wording.summary[count > 1].format(n=count, text=text) for count, text in self.summaries]
         others = self.count - sum(count for count, _ in self.summaries)

@@ -286,6 +286,8 @@ class Epoch(msgspec.Struct, frozen=True, kw_only=True):
 
 def apply(plan: Plan, messages: Sequence[bytes]) -> list[bytes]:
     """The view: ``messages`` (a request's, without its head) with the plan's edits made."""
+    # Bytes as they came: to write messages anew loses a provider's cache, though they say the same:
+    # https://github.com/headroomlabs-ai/headroom/issues/1042
     replaced = {replacement.position: replacement.raw for replacement in plan.replacements}
     view: list[bytes] = []
     position = 0

@@ -173,6 +173,7 @@ class Selection:
 
     def take(self, index: int) -> None:
         """Cut a unit, and the request that loses the last of its answer by it."""
+        # Left alone, it would be carried out again: https://github.com/openai/codex/issues/42611
         self._take(index)
         situation = self._situation
         asked = situation.requests[index]
@@ -192,6 +193,8 @@ class Selection:
             self.view += situation.count(self._quote(asked))
 
     def _take(self, index: int) -> None:
+        # A unit as a whole: a result whose call is gone is refused from then on, at every request:
+        # https://github.com/NousResearch/hermes-agent/issues/51218
         if index not in self.cut:
             self.cut.add(index)
             cleared = sum(each.saves for each in self._cleared.get(index, ()))

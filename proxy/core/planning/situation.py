@@ -30,7 +30,7 @@ from proxy.core.planning.plan import Plan, view_tokens
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Importance, RetentionClass
 from proxy.core.tool_cache.cache import Rules, ToolCache
-from proxy.core.tool_cache.derive import begun, folded
+from proxy.core.tool_cache.derive import derive, initial
 
 # --- how much a message matters, in [0, 1]: 0.3 recency + 0.3 role + 0.4 content ---
 
@@ -212,7 +212,7 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is r
         """Tool results of the chain, as the client tells it, that are fresh by its end."""
         rules, chain = Rules(self.policy.tools), self.chain
         places = zip(chain.messages, chain.raws, chain.hashes, strict=True) if rules.is_caching else ()
-        return folded(begun(rules), places, chain.dialect).cache
+        return derive(initial(rules), places, chain.dialect).cache
 
     @cached_property
     def protection(self) -> dict[int, int]:

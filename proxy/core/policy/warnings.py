@@ -156,33 +156,28 @@ def _roles(policy: Policy) -> Iterator[PolicyWarning]:
 
 
 def _patterns(policy: Policy) -> Iterator[PolicyWarning]:
-    for location, pattern in _globs(policy):
+    globs: list[tuple[Location, str]] = []
+    regexes: list[tuple[Location, str]] = []
+    regexes += [(("keep", "pins", place), pattern) for place, pattern in enumerate(policy.keep.pins)]
+    for place, tool in enumerate(policy.tools):
+        globs.append((("tools", place, "match"), tool.match))
+        globs += [(("tools", place, "invalidated_by"), pattern) for pattern in tool.invalidated_by]
+    for place, rule in enumerate(policy.retention):
+        if rule.match.tool is not None:
+            globs.append((("retention", place, "match", "tool"), rule.match.tool))
+        if rule.match.content is not None:
+            regexes.append((("retention", place, "match", "content"), rule.match.content))
+    for location, pattern in globs:
         if found := _NO_NAME.search(_SET.sub("", pattern)):
             said = (
                 f"`{pattern}` matches no tool: it is a shell pattern (`get_*`), and no name has `{found[0]}`"
             )
             yield PolicyWarning(location, said)
-    for location, pattern in _regexes(policy):
+    for location, pattern in regexes:
         is_plain = not _BY_LINES_OR_SPACED.search(pattern)
         if is_plain and _PAST_AN_END.search(_ESCAPE_OR_SET.sub("\0", pattern)):
             said = "nothing stands before `^` or after `$`, the ends of a text; write `\\^`, `\\$`"
             yield PolicyWarning(location, f"`{pattern}`: {said}")
-
-
-def _globs(policy: Policy) -> Iterator[tuple[Location, str]]:
-    for place, tool in enumerate(policy.tools):
-        yield ("tools", place, "match"), tool.match
-        yield from ((("tools", place, "invalidated_by"), pattern) for pattern in tool.invalidated_by)
-    for place, rule in enumerate(policy.retention):
-        if rule.match.tool is not None:
-            yield ("retention", place, "match", "tool"), rule.match.tool
-
-
-def _regexes(policy: Policy) -> Iterator[tuple[Location, str]]:
-    yield from ((("keep", "pins", place), pattern) for place, pattern in enumerate(policy.keep.pins))
-    for place, rule in enumerate(policy.retention):
-        if rule.match.content is not None:
-            yield ("retention", place, "match", "content"), rule.match.content
 
 
 def _sizes(policy: Policy, stated: Collection[Location], budget: int | None) -> Iterator[PolicyWarning]:

@@ -10,7 +10,7 @@ nothing but the request's own messages is at hand here, so no sibling branch and
 What a policy calls ephemeral stays cut.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol
@@ -51,40 +51,30 @@ def pieces_of(position: int, text: str) -> list[Piece]:
     if size <= PIECE_BYTES:
         return [Piece(position, 0, len(text), size)]
     most = max(1, PIECE_BYTES * len(text) // size)
-    ends = list(_ends(text, most))
+    start, ends = 0, list[int]()
+    while len(text) - start > most:  # they end after a line, else after a word
+        least, limit = start + most // 2, start + most
+        line, word = text.rfind("\n", least, limit), text.rfind(" ", least, limit)
+        start = next((found + 1 for found in (line, word) if found >= 0), limit)
+        ends.append(start)
+    ends.append(len(text))
     return [
         Piece(position, start, end, len(text[start:end].encode(errors="surrogatepass")))
         for start, end in zip([0, *ends], ends, strict=False)
     ]
 
 
-def _ends(text: str, most: int) -> Iterator[int]:
-    """Where pieces of at most so many characters end: after a line, else after a word."""
-    start = 0
-    while len(text) - start > most:
-        least, limit = start + most // 2, start + most
-        line, word = text.rfind("\n", least, limit), text.rfind(" ", least, limit)
-        start = next((found + 1 for found in (line, word) if found >= 0), limit)
-        yield start
-    yield len(text)
-
-
 def windows_of(pieces: Sequence[Piece]) -> list[range]:
     """Each passage that is searched, as a range of pieces, in order."""
     windows: list[range] = []
-    for run in _runs(pieces):
-        last = max(run.stop - WINDOW, run.start)
-        windows += [range(start, min(start + WINDOW, run.stop)) for start in range(run.start, last + 1)]
-    return windows
-
-
-def _runs(pieces: Sequence[Piece]) -> Iterator[range]:
-    """Pieces of messages that follow each other."""
     start = 0
-    for index in range(1, len(pieces) + 1):
-        if index == len(pieces) or pieces[index].position > pieces[index - 1].position + 1:
-            yield range(start, index)
-            start = index
+    for stop in range(1, len(pieces) + 1):
+        if stop < len(pieces) and pieces[stop].position <= pieces[stop - 1].position + 1:
+            continue  # messages that follow each other
+        last = max(stop - WINDOW, start)
+        windows += [range(first, min(first + WINDOW, stop)) for first in range(start, last + 1)]
+        start = stop
+    return windows
 
 
 def best_of(windows: Sequence[range], ranked: Sequence[int], most: int = BEST) -> list[range]:
@@ -176,14 +166,11 @@ class Reach:
         """The messages that may be recalled, in order."""
         edited = {place for gap in self.plan.gaps for place in range(gap.start, gap.end)}
         edited |= {replacement.position for replacement in self.plan.replacements}
-        may_be_told = self._may_be_told()
-        return [place for place in sorted(edited) if may_be_told(place)]
-
-    def _may_be_told(self) -> Callable[[int], bool]:
-        if not self.policy.retention:
-            return lambda _: True
-        units = self.chain.units
-        return Classes(self.policy.retention, self.chain.messages, units, self.chain.content).may_be_quoted
+        rules, chain = self.policy.retention, self.chain
+        if not rules:
+            return sorted(edited)
+        may_be_quoted = Classes(rules, chain.messages, chain.units, chain.content).may_be_quoted
+        return [place for place in sorted(edited) if may_be_quoted(place)]
 
     @cached_property
     def pieces(self) -> list[Piece]:

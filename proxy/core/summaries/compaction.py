@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from proxy.core.conversation.messages import TOOL_ROLES
+from proxy.core.dialects.dialect import Content
 from proxy.core.planning.plan import Span
 from proxy.core.planning.situation import Situation
 from proxy.core.summaries.prompt import Ask, Refused
@@ -50,28 +51,31 @@ class GapUnit:
 
 def units_within(situation: Situation, span: Span) -> tuple[GapUnit, ...]:
     """The units of a gap that no earlier summary is about, without units that no summary may tell of."""
-    told = [range(anchor.start, anchor.end) for anchor in situation.plan.anchors]
+    summarised = [range(anchor.start, anchor.end) for anchor in situation.plan.anchors]
     return tuple(
-        GapUnit(unit.start, tuple(_entry(situation, place) for place in range(unit.start, unit.end)))
+        GapUnit(unit.start, tuple(map(_entry, map(situation.content, range(unit.start, unit.end)))))
         for unit in situation.units
         if span[0] <= unit.start < span[1]
-        and not any(unit.start in each for each in told)
+        and not any(unit.start in each for each in summarised)
         and all(map(situation.classes.may_be_summarised, range(unit.start, unit.end)))
     )
 
 
 def dated(units: Sequence[GapUnit], arrivals: Mapping[int, float]) -> tuple[GapUnit, ...]:
     """The units with the times at which their messages, by number, arrived."""
-    return tuple(replace(unit, entries=tuple(_dated(unit, arrivals))) for unit in units)
+    return tuple(
+        replace(
+            unit,
+            entries=tuple(
+                replace(entry, at=arrivals.get(number))
+                for number, entry in enumerate(unit.entries, unit.start)
+            ),
+        )
+        for unit in units
+    )
 
 
-def _dated(unit: GapUnit, arrivals: Mapping[int, float]) -> Iterator[Entry]:
-    for number, entry in enumerate(unit.entries, unit.start):
-        yield replace(entry, at=arrivals.get(number))
-
-
-def _entry(situation: Situation, place: int) -> Entry:
-    content = situation.content(place)
+def _entry(content: Content) -> Entry:
     return Entry(
         role=content.role,
         text=content.text,

@@ -66,15 +66,15 @@ class Sentence:
 
 
 def extractive_summary(
-    told: Sequence[tuple[str, str]], room: int, count: Callable[[str], int], language: str = "en"
+    texts: Sequence[tuple[str, str]], room: int, count: Callable[[str], int], language: str = "en"
 ) -> str:
-    """The sentences of ``told`` (roles and texts) that matter most, within ``room`` counted tokens.
+    """The sentences of ``texts`` (with their roles) that matter most, within ``room`` counted tokens.
 
     Empty where not one fits.
     """
     voices = _VOICES[language]
     chosen: list[tuple[int, str]] = []
-    found = list(_weighed(told))
+    found = list(_weighed(texts))
     half = _MOST // 2
     weighed = found if len(found) <= _MOST else [*found[:half], *found[-half:]]
     for sentence in sorted(weighed, key=lambda each: (-each.worth, each.place)):
@@ -99,14 +99,16 @@ def _voiced(summary: str) -> Iterator[tuple[str, str]]:
         yield (role, quoted["text"]) if quoted and role else (EARLIER, line)
 
 
-def _weighed(told: Sequence[tuple[str, str]]) -> Iterator[Sentence]:
+def _weighed(texts: Sequence[tuple[str, str]]) -> Iterator[Sentence]:
     seen: set[str] = set()
     place = 0
     expanded = [
-        each for role, text in told for each in (_voiced(text) if role == EARLIER else [(role, text)])
+        each for role, text in texts for each in (_voiced(text) if role == EARLIER else [(role, text)])
     ]
     for number, (role, text) in enumerate(expanded):
-        voice = _voice_of(role)
+        voice = {"user": _USER, EARLIER: _EARLIER}.get(role, _ASSISTANT)
+        if role in TOOL_ROLES or role in HEAD_ROLES:
+            voice = _TOOL if role in TOOL_ROLES else _SYSTEM
         nearness = 0.1 * number / max(len(expanded) - 1, 1)
         for at, said in enumerate(_quotable(text, voice)):
             place += 1
@@ -129,11 +131,3 @@ def _content(sentence: str, voice: int) -> float:
     facts = min(len(facts_in(sentence)), _FACTS)
     keyword = any(word in sentence.lower() for word in KEYWORDS)
     return 0.2 * strength + 0.1 * facts + 0.15 * keyword
-
-
-def _voice_of(role: str) -> int:
-    if role in TOOL_ROLES:
-        return _TOOL
-    if role in HEAD_ROLES:
-        return _SYSTEM
-    return {"user": _USER, EARLIER: _EARLIER}.get(role, _ASSISTANT)

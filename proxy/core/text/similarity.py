@@ -46,7 +46,10 @@ class Vectors:
 
     def __call__(self, one: int, other: int) -> float:
         """How alike two of the texts are."""
-        return 1.0 if one == other else _product(self._vectors[one], self._vectors[other])
+        if one == other:
+            return 1.0
+        less, more = sorted((self._vectors[one], self._vectors[other]), key=len)
+        return sum(weight * more[term] for term, weight in less.items() if term in more)
 
     def terms(self, text: int) -> Collection[str]:
         """What a text is known by."""
@@ -56,9 +59,9 @@ class Vectors:
         """Terms of which every text that is at least so alike has one (Bayardo and others 2007)."""
         vector = self._vectors[text]
         weights = {term: weight * self._most[term] for term, weight in vector.items()}
-        told = sorted(weights, key=weights.__getitem__)
-        sums = accumulate(map(weights.__getitem__, told))
-        return told[sum(1 for _ in takewhile(lambda total: total < least * _CAREFUL, sums)) :]
+        terms = sorted(weights, key=weights.__getitem__)
+        sums = accumulate(map(weights.__getitem__, terms))
+        return terms[sum(1 for _ in takewhile(lambda total: total < least * _CAREFUL, sums)) :]
 
 
 def _terms(text: str) -> Iterator[str]:
@@ -79,12 +82,6 @@ def _vector(counts: Mapping[str, int], spread: Mapping[str, int], texts: int) ->
     weightiest = sorted(weights, key=lambda term: (-weights[term], term))[:_TERMS]
     length = math.sqrt(sum(weights[term] ** 2 for term in weightiest))
     return {term: weights[term] / length for term in weightiest}
-
-
-def _product(one: Mapping[str, float], other: Mapping[str, float]) -> float:
-    if len(one) > len(other):
-        one, other = other, one
-    return sum(weight * other[term] for term, weight in one.items() if term in other)
 
 
 # --- which name may be meant by one that there is not ---

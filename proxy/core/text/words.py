@@ -45,13 +45,9 @@ def words_of(sentence: str) -> frozenset[str]:
         if _IS_PAIRED.match(word):
             found.update(word[at : at + 2] for at in range(len(word) - 1))
         elif word not in _STOP and (len(word) > 1 or word.isdigit()):
-            found.add(_stem(word))
+            stem = _SUFFIX.sub("", word) if len(word) > 4 else word.rstrip("sd") or word
+            found.add(_DOUBLED.sub(r"\1", stem)[:_STEM])
     return frozenset(found - CLAIM_PAIRS)
-
-
-def _stem(word: str) -> str:
-    stem = _SUFFIX.sub("", word) if len(word) > 4 else word.rstrip("sd") or word
-    return _DOUBLED.sub(r"\1", stem)[:_STEM]
 
 
 def sentences_in(text: str) -> list[str]:

@@ -1,8 +1,8 @@
 """From a chain's messages to the results that are fresh after them.
 
-A pure fold: the cache at a message follows from it and those before it, whatever comes after. Keeps law 6
+A pure function: the cache at a message follows from it and those before it, whatever comes after. Keeps law 6
 (isolated), for there is nothing that another branch could have written, and serves law 8: who remembers
-what a prefix came to folds only what is new.
+what a prefix came to derives only what is new.
 
 A call counts at its place, for what it makes stale; a result belongs to the nearest call before it with its
 id, and is kept, replaces an older one of the same call, or, being an error, takes its place away. Ambiguous
@@ -42,7 +42,7 @@ class _Call(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Folded:
+class Derived:
     """What some messages came to."""
 
     cache: ToolCache = field(default_factory=ToolCache)
@@ -54,37 +54,37 @@ class Folded:
     """Whether anything was done about it."""
 
 
-def begun(rules: Rules, injected: Sequence[InjectedResult] = ()) -> Folded:
+def initial(rules: Rules, injected: Sequence[InjectedResult] = ()) -> Derived:
     """What is fresh before the first message."""
     entries = Entries(ToolCache(rules))
     for given in injected:
         duration = rules.duration(given.name) if given.cache_exchanges is None else given.cache_exchanges
         _keep(entries, _Call(given.name, given.arguments), given.result, duration, given.call_id, b"")
-    return Folded(entries.frozen())
+    return Derived(entries.frozen())
 
 
-def folded(
-    onto: Folded,
+def derive(
+    onto: Derived,
     places: Iterable[Place],
     dialect: Dialect,
     hidden: Hidden = NO_HIDDEN,
     events: Counter[str] | None = None,
-) -> Folded:
+) -> Derived:
     """What is fresh after more messages. ``events`` is told what became of results, by the names above."""
-    folding = _Folding(onto, dialect, Counter() if events is None else events)
+    derivation = _Derivation(onto, dialect, Counter() if events is None else events)
     for message, raw, place in places:
         sequence = hidden.get(place)
         if sequence:
-            folding.read_hidden([dialect.read(each) for each in sequence])
+            derivation.read_hidden([dialect.read(each) for each in sequence])
         else:
-            folding.read(message, raw, place)
-    return folding.frozen()
+            derivation.read(message, raw, place)
+    return derivation.frozen()
 
 
-class _Folding:
-    """A fold under way."""
+class _Derivation:
+    """A derivation under way."""
 
-    def __init__(self, onto: Folded, dialect: Dialect, events: Counter[str]) -> None:
+    def __init__(self, onto: Derived, dialect: Dialect, events: Counter[str]) -> None:
         self._dialect = dialect
         self._rules = onto.cache.rules
         self._entries = Entries(onto.cache)
@@ -92,8 +92,8 @@ class _Folding:
         self._is_asked, self._is_tried = onto.is_asked, onto.is_tried
         self._events = events
 
-    def frozen(self) -> Folded:
-        return Folded(self._entries.frozen(), self._open, self._is_asked, self._is_tried)
+    def frozen(self) -> Derived:
+        return Derived(self._entries.frozen(), self._open, self._is_asked, self._is_tried)
 
     def read(self, message: Message, raw: bytes, place: bytes) -> None:
         if message.role == "user":

@@ -29,7 +29,7 @@ from proxy.core.planning.plan import EMPTY, Epoch, apply
 from proxy.core.planning.situation import Situation
 from proxy.core.policy.policy import Policy
 from proxy.core.tool_cache.cache import Rules, ToolCache
-from proxy.core.tool_cache.derive import NO_HIDDEN, Hidden, begun, folded
+from proxy.core.tool_cache.derive import NO_HIDDEN, Hidden, derive, initial
 from proxy.errors import InvalidPolicy, NotFound, RequestError
 from proxy.ports import SessionKey, SessionStore, TokenCounter, UnreadableRecord
 
@@ -217,7 +217,7 @@ class Inspection:
         injected = injection.tools if injection else ()
         dialect = self.dialect
         read = ((read_message(dialect.read(node.raw)), node.raw, node.hash) for node in branch)
-        return folded(begun(Rules(self.policy_of(session).tools), injected), read, dialect, hidden).cache
+        return derive(initial(Rules(self.policy_of(session).tools), injected), read, dialect, hidden).cache
 
     @staticmethod
     def view(found: Inspected, situation: Situation, injection: Injection | None = None) -> list[bytes]:

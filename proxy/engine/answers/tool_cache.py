@@ -16,7 +16,7 @@ from proxy.core.conversation.injection import InjectedResult
 from proxy.core.planning.chain import Chain
 from proxy.core.policy.sections import Tool
 from proxy.core.tool_cache.cache import Rules, ToolCache
-from proxy.core.tool_cache.derive import NO_HIDDEN, Folded, Hidden, Place, begun, folded
+from proxy.core.tool_cache.derive import NO_HIDDEN, Derived, Hidden, Place, derive, initial
 from proxy.engine.flow import Request
 from proxy.ports import SessionKey
 from proxy.telemetry import Metrics
@@ -41,7 +41,7 @@ class _Known:
     """What a chain came to."""
 
     line: _Line
-    folded: Folded
+    folded: Derived
     hidden: int
     """Messages of the chain that were known to stand for others."""
 
@@ -97,7 +97,7 @@ class ToolCaches:
         """The session was deleted: none of its results is kept."""
         self._known.drop_where(lambda place, _: place[0] == key)
 
-    def _ancestor(self, wanted: _Wanted, rules: Rules) -> tuple[int, Folded]:
+    def _ancestor(self, wanted: _Wanted, rules: Rules) -> tuple[int, Derived]:
         """The deepest place of the chain of which it is known what it came to."""
         key, _, injected = wanted.line
         whole = len(wanted.chain)
@@ -106,16 +106,16 @@ class ToolCaches:
             hidden = bisect_left(wanted.stand_ins, length)
             if known is not None and known.line == wanted.line and known.hidden == hidden:
                 return length, known.folded
-        return 0, begun(rules, injected)
+        return 0, initial(rules, injected)
 
 
-def _fold(wanted: _Wanted, onto: Folded, start: int) -> tuple[Folded, Counter[str]]:
+def _fold(wanted: _Wanted, onto: Derived, start: int) -> tuple[Derived, Counter[str]]:
     """What a chain comes to, and what became of the results that are new in its last turn."""
     chain, events = wanted.chain, Counter[str]()
     middle = max(start, _last_answer(chain))
     old, new = _places(chain, start, middle), _places(chain, middle, len(chain))
-    before = folded(onto, old, chain.dialect, wanted.hidden)
-    return folded(before, new, chain.dialect, wanted.hidden, events), events
+    before = derive(onto, old, chain.dialect, wanted.hidden)
+    return derive(before, new, chain.dialect, wanted.hidden, events), events
 
 
 def _places(chain: Chain, start: int, end: int) -> Iterator[Place]:

@@ -12,7 +12,7 @@ from proxy.core.conversation.injection import InjectedResult
 from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.policy.sections import Tool
 from proxy.core.tool_cache.cache import LINE_BYTES, RESULT_BYTES, Rules, ToolCache
-from proxy.core.tool_cache.derive import begun, folded
+from proxy.core.tool_cache.derive import derive, initial
 from tests.support.conversations import Sent, assistant, chain_from, encode, result, user
 
 READ = Tool(match="get_*", cache_exchanges=3, serve=True, invalidated_by=("set_*",))
@@ -67,7 +67,7 @@ def after(
         chain.hashes[place]: [encode(each) for each in sequence] for place, sequence in (hidden or {}).items()
     }
     places = zip(chain.messages, chain.raws, chain.hashes, strict=True)
-    return folded(begun(Rules(tuple(tools)), injected), places, CHAT, stand_ins, events).cache
+    return derive(initial(Rules(tuple(tools)), injected), places, CHAT, stand_ins, events).cache
 
 
 def told(cache: ToolCache) -> dict[str, str]:

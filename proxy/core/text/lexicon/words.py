@@ -5,12 +5,11 @@ from collections.abc import Mapping
 
 def any_of(*words: tuple[str, str]) -> str:
     """A pattern of alternatives: as whole words those written with spaces between words, and the others."""
-    spaced, unspaced = ("|".join(filter(None, map(_joined, each))) for each in zip(*words, strict=True))
+    spaced, unspaced = (
+        "|".join("".join(map(str.strip, lines.splitlines())) for lines in each if lines)
+        for each in zip(*words, strict=True)
+    )
     return rf"\b(?:{spaced})\b|{unspaced}"
-
-
-def _joined(lines: str) -> str:
-    return "".join(map(str.strip, lines.splitlines()))
 
 
 # --- scripts that are written without spaces ---
