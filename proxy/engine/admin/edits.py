@@ -15,7 +15,6 @@ from proxy.core.planning.changes import Change, compacted, restored
 from proxy.core.planning.plan import Epoch, Plan, Verb
 from proxy.core.planning.planner import finish
 from proxy.core.planning.situation import Situation
-from proxy.core.policy.policy import Policy
 from proxy.engine.admin.inspection import Inspected, Inspection
 from proxy.engine.answers.tool_cache import ToolCaches
 from proxy.engine.append.turn_queue import COMPACTOR, TurnQueue
@@ -27,7 +26,7 @@ from proxy.engine.sessions.recognition import Recognition
 from proxy.engine.sessions.session_cache import EpochLog
 from proxy.engine.summaries.wanted import SummaryJobs
 from proxy.errors import InvalidType, NotFound, NothingToChange, SessionBusy
-from proxy.ports import Clock, SessionKey, SessionStore
+from proxy.ports import Clock, SessionStore
 
 _RACES = 4
 """How often a change is decided on anew because somebody else changed the same lane."""
@@ -109,19 +108,8 @@ class Edits:
     async def _compacted(
         self, found: Inspected, situation: Situation, wanted: Collection[int] | None
     ) -> Plan:
-        request = self._case(found, situation)
-        anchored = situation.under(await self.summary_jobs.anchored(request, situation))
-        decided = await asyncio.to_thread(compacted, anchored, wanted)
-        if decided is None:
-            return situation.plan
-        summaries = await self.summary_jobs.wanted(request, decided)
-        if self.credentials:
-            await summaries.wait(summaries.start_missing(), situation.policy.summary.wait)
-        return await asyncio.to_thread(finish, decided, summaries.texts())
-
-    def _case(self, found: Inspected, situation: Situation) -> Request:
         session = found.session
-        return Request(
+        request = Request(
             session=SessionState(session.tenant, found.key),
             log=EpochLog(found.epochs, len(found.epochs)),
             lane=session.lane,
@@ -134,6 +122,14 @@ class Edits:
             deadline=self.clock.monotonic() + situation.policy.summary.wait,
             pins=situation.pins,
         )
+        anchored = situation.under(await self.summary_jobs.anchored(request, situation))
+        decided = await asyncio.to_thread(compacted, anchored, wanted)
+        if decided is None:
+            return situation.plan
+        summaries = await self.summary_jobs.wanted(request, decided)
+        if self.credentials:
+            await summaries.wait(summaries.start_missing(), situation.policy.summary.wait)
+        return await asyncio.to_thread(finish, decided, summaries.texts())
 
     async def _change(
         self, found: Inspected, asked: Verb, plan: Callable[[Standing], Awaitable[Plan]]
@@ -141,9 +137,10 @@ class Edits:
         """Decide on a plan for the default tip, and write it as an epoch; anew where somebody was faster."""
         await self.recorder.written(found.key)
         for _ in range(_RACES):
-            standing = await self._standing(found.key)
-            now, situation, current = standing
-            new = await plan(standing)
+            now = await self.inspection.read(found.key)
+            branch = await self.inspection.branch(now)
+            situation, current = await asyncio.to_thread(self.inspection.situation, now, branch)
+            new = await plan((now, situation, current))
             if new == situation.plan:
                 raise NothingToChange
             change = Change(
@@ -154,28 +151,16 @@ class Edits:
                 stage=Stage(self.inspection.stage(situation)),
                 parent=current,
                 asked=asked,
-                alternates=_alternates(situation.policy, current),
+                # The notes go out within their neighbours by the policy, or as they do already.
+                alternates=situation.policy.summary.alternate is True
+                or (current is not None and current.alternates),
             )
-            epoch = change.epoch(self.clock.now())
-            if await self._write(now, epoch, situation.policy.store.ttl):
+            epoch, ttl = change.epoch(self.clock.now()), situation.policy.store.ttl
+            await self.inspection.read(found.key)  # unless it was deleted meanwhile
+            written = await self.store.begin_epoch(found.key, epoch, len(now.epochs), ttl)
+            if written and written[0].id == epoch.id:
                 return epoch
         raise SessionBusy
-
-    async def _standing(self, key: SessionKey) -> Standing:
-        found = await self.inspection.read(key)
-        branch = await self.inspection.branch(found)
-        return (found, *await asyncio.to_thread(self.inspection.situation, found, branch))
-
-    async def _write(self, found: Inspected, epoch: Epoch, ttl: float) -> bool:
-        """Whether the epoch is the lane's next one. Raises NotFound where the session was deleted."""
-        await self.inspection.read(found.key)
-        written = await self.store.begin_epoch(found.key, epoch, len(found.epochs), ttl)
-        return bool(written) and written[0].id == epoch.id
-
-
-def _alternates(policy: Policy, current: Epoch | None) -> bool:
-    """Whether the notes go out within their neighbours: by the policy, or as they do already."""
-    return policy.summary.alternate is True or (current is not None and current.alternates)
 
 
 async def _at_once() -> None:

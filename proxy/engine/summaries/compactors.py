@@ -7,6 +7,7 @@ found by the entry-point group `unabridged.compactors`; they need to import noth
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -95,11 +96,8 @@ class WorkingFlow:
             context.task_goal, context.progress_summary, context.system_context, LANGUAGES[context.language]
         )
         ask = ask_for_report(units, about, context.max_tokens, context.room, context.count)
-        return report_in(await _said(context, ask))
-
-
-async def _said(context: Context, ask: Ask) -> str:
-    return await context.ask(ask.task, ask.text, max_tokens=ask.max_tokens, temperature=ask.temperature)
+        report = await context.ask(ask.task, ask.text, max_tokens=ask.max_tokens, temperature=ask.temperature)
+        return report_in(report)
 
 
 BUILT_IN: Mapping[str, Compactor] = {"working_flow": WorkingFlow()}
@@ -109,17 +107,12 @@ def first_for(named: Sequence[Named], units: Sequence[GapUnit]) -> Compactor | N
     """The first of the compactors that a policy names that can compact these units."""
     for each in named:
         compactor = BUILT_IN.get(each.name) or COMPACTORS[each.name]
-        if units and _can(compactor, units):
-            return compactor
+        try:
+            if units and compactor.can_compact(units):
+                return compactor
+        except Exception as error:  # noqa: BLE001 - foreign code; the next compactor, or the summary, does it
+            log_fault("a compactor failed", error)
     return None
-
-
-def _can(compactor: Compactor, units: Sequence[GapUnit]) -> bool:
-    try:
-        return compactor.can_compact(units)
-    except Exception as error:  # noqa: BLE001 - foreign code; the next compactor, or the summary, does it
-        log_fault("a compactor failed", error)
-        return False
 
 
 # --- one summary to be written ---
@@ -187,12 +180,12 @@ class Compacting:
 
         Raises Unanswered, TimeoutError and UnabridgedError where it is the upstream that failed.
         """
-        units = dated(compaction.units, await self._arrivals(job, compaction))
-        context = await self._context(job, compaction)
+        units, context = await self._given(job, compaction)
+        count = self._counter.count
         try:
             async with asyncio.timeout(_TIMEOUTS * job.caller.timeout):
-                said = await compaction.compactor.compact(units, context)
-                text = await asyncio.to_thread(self._judge, job.source, said.strip())
+                made = (await compaction.compactor.compact(units, context)).strip()
+                text = await asyncio.to_thread(lambda: judge(made, job.source.whole.evidence(), count))
         except (Unanswered, TimeoutError, UnabridgedError):
             raise
         except Refused:
@@ -200,39 +193,34 @@ class Compacting:
         except Exception as error:  # noqa: BLE001 - foreign code; the built-in summary does it
             log_fault("a compactor failed", error)
             return None
-        return text if self._counter.count(text) <= job.max_tokens else None
+        return text if count(text) <= job.max_tokens else None
 
-    def _judge(self, source: Source, said: str) -> str:
-        return judge(said, source.whole.evidence(), self._counter.count)
+    async def _given(self, job: Job, compaction: Compaction) -> tuple[Sequence[GapUnit], Context]:
+        """What a compactor is given: the units, dated by when their messages arrived, and what is around.
 
-    async def _context(self, job: Job, compaction: Compaction) -> Context:
-        return Context(
+        The system messages are those of the session's newest recorded turn. Where the store is away, there
+        are none, and no dates.
+        """
+        arrivals, system = dict[int, float](), ""
+        with suppress(StoreUnavailable):
+            nodes = await self._store.nodes(job.key)
+            recorded = ((number, nodes.get(each)) for number, each in compaction.hashes.items())
+            arrivals = {number: node.at for number, node in recorded if node is not None}
+        with suppress(StoreUnavailable):
+            session = await self._store.session(job.key)
+            head = session.head if session else ()
+            system = "\n\n".join(self._asking.wire.read(raw).text for raw in head)
+        context = Context(
             task_goal=compaction.goal,
             progress_summary=compaction.progress,
-            system_context=await self._system(job),
+            system_context=system,
             language=job.source.language,
             max_tokens=job.max_tokens,
             room=job.room,
             count=self._counter.count,
             ask=_Asker(self._asking, job),
         )
-
-    async def _system(self, job: Job) -> str:
-        """The leading system messages, as the session's newest recorded turn has them."""
-        try:
-            session = await self._store.session(job.key)
-        except StoreUnavailable:
-            return ""
-        return "\n\n".join(self._asking.wire.read(raw).text for raw in session.head) if session else ""
-
-    async def _arrivals(self, job: Job, compaction: Compaction) -> dict[int, float]:
-        """When the units' messages arrived, by number, of those that are recorded."""
-        try:
-            nodes = await self._store.nodes(job.key)
-        except StoreUnavailable:
-            return {}
-        known = ((number, nodes.get(each)) for number, each in compaction.hashes.items())
-        return {number: node.at for number, node in known if node is not None}
+        return dated(compaction.units, arrivals), context
 
 
 class _Asker:

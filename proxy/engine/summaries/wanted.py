@@ -133,15 +133,13 @@ class SummaryJobs:
         if text is not None:
             late = Anchor(*gap.span, text, generation=generation_upon(gap.anchors))
             return replace(gap, anchors=(late,))
-        renewed = tuple(self._renewed(request, anchor) for anchor in gap.anchors)
-        return gap if renewed == gap.anchors else replace(gap, anchors=renewed)
-
-    def _renewed(self, request: Request, anchor: Anchor) -> Anchor:
-        """A summary made anew from its originals, if there is one."""
-        if anchor.generation < GENERATIONS:
-            return anchor
-        text = self._summaries.ready(self._rebuilt_at(request, anchor))
-        return anchor if text is None else Anchor(anchor.start, anchor.end, text)
+        renewed = list(gap.anchors)
+        for place, anchor in enumerate(gap.anchors):
+            if anchor.generation >= GENERATIONS:
+                text = self._summaries.ready(self._rebuilt_at(request, anchor))
+                if text is not None:  # it was made anew from its originals
+                    renewed[place] = Anchor(anchor.start, anchor.end, text)
+        return gap if (*renewed,) == gap.anchors else replace(gap, anchors=(*renewed,))
 
     def rebuild(self, request: Request, situation: Situation) -> None:
         """Begin to make anew what has been summarised too often, where it pays; nobody waits for it."""

@@ -219,19 +219,20 @@ class Writer:
             self._count(str(fault))
             if not is_last:
                 return None
-            return await asyncio.to_thread(self._digest, piece, limit, job.source.language)
+            count, language = self._counter.count, job.source.language
+            extract = await asyncio.to_thread(
+                lambda: extractive_summary(
+                    piece.by_role, min(limit, longest(count(piece.text))), count, language
+                )
+            )
+            if not extract:
+                raise Refused("empty") from None
+            self._count("digest")
+            return extract
         except Refused:
             if is_last:
                 raise
             return None
-
-    def _digest(self, piece: Piece, limit: int, language: str) -> str:
-        room = min(limit, longest(self._counter.count(piece.text)))
-        text = extractive_summary(piece.by_role, room, self._counter.count, language)
-        if not text:
-            raise Refused("empty")
-        self._count("digest")
-        return text
 
     async def _compacted(self, job: Job, hurry: asyncio.Event) -> str | None:
         """What a compactor makes of the gap; None where none has taken it, or its text will not do."""
