@@ -14,7 +14,7 @@ from proxy.ports import SessionStore, Upstream
 from tests.support.certificates import Authority
 from tests.support.cluster import Nodes, three_nodes
 from tests.support.outbound import outbound_proxy
-from tests.support.servers import FakeUpstream
+from tests.support.servers import PATIENCE, FakeUpstream
 from tests.support.stores import (
     SERVERS,
     HandClock,
@@ -152,7 +152,7 @@ async def make(
 
 @pytest.fixture
 async def upstream(make: Callable[..., Upstream]) -> AsyncIterator[Upstream]:
-    async with aclosing(make("/base/v1", connect_timeout=1.0, read_timeout=0.3)) as made:
+    async with aclosing(make("/base/v1", connect_timeout=PATIENCE, read_timeout=0.3)) as made:
         yield made
 
 

@@ -27,7 +27,7 @@ from tests.contract.http2 import OK, HTTP2Server, Script, Stream
 from tests.support.answers import get, whole
 from tests.support.certificates import Authority
 from tests.support.outbound import outbound_proxy
-from tests.support.servers import FakeUpstream, eventually
+from tests.support.servers import PATIENCE, FakeUpstream, eventually
 
 pytestmark = pytest.mark.skipif(find_spec("h2") is None, reason="h2 is not installed: requirements/http2.txt")
 
@@ -45,7 +45,7 @@ async def upstream(
     async with outbound_proxy(server.port) as proxy:
         by = httpx2.Proxy(proxy.url) if request.param == "by a proxy" else None
         url, tls = f"{server.url}/base/v1", authority.trusting()
-        made = HttpxUpstream(url, connect_timeout=1.0, read_timeout=0.4, proxy=by, http2=True, tls=tls)
+        made = HttpxUpstream(url, connect_timeout=PATIENCE, read_timeout=0.4, proxy=by, http2=True, tls=tls)
         async with aclosing(made):
             yield made
 

@@ -18,7 +18,7 @@ from tests.support.answers import get
 from tests.support.certificates import Authority
 from tests.support.outbound import OutboundProxy
 from tests.support.outbound import outbound_proxy as running_proxy
-from tests.support.servers import FakeUpstream, eventually
+from tests.support.servers import PATIENCE, FakeUpstream, eventually
 
 PROXY = "http://proxy.example:3128"
 UPSTREAM = "https://api.example.com/v1"
@@ -214,7 +214,8 @@ async def proxy(server: FakeUpstream, authority: Authority) -> AsyncIterator[Out
 
 def by(proxy: OutboundProxy, authority: Authority, *, user: str = "", scheme: str = "https") -> HttpxUpstream:
     url = proxy.url.replace("//", f"//{user}@") if user else proxy.url
-    options: dict[str, Any] = {"tls": authority.trusting(), "connect_timeout": 0.5, "read_timeout": 5.0}
+    patience = 0.5 if proxy.is_silent else PATIENCE
+    options: dict[str, Any] = {"tls": authority.trusting(), "connect_timeout": patience}
     return HttpxUpstream(f"{scheme}://model.example/v1", proxy=httpx2.Proxy(url), **options)
 
 
@@ -304,8 +305,8 @@ async def test_a_certificate_is_the_upstreams_within_the_tunnel(
 async def test_who_leaves_while_the_proxy_is_silent_leaves_nothing_behind(
     proxy: OutboundProxy, authority: Authority
 ) -> None:
-    proxy.is_silent = True
     async with aclosing(by(proxy, authority)) as upstream:
+        proxy.is_silent = True
         task = asyncio.create_task(get(upstream))
         await eventually(lambda: proxy.open_connections == 1)
         task.cancel()
