@@ -183,11 +183,8 @@ class Connection(asyncio.Protocol):
         """A request is about to be written; its answer, which gives the connection back in the end."""
         self._answer, self._is_head = Answer(self, give_back), method == "HEAD"
         self._head_due = inf
-        self._begin_framing()
-        return self._answer
-
-    def _begin_framing(self) -> None:
         self._fields = self._fields_bytes = self._framing = 0
+        return self._answer
 
     def write(self, *parts: bytes) -> None:
         """Hand bytes to the socket, however much waits there already."""
@@ -326,22 +323,20 @@ class Connection(asyncio.Protocol):
         answer = self._answer
         if answer is not None and not answer.is_complete:
             answer.headers = []
-            self._count()
+            self._fields += 1
+            if self._fields > HEAD_FIELDS + 1:
+                raise UpstreamInvalidResponse(detail=TOO_MANY)
         else:
             self._is_spoiled = True
 
-    def _count(self, name: bytes = b"", value: bytes = b"") -> None:
-        """Raise UpstreamInvalidResponse for a header that is one too many."""
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header, or a trailer, which is dropped. Raises UpstreamInvalidResponse for one too many."""
         self._fields += 1
         self._fields_bytes += len(name) + len(value)
         if self._fields > HEAD_FIELDS + 1:
             raise UpstreamInvalidResponse(detail=TOO_MANY)
         if self._fields_bytes > HEAD_BYTES:
             raise UpstreamInvalidResponse(detail=TOO_LARGE)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """A header, or a trailer, which is dropped."""
-        self._count(name, value)
         answer = self._answer
         if answer is not None and not answer.is_begun:
             answer.headers.append((name, value))
@@ -353,7 +348,7 @@ class Connection(asyncio.Protocol):
         if answer is None or answer.is_begun or status < _FIRST_FINAL:
             return
         answer.status, answer.is_begun = status, True
-        self._begin_framing()
+        self._fields = self._fields_bytes = self._framing = 0
         names = {name.lower() for name, _ in answer.headers}
         is_framed = b"content-length" in names or b"transfer-encoding" in names
         self._ends_with_connection = not is_framed and status not in _BODILESS
