@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -82,38 +83,38 @@ class Front:
                     await send_error(scope, send, Unavailable("The proxy is ending."), unread=receive)
                     return
                 send = with_headers(send, _CLOSE)
-            await self._serve(scope, receive, send)
+            try:
+                part, send = self._part(scope, send)
+            except UnabridgedError as error:
+                if scope["type"] != "http":
+                    raise
+                await send_error(scope, send, error)
+                log_request(route="front", status=error.status, id=request_id(scope), code=error.code)
+                return
+            await part(scope, receive, send)
         except asyncio.CancelledError:
             if not drain.is_over:
                 raise  # else the server has said so already
         finally:
             drain.leave()
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def _part(self, scope: Scope, send: Send) -> tuple[ASGIApp, Send]:
+        """Who answers a request, and how. Raises InvalidPath, HostForbidden, OriginForbidden."""
         kind, path = scope["type"], scope.get("path", "")
-        try:
-            check_path(scope.get("raw_path") or path.encode())
-            origin = None if path in EXEMPT else self._origins.check(scope)
-        except UnabridgedError as error:
-            if kind != "http":
-                raise
-            await send_error(scope, send, error)
-            log_request(route="front", status=error.status, id=request_id(scope), code=error.code)
-            return
+        check_path(scope.get("raw_path") or path.encode())
+        origin = None if path in EXEMPT else self._origins.check(scope)
         if origin is not None:
             if is_preflight(scope):
-                await send_preflight(scope, send, origin)
-                return
+                return partial(send_preflight, origin), send
             send = readable(send, origin)
         if path == _CHAT and kind == "http" and scope["method"] == "POST":
-            await self._managed(scope, receive, send)
-        elif path.startswith(_API) and not path.startswith(_TWICE):
-            route = route_of(path)
-            if route not in self._relayed and len(self._relayed) < _MOST_ROUTES:
-                self._relayed.add(route)
-                log_event("relayed, not managed", method=scope.get("method", ""), route=route)
-            if kind == "http" and (warning := self._heads.warning(scope["headers"])):
-                send = with_headers(send, (b"x-unabridged-warning", warning))
-            await self._relay(scope, receive, send)
-        else:
-            await self._own(scope, receive, send)
+            return self._managed, send
+        if not path.startswith(_API) or path.startswith(_TWICE):
+            return self._own, send
+        route = route_of(path)
+        if route not in self._relayed and len(self._relayed) < _MOST_ROUTES:
+            self._relayed.add(route)
+            log_event("relayed, not managed", method=scope.get("method", ""), route=route)
+        if kind == "http" and (warning := self._heads.warning(scope["headers"])):
+            send = with_headers(send, (b"x-unabridged-warning", warning))
+        return self._relay, send

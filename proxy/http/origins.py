@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from starlette.types import Message, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from proxy.errors import HostForbidden, OriginForbidden
 from proxy.http.headers import Header, value
@@ -100,7 +100,7 @@ def is_preflight(scope: Scope) -> bool:
     return is_options and value(scope["headers"], b"access-control-request-method") is not None
 
 
-async def send_preflight(scope: Scope, send: Send, origin: bytes) -> None:
+async def send_preflight(origin: bytes, scope: Scope, _: Receive, send: Send) -> None:
     """Say that the page may ask what it would."""
     headers: list[Header] = [
         (b"access-control-allow-origin", origin),

@@ -134,8 +134,14 @@ class PolicyLibrary:
 
     def names(self) -> list[str]:
         """Every name that can be loaded, in order."""
-        files = (file for directory in self._directories for file in directory.glob("*.toml"))
-        return sorted({file.stem for file in files if _NAME.fullmatch(file.stem)})
+        return sorted(
+            {
+                file.stem
+                for directory in self._directories
+                for file in directory.glob("*.toml")
+                if _NAME.fullmatch(file.stem)
+            }
+        )
 
     def load(self, name_or_path: str | Path) -> Policy:
         """A policy by its name, or by a path: what has a separator or ends in `.toml`.

@@ -52,16 +52,19 @@ class StoredSession:
         outer, asked = turn.outer_parents, {node.hash for node in turn.nodes if not node.answer}
         is_joined = turn.is_joined or bool((outer | asked & self.nodes.keys()) - self.beside)
         fresh: list[Node] = []
+        replaces = has_tip = False
         answers = 0  # that are complete now, and were not before
         for node in turn.nodes:
             stored, is_complete = self.nodes.get(node.hash), node.answer and node.complete
             if stored is None or (is_complete and not stored.complete):
                 fresh.append(node)  # it is new, or completes an answer that was cut off
                 answers += is_complete
+                replaces = replaces or stored is not None
+                has_tip = has_tip or node.hash == tip
             if stored and is_complete and not stored.answer and node.hash not in self.late:
                 self.late.add(node.hash)  # the history that it came with has overtaken its turn
                 answers += 1
-        if any(node.hash in self.nodes for node in fresh):
+        if replaces:
             self.life = secrets.token_bytes(8)
         for node in fresh:
             raw = self.texts.setdefault(node.raw, node.raw)
@@ -69,8 +72,7 @@ class StoredSession:
         if is_appended and not turn.advances_tip:
             self.unsaved = b""
         is_first = before is None or not before.tip
-        continues = is_joined and any(node.hash == tip for node in fresh)
-        moves = turn.advances_tip and bool(tip) and (is_first or is_appended or continues)
+        moves = turn.advances_tip and bool(tip) and (is_first or is_appended or (is_joined and has_tip))
         self.session = msgspec.structs.replace(
             turn.session if fresh or is_appended or before is None else before,
             created=before.created if before else turn.session.created,
