@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -28,7 +28,7 @@ from pydantic import (
 )
 
 from proxy.core.policy.values import size
-from proxy.environment import default_data_dir, over, variable, variables, with_files_read
+from proxy.environment import default_data_dir, in_plain_words, over, variable, variables, with_files_read
 from proxy.errors import SettingsError
 
 STORE_SCHEMES = ("redis", "rediss", "redis+cluster", "rediss+cluster", "unix", "memory")
@@ -45,11 +45,11 @@ _HOST_NAME = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 Timeout = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-def _bytes(value: object) -> object:
-    return value if isinstance(value, str) and value.isdecimal() else size(value)
-
-
-Bytes = Annotated[int, BeforeValidator(_bytes), Field(gt=0)]
+Bytes = Annotated[
+    int,
+    BeforeValidator(lambda given: given if isinstance(given, str) and given.isdecimal() else size(given)),
+    Field(gt=0),
+]
 """Bytes, or text such as `512MiB`."""
 
 
@@ -175,7 +175,7 @@ class Settings(BaseModel):
         try:
             settings = cls(**with_files_read(known))
         except ValidationError as error:
-            raise SettingsError(_in_plain_words(error, given)) from None
+            raise SettingsError(in_plain_words(error, FLAGS.keys() & given.keys())) from None
         settings._check()
         return settings
 
@@ -330,34 +330,3 @@ def _parts(url: str) -> SplitResult | None:
     except ValueError:
         return None
     return parts if url.isprintable() and " " not in url else None
-
-
-# --- complaints ---
-
-WORDS = {
-    "int_parsing": "must be a whole number",
-    "int_from_float": "must be a whole number",
-    "float_parsing": "must be a number",
-    "finite_number": "must be a finite number",
-    "bool_parsing": "must be true or false",
-    "string_too_short": "must not be empty",
-    "greater_than": "must be more than {gt:g}",
-    "greater_than_equal": "must be at least {ge:g}",
-    "less_than_equal": "must be at most {le:g}",
-}
-
-
-def _in_plain_words(error: ValidationError, given: Container[str]) -> str:
-    """One line for each finding, after the flag, where it was `given` as one, else the variable.
-
-    Never a value: it may be a secret.
-    """
-    lines: list[str] = []
-    for finding in error.errors(include_url=False, include_input=False):
-        name = "".join(map(str, finding["loc"][:1]))
-        is_flag = name in FLAGS and name in given
-        subject = f"--{name.replace('_', '-')} " if is_flag else f"{variable(name)} " if name else ""
-        words = WORDS.get(finding["type"])
-        said = words.format(**finding.get("ctx", {})) if words else finding["msg"]
-        lines.append(subject + said.removeprefix("Value error, ").replace("Input should be", "must be"))
-    return "\n".join(lines)

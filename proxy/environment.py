@@ -6,6 +6,8 @@ from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from proxy.errors import SettingsError
 
 PREFIX = "UNABRIDGED_"
@@ -80,3 +82,36 @@ def _user_directory(variable: str, usual: str) -> Path:
     """By the XDG base directories; a relative one does not count."""
     named = Path(os.environ.get(variable, ""))
     return (named if named.is_absolute() else Path.home() / usual) / "unabridged"
+
+
+# --- what is wrong with settings ---
+
+
+WORDS = {
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_parsing": "must be a number",
+    "finite_number": "must be a finite number",
+    "bool_parsing": "must be true or false",
+    "string_too_short": "must not be empty",
+    "greater_than": "must be more than {gt:g}",
+    "greater_than_equal": "must be at least {ge:g}",
+    "less_than_equal": "must be at most {le:g}",
+}
+"""By the kind of what pydantic finds."""
+
+
+def in_plain_words(error: ValidationError, flags: Container[str]) -> str:
+    """One line for each finding, after the flag, where it was given as one of these, else the variable.
+
+    Never a value: it may be a secret.
+    """
+    lines: list[str] = []
+    for finding in error.errors(include_url=False, include_input=False):
+        name = "".join(map(str, finding["loc"][:1]))
+        flag = f"--{name.replace('_', '-')} " if name in flags else ""
+        words = WORDS.get(finding["type"])
+        what = words.format(**finding.get("ctx", {})) if words else finding["msg"]
+        what = what.removeprefix("Value error, ").replace("Input should be", "must be")
+        lines.append((flag or (f"{variable(name)} " if name else "")) + what)
+    return "\n".join(lines)

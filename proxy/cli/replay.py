@@ -72,7 +72,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Replay every session under every policy. Raises PluginError, PolicyError, CommandError."""
     load_plugins()
-    policies = _by_label(PolicyLibrary.of(args.policies), args.policy or ["default"])
+    library = PolicyLibrary.of(args.policies)
+    given = {each: library.load(each) for each in args.policy or ["default"]}
+    names = Counter(
+        policy.name for policy in given.values()
+    )  # of those that are the same, as they were given
+    policies = {policy.name if names[policy.name] == 1 else each: policy for each, policy in given.items()}
     counter = TiktokenCounter()
     known, outcomes = prices.prices_of(args.model), list[Outcome]()
     for session in _with_progress(_documents(_content(args.file)), args.file, args.model, counter):
@@ -102,13 +107,6 @@ def _note(known: Prices, model: str, idle: float) -> str:
         f" {known.written:g} written, {known.output:g} output. {idle:g} s between turns."
         " Answers are not billed. Summaries are billed as long as they may be, since no model was asked."
     )
-
-
-def _by_label(library: PolicyLibrary, given: Sequence[str]) -> dict[str, Policy]:
-    """Policies by name; those whose names are the same, by how they were given. Raises PolicyError."""
-    policies = {each: library.load(each) for each in given}
-    names = Counter(policy.name for policy in policies.values())
-    return {policy.name if names[policy.name] == 1 else each: policy for each, policy in policies.items()}
 
 
 # --- reading ---

@@ -8,9 +8,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from proxy.adapters.files.toml_file import Location, dotted
-from proxy.config import WORDS
 from proxy.core.policy.policy import dotted_keys, section_of
 from proxy.core.text import similarity
+from proxy.environment import WORDS
 
 _WORDS = {
     **WORDS,

@@ -3,6 +3,7 @@
 import os
 import secrets
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from proxy.errors import SettingsError
@@ -19,7 +20,18 @@ def kept_secret(path: Path) -> str:
     """
     try:
         if not path.exists():
-            _make(path)
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            # Written beside it, then linked: the file is never there without its content.
+            descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # O_EXCL, 0600
+            try:
+                with os.fdopen(descriptor, "w", encoding="ascii") as file:
+                    file.write(secrets.token_urlsafe(_BYTES) + "\n")
+                    file.flush()
+                    os.fsync(file.fileno())
+                with suppress(FileExistsError):  # another process was first; its secret counts
+                    path.hardlink_to(draft)
+            finally:
+                Path(draft).unlink()
         if path.stat().st_mode & 0o077:
             path.chmod(0o600)  # volumes and copies widen it
         secret = path.read_text(encoding="ascii").strip()
@@ -28,19 +40,3 @@ def kept_secret(path: Path) -> str:
     if not secret:
         raise SettingsError(f"{path} is empty; delete it, and the next start makes a new one")
     return secret
-
-
-def _make(path: Path) -> None:
-    """Writes beside `path`, then links: the file is never there without its content."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # O_EXCL, 0600
-    try:
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(secrets.token_urlsafe(_BYTES) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        path.hardlink_to(draft)
-    except FileExistsError:
-        pass  # another process was first; its secret counts
-    finally:
-        Path(draft).unlink()

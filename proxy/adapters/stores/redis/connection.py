@@ -255,7 +255,10 @@ class Connection:
         if isinstance(failure, ResponseError):
             self.breaker.refused(fault)
             return StoreUnavailable(f"The store refuses: {fault.kind}.")
-        self.breaker.failed(Fault(fault.kind, f"{_name(self.client)}: {fault.detail}"))
+        # Where the server is; its URL may hold a password, this does not.
+        options = self.client.connection_pool.connection_kwargs
+        name = options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
+        self.breaker.failed(Fault(fault.kind, f"{name}: {fault.detail}"))
         return unusable(fault.kind)
 
     async def aclose(self) -> None:
@@ -321,9 +324,3 @@ def _fault(failure: Exception) -> Fault:
     if isinstance(failure, ResponseError):
         return Fault(f"an error ({code})" if code.isupper() else "an error", "")
     return Fault(str(failure), "") if isinstance(failure, RedisClusterException) else fault_of(failure)
-
-
-def _name(client: Redis) -> str:
-    """Where a server is; a URL may hold a password, this does not."""
-    options = client.connection_pool.connection_kwargs
-    return str(options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}")
