@@ -186,7 +186,7 @@ class Recorder:
         tokens = 0
         if answered is not None:
             (tokens,) = await self.counter.count_all([answered.content.countable()])
-        now, length = self.clock.now(), len(exchange.request.chain)
-        if known is None and length > PIECE:  # met in the middle of its life
+        now = self.clock.now()
+        if known is None and len(exchange.request.chain) > PIECE:  # met in the middle of its life
             return await asyncio.to_thread(turn_of, exchange, answered, tokens, known, now)
         return turn_of(exchange, answered, tokens, known, now)

@@ -53,7 +53,7 @@ def turn_of(
     ``known`` is the deepest of its messages that the store has; ``now`` are seconds since 1970.
     """
     chain, appended, session = exchange.request.chain, exchange.incoming.appended, exchange.request.session
-    first = len(chain) if known is not None else 0
+    first = len(chain.hashes) if known is not None else 0
     while first and chain.hashes[first - 1] != known:  # what the store knows is seldom far from the end
         first -= 1
     hashes, raws, sizes = [*chain.hashes[first:]], chain.raws[first:], chain.tokens[first:]
@@ -63,7 +63,7 @@ def turn_of(
         for place, own, parent, raw, size in zip(count(first), hashes, parents, raws, sizes, strict=False)
     ]
     if answered is not None:
-        nodes.append(_answer_node(exchange, answered, tokens, now))
+        nodes.append(_answer_node(exchange, answered, tokens, now, first + len(nodes)))
     return Turn(
         session=_session_after(exchange, answered, now),
         nodes=tuple(nodes),
@@ -75,7 +75,7 @@ def turn_of(
     )
 
 
-def _answer_node(exchange: Exchange, answered: ChainedAnswer, tokens: int, now: float) -> Node:
+def _answer_node(exchange: Exchange, answered: ChainedAnswer, tokens: int, now: float, sequence: int) -> Node:
     reply, answer, appended = None, answered.answer, exchange.incoming.appended
     if appended is not None and appended.retry_key:  # who sends the turn again gets it again
         reply = Reply(
@@ -92,7 +92,7 @@ def _answer_node(exchange: Exchange, answered: ChainedAnswer, tokens: int, now: 
         raw=answered.raw,
         tokens=MESSAGE_TOKENS + tokens,
         at=now,
-        sequence=len(exchange.request.chain),
+        sequence=sequence,
         answer=True,
         complete=answer.complete,
         reply=reply,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.dialects.chat.stream import FinalEvent
+from proxy.core.dialects.chat.stream_filters import FinalEvent
 
 STREAM = (
     b': comment\r\n\r\ndata: {"choices":[{"delta":{"content":"data: [DONE]"}}]}\n\n'

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from proxy.core.dialects.chat.request import asking_for_usage
-from proxy.core.dialects.chat.stream import UsageRemover
+from proxy.core.dialects.chat.stream_filters import UsageRemover
 from proxy.core.formats.json import loads
 
 TEXT = b'data: {"choices":[{"index":0,"delta":{"content":"caf\xc3\xa9"}}],"usage":null}\n\n'

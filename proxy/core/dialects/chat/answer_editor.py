@@ -19,7 +19,7 @@ _SHARED = ("id", "created", "model")
 _NULL = Raw(b"null")
 
 
-class CompletionEditor:
+class AnswerEditor:
     """Puts answers to one request together; ``rules`` say which calls may be hidden."""
 
     def __init__(self, rules: Rules) -> None:

@@ -3,10 +3,10 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
-from proxy.core.dialects.chat.answer_editor import CompletionEditor
+from proxy.core.dialects.chat.answer_editor import AnswerEditor
 from proxy.core.dialects.chat.completion import TRUNCATED_EVENT, StreamCollector, read_completion
 from proxy.core.dialects.chat.messages import Content
-from proxy.core.dialects.chat.refusals import is_overflow_error
+from proxy.core.dialects.chat.refusals import read_refusal
 from proxy.core.dialects.chat.request import (
     asking_for_usage,
     followed_by,
@@ -17,8 +17,8 @@ from proxy.core.dialects.chat.request import (
     without_tools,
 )
 from proxy.core.dialects.chat.stored_answer import stored_answer
-from proxy.core.dialects.chat.stream import FinalEvent, UsageRemover
 from proxy.core.dialects.chat.stream_editor import StreamEditor
+from proxy.core.dialects.chat.stream_filters import FinalEvent, UsageRemover
 from proxy.core.dialects.wire import WireFormat
 from proxy.core.formats.json import as_mapping, dumps, loads
 
@@ -85,11 +85,11 @@ class ChatCompletions:
     # --- answers ---
 
     truncated_event = TRUNCATED_EVENT
-    refusal = staticmethod(is_overflow_error)
+    refusal = staticmethod(read_refusal)
     read_answer = staticmethod(read_completion)
     answer_stream = StreamCollector
     stream_editor = StreamEditor
-    answer_editor = CompletionEditor
+    answer_editor = AnswerEditor
     usage_remover = UsageRemover
     final_event = FinalEvent
     stored_answer = staticmethod(stored_answer)

@@ -114,7 +114,7 @@ _RATE_LIMIT = re.compile(
 _PART = re.compile(r"(\d+) (?:of |in |for )?(?:the |your )?([a-z ]+)", re.IGNORECASE)
 
 
-def is_overflow_error(status: int, body: bytes, request: bytes = b"") -> Overflow | None:
+def read_refusal(status: int, body: bytes, request: bytes = b"") -> Overflow | None:
     """What a refusal says of the context window; None where it is about anything else.
 
     `body` is that of an error response, or the data of an error event in a stream of status 200. `request` is
