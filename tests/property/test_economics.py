@@ -105,5 +105,5 @@ def test_what_is_billed_as_cached_was_sent_before(
             assert new.cached <= min(old.tokens, new.tokens)
             assert new.cached % paid.step == 0
         if not after.began:
-            assert after.sent.cached == paid.kept(before.sent.tokens)
-        assert after.full.cached == paid.kept(before.full.tokens)
+            assert after.sent.cached == paid.cached_prefix(before.sent.tokens)
+        assert after.full.cached == paid.cached_prefix(before.full.tokens)

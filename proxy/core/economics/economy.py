@@ -108,7 +108,7 @@ def is_cold(situation: Situation) -> bool:
     edits = (edit for edit in situation.plan.replacements if edit.position >= newest)
     brought = tokens.between(newest) + sum(edit.tokens - tokens[edit.position] for edit in edits)
     was_sent = situation.budget.head + situation.view - brought
-    return not prices.kept(situation.budget.real(was_sent))
+    return not prices.cached_prefix(situation.budget.real(was_sent))
 
 
 def _newest_from(situation: Situation) -> int:

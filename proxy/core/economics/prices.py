@@ -52,7 +52,7 @@ class Prices(msgspec.Struct, frozen=True):
         cached = self.cached if rules.cached_price == "auto" else rules.cached_price * self.fresh
         return replace(self, ttl=ttl, cached=cached)
 
-    def kept(self, shared: int) -> int:
+    def cached_prefix(self, shared: int) -> int:
         """How many of ``shared`` leading tokens the provider has kept."""
         return shared // self.step * self.step if shared >= self.least else 0
 

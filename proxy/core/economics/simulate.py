@@ -67,12 +67,12 @@ class Meter:
         """The next request: messages of these bytes and sizes (counted tokens) under a plan."""
         budget, view = self._budget, apply(plan, raws)
         replaced = {each.position: each.tokens for each in plan.replacements}
-        kept = [replaced.get(place, size) for place, size in enumerate(tokens)]
+        whole = [replaced.get(place, size) for place, size in enumerate(tokens)]
         sizes, position = list[int](), 0  # of the view's messages
         for gap in plan.gaps:
-            sizes += [*kept[position : gap.start], gap.tokens]
+            sizes += [*whole[position : gap.start], gap.tokens]
             position = gap.end
-        sizes += kept[position:]
+        sizes += whole[position:]
         shared = 0
         for place, (old, new) in enumerate(zip(self._before, view, strict=False)):
             if old != new:
@@ -81,7 +81,7 @@ class Meter:
         has_sent = self._is_warm and bool(self._before)
         self._before = view
         same = budget.real(budget.head + sum(sizes[:shared])) if has_sent else 0
-        return Prompt(budget.real(budget.head + sum(sizes)), self._prices.kept(same))
+        return Prompt(budget.real(budget.head + sum(sizes)), self._prices.cached_prefix(same))
 
 
 class SummaryMeter:
@@ -97,8 +97,8 @@ class SummaryMeter:
         source, text, sizes = 0, 0, situation.chain.tokens
         for span in (span for span in decided.wanted if span not in self._asked):
             inside = [each for each in self._asked if span[0] <= each[0] and each[1] <= span[1]]
-            known = sum(sum(sizes[first:last]) for first, last in inside)
-            tokens = sum(sizes[span[0] : span[1]]) - known + len(inside) * most
+            counted = sum(sum(sizes[first:last]) for first, last in inside)
+            tokens = sum(sizes[span[0] : span[1]]) - counted + len(inside) * most
             source += tokens
             text += min(most, tokens // 2)
         self._asked = {span for span in self._asked if span in decided.spans} | {*decided.wanted}

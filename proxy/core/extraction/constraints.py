@@ -271,7 +271,14 @@ def in_force(rules: Iterable[Rule]) -> tuple[list[Rule], list[tuple[Rule, Rule]]
         if old is not None:
             standing.remove(old)
             replaced.append((old, rule))
-    return [_as_firm(rule, replaced) for rule, _ in standing.all()], replaced
+    firm: list[Rule] = []
+    for rule, _ in standing.all():
+        sentence = rule.sentence
+        strengths = [old.sentence.strength for old, newer in replaced if newer is rule]
+        strength = max([sentence.strength, *strengths])
+        is_as_firm = strength == sentence.strength
+        firm.append(rule if is_as_firm else replace(rule, sentence=Sentence(sentence.text, strength)))
+    return firm, replaced
 
 
 class _Standing:
@@ -305,14 +312,6 @@ class _Standing:
 
     def all(self) -> list[tuple[Rule, Subject]]:
         return list(self._rules.values())
-
-
-def _as_firm(rule: Rule, replaced: Sequence[tuple[Rule, Rule]]) -> Rule:
-    sentence = rule.sentence
-    strength = max([sentence.strength, *(old.sentence.strength for old, newer in replaced if newer is rule)])
-    return (
-        rule if strength == sentence.strength else replace(rule, sentence=Sentence(sentence.text, strength))
-    )
 
 
 def _replaces(newer: Rule, about: Subject, older: Rule, subject: Subject) -> bool:

@@ -175,7 +175,7 @@ class Source:
         messages, edited = self.situation.chain.messages, {edit.position for edit in self.plan.replacements}
         texts = [
             self.situation.content(place).countable()
-            for run in self.plan.kept(len(messages))
+            for run in self.plan.uncut(len(messages))
             for place in run
             if place not in edited and (not roles or messages[place].role in roles)
         ]

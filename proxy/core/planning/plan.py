@@ -124,7 +124,7 @@ class Plan(msgspec.Struct, frozen=True, array_like=True):
         """Whether the message at ``position`` stands in the view as it came."""
         return not self.covers(position) and self.edit_at(position) is None
 
-    def kept(self, length: int) -> Iterator[range]:
+    def uncut(self, length: int) -> Iterator[range]:
         """The runs of messages that are not cut, of a chain of ``length``."""
         after = 0
         for gap in self.gaps:

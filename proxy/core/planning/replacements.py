@@ -144,7 +144,7 @@ def picture_clearings(situation: Situation) -> Iterator[Clearing]:
     """
     chain, edited = situation.chain, {edit.position for edit in situation.plan.replacements}
     may_hold_pictures = chain.dialect.may_hold_pictures
-    for run in situation.plan.kept(len(chain)):
+    for run in situation.plan.uncut(len(chain)):
         for place, raw in enumerate(chain.raws[run.start : run.stop], run.start):
             if not may_hold_pictures(raw) or chain.messages[place].role != "user" or place in edited:
                 continue
@@ -182,7 +182,7 @@ def clip_view(situation: Situation, plan: Plan, yielded: int, set_aside: int = 0
     enough = max(budget.share(situation.policy.stages.trim) - set_aside, 0)
     if view_tokens(plan, chain.tokens) <= budget.share(1):
         return plan
-    sizes = {place: chain.tokens[place] for run in plan.kept(len(chain)) for place in run}
+    sizes = {place: chain.tokens[place] for run in plan.uncut(len(chain)) for place in run}
     sizes |= {edit.position: edit.tokens for edit in plan.replacements}
     edits = {edit.position: edit for edit in plan.replacements}
     view = view_tokens(plan, chain.tokens)

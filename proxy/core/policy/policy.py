@@ -152,10 +152,10 @@ class Rule(Section):
     @property
     def conditions(self) -> str:
         """What it asks for, in words; the values of headers may be credentials."""
-        told = [f"model {self.model}"] if self.model is not None else []
-        told += [f"header {name}" for name in self.header]
-        told += [f"client {self.client}"] if self.client is not None else []
-        return ", ".join(told) or "any request"
+        parts = [f"model {self.model}"] if self.model is not None else []
+        parts += [f"header {name}" for name in self.header]
+        parts += [f"client {self.client}"] if self.client is not None else []
+        return ", ".join(parts) or "any request"
 
 
 class Way(msgspec.Struct, frozen=True):

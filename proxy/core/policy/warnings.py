@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from proxy.core.policy.policy import Policy
-from proxy.core.policy.sections import ROLES, RetentionMatch
+from proxy.core.policy.sections import ROLES
 from proxy.core.text.similarity import nearest
 
 Location = tuple[str | int, ...]
@@ -115,7 +115,13 @@ def _shadowed(policy: Policy) -> Iterator[PolicyWarning]:
             said = f'`match = "{tool.match}"` is never reached: `{before}` stands before it'
             yield PolicyWarning(("tools", place, "match"), said)
     for place, rule in enumerate(policy.retention):
-        if any(_is_wider(before.match, rule.match) for before in policy.retention[:place]):
+        narrow = rule.match
+        if any(
+            wide.role in (None, narrow.role)
+            and wide.content in (None, narrow.content)
+            and (wide.tool is None or (narrow.tool is not None and _covers(wide.tool, narrow.tool)))
+            for wide in (before.match for before in policy.retention[:place])
+        ):
             said = "this `[[retention]]` is never reached: one before it matches all of it"
             yield PolicyWarning(("retention", place), said)
     windows = list(policy.budget.windows)
@@ -123,14 +129,6 @@ def _shadowed(policy: Policy) -> Iterator[PolicyWarning]:
         if before := next((each for each in windows[:place] if _covers(each, name)), None):
             said = f"the window of `{name}` is never asked for: `{before}` stands before it"
             yield PolicyWarning(("budget", "windows", name), said)
-
-
-def _is_wider(wide: RetentionMatch, narrow: RetentionMatch) -> bool:
-    return (
-        wide.role in (None, narrow.role)
-        and wide.content in (None, narrow.content)
-        and (wide.tool is None or (narrow.tool is not None and _covers(wide.tool, narrow.tool)))
-    )
 
 
 def _covers(wide: str, narrow: str) -> bool:
@@ -184,15 +182,15 @@ def _sizes(policy: Policy, stated: Collection[Location], budget: int | None) -> 
     """What has no room in the budget."""
     if budget is None:
         return
-    location, told = ("budget", "tokens"), f"a budget of {budget:,} tokens"
+    location, named = ("budget", "tokens"), f"a budget of {budget:,} tokens"
     if budget < _SMALL:
         said = "holds little beside a system prompt and tools"
-        yield PolicyWarning(location, f"{told} {said}")
+        yield PolicyWarning(location, f"{named} {said}")
     summary, eighth = policy.summary.max_tokens, budget // 8
     if policy.summary.enabled and ("summary", "max_tokens") in stated and eighth < summary:
-        said = f"no summary gets {summary:,} tokens: an eighth of {told} is {eighth:,}"
+        said = f"no summary gets {summary:,} tokens: an eighth of {named} is {eighth:,}"
         yield PolicyWarning(("summary", "max_tokens"), said)
     elif policy.summary.enabled and budget <= summary:
-        yield PolicyWarning(location, f"{told} is no more than one summary may have (`summary.max_tokens`)")
+        yield PolicyWarning(location, f"{named} is no more than one summary may have (`summary.max_tokens`)")
     if budget <= policy.ledger.tokens:
-        yield PolicyWarning(location, f"{told} is no more than the ledger may have (`ledger.least`)")
+        yield PolicyWarning(location, f"{named} is no more than the ledger may have (`ledger.least`)")

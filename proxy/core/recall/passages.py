@@ -10,7 +10,7 @@ nothing but the request's own messages is at hand here, so no sibling branch and
 What a policy calls ephemeral stays cut.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol
@@ -119,26 +119,19 @@ class Original:
 
 def original_of(content: Content, tool: str = "") -> Original:
     """A message in words; ``tool`` is the one whose result it is."""
-    return Original(_author(content, tool), "\n".join(_lines(content)))
-
-
-def _author(content: Content, tool: str) -> str:
+    author = f"{content.role} {content.name}".strip()
     if content.role in TOOL_ROLES:
-        named = tool or content.name
-        return f"result of {named}" if named else "result of a tool"
-    return f"{content.role} {content.name}".strip()
-
-
-def _lines(content: Content) -> Iterator[str]:
-    for part in content.parts:
-        if isinstance(part.get("text"), str):
-            yield part["text"]
-        else:
-            yield f"[{text_or_empty(part.get('type')) or 'a part'} that is not text]"
+        author = f"result of {tool or content.name or 'a tool'}"
+    lines = [
+        part["text"]
+        if isinstance(part.get("text"), str)
+        else f"[{text_or_empty(part.get('type')) or 'a part'} that is not text]"
+        for part in content.parts
+    ]
     if content.refusal:
-        yield content.refusal
-    for _, name, arguments in content.calls:
-        yield f"calls {name} with {arguments}"
+        lines.append(content.refusal)
+    lines += [f"calls {name} with {arguments}" for _, name, arguments in content.calls]
+    return Original(author, "\n".join(lines))
 
 
 # --- what may be recalled ---
@@ -200,9 +193,9 @@ class Reach:
 
     def text(self, window: range) -> str:
         """What a passage says, each message after its author."""
-        return "\n".join(self.told(index) for index in window)
+        return "\n".join(self.quoted(index) for index in window)
 
-    def told(self, index: int) -> str:
+    def quoted(self, index: int) -> str:
         """What a piece says, after its author."""
         piece = self.pieces[index]
         original = self.original(piece.position)

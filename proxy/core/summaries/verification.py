@@ -54,7 +54,7 @@ class Evidence:
     @cached_property
     def numbers(self) -> frozenset[str]:
         """Every number in it."""
-        return known_numbers(_normal(self.text))
+        return all_numbers(_normal(self.text))
 
     @cached_property
     def sizes(self) -> list[Decimal]:
@@ -363,21 +363,21 @@ def numbers_in(text: str) -> Iterator[Number]:
         yield Number(match.start(), match.end(), frozenset(scaled | plain if is_unit else scaled))
 
 
-def known_numbers(text: str) -> frozenset[str]:
+def all_numbers(text: str) -> frozenset[str]:
     """The readings of every number that a text tells, in digits or in words; months count as numbers."""
-    known = {reading for number in numbers_in(text) for reading in number.readings}
-    known |= {
+    found = {reading for number in numbers_in(text) for reading in number.readings}
+    found |= {
         _canonical(part)
-        for reading in known
+        for reading in found
         if not _is_decimal(reading)  # a date, a version
         for part in re.split(r"[.,]", reading)
     }
-    known |= {value for word in _LETTERS.findall(text.lower()) for value in _SPELT.get(word, ())}
-    known |= {HAN_NUMERALS[each] for each in HAN_NUMERALS.keys() & set(text)}
+    found |= {value for word in _LETTERS.findall(text.lower()) for value in _SPELT.get(word, ())}
+    found |= {HAN_NUMERALS[each] for each in HAN_NUMERALS.keys() & set(text)}
     for match in _CLOCK.finditer(text):  # 14:30 is half past two
         hour = int(match[1])
-        known |= {str(hour), str((hour + 11) % 12 + 1), str((hour + 12) % 24)}
-    return frozenset(known)
+        found |= {str(hour), str((hour + 11) % 12 + 1), str((hour + 12) % 24)}
+    return frozenset(found)
 
 
 def _plain(digits: str) -> Iterator[str]:
