@@ -199,7 +199,7 @@ class Pipeline:
         if not (request.policy.tools or given):
             return NOTHING_FRESH
         try:
-            return await self.tools.of(request, history.said_in_place, given)
+            return await self.tools.of(request, history.upstream_messages, given)
         except Exception as error:  # noqa: BLE001 - law 7: a fault of ours costs what is kept, not the answer
             log_fault("reading tool results failed", error)
             return NOTHING_FRESH

@@ -78,7 +78,7 @@ class Inspected:
     """Its answers with hidden calls, by chain hash."""
 
     @property
-    def said_in_place(self) -> Mapping[bytes, Sequence[bytes]]:
+    def upstream_messages(self) -> Mapping[bytes, Sequence[bytes]]:
         """The messages that stand upstream for one of the transcript's, by its chain hash."""
         return {each.hash: each.messages for each in self.hidden.values()}
 
@@ -131,7 +131,10 @@ class Inspection:
         listed = (await self._store.sessions(_SEARCHED)).sessions
         meant = [found for found in listed if found[1].name == name]
         if not meant and len(name) >= _SHORTEST:
-            meant = [found for found in listed if _begins_with(name, *found)]
+            for key, session in listed:
+                whole = key.id_for(session.tenant)
+                if whole.startswith(name) or whole.partition(".")[2].startswith(name):
+                    meant.append((key, session))
         if not meant:
             raise NotFound("There is no such session.")
         if len(meant) > 1:
@@ -196,7 +199,14 @@ class Inspection:
     def situation(self, found: Inspected, branch: Sequence[Node]) -> tuple[Situation, Epoch | None]:
         """A branch under the plan in force for it."""
         session = found.session
-        chain = _chain(self.dialect, branch, found.hidden)
+        hidden = found.hidden
+        chain = Chain(
+            messages=[read_message(self.dialect.read(node.raw)) for node in branch],
+            raws=[node.raw for node in branch],
+            tokens=Sizes.of((hidden.get(node.hash) or node).tokens for node in branch),
+            hashes=[node.hash for node in branch],
+            dialect=self.dialect,
+        )
         window = Window(session.window or None, Source(session.window_from))
         sizes = (session.head_tokens, window, chain.last_user_tokens, chain.tokens.total)
         budget = Budget(session.budget or None, session.ratio, *sizes)
@@ -223,7 +233,7 @@ class Inspection:
     def view(found: Inspected, situation: Situation, injection: Injection | None = None) -> list[bytes]:
         """What is forwarded of a branch: the head, what was handed in, the chain as its plan leaves it."""
         prelude = injection.messages(situation.chain.dialect) if injection else ()
-        chain, said = situation.chain, found.said_in_place
+        chain, said = situation.chain, found.upstream_messages
         view = apply(situation.plan, outgoing_slices(chain.raws, chain.hashes, said))
         return [*found.session.head, *prelude, *single_messages(view, said)]
 
@@ -241,11 +251,6 @@ class Inspection:
         after = contents[asked[-1] + 1 :]
         is_answered = bool(after) and after[-1].role == "assistant" and not after[-1].calls
         return Cycle(contents[asked[-1]].text, len(after), after[-1].text if is_answered else None)
-
-
-def _begins_with(beginning: str, key: SessionKey, session: Session) -> bool:
-    whole = key.id_for(session.tenant)
-    return whole.startswith(beginning) or whole.partition(".")[2].startswith(beginning)
 
 
 def _branch(nodes: Mapping[bytes, Node], session: Session, tip: str | None) -> list[Node]:
@@ -279,13 +284,3 @@ def _unanswered(nodes: Mapping[bytes, Node], branch: AbstractSet[bytes]) -> Mapp
             place = found[path[0].parent]
             place += [node for node in path if node not in place]
     return found
-
-
-def _chain(dialect: Dialect, branch: Sequence[Node], hidden: Mapping[bytes, HiddenCalls]) -> Chain:
-    return Chain(
-        messages=[read_message(dialect.read(node.raw)) for node in branch],
-        raws=[node.raw for node in branch],
-        tokens=Sizes.of(hidden[node.hash].tokens if node.hash in hidden else node.tokens for node in branch),
-        hashes=[node.hash for node in branch],
-        dialect=dialect,
-    )

@@ -50,32 +50,29 @@ class StoredHistory:
         self.session = stored.session
         self.was_here = stored.was_here
         self.mark = stored.mark
-        self._nodes = stored.nodes
+        self.nodes = stored.nodes
+        """Every message by chain hash."""
         self._ends = b""
         """Chain hash of the last message of the way."""
         self._begun = b""
         """Chain hash before the first."""
-        self._told = bytearray()
+        self._way = bytearray()
         """Its messages, with commas between them."""
+        self.weight = 0
+        """Bytes that it is reckoned at."""
         self._replies: dict[str, Node] = {}
         """Complete answers by the keys of their turns."""
-        self._note(stored.nodes)
-        self.weight = sum(map(_weight, stored.nodes.values()))
-
-    @property
-    def nodes(self) -> Mapping[bytes, Node]:
-        """Every message by chain hash."""
-        return self._nodes
+        self._learn(stored.nodes)
 
     def take(self, stored: Stored) -> None:
         """Go on to what is stored now, of which the messages are new."""
         self.session, self.mark = stored.session, stored.mark
-        self._nodes.update(stored.nodes)
-        self._note(stored.nodes)
-        self.weight += sum(map(_weight, stored.nodes.values()))
+        self.nodes.update(stored.nodes)
+        self._learn(stored.nodes)
 
-    def _note(self, nodes: Mapping[bytes, Node]) -> None:
+    def _learn(self, nodes: Mapping[bytes, Node]) -> None:
         for node in nodes.values():
+            self.weight += _NODE_BYTES + 2 * len(node.raw)
             if node.reply is not None and node.complete:
                 before = self._replies.get(node.reply.key, node)
                 self._replies[node.reply.key] = max(before, node, key=lambda each: each.sequence)
@@ -86,34 +83,31 @@ class StoredHistory:
         if answer is None or answer.at < since or self.session is None:
             return None
         last, turns = self.session.tip, 0
-        while turns < _TURNS and (node := self._nodes.get(last)) is not None:
+        while turns < _TURNS and (node := self.nodes.get(last)) is not None:
             if last in (answer.hash, answer.parent):
                 return answer
             last, turns = node.parent, turns + node.answer
         return None
-
-    def _start(self) -> bytes:
-        return next((node.parent for node in self._nodes.values() if not node.sequence), root())
 
     def way(self, last: bytes) -> tuple[bytes, bytearray]:
         """h₀, and the messages from the first to the one of this chain hash, with commas between them.
 
         No messages where that is h₀, or empty. Raises HistoryUnavailable where messages are missing.
         """
-        if last not in self._nodes:
-            start = self._start()
+        if last not in self.nodes:
+            start = next((node.parent for node in self.nodes.values() if not node.sequence), root())
             if last not in (b"", start):
                 raise HistoryUnavailable
             return start, bytearray()
-        new = way_to(self._nodes, last, after={self._ends})
+        new = way_to(self.nodes, last, after={self._ends})
         if new and new[0].parent != self._ends:
             if new[0].sequence:
                 raise HistoryUnavailable
-            self._begun, self._told = new[0].parent, bytearray()
+            self._begun, self._way = new[0].parent, bytearray()
         for node in new:
-            self._told += b"," + node.raw if self._told else node.raw
+            self._way += b"," + node.raw if self._way else node.raw
         self._ends = last
-        return self._begun, self._told
+        return self._begun, self._way
 
 
 class StoredHistories:
@@ -135,10 +129,6 @@ class StoredHistories:
         if known.mark is not None:
             self._known.put(key, known)
         return known
-
-
-def _weight(node: Node) -> int:
-    return _NODE_BYTES + 2 * len(node.raw)
 
 
 # --- turns ---

@@ -108,14 +108,14 @@ class History(msgspec.Struct, frozen=True):
         return replace(self, hidden=places, injection=injection)
 
     @property
-    def said_in_place(self) -> Mapping[bytes, Sequence[bytes]]:
+    def upstream_messages(self) -> Mapping[bytes, Sequence[bytes]]:
         """The messages that stand upstream for one of the client's, by its chain hash."""
         return {hidden.hash: hidden.messages for hidden in self.hidden.values()}
 
     @property
     def outgoing(self) -> Sequence[bytes]:
         """The messages as they go out: several are one slice, with commas between them."""
-        return outgoing_slices(self.raws, self.hashes, self.said_in_place)
+        return outgoing_slices(self.raws, self.hashes, self.upstream_messages)
 
     @property
     def prelude(self) -> Sequence[bytes]:

@@ -123,7 +123,7 @@ def tools(
     record = found.session
     arrivals = {node.hash: node.at for node in branch}
     results: list[schemas.ToolResult] = []
-    for fresh in inspection.fresh(record, branch, found.said_in_place, injection=injection):
+    for fresh in inspection.fresh(record, branch, found.upstream_messages, injection=injection):
         try:
             parameters = loads(fresh.arguments or "{}")
         except ValueError:
