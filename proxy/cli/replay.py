@@ -74,9 +74,8 @@ def run(args: argparse.Namespace) -> int:
     load_plugins()
     library = PolicyLibrary.of(args.policies)
     given = {each: library.load(each) for each in args.policy or ["default"]}
-    names = Counter(
-        policy.name for policy in given.values()
-    )  # of those that are the same, as they were given
+    names = Counter(policy.name for policy in given.values())
+    # Policies of one name go by how they were given.
     policies = {policy.name if names[policy.name] == 1 else each: policy for each, policy in given.items()}
     counter = TiktokenCounter()
     known, outcomes = prices.prices_of(args.model), list[Outcome]()
