@@ -145,7 +145,7 @@ def sessions(draw: st.DrawFn, name: str, messages: st.SearchStrategy[list[Sent]]
     return Session(chain, policy, draw(budgets(chain)), circumstances, summaries)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.data())
 def test_a_random_session_is_valid_bounded_and_stable_under_every_strategy(data: st.DataObject):
     check_under_every_strategy(data)
