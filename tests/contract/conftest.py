@@ -152,7 +152,7 @@ async def make(
 
 @pytest.fixture
 async def upstream(make: Callable[..., Upstream]) -> AsyncIterator[Upstream]:
-    async with aclosing(make("/base/v1", connect_timeout=PATIENCE, read_timeout=0.3)) as made:
+    async with aclosing(make("/base/v1", connect_timeout=PATIENCE, read_timeout=0.6)) as made:
         yield made
 
 

@@ -45,7 +45,7 @@ async def upstream(
     async with outbound_proxy(server.port) as proxy:
         by = httpx2.Proxy(proxy.url) if request.param == "by a proxy" else None
         url, tls = f"{server.url}/base/v1", authority.trusting()
-        made = HttpxUpstream(url, connect_timeout=PATIENCE, read_timeout=0.4, proxy=by, http2=True, tls=tls)
+        made = HttpxUpstream(url, connect_timeout=PATIENCE, read_timeout=0.6, proxy=by, http2=True, tls=tls)
         async with aclosing(made):
             yield made
 
