@@ -28,12 +28,13 @@ from proxy.cli.replay_report import Outcome, as_json, page, tables
 from proxy.cli.terminal import CommandError, add_json_option, notes, positive, print_json, seconds, show
 from proxy.core.budget.budget import Budget, budget_tokens
 from proxy.core.budget.learning import Ratio, WindowEvidence
+from proxy.core.conversation.identity import root
 from proxy.core.dialects.registry import CHAT
 from proxy.core.economics.prices import Prices
 from proxy.core.economics.simulate import replay
 from proxy.core.planning.chain import Chain
 from proxy.core.policy.policy import Policy
-from proxy.engine.intake.reader import Reader, root_of
+from proxy.engine.intake.reader import Reader
 from proxy.errors import InvalidJSON, MissingParameter, UnabridgedError
 
 EXAMPLE_WINDOW = 8_000
@@ -165,7 +166,7 @@ async def read_session(
     """One session of a file; without an id it is named after its line. Raises UnabridgedError."""
     body = CHAT.read_body(document.rstrip(), sys.maxsize)
     reader = Reader(CHAT, counter, Memory())
-    history = replace(await reader.read(body, root_of(body, by_header=True)), model=model)
+    history = replace(await reader.read(body, root()), model=model)
     await reader.count(history)
     head = await reader.head_tokens(history)
     chain, name = history.chain(), body.get("id")

@@ -10,6 +10,8 @@ from itertools import accumulate, islice
 from operator import sub
 from typing import Any, Generic, Self, TypeVar, cast, overload
 
+import msgspec
+
 T = TypeVar("T")
 
 
@@ -155,21 +157,20 @@ class Sizes(Sequence[int]):
 # --- what was found of a chain's first messages, for the chains that go on from them ---
 
 
-class Prior(Generic[T]):
+class Prior(msgspec.Struct, Generic[T], eq=False):
     """Items that were made of some messages, for as long as a chain begins with those very bytes.
 
     Threads may ask and keep at once: what is kept is never changed, only replaced.
     """
 
-    __slots__ = ("_kept",)
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, kept: tuple[Sequence[bytes], Sequence[T], int] = ((), (), 0)) -> None:
-        self._kept = kept
+    found: tuple[Sequence[bytes], Sequence[T], int] = ((), (), 0)
+    """Messages, the items that were made of them, and how many of these count."""
 
     def forked(self) -> "Prior[T]":
         """The same for a chain that goes on from this one: what either keeps from now on is its own."""
-        return Prior(self._kept)
+        return Prior(self.found)
 
     def continued(
         self, raws: Sequence[bytes], may_go_on: Callable[[int], bool], made_from: Callable[[int], Iterable[T]]
@@ -179,20 +180,20 @@ class Prior(Generic[T]):
         ``may_go_on`` says whether what comes from a message on leaves the items before it as they are. The
         bytes of all messages are compared, which is quick where they are the same objects.
         """
-        before, items, count = self._kept
+        before, items, count = self.found
         first = len(before) - 1
         if first < 0 or raws[: len(before)] != before or not may_go_on(first):
             return [*made_from(0)]
-        found = [*items]
-        found[count:] = made_from(first)
-        return found
+        every = [*items]
+        every[count:] = made_from(first)
+        return every
 
     def keep(self, raws: Sequence[bytes], items: Sequence[T], count: int) -> None:
         """Keep the first ``count`` items, in place of what was kept.
 
         They were made of these messages but the last, which ends it. Nobody changes ``items`` from now on.
         """
-        self._kept = (raws, items, count)
+        self.found = (raws, items, count)
 
     def __eq__(self, other: object) -> bool:
         """What is kept is no part of what a chain is: with or without it, the same is found."""

@@ -196,13 +196,14 @@ class Exchange(msgspec.Struct, kw_only=True):
 
     def response_headers(self) -> list[tuple[bytes, bytes]]:
         """What the client is told of the request before the answer's first byte (docs/api.md)."""
-        request, decision = self.request, self.decision
-        tokens = b"sent=%d;full=%d;%b" % (self.sent, self.full, request.budget.header.encode())
+        request, decision, window = self.request, self.decision, self.request.budget.window
+        tokens = f"sent={self.sent};full={self.full};budget={request.budget.tokens or 'none'}"
+        tokens += f";window={window.tokens or 'none'};window_from={window.source}"
         headers = [
             (b"x-unabridged-session", request.session.name.encode("latin-1", "replace")),
             (b"x-unabridged-stage", decision.stage.encode()),
             (b"x-unabridged-epoch", b"%d" % decision.number),
-            (b"x-unabridged-tokens", tokens),
+            (b"x-unabridged-tokens", tokens.encode()),
             (b"x-unabridged-cut", b"%d" % decision.plan.cut),
             (b"x-unabridged-summary", decision.summary.encode()),
             (b"x-unabridged-tool-cache", b"hits=%d" % (self.rounds.hits if self.rounds else 0)),

@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
+from proxy.core.conversation.identity import root
 from proxy.core.conversation.injection import Injection
 from proxy.core.dialects.extension import Extension, take_extension
 from proxy.core.dialects.wire import WireFormat
@@ -25,7 +26,7 @@ from proxy.engine.flow import PATIENCE, Exchange, Incoming, Request, Sent, Sessi
 from proxy.engine.intake.body_cache import BodyCache, ReadBody
 from proxy.engine.intake.history import History
 from proxy.engine.intake.naming import NAMED, Naming
-from proxy.engine.intake.reader import Reader, root_of
+from proxy.engine.intake.reader import Reader
 from proxy.engine.models.models import Model, Models
 from proxy.engine.planning.decisions import Decisions
 from proxy.engine.recording.recorder import Recorder
@@ -108,10 +109,12 @@ class Pipeline:
         read = self.body_cache.read(incoming.body, scope, limit, is_shared=caller.name is None)
         body, extension = take_extension(read.body)
         if incoming.appended is not None:
-            root = incoming.appended.root
-        else:
-            root = root_of(body, by_header=caller.key is not None and caller.key.sid == NAMED)
-        return read, extension, await self.reader.read(body, root, read.before)
+            start = incoming.appended.root
+        elif caller.key is not None and caller.key.sid == NAMED:
+            start = root()
+        else:  # who is talking, where the client says so, is part of it
+            start = root(body.person)
+        return read, extension, await self.reader.read(body, start, read.before)
 
     async def _attached(
         self,

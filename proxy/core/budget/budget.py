@@ -132,12 +132,6 @@ class Budget(msgspec.Struct, frozen=True):
         tokens = tokens if self.tokens is None else min(tokens, self.tokens)
         return replace(self, tokens=tokens, window=UNKNOWN_WINDOW)
 
-    @property
-    def header(self) -> str:
-        """Budget and window, as a header of an answer says them."""
-        window = self.window
-        return f"budget={self.tokens or 'none'};window={window.tokens or 'none'};window_from={window.source}"
-
     def real(self, counted: int) -> int:
         """The model's tokens for ``counted`` tokens, rounded up."""
         return math.ceil(counted * self.ratio)

@@ -212,7 +212,7 @@ class Ratio(msgspec.Struct):
     @property
     def is_plausible(self) -> bool:
         """Whether some recent sample agrees with what we counted, as far as two tokenizers do."""
-        return any(sample >= PLAUSIBLE for sample in self.recent)
+        return max(self.recent, default=0.0) >= PLAUSIBLE
 
     def calibrated(self, tokens: int) -> int:
         """Counted tokens as the upstream would count them, rounded up."""

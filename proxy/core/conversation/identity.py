@@ -27,12 +27,8 @@ def read_message(content: Content) -> Message:
     made = [(call_id, name, canonical_arguments(text)) for call_id, name, text in exact.calls]
     parts = [part for part in map(_canonical_part, exact.parts) if part]
     said = [exact.role, exact.name, parts, made, exact.answers or None]
-    return Message(
-        role=content.role,
-        identity=hashlib.sha256(dumps(said)).digest(),
-        calls=tuple([call_id for call_id, _, _ in content.calls]),
-        answers=content.answers,
-    )
+    calls = tuple([call_id for call_id, _, _ in content.calls])
+    return Message(content.role, hashlib.sha256(dumps(said)).digest(), calls, content.answers)
 
 
 def _canonical_part(part: Mapping[str, Any]) -> object:

@@ -81,7 +81,7 @@ class Content(ABC):
         texts = self.texts()
         for _, name, arguments in self.calls:
             texts += [name, arguments]
-        texts += [text for text in (self.name, self.refusal) if text]
+        texts += filter(None, (self.name, self.refusal))
         return "\n".join(texts)
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import zlib
 
 _WBITS = {b"gzip": 31, b"x-gzip": 31, b"deflate": 15}
+CODINGS = frozenset(_WBITS)
+"""Those that can be unpacked."""
 
 
 class UnpackingError(Exception):
@@ -15,16 +17,12 @@ class UnpackingError(Exception):
 
 
 class Unpacker:
-    """gzip and deflate, of at most `limit` bytes unpacked; `Unpacker.knows` says whether it can."""
+    """One of `CODINGS`, of at most `limit` bytes unpacked."""
 
     def __init__(self, coding: bytes, limit: int) -> None:
         self._wbits = _WBITS[coding]
         self._room = limit
         self._stream = zlib.decompressobj(self._wbits)
-
-    @staticmethod
-    def knows(coding: bytes) -> bool:
-        return coding in _WBITS
 
     def feed(self, chunk: bytes) -> bytes:
         """What these bytes add (raises UnpackingError)."""

@@ -84,13 +84,11 @@ class Draft(msgspec.Struct, frozen=True):
         )
 
 
-def is_due(situation: Situation, stage: Stage) -> bool:
-    """Whether the policy would begin an epoch now; quick, since it is asked at every request."""
-    return _due(situation, stage) is not None
+def due_strategy(situation: Situation, stage: Stage) -> Strategy | None:
+    """What would begin an epoch now: the policy's strategy, before *compact* also the count of units.
 
-
-def _due(situation: Situation, stage: Stage) -> Strategy | None:
-    """What would begin an epoch now: the strategy, before *compact* also the count of units."""
+    Quick, since it is asked at every request.
+    """
     if not stage.is_pressing and BY_UNITS.is_due(situation, stage):
         return BY_UNITS
     strategy = strategy_of(situation.policy.strategy.name)
@@ -116,7 +114,7 @@ def acts_now(situation: Situation) -> bool:
 
 def draft(situation: Situation, stage: Stage) -> Draft | None:
     """Decide on an epoch; None where none is due, or where it would free too little to be worth it."""
-    strategy = _due(situation, stage)
+    strategy = due_strategy(situation, stage)
     if strategy is None:
         return None
     # Epochs by count of units are like those at *trim*: no request waits for their summaries.

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 
 from proxy.core.formats.sse import Decoder
-from proxy.core.formats.unpacking import Unpacker, UnpackingError
+from proxy.core.formats.unpacking import CODINGS, Unpacker, UnpackingError
 from proxy.engine.flow import Sent, header_of, is_stream
 from proxy.errors import UpstreamInvalidResponse
 from proxy.ports import UpstreamResponse
@@ -27,7 +27,7 @@ async def begin(response: UpstreamResponse) -> Sent:
         if response.status not in _REFUSALS or len(begun) > _BEGUN_BYTES:
             return Sent(response, bytes(begun), is_over=False)
     told, coding = bytes(begun), header_of(response, b"content-encoding")
-    if Unpacker.knows(coding):  # a refusal that was compressed, though nobody had asked for that
+    if coding in CODINGS:  # a refusal that was compressed, though nobody had asked for that
         with suppress(UnpackingError):
             told = Unpacker(coding, _BEGUN_BYTES).feed(told)
     return Sent(response, bytes(begun), is_over=True, told=told)
@@ -105,7 +105,7 @@ _ABOUT_BYTES = (b"content-encoding", b"content-length")
 def unpacked(sent: Sent) -> Sent:
     """The same answer, plain; as it is where it is plain already, or packed in a way that is not known."""
     coding = header_of(sent.response, b"content-encoding")
-    if not Unpacker.knows(coding):
+    if coding not in CODINGS:
         return sent
     return Sent(_Unpacked(sent, Unpacker(coding, _BYTES)), b"", is_over=False, told=sent.told)
 

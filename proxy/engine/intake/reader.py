@@ -13,7 +13,7 @@ import xxhash
 
 from proxy.cache import Lru, Memory
 from proxy.core.budget.budget import MESSAGE_TOKENS, REQUEST_TOKENS
-from proxy.core.conversation.identity import extend, read_message, root
+from proxy.core.conversation.identity import extend, read_message
 from proxy.core.conversation.messages import HEAD_ROLES, Message
 from proxy.core.dialects.dialect import Content, Dialect
 from proxy.core.dialects.wire import Body
@@ -190,16 +190,6 @@ class Reader:
 
 def _plain_text(raw: bytes) -> str:
     return raw.decode(errors="replace")
-
-
-def root_of(body: Body, *, by_header: bool) -> bytes:
-    """h₀ of a request's chain.
-
-    Who is talking, where the client says so, is part of it, but never a session's name.
-    """
-    if by_header:
-        return root()
-    return root(body.person)
 
 
 def _weight(entry: CachedMessage) -> int:

@@ -22,8 +22,8 @@ from proxy.core.planning.planner import (
     acts_now,
     cuts_protected,
     draft,
+    due_strategy,
     finish,
-    is_due,
     with_late,
     yielded_protection,
 )
@@ -79,7 +79,7 @@ class Epochs:
         decided = None
         if epoch is None and standing.stage is Stage.EMERGENCY:
             decided = await self._replayed(request, situation, standing), False
-        elif is_due(situation, standing.stage):
+        elif due_strategy(situation, standing.stage) is not None:
             decided = await self._drafted(request, situation, standing)
         if decided is None:
             is_lacking = bool(situation.plan.gaps) and self._summary_jobs.lacks(request, situation.plan)

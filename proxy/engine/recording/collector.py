@@ -1,7 +1,7 @@
 """Reading along: what a turn's record needs of an answer, taken while its bytes go by."""
 
 from proxy.core.dialects.wire import Answer, AnswerStream, WireFormat
-from proxy.core.formats.unpacking import Unpacker, UnpackingError
+from proxy.core.formats.unpacking import CODINGS, Unpacker, UnpackingError
 from proxy.engine.flow import header_of, is_stream
 from proxy.ports import UpstreamResponse
 
@@ -20,9 +20,11 @@ class Collector:
         self.wire = wire
         self.is_stream = response.status == _ANSWERED and is_stream(response)
         coding = header_of(response, b"content-encoding") or b"identity"
-        self._is_plain = coding == b"identity"
-        self._unpacker = Unpacker(coding, _UNPACKED_BYTES) if Unpacker.knows(coding) else None
-        self.is_readable = self._is_plain or self._unpacker is not None
+        is_plain = coding == b"identity"
+        self.is_plain_stream = self.is_stream and is_plain
+        """Whether it is a stream in which events can be held back or added."""
+        self._unpacker = Unpacker(coding, _UNPACKED_BYTES) if coding in CODINGS else None
+        self.is_readable = is_plain or self._unpacker is not None
         self._events: AnswerStream | None = None
         self._body = bytearray()
         """Of a stream, what was not read yet."""
@@ -50,11 +52,6 @@ class Collector:
             self._events.feed(bytes(self._body))
             self._body.clear()
         return self._events
-
-    @property
-    def is_plain_stream(self) -> bool:
-        """Whether it is a stream in which events can be held back or added."""
-        return self.is_stream and self._is_plain
 
     @property
     def can_tell(self) -> bool:

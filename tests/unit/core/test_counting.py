@@ -11,7 +11,7 @@ from proxy.core.economics.simulate import replay
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.changes import Change
 from proxy.core.planning.plan import EMPTY, Plan
-from proxy.core.planning.planner import draft, finish, is_due
+from proxy.core.planning.planner import draft, due_strategy, finish
 from proxy.core.planning.situation import Conditions, Situation
 from proxy.core.policy.policy import Policy
 from tests.support.conversations import Sent, calling, chain_from, count, prose, result, user
@@ -38,9 +38,9 @@ def situation(messages: list[Sent], rules: Policy, plan: Plan = EMPTY, began: in
 
 def test_so_many_units_that_may_be_cut_begin_an_epoch_at_any_usage():
     # The newest round is still to be answered, and the order is the first user message.
-    assert not is_due(situation(agent(5), policy()), Stage.CALM)
-    assert is_due(situation(agent(6), policy()), Stage.CALM)
-    assert not is_due(situation(agent(6), policy(most=0)), Stage.CALM)
+    assert not due_strategy(situation(agent(5), policy()), Stage.CALM)
+    assert due_strategy(situation(agent(6), policy()), Stage.CALM)
+    assert not due_strategy(situation(agent(6), policy(most=0)), Stage.CALM)
 
 
 def test_it_cuts_all_that_may_be_cut_and_waits_for_no_summary():
@@ -55,39 +55,41 @@ def test_the_count_begins_again_with_an_epoch():
     first = draft(situation(agent(6), policy()), Stage.CALM)
     assert first is not None
     plan, began = finish(first, {}), len(agent(6))
-    assert not is_due(situation(agent(10), policy(), plan, began), Stage.CALM)
-    assert is_due(situation(agent(11), policy(), plan, began), Stage.CALM)
+    assert not due_strategy(situation(agent(10), policy(), plan, began), Stage.CALM)
+    assert due_strategy(situation(agent(11), policy(), plan, began), Stage.CALM)
 
 
 def test_the_newest_count_when_they_are_the_newest_no_more():
     rules = policy(recent=5 * ROUND / 100_000)
-    due = [rounds for rounds in range(30) if is_due(situation(agent(rounds), rules), Stage.CALM)]
+    due = [rounds for rounds in range(30) if due_strategy(situation(agent(rounds), rules), Stage.CALM)]
     assert due[0] > 6
     began = len(agent(due[0]))
     decided = draft(situation(agent(due[0]), rules), Stage.CALM)
     assert decided is not None
     plan = finish(decided, {})
     again = [
-        n for n in range(30) if n > due[0] and is_due(situation(agent(n), rules, plan, began), Stage.CALM)
+        n
+        for n in range(30)
+        if n > due[0] and due_strategy(situation(agent(n), rules, plan, began), Stage.CALM)
     ]
     assert again[0] == due[0] + 5, "as many later as are counted"
 
 
 def test_what_an_epoch_left_standing_is_not_counted_again():
     began = len(agent(20))
-    assert not is_due(situation(agent(23), policy(), EMPTY, began), Stage.CALM)
+    assert not due_strategy(situation(agent(23), policy(), EMPTY, began), Stage.CALM)
 
 
 def test_protected_units_do_not_count():
     critical = [{"match": {"role": "tool"}, "class": "critical"}]
-    assert not is_due(situation(agent(30), policy(retention=critical)), Stage.CALM)
+    assert not due_strategy(situation(agent(30), policy(retention=critical)), Stage.CALM)
     chain = chain_from(agent(6))
     pinned = replace(situation(agent(6), policy()), pins=frozenset({chain.hashes[2]}))
-    assert not is_due(pinned, Stage.CALM)
+    assert not due_strategy(pinned, Stage.CALM)
 
 
 def test_the_off_strategy_counts_nothing():
-    assert not is_due(situation(agent(30), policy(strategy={"name": "off"})), Stage.CALM)
+    assert not due_strategy(situation(agent(30), policy(strategy={"name": "off"})), Stage.CALM)
 
 
 def test_units_that_are_smaller_than_their_note_are_left():

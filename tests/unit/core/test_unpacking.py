@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.formats.unpacking import Unpacker, UnpackingError
+from proxy.core.formats.unpacking import CODINGS, Unpacker, UnpackingError
 
 
 @given(st.lists(st.binary(max_size=50), min_size=1, max_size=3), st.integers(1, 30))
@@ -40,10 +40,4 @@ def test_what_is_not_packed_is_refused() -> None:
 
 
 def test_codings_that_need_more_than_zlib_are_not_known() -> None:
-    assert [
-        name for name in (b"gzip", b"x-gzip", b"deflate", b"br", b"zstd", b"") if Unpacker.knows(name)
-    ] == [
-        b"gzip",
-        b"x-gzip",
-        b"deflate",
-    ]
+    assert {b"gzip", b"x-gzip", b"deflate"} == CODINGS

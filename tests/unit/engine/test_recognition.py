@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 from proxy.adapters.stores.memory import MemoryStore
 from proxy.cache import Lru, Memory
+from proxy.core.conversation.identity import root
 from proxy.core.dialects.chat.request import read_body
 from proxy.core.dialects.registry import CHAT
 from proxy.engine.intake.history import History
 from proxy.engine.intake.naming import Naming
-from proxy.engine.intake.reader import Reader, root_of
+from proxy.engine.intake.reader import Reader
 from proxy.engine.sessions.recognition import Recognition
 from proxy.engine.sessions.session_cache import SessionCache
 from proxy.ports import Found, Lookup
@@ -37,7 +38,7 @@ class Interrupted(MemoryStore):
 
 async def said() -> History:
     body = read_body(b'{"model": "m", "messages": [{"role": "user", "content": "Hello"}]}', 10)
-    return await Reader(CHAT, COUNTER, Memory()).read(body, root_of(body, by_header=True))
+    return await Reader(CHAT, COUNTER, Memory()).read(body, root())
 
 
 async def test_hidden_calls_are_known_though_they_are_forgotten_while_the_store_is_asked() -> None:

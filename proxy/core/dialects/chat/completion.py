@@ -179,14 +179,16 @@ def read_completion(body: bytes) -> Answer:
     said, written = members(choice.message), bytes(choice.message)
     if said is not None and not string(said.get("role")):  # no request may be without
         written = object_of([("role", b'"assistant"'), *((n, raw) for n, raw in said.items() if n != "role")])
+    written = well_formed(written)
+    usage = _usage(completion.usage) if completion.usage is not None else None
+    error = _error_of(completion, body) if completion.error is not _ABSENT else None
     message = PartialMessage()
     message.add(said or {})
-    error = _error_of(completion, body) if completion.error is not _ABSENT else None
     is_odd = not is_whole or message.is_odd
     return Answer(
-        message=well_formed(written) if said is not None else None,
+        message=written if said is not None else None,
         finish_reason=choice.finish_reason or None,
-        usage=_usage(completion.usage) if completion.usage is not None else None,
+        usage=usage,
         complete=said is not None and error is None and not is_odd,
         is_odd=is_odd,
         tool_calls=message.has_calls,

@@ -58,8 +58,10 @@ class Members:
     @property
     def is_odd(self) -> bool:
         """Whether something was said that could not be merged: it is missing here."""
-        inner = (value for value in self._open.values() if isinstance(value, Members))
-        return self._has_left_out or any(each.is_odd for each in inner)
+        for value in self._open.values():
+            if isinstance(value, Members) and value.is_odd:
+                return True
+        return self._has_left_out
 
     def add(self, name: str, raw: bytes) -> None:
         """Merge one member of a delta. Null adds nothing."""
