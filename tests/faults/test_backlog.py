@@ -68,6 +68,33 @@ async def test_a_session_that_cannot_be_read_holds_up_no_other(durable: Server, 
             await chat.client.aclose()
 
 
+async def test_a_session_that_the_store_refuses_holds_up_no_other(durable: Server, model: Model) -> None:
+    async with proxying(model.url, store=durable.url) as url:
+        chats = [Chat(url) for _ in range(2)]
+        refused, _ = chats
+        for chat in chats:
+            chat.headers["X-Unabridged-Session"] = f"s{id(chat)}"
+        await refused.ask("first")
+        await written(url)
+        [nodes] = durable.run("KEYS", "*:nodes")
+        await chats[1].ask("first")
+        durable.run("DEL", nodes)
+        durable.run("SET", nodes, "of another type")
+        for chat in chats:
+            await chat.ask("second")
+        durable.kill()
+        for chat in chats:
+            assert told(await chat.ask("third"), "degraded")
+        durable.start()
+
+        async def messages() -> list[int]:
+            return [durable.run("HLEN", key) for key in durable.run("KEYS", "*:nodes") if key != nodes]
+
+        await until([6], messages)
+        for chat in chats:
+            await chat.client.aclose()
+
+
 async def test_a_deleted_session_does_not_come_back(durable: Server, model: Model) -> None:
     async with proxying(model.url, store=durable.url, store_breaker=1.0) as url:
         chat = Chat(url)

@@ -7,7 +7,6 @@ worker answers. What waits is lost with the process, and the oldest of too much 
 import asyncio
 from collections import deque
 from collections.abc import Set as AbstractSet
-from contextlib import suppress
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -35,14 +34,18 @@ class Unwritten:
         return sum(len(node.raw) for node in self.turn.nodes)
 
 
+_TRIES = 8
+"""Sessions whose turns are refused in a row before the store is taken to be away for all."""
+
+
 class Backlog:
-    """At most ``limit`` bytes of turns, tried again every ``pause`` seconds."""
+    """At most ``limit`` bytes of turns, a session's in their order, tried again every ``pause`` seconds."""
 
     def __init__(self, store: SessionStore, pause: float, limit: int = 64 * 2**20) -> None:
         self._store = store
         self._pause = pause
         self._limit = limit
-        self._waiting: deque[Unwritten] = deque()
+        self._waiting: dict[SessionKey, deque[Unwritten]] = {}
         self._size = 0
         self._lock = asyncio.Lock()
         """Held while a turn is being written."""
@@ -50,49 +53,63 @@ class Backlog:
 
     def add(self, unwritten: Unwritten) -> None:
         """Keep a turn until it is written."""
-        self._waiting.append(unwritten)
+        self._waiting.setdefault(unwritten.key, deque()).append(unwritten)
         self._size += unwritten.size
         while self._size > self._limit:
-            self._drop()
+            self._drop(next(iter(self._waiting)))
+            log_warning("a turn is lost: too many wait for the store", bytes=self._limit)
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._write_all())
 
     async def forget(self, key: SessionKey) -> None:
         """Let go of a session's turns; none of them is being written when this returns."""
         async with self._lock:
-            self._waiting = deque(late for late in self._waiting if late.key != key)
-            self._size = sum(late.size for late in self._waiting)
+            self._size -= sum(late.size for late in self._waiting.pop(key, ()))
 
-    def _drop(self) -> None:
-        self._size -= self._waiting.popleft().size
+    def _drop(self, key: SessionKey) -> None:
+        self._size -= self._waiting[key].popleft().size
+        if not self._waiting[key]:
+            del self._waiting[key]
 
     async def _write_all(self) -> None:
         while self._waiting:
             await asyncio.sleep(self._pause)
-            with suppress(StoreUnavailable):
-                await self._write_what_waits()
+            await self._write_what_waits()
 
     async def _write_what_waits(self) -> None:
-        while self._waiting:
+        """Try each session once; one whose turns are refused goes behind the others, and holds up none."""
+        refused = 0
+        for _ in range(len(self._waiting)):
+            if refused == _TRIES or not self._waiting:
+                return
+            key = next(iter(self._waiting))
+            try:
+                await self._write_session(key)
+            except StoreUnavailable:
+                refused += 1
+                if key in self._waiting:
+                    self._waiting[key] = self._waiting.pop(key)
+
+    async def _write_session(self, key: SessionKey) -> None:
+        while key in self._waiting:
             async with self._lock:
-                if not self._waiting:  # a session was deleted meanwhile
+                if key not in self._waiting:  # it was deleted meanwhile
                     return
-                oldest = self._waiting[0]
+                oldest = self._waiting[key][0]
                 turn = replace(oldest.turn, is_late=True)
                 try:
-                    session = await self._store.session(oldest.key)
+                    session = await self._store.session(key)
                 except UnreadableRecord:  # nobody can tell how far it has gone on
                     turn, session = replace(turn, advances_tip=False), None
                 if session is not None and session.tip and session.tip not in oldest.chain:
                     turn = replace(turn, session=session, advances_tip=False)
-                recorded = await self._store.record(oldest.key, turn, oldest.ttl)
+                recorded = await self._store.record(key, turn, oldest.ttl)
                 log_warning("a turn was written late", result=recorded.value)
-                if self._waiting and self._waiting[0] is oldest:
-                    self._drop()
+                if key in self._waiting and self._waiting[key][0] is oldest:
+                    self._drop(key)
 
     async def aclose(self) -> None:
         """Try once more, and give up what is left."""
         if self._writing is not None:
             self._writing.cancel()
-        with suppress(StoreUnavailable):
-            await self._write_what_waits()
+        await self._write_what_waits()
