@@ -294,7 +294,7 @@ def _secrets(settings: Settings) -> tuple[str, ...]:
 
 def _admin_api(settings: Settings, outside: Outside, inside: Inside) -> AdminAPI:
     store, clock, pipeline = outside.store, outside.clock, inside.pipeline
-    inspection = Inspection(CHAT, store, outside.counter, outside.policies.named)
+    inspection = Inspection(pipeline.wire, store, outside.counter, outside.policies.named)
     edits = Edits(
         store=store,
         inspection=inspection,

@@ -30,8 +30,8 @@ from proxy.engine.models.models import Model
 from proxy.engine.sessions.session_cache import CachedLane, CachedSession, EpochLog
 from proxy.ports import Found, SessionKey, UpstreamResponse
 
-PATIENCE = 3.0
-"""Seconds that a request may wait for everything of ours together."""
+MOST_WAITING = 3.0
+"""Seconds from its arrival for which a request may wait for summaries and what comes before them."""
 
 
 class Appended(msgspec.Struct, frozen=True):

@@ -22,7 +22,7 @@ from proxy.engine.answers.sending import Sender
 from proxy.engine.answers.tool_cache import NOTHING_FRESH, ToolCaches
 from proxy.engine.answers.tool_loop import ToolLoop
 from proxy.engine.background import Background
-from proxy.engine.flow import PATIENCE, Exchange, Incoming, Request, Sent, SessionState
+from proxy.engine.flow import MOST_WAITING, Exchange, Incoming, Request, Sent, SessionState
 from proxy.engine.intake.body_cache import BodyCache, ReadBody
 from proxy.engine.intake.history import History
 from proxy.engine.intake.naming import NAMED, Naming
@@ -182,7 +182,7 @@ class Pipeline:
             policy=policy,
             budget=budget,
             credentials=credentials,
-            deadline=incoming.arrived + PATIENCE,
+            deadline=incoming.arrived + MOST_WAITING,
             alternates=model.alternates if rule == "auto" else rule,
             conditions=Conditions(
                 idle=max(self.recorder.clock.now() - answered, 0.0) if answered is not None else None,

@@ -2,7 +2,8 @@
 
 A message is what stands in one slice of a body: a message of Chat Completions, an item of Responses, a
 message of Anthropic's. Whoever plans, remembers or tells knows it by :class:`Content` alone, and writes none
-but through a :class:`Dialect`, so another API is a folder beside this file and no change elsewhere.
+but through a :class:`Dialect`, so another API is a folder beside this file, and no change where conversations
+are planned, remembered or told. What goes over the wire is its :class:`~proxy.core.dialects.wire.WireFormat`.
 """
 
 from abc import ABC, abstractmethod

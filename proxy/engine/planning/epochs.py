@@ -164,7 +164,7 @@ class Epochs:
     async def _intend(
         self, request: Request, situation: Situation, stage: Stage, parent: str
     ) -> Draft | None:
-        """The draft of the epoch that is due; None where it waits (and one may be exchange meanwhile)."""
+        """The draft of the epoch that is due; None where it waits, while one is prepared."""
         situation = situation.under(await self._summary_jobs.anchored(request, situation))
         kept = await self._drafts.still_good(request, situation, stage, parent)
         if stage.is_pressing or acts_now(situation):

@@ -1,4 +1,4 @@
-"""Which session a request continues, and what is known of it: one trip to the store at most.
+"""Which session a request continues, and what is known of it: as a rule one trip to the store, or none.
 
 A header names a session; without one it is recognised by its chain, but only below an answer that we gave.
 Where the words before that answer have changed meanwhile, as those of a client that pastes documents into its

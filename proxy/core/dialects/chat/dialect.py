@@ -52,7 +52,7 @@ class ChatCompletions:
     ) -> list[bytes]:
         """What a note would set side by side becomes one message.
 
-        A note is a user message, and so may be its neighbours. Such a run goes out as one user message whose
+        A note that is a user message may have such neighbours. Such a run goes out as one user message whose
         parts are the run's own, untouched. What the client itself sent side by side stays as it is, unless a
         note joins it. The same holds for what a caller has handed in. Its tool results end with a word of the
         assistant's where the user speaks next: models that insist know no user who answers a tool.
