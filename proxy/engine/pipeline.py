@@ -8,8 +8,8 @@ import hashlib
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from proxy.core.conversation.identity import root
 from proxy.core.conversation.injection import Injection
+from proxy.core.conversation.messages import root
 from proxy.core.dialects.extension import Extension, take_extension
 from proxy.core.dialects.wire import WireFormat
 from proxy.core.planning.chain import Chain

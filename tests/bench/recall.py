@@ -26,8 +26,7 @@ from proxy.adapters.search import SqliteSearch
 from proxy.adapters.tokens import TiktokenCounter
 from proxy.cache import Memory
 from proxy.core.budget.budget import Budget
-from proxy.core.conversation.identity import chain_of, read_message, root
-from proxy.core.conversation.messages import head_length
+from proxy.core.conversation.messages import chain_of, head_length, read_message, root
 from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.formats.json import dumps

@@ -24,8 +24,7 @@ from typing import Any
 
 from proxy.adapters.files.policies import PolicyLibrary
 from proxy.adapters.tokens import TiktokenCounter
-from proxy.core.conversation.identity import chain_of, read_message, root
-from proxy.core.conversation.messages import TOOL_ROLES
+from proxy.core.conversation.messages import TOOL_ROLES, chain_of, read_message, root
 from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.formats.json import dumps

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from proxy.core.conversation.identity import chain_of, root
+from proxy.core.conversation.messages import chain_of, root
 from proxy.core.formats.json import loads
 from tests.support.conversations import Sent, conversations, encode, identity_of
 

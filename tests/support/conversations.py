@@ -18,8 +18,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from proxy.core.budget.budget import MESSAGE_TOKENS, Budget, Stage, stage_of
-from proxy.core.conversation.identity import chain_of, read_message, root
-from proxy.core.conversation.messages import TOOL_ROLES, head_length
+from proxy.core.conversation.messages import TOOL_ROLES, chain_of, head_length, read_message, root
 from proxy.core.conversation.units import last_user, request_points
 from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.dialects.chat.messages import Content

@@ -114,7 +114,7 @@ class Joint(msgspec.Struct, frozen=True):
     """An answer by its words and its place alone: the same where the message that it answers has changed."""
 
     hash: bytes
-    """:func:`proxy.core.conversation.identity.joint`, from where the last answer before it ends."""
+    """:func:`proxy.core.conversation.messages.joint`, from where the last answer before it ends."""
     said: bytes
     """Chain hash of the user message that it answers."""
     first: str = ""

@@ -18,8 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from proxy.core.budget.budget import MESSAGE_TOKENS
-from proxy.core.conversation.identity import exact_arguments
-from proxy.core.conversation.messages import TOOL_ROLES
+from proxy.core.conversation.messages import TOOL_ROLES, exact_arguments
 from proxy.core.dialects.dialect import Content, Size
 from proxy.core.formats.json import dumps
 from proxy.core.planning.plan import Plan, Replacement, view_tokens

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Self
 
-from proxy.core.conversation.identity import exact_arguments
+from proxy.core.conversation.messages import exact_arguments
 from proxy.core.formats.json import dumps
 from proxy.core.policy.sections import Tool
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from proxy.core.conversation.identity import chain_of, read_message, root
+from proxy.core.conversation.messages import chain_of, read_message, root
 from proxy.core.conversation.records import HiddenCalls, Node, Session, Turn
 from proxy.core.dialects.dialect import Dialect
 from proxy.core.planning.plan import Epoch

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from proxy.core.budget.budget import Budget, Source, Window, stage_of
-from proxy.core.conversation.identity import read_message
 from proxy.core.conversation.injection import Injection
+from proxy.core.conversation.messages import read_message
 from proxy.core.conversation.records import (
     HiddenCalls,
     Node,

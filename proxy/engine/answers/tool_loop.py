@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from proxy.core.conversation.identity import extend, read_message
+from proxy.core.conversation.messages import extend, read_message
 from proxy.core.conversation.records import HiddenCalls
 from proxy.core.dialects.wire import AnswerEditor, StreamEditor, WireFormat
 from proxy.core.formats.json import as_mapping, loads

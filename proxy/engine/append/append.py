@@ -13,8 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from proxy.cache import Lru, Memory
-from proxy.core.conversation.identity import chain_of, root
-from proxy.core.conversation.messages import Message, head_length
+from proxy.core.conversation.messages import Message, chain_of, head_length, root
 from proxy.core.conversation.records import Node, Session, way_to
 from proxy.core.dialects.extension import Extension, take_extension
 from proxy.core.dialects.wire import Body, WireFormat

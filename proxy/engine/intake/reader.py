@@ -13,8 +13,7 @@ import xxhash
 
 from proxy.cache import Lru, Memory
 from proxy.core.budget.budget import MESSAGE_TOKENS, REQUEST_TOKENS
-from proxy.core.conversation.identity import extend, read_message
-from proxy.core.conversation.messages import HEAD_ROLES, Message
+from proxy.core.conversation.messages import HEAD_ROLES, Message, extend, read_message
 from proxy.core.dialects.dialect import Content, Dialect
 from proxy.core.dialects.wire import Body
 from proxy.core.persistent import Grown, Sizes

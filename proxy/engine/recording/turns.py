@@ -11,8 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from proxy.core.budget.budget import MESSAGE_TOKENS
-from proxy.core.conversation.identity import extend, read_message
-from proxy.core.conversation.messages import Message
+from proxy.core.conversation.messages import Message, extend, read_message
 from proxy.core.conversation.records import Joint, Node, Reply, Session, Turn
 from proxy.core.dialects.dialect import Content
 from proxy.core.dialects.wire import Answer

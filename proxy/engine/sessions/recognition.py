@@ -10,7 +10,7 @@ import secrets
 from msgspec.structs import replace
 
 from proxy.cache import Lru, Memory
-from proxy.core.conversation.identity import has_only_lost
+from proxy.core.conversation.messages import has_only_lost
 from proxy.core.conversation.records import Joint
 from proxy.engine.flow import SessionState
 from proxy.engine.intake.history import History

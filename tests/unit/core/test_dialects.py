@@ -8,8 +8,8 @@ from functools import partial
 from msgspec.structs import replace
 
 from proxy.core.budget.budget import MESSAGE_TOKENS, Budget
-from proxy.core.conversation.identity import chain_of, read_message, root
 from proxy.core.conversation.injection import Injection
+from proxy.core.conversation.messages import chain_of, read_message, root
 from proxy.core.dialects.dialect import Content, Dialect
 from proxy.core.extraction.reading import Readings
 from proxy.core.formats.json import dumps, loads

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from openai.types.chat import ChatCompletionMessage
 
-from proxy.core.conversation.identity import chain_of, extend, read_message, root
+from proxy.core.conversation.messages import chain_of, extend, read_message, root
 from proxy.core.dialects.chat.messages import Content
 
 ANSWER: dict[str, Any] = {

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.conversation.identity import read_message
-from proxy.core.conversation.messages import head_length
+from proxy.core.conversation.messages import head_length, read_message
 from proxy.core.dialects.chat.messages import Content
 
 

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from proxy.cache import Memory
-from proxy.core.conversation.identity import root
+from proxy.core.conversation.messages import root
 from proxy.core.dialects.registry import CHAT
 from proxy.engine.intake.body_cache import BodyCache
 from proxy.engine.intake.history import History

@@ -6,7 +6,7 @@ import asyncio
 import json
 
 from proxy.cache import Memory
-from proxy.core.conversation.identity import root
+from proxy.core.conversation.messages import root
 from proxy.core.dialects.chat.request import read_body
 from proxy.core.dialects.registry import CHAT
 from proxy.engine.intake.history import History

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from proxy.adapters.stores.memory import MemoryStore
 from proxy.cache import Lru, Memory
-from proxy.core.conversation.identity import root
+from proxy.core.conversation.messages import root
 from proxy.core.dialects.chat.request import read_body
 from proxy.core.dialects.registry import CHAT
 from proxy.engine.intake.history import History
