@@ -30,6 +30,9 @@ Header = tuple[bytes, bytes]
 PATIENCE = 5.0
 """Seconds after which something that must happen counts as not happening."""
 
+_ACCEPTING = 3
+"""Passes of asyncio's loop from a socket that is accepted to a connection that is served."""
+
 
 @dataclass
 class Received:
@@ -195,6 +198,10 @@ class FakeUpstream:
         try:
             yield self
         finally:
+            # Who was accepted just now becomes a connection first: asyncio would lose it (`Server._attach`).
+            asyncio.get_running_loop().remove_reader(server.sockets[0].fileno())
+            for _ in range(_ACCEPTING):
+                await asyncio.sleep(0)
             server.close()
             for task in self._connections:
                 task.cancel()
@@ -206,6 +213,7 @@ class FakeUpstream:
         task = asyncio.get_running_loop().create_task(self._connection(reader, writer))
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)
+        task.add_done_callback(lambda _: writer.close())  # of one that was cancelled before it began, too
 
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
