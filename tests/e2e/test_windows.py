@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from proxy.engine.answers import first_event as beginning
+from proxy.engine.answers import sending
 from tests.support.clients import Chat, Chats, question, tokens_of, user
 from tests.support.servers import Exchange
 from tests.support.upstreams import (
@@ -190,7 +190,7 @@ async def test_a_refusal_that_comes_after_comments_is_unseen_as_well(
 async def test_comments_are_passed_on_where_nothing_follows_them_soon(
     model: Model, chats: Chats, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(beginning, "_COMMENTS", 0.02)
+    monkeypatch.setattr(sending, "_COMMENTS", 0.02)
     seen = asyncio.Event()
 
     async def slow(exchange: Exchange) -> None:

@@ -55,7 +55,7 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for what is recko
     @property
     def last_user_tokens(self) -> int:
         """Counted tokens of the last user message, which is never cut."""
-        place = self.last_user
+        place = self._asked.last_user
         return 0 if place is None else self.tokens[place]
 
     @property

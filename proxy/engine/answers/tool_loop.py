@@ -16,7 +16,7 @@ from proxy.core.conversation.messages import extend, read_message
 from proxy.core.conversation.records import HiddenCalls
 from proxy.core.dialects.wire import AnswerEditor, StreamEditor, WireFormat
 from proxy.core.formats.json import as_mapping, loads
-from proxy.engine.answers.first_event import unpacked
+from proxy.core.formats.unpacking import CODINGS, Unpacker, UnpackingError
 from proxy.engine.answers.sending import Sender
 from proxy.engine.answers.tool_rounds import Answerers, FreshResults, Rounds
 from proxy.engine.flow import Exchange, Sent, header_of, is_stream
@@ -26,6 +26,7 @@ from proxy.ports import Clock, UpstreamResponse
 
 _OK = 200
 _ANSWER_BYTES = 64 * 2**20
+_ABOUT_BYTES = (b"content-encoding", b"content-length")
 _DRAINED = 0.05
 """Seconds for which the end of an answer that has said `[DONE]` is waited for, to keep its connection."""
 UNSAVED = "hidden-calls"
@@ -50,7 +51,7 @@ class ToolLoop:
         answerers = Answerers([*exchange.answerers, *fresh])
         if sent.response.status != _OK or not answerers or not exchange.history.body.may_hide_calls:
             return sent
-        sent = unpacked(sent)
+        sent = _unpacked(sent)
         if not _is_plain(sent.response):
             return sent
         exchange.rounds = Rounds(
@@ -80,7 +81,7 @@ class _Course:
         await sent.response.aclose()
         body = self.rounds.next_body(self.exchange.body)
         sender = self.loop.sender
-        following = unpacked(await sender.forward(self.exchange.incoming, body))
+        following = _unpacked(await sender.forward(self.exchange.incoming, body))
         sender.learn_refusal(self.exchange, following, self.rounds.tokens)
         return following
 
@@ -221,3 +222,37 @@ def _refusal(sent: Sent, wire: WireFormat) -> bytes:
 
 def _is_plain(response: UpstreamResponse) -> bool:
     return header_of(response, b"content-encoding") in (b"", b"identity")
+
+
+# --- answers that come compressed though nobody has asked for that ---
+
+
+def _unpacked(sent: Sent) -> Sent:
+    """The same answer, plain; as it is where it is plain already, or packed in a way that is not known."""
+    coding = header_of(sent.response, b"content-encoding")
+    if coding not in CODINGS:
+        return sent
+    return Sent(_Unpacked(sent, Unpacker(coding, _ANSWER_BYTES)), b"", is_over=False, told=sent.told)
+
+
+class _Unpacked:
+    """Stands where the upstream's answer would."""
+
+    def __init__(self, sent: Sent, unpacker: Unpacker) -> None:
+        self.status = sent.response.status
+        self.headers: Sequence[tuple[bytes, bytes]] = [
+            pair for pair in sent.response.headers if pair[0].lower() not in _ABOUT_BYTES
+        ]
+        self._sent = sent
+        self._unpacker = unpacker
+        self.aclose = sent.response.aclose
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The body. Raises UpstreamInvalidResponse where it cannot be unpacked."""
+        async for chunk in self._sent.chunks():
+            try:
+                plain = self._unpacker.feed(chunk)
+            except UnpackingError as error:
+                raise UpstreamInvalidResponse from error
+            if plain:
+                yield plain
