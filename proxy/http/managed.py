@@ -94,8 +94,8 @@ class Managed:
             if head.mode == "off" or all(_is_relayed(head, policy) for policy in policies):
                 await self._relay(scope, receive, send)
                 return
-            limits = [policy.limits for policy in policies]
-            with Permit(self._admission, max([limit.streams for limit in limits])) as permit:
+            streams = max([policy.limits.streams for policy in policies])
+            with Permit(self._admission, streams) as permit:
                 if not await self._manage(head, ways, policies, passage, permit):
                     permit.keep_body_alone()
                     await self._relay(scope, receive, send)

@@ -6,7 +6,7 @@ whole. The rules themselves are `core/policy/policy.py`.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from stat import S_ISREG
 from typing import NamedTuple, Self, cast
@@ -47,6 +47,10 @@ def mark(path: Path) -> Mark | None:
     return Mark(
         found.st_dev, found.st_ino, found.st_size, found.st_mode, found.st_mtime_ns, found.st_ctime_ns
     )
+
+
+Sight = tuple[list[str], Mapping[Path, Mark | None]]
+"""The names that there are, and the files that were looked for."""
 
 
 # --- the library ---
@@ -142,6 +146,10 @@ class PolicyLibrary:
                 if _NAME.fullmatch(file.stem)
             }
         )
+
+    def sight(self, files: Iterable[Path]) -> Sight:
+        """Every name that can be loaded, and the marks of these files now."""
+        return self.names(), {file: mark(file) for file in files}
 
     def load(self, name_or_path: str | Path) -> Policy:
         """A policy by its name, or by a path: what has a separator or ends in `.toml`.

@@ -9,10 +9,10 @@ policy and the rules are followed; its other settings take effect at the next st
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from proxy.adapters.files.policies import Mark, PolicyLibrary, mark
+from proxy.adapters.files.policies import Mark, PolicyLibrary, Sight
 from proxy.adapters.files.settings import DEFAULT, SettingsFile
 from proxy.adapters.files.toml_file import FileError, PolicyError
 from proxy.core.policy.policy import Policy, Rule
@@ -21,9 +21,6 @@ from proxy.telemetry import Metrics, log_event, log_fault, log_warning
 
 _EVERY = 0.5
 """Seconds between two looks; an edit is in force after two."""
-
-_Sight = tuple[Collection[str], Mapping[Path, Mark | None]]
-"""The names that there are, and the files that were looked for."""
 
 
 class WatchedPolicies:
@@ -84,7 +81,7 @@ class WatchedPolicies:
 
     def look(self) -> None:
         """Take what was edited, if it was so already at the look before. Blocks while files are read."""
-        now = (self._library.names(), {path: mark(path) for path in self._taken[1]})
+        now = self._library.sight(self._taken[1])
         has_settled = now == self._seen
         self._seen = now
         if has_settled and now != self._taken:
@@ -95,7 +92,7 @@ class WatchedPolicies:
             if self._written is not None and self._began_with is not None:
                 self._reread(self._written, self._began_with)
 
-    def _read(self, others: Mapping[Path, Mark | None]) -> tuple[dict[str, Policy | PolicyError], _Sight]:
+    def _read(self, others: Mapping[Path, Mark | None]) -> tuple[dict[str, Policy | PolicyError], Sight]:
         """Every policy, or what is wrong with it, and the files as they were before they were read.
 
         ``others`` are marks of files that are no policies.

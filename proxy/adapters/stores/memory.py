@@ -15,7 +15,7 @@ from itertools import zip_longest
 
 from msgspec.structs import replace
 
-from proxy.adapters.stores.stored_session import Leases, StoredSession, admits
+from proxy.adapters.stores.stored_session import Leases, StoredSession
 from proxy.core.conversation.records import HiddenCalls, Node, Session, Turn
 from proxy.core.planning.plan import Epoch
 from proxy.ports import Clock, Found, Listed, Lookup, Mark, Recorded, SessionKey, Standing, Stored
@@ -87,14 +87,17 @@ class MemoryStore:
         return tuple(lane[seen:])
 
     async def record(self, key: SessionKey, turn: Turn, ttl: float) -> Recorded:
-        recorded = admits(self._live(key), turn)
-        if recorded is not Recorded.KEPT:
-            return recorded
+        before = self._live(key)
+        if turn.outer_parents - (before.nodes.keys() if before else set()):
+            return Recorded.TORN
+        former_tip = before.session.tip if before and before.session else b""
+        if turn.begun_at is not None and former_tip not in (turn.begun_at, turn.session.tip):
+            return Recorded.MOVED
         stored = self._renewed(key, ttl)
         stored.record(turn)
         if not turn.headerless:
             self._remember(key)
-            return recorded
+            return Recorded.KEPT
         joint = turn.joint
         entries = {node.hash: b"" for node in turn.nodes if node.answer}
         for name, said in (entries | ({joint.hash: joint.said} if joint else {})).items():
@@ -105,7 +108,7 @@ class MemoryStore:
         if joint and joint.first:
             stored.firsts.add(joint.first)
             self._firsts.setdefault(joint.first, set()).add(key)
-        return recorded
+        return Recorded.KEPT
 
     async def pin(self, key: SessionKey, hashes: Sequence[bytes], ttl: float) -> None:
         self._renewed(key, ttl).pins.update(dict.fromkeys(hashes))

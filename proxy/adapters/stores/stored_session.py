@@ -11,7 +11,7 @@ import msgspec
 
 from proxy.core.conversation.records import HiddenCalls, Node, Session, Turn
 from proxy.core.planning.plan import Epoch
-from proxy.ports import Clock, Mark, Recorded, SessionKey
+from proxy.ports import Clock, Mark, SessionKey
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class StoredSession:
     injection: bytes | None = None
 
     def record(self, turn: Turn) -> None:
-        """Write a turn that may join (:func:`admits`)."""
+        """Write a turn that may join: whoever calls has looked."""
         before, tip, is_appended = self.session, turn.session.tip, turn.begun_at is not None
         outer, asked = turn.outer_parents, {node.hash for node in turn.nodes if not node.answer}
         is_joined = turn.is_joined or bool((outer | asked & self.nodes.keys()) - self.beside)
@@ -98,16 +98,6 @@ class StoredSession:
         return self.session and msgspec.structs.replace(
             self.session, blocked=blocked, unsaved=self.unsaved, pins=tuple(self.pins)
         )
-
-
-def admits(before: StoredSession | None, turn: Turn) -> Recorded:
-    """Whether a turn can join what is stored of its session; it is written nowhere yet."""
-    nodes = before.nodes if before else {}
-    if any(parent not in nodes for parent in turn.outer_parents):
-        return Recorded.TORN
-    tip = before.session.tip if before and before.session else b""
-    has_moved = turn.begun_at is not None and tip not in (turn.begun_at, turn.session.tip)
-    return Recorded.MOVED if has_moved else Recorded.KEPT
 
 
 # --- leases on writing summaries ---
