@@ -216,7 +216,7 @@ def assembled(settings: Settings, outside: Outside, wire: WireFormat = CHAT) -> 
         models=models,
         sessions=sessions,
         epochs=Epochs(store, summary_jobs, counter, clock, metrics, learned),
-        recall=Recall(outside.search, counter, metrics, memory),
+        recall=Recall(outside.search, counter, metrics, memory).of,
     )
     backlog = Backlog(store, pause=settings.store_breaker)
     recorder = Recorder(

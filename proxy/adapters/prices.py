@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
-from proxy.core.economics.prices import UNKNOWN_PRICES, Prices
+from proxy.core.budget.prices import UNKNOWN_PRICES, Prices
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo, Provider, TieredPrices

@@ -28,9 +28,9 @@ from proxy.cli.replay_report import Outcome, as_json, page, tables
 from proxy.cli.terminal import CommandError, add_json_option, notes, positive, print_json, seconds, show
 from proxy.core.budget.budget import Budget, budget_tokens
 from proxy.core.budget.learning import Ratio, WindowEvidence
+from proxy.core.budget.prices import Prices
 from proxy.core.conversation.messages import root
 from proxy.core.dialects.registry import CHAT
-from proxy.core.economics.prices import Prices
 from proxy.core.economics.simulate import replay
 from proxy.core.planning.chain import Chain
 from proxy.core.policy.policy import Policy

@@ -10,7 +10,7 @@ from rich.console import RenderableType
 
 from proxy.cli.terminal import percent, stage_text, table, words
 from proxy.core.budget.budget import Stage
-from proxy.core.economics.prices import Prices
+from proxy.core.budget.prices import Prices
 from proxy.core.economics.simulate import ReplayedTurn
 from proxy.core.planning.plan import Verdict
 

@@ -1,6 +1,7 @@
 """The records that carry a request from its bytes to what is written down, in the order of their making.
 
-An :class:`Incoming` is read, its :class:`SessionState` is found, what is to be decided on is a
+An :class:`Incoming` is read, its session is found
+(:class:`~proxy.engine.sessions.session_cache.SessionState`), what is to be decided on is a
 :class:`Request`, what was decided a :class:`Decision`; an :class:`Exchange` is the request with all of it on
 its way to the upstream, and the :class:`Sent` is what came back. Each value stands in one of them, but for
 what a Request takes over from what came in: the policy, the credentials, the model and the size of the head.
@@ -10,25 +11,24 @@ The admin API has sessions planned of which nothing came in, so whoever has a Re
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from collections.abc import Set as AbstractSet
 
 import msgspec
 
 from proxy.core.budget.budget import Budget, Stage
 from proxy.core.conversation.injection import Injection
-from proxy.core.conversation.records import HiddenCalls
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.plan import Epoch, Plan
 from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Conditions
 from proxy.core.policy.policy import Policy
 from proxy.core.tool_cache.cache import ToolCache
-from proxy.engine.answers.tool_rounds import Answerer, Rounds
 from proxy.engine.intake.envelope import Envelope
 from proxy.engine.intake.history import History
 from proxy.engine.models.models import Model
-from proxy.engine.sessions.session_cache import CachedLane, CachedSession, EpochLog
-from proxy.ports import Found, SessionKey, UpstreamResponse
+from proxy.engine.sessions.session_cache import EpochLog, SessionState
+from proxy.engine.tool_rounds import Answerer, Rounds
+from proxy.ports import UpstreamResponse
 
 MOST_WAITING = 3.0
 """Seconds from its arrival for which a request may wait for summaries and what comes before them."""
@@ -63,31 +63,6 @@ class Incoming(msgspec.Struct, frozen=True):
     """What chose its policy, in words."""
     appended: Appended | None = None
     """Of a turn that was sent without its history, which stands in the body by now."""
-
-
-class SessionState(msgspec.Struct, frozen=True):
-    """A request's session, and what is known of it."""
-
-    tenant: str
-    key: SessionKey
-    name: str = ""
-    """As the client named it, or as we do."""
-    found: Found = Found()
-    """What the store says of it."""
-    is_headerless: bool = True
-    """Whether it was found by its chain, or by an id that we issued for it."""
-    is_store_away: bool = False
-    """Whether the store could not say anything."""
-    hidden: Mapping[bytes, HiddenCalls] = {}
-    """The session's answers with hidden calls, by chain hash."""
-    tag: str = ""
-    """Under which its chain is looked for; it may be kept under another one, by which it began."""
-    is_joined: bool = False
-    """Whether it was found by the place of an answer, and goes on as another branch."""
-    cached: CachedSession = msgspec.field(default_factory=CachedSession)
-    """What this process has of it,"""
-    lane: CachedLane = msgspec.field(default_factory=CachedLane)
-    """and of the request's lane."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,9 +8,9 @@ import hashlib
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
+from proxy.core.conversation.extension import Extension, take_extension
 from proxy.core.conversation.injection import Injection
 from proxy.core.conversation.messages import root
-from proxy.core.dialects.extension import Extension, take_extension
 from proxy.core.dialects.wire import WireFormat
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.situation import Conditions
@@ -22,7 +22,7 @@ from proxy.engine.answers.sending import Sender
 from proxy.engine.answers.tool_cache import NOTHING_FRESH, ToolCaches
 from proxy.engine.answers.tool_loop import ToolLoop
 from proxy.engine.background import Background
-from proxy.engine.flow import MOST_WAITING, Exchange, Incoming, Request, Sent, SessionState
+from proxy.engine.flow import MOST_WAITING, Exchange, Incoming, Request, Sent
 from proxy.engine.intake.body_cache import BodyCache, ReadBody
 from proxy.engine.intake.history import History
 from proxy.engine.intake.naming import NAMED, Naming
@@ -32,7 +32,7 @@ from proxy.engine.planning.decisions import Decisions
 from proxy.engine.recording.recorder import Recorder
 from proxy.engine.sessions.attachments import Attachments
 from proxy.engine.sessions.recognition import Recognition
-from proxy.engine.sessions.session_cache import EpochLog
+from proxy.engine.sessions.session_cache import EpochLog, SessionState
 from proxy.engine.summaries.foreground import Foreground
 from proxy.telemetry import log_fault
 

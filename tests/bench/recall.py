@@ -38,7 +38,7 @@ from proxy.core.policy.sections import Recall as RecallSection
 from proxy.core.recall.passages import WINGS, widened
 from proxy.core.recall.tool import Wanted
 from proxy.engine.answers.recall import Recall, Recaller
-from proxy.engine.flow import SessionState
+from proxy.engine.sessions.session_cache import SessionState
 from proxy.ports import SessionKey
 from proxy.telemetry import Metrics
 from tests.support.requests import a_request

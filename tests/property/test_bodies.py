@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from proxy.core.conversation.extension import take_extension
 from proxy.core.dialects.chat.body import Body
 from proxy.core.dialects.chat.request import read_body
-from proxy.core.dialects.extension import take_extension
 from proxy.errors import RequestError
 
 _space = st.sampled_from(["", "", "", " ", "\n", "\t \r\n"])

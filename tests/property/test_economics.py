@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.budget.budget import Budget, Stage
-from proxy.core.economics.prices import Prices
+from proxy.core.budget.prices import Prices
 from proxy.core.economics.simulate import ReplayedTurn, replay
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.life import distance

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.cache import Memory
+from proxy.core.conversation.extension import take_extension
 from proxy.core.conversation.injection import Injection
 from proxy.core.conversation.messages import root
 from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.dialects.chat.request import read_body
-from proxy.core.dialects.extension import take_extension
 from proxy.core.planning.plan import EMPTY, Plan
 from proxy.core.policy.policy import Policy
 from proxy.engine.intake.reader import Reader

@@ -8,10 +8,10 @@ from proxy.core.budget.budget import Budget
 from proxy.core.budget.learning import Ratio
 from proxy.core.planning.chain import Chain
 from proxy.core.policy.policy import Policy
-from proxy.engine.flow import Request, SessionState
+from proxy.engine.flow import Request
 from proxy.engine.models.models import Model
 from proxy.engine.models.stated_windows import Stated
-from proxy.engine.sessions.session_cache import EpochLog
+from proxy.engine.sessions.session_cache import EpochLog, SessionState
 from tests.support.stores import KEY
 
 

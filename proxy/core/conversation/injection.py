@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
 
+from proxy.core.conversation.notes import handed_in
 from proxy.core.dialects.dialect import Dialect
 from proxy.core.formats.json import as_mapping, dumps, loads
-from proxy.core.planning.notes import handed_in
 from proxy.core.text.words import language_of
 from proxy.errors import InvalidType, InvalidValue, MissingParameter, RequestError, UnknownParameter
 

@@ -9,20 +9,7 @@ from collections.abc import Set as AbstractSet
 
 import msgspec
 
-from proxy.core.dialects.wire import Usage
-
-
-class Reply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """How an answer was told whose turn had an Idempotency-Key: who sends that again gets it again."""
-
-    key: str
-    """Digest of the key."""
-    after: bytes
-    """Chain hash of the message after which the turn stands."""
-    id: str = ""
-    model: str = ""
-    finish_reason: str = "stop"
-    usage: Usage | None = None
+from proxy.core.dialects.wire import Reply
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

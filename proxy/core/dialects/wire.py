@@ -8,16 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from proxy.core.dialects.dialect import Dialect
 from proxy.core.persistent import Grown
-
-if TYPE_CHECKING:
-    from proxy.core.conversation.records import Node, Reply
-    from proxy.core.summaries.prompt import Ask
 
 # --- requests ---
 
@@ -148,6 +144,33 @@ class Usage(msgspec.Struct, frozen=True):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     cached_tokens: int | None = None
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """How an answer was told whose turn had an Idempotency-Key: who sends that again gets it again."""
+
+    key: str
+    """Digest of the key."""
+    after: bytes
+    """Chain hash of the message after which the turn stands."""
+    id: str = ""
+    model: str = ""
+    finish_reason: str = "stop"
+    usage: Usage | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One question to the upstream model."""
+
+    task: str
+    """The system message."""
+    text: str
+    """The user message."""
+    max_tokens: int
+    temperature: float
+    is_structured: bool = False
+    """Whether the answer is asked for as JSON with one member, `summary`."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -406,6 +429,11 @@ class WireFormat(Dialect, Protocol):
         """The event of a stream that tells an error."""
         ...
 
-    def stored_answer(self, answer: Node, reply: Reply, *, stream: bool, with_usage: bool) -> bytes:
-        """An answer out of a transcript, told once more; a stream tells its usage only ``with_usage``."""
+    def stored_answer(
+        self, message: bytes, reply: Reply, *, name: str, created: float, stream: bool, with_usage: bool
+    ) -> bytes:
+        """An answer out of a transcript, told once more; a stream tells its usage only ``with_usage``.
+
+        ``name`` identifies it where it had no id of its own; ``created`` is in seconds since 1970.
+        """
         ...

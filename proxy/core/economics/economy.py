@@ -23,7 +23,7 @@ from math import ceil, sqrt
 
 from msgspec.structs import replace
 
-from proxy.core.economics.prices import Prices
+from proxy.core.budget.prices import Prices
 from proxy.core.planning.plan import Account, Plan, Verdict, view_tokens
 from proxy.core.planning.planner import Draft, noticed, outlined
 from proxy.core.planning.situation import Situation

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from proxy.core.budget.budget import Budget, Stage, stage_of
+from proxy.core.budget.prices import MILLION, UNKNOWN_PRICES, Prices
 from proxy.core.conversation.units import request_points
 from proxy.core.economics.economy import account_of
-from proxy.core.economics.prices import MILLION, UNKNOWN_PRICES, Prices
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.from_scratch import plan_from_scratch
 from proxy.core.planning.life import NO_PAST, Past

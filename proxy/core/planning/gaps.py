@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from proxy.core.budget.budget import MESSAGE_TOKENS
 from proxy.core.conversation.messages import HEAD_ROLES
+from proxy.core.conversation.notes import Note
 from proxy.core.formats.json import dumps
-from proxy.core.planning.notes import Note
 from proxy.core.planning.plan import Anchor, Gap, Span
 from proxy.core.planning.situation import Situation
 from proxy.core.planning.strategies import Strategy

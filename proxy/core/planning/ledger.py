@@ -7,11 +7,11 @@ as they are.
 from msgspec.structs import replace
 
 from proxy.core.budget.budget import MESSAGE_TOKENS
+from proxy.core.conversation.notes import ledger_lines, result_lines, with_ledger, without_ledger
 from proxy.core.dialects.dialect import Dialect
 from proxy.core.formats.json import dumps, loads_writable
 from proxy.core.planning.ledger_packing import tokens_of
 from proxy.core.planning.ledger_text import Source, facts_of
-from proxy.core.planning.notes import ledger_lines, result_lines, with_ledger, without_ledger
 from proxy.core.planning.plan import Gap, Plan, view_tokens
 from proxy.core.planning.situation import Count, Situation
 from proxy.core.text.words import language_of

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
 
 from proxy.core.budget.budget import Stage
+from proxy.core.conversation.notes import quote
 from proxy.core.planning.ledger import is_short
-from proxy.core.planning.notes import quote
 from proxy.core.planning.plan import Replacement
 from proxy.core.planning.replacements import Clearing
 from proxy.core.planning.situation import (

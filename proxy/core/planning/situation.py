@@ -17,11 +17,11 @@ import msgspec
 from msgspec.structs import replace
 
 from proxy.core.budget.budget import Budget
+from proxy.core.budget.prices import Prices
 from proxy.core.conversation.messages import HEAD_ROLES, TOOL_ROLES
 from proxy.core.conversation.retention import Classes
 from proxy.core.conversation.units import Unit, open_from
 from proxy.core.dialects.dialect import Content
-from proxy.core.economics.prices import Prices
 from proxy.core.extraction.constraints import Rule, in_force
 from proxy.core.extraction.reading import Read, Reading
 from proxy.core.planning.chain import Chain

@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 
 from proxy.core.conversation.messages import TOOL_ROLES
 from proxy.core.dialects.dialect import Content
+from proxy.core.dialects.wire import Ask
 from proxy.core.planning.plan import Span
 from proxy.core.planning.situation import Situation
-from proxy.core.summaries.prompt import Ask, Refused
+from proxy.core.summaries.prompt import Refused
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,9 @@ its source (:mod:`proxy.core.summaries.verification`).
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from proxy.core.dialects.dialect import Dialect
-from proxy.core.dialects.wire import Answer
+from proxy.core.dialects.wire import Answer, Ask
 from proxy.core.formats.json import as_mapping, loads_writable, text_or_empty
 from proxy.core.summaries.verification import Evidence, fault_in
 
@@ -41,20 +40,6 @@ _LONG_FORM = (
     "Use these headings, leaving out empty ones: Objective, User constraints, Decisions, Done, In progress, "
     "Facts and identifiers, Next."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """One question to the upstream model."""
-
-    task: str
-    """The system message."""
-    text: str
-    """The user message."""
-    max_tokens: int
-    temperature: float
-    is_structured: bool = False
-    """Whether the answer is asked for as JSON with one member, `summary`."""
 
 
 def ask_for_summary(piece: str, language: str, max_tokens: int, temperature: float, prompt: str) -> Ask:

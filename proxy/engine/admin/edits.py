@@ -18,12 +18,12 @@ from proxy.core.planning.situation import Situation
 from proxy.engine.admin.inspection import Inspected, Inspection
 from proxy.engine.answers.tool_cache import ToolCaches
 from proxy.engine.append.turn_queue import COMPACTOR, TurnQueue
-from proxy.engine.flow import Request, SessionState
+from proxy.engine.flow import Request
 from proxy.engine.models.models import Models
 from proxy.engine.planning.epochs import Epochs
 from proxy.engine.recording.recorder import Recorder
 from proxy.engine.sessions.recognition import Recognition
-from proxy.engine.sessions.session_cache import EpochLog
+from proxy.engine.sessions.session_cache import EpochLog, SessionState
 from proxy.engine.summaries.wanted import SummaryJobs
 from proxy.errors import InvalidType, NotFound, NothingToChange, SessionBusy
 from proxy.ports import Clock, SessionStore

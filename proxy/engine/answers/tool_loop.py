@@ -1,7 +1,7 @@
 """Calls that are answered out of the client's sight, in a stream that stays live and in a whole answer.
 
 The upstream's answer is edited while it passes (:class:`~proxy.core.dialects.wire.Editor`), its rounds are
-counted by :mod:`proxy.engine.answers.tool_rounds`; here the next request is sent and its answer takes the
+counted by :mod:`proxy.engine.tool_rounds`; here the next request is sent and its answer takes the
 place of the one before. What was said is in the store before the client is told that its answer is over.
 """
 
@@ -18,9 +18,9 @@ from proxy.core.dialects.wire import AnswerEditor, StreamEditor, WireFormat
 from proxy.core.formats.json import as_mapping, loads
 from proxy.core.formats.unpacking import CODINGS, Unpacker, UnpackingError
 from proxy.engine.answers.sending import Sender
-from proxy.engine.answers.tool_rounds import Answerers, FreshResults, Rounds
 from proxy.engine.flow import Exchange, Sent, header_of, is_stream
 from proxy.engine.recording.recorder import Recorder
+from proxy.engine.tool_rounds import Answerers, FreshResults, Rounds
 from proxy.errors import UpstreamError, UpstreamInvalidResponse
 from proxy.ports import Clock, UpstreamResponse
 

@@ -13,9 +13,9 @@ import msgspec
 from msgspec.structs import replace
 
 from proxy.cache import Lru, Memory
+from proxy.core.conversation.extension import Extension, take_extension
 from proxy.core.conversation.messages import Message, chain_of, head_length, root
 from proxy.core.conversation.records import Node, Session, way_to
-from proxy.core.dialects.extension import Extension, take_extension
 from proxy.core.dialects.wire import Body, WireFormat
 from proxy.engine.append.turn_queue import TURN, TurnQueue
 from proxy.engine.flow import Appended, Exchange, Incoming
@@ -226,7 +226,14 @@ class Appends:
         if stored.session is not None and stored.session.unsaved == answer.hash:
             await self._store.mark_unsaved(key, b"")  # its client is told now
         is_stream = body.is_streamed
-        told = self._wire.stored_answer(answer, answer.reply, stream=is_stream, with_usage=body.wants_usage)
+        told = self._wire.stored_answer(
+            answer.raw,
+            answer.reply,
+            name=answer.hash.hex()[:24],
+            created=answer.at,
+            stream=is_stream,
+            with_usage=body.wants_usage,
+        )
         return StoredAnswer(told, is_stream)
 
     def _complete(

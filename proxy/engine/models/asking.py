@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from proxy.cache import Lru, Memory
-from proxy.core.dialects.wire import Answer, WireFormat
-from proxy.core.summaries.prompt import Ask
+from proxy.core.dialects.wire import Answer, Ask, WireFormat
 from proxy.ports import Upstream
 
 _ANSWER_BYTES = 2**20

@@ -14,14 +14,13 @@ from proxy.core.budget.budget import Budget, Stage, budget_tokens, stage_of
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.plan import EMPTY, Plan, apply, view_tokens
 from proxy.core.policy.policy import Policy
-from proxy.engine.answers.recall import Recall
-from proxy.engine.answers.tool_rounds import Answerer
 from proxy.engine.flow import Decision, Exchange, Request
 from proxy.engine.intake.history import History
 from proxy.engine.intake.reader import Reader
 from proxy.engine.models.models import Model, Models
 from proxy.engine.planning.epochs import Epochs
 from proxy.engine.sessions.session_cache import SessionCache
+from proxy.engine.tool_rounds import Answerer
 from proxy.errors import ContextLengthExceeded
 from proxy.telemetry import log_fault, log_warning
 
@@ -71,7 +70,8 @@ class Decisions:
     models: Models
     sessions: SessionCache
     epochs: Epochs
-    recall: Recall
+    recall: Callable[[Request, Plan], Answerer]
+    """Answers calls of the tool by which the model reads again what a plan has cut."""
 
     async def budget(
         self, model: Model, history: History, policy: Policy, explicit: int | None, tool: bytes, chain: Chain
@@ -145,7 +145,7 @@ class Decisions:
     def answerers(self, request: Request, history: History, decision: Decision) -> list[Answerer]:
         """Who answers the calls of what this request, or its history, has beside the client's tools."""
         is_known = decision.plan != EMPTY or bool(history.hidden)
-        return [self.recall.of(request, decision.plan)] if request.tool and is_known else []
+        return [self.recall(request, decision.plan)] if request.tool and is_known else []
 
     async def prune_harder(self, exchange: Exchange) -> bool:
         """Decide again under what was just learned; whether there is anything else to send."""

@@ -9,10 +9,9 @@ process, and the answer says so.
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
+from proxy.core.conversation.extension import MEMBER
 from proxy.core.conversation.injection import Injection
-from proxy.core.dialects.extension import MEMBER
-from proxy.engine.flow import SessionState
-from proxy.engine.sessions.session_cache import CachedInjection, SessionCache
+from proxy.engine.sessions.session_cache import CachedInjection, SessionCache, SessionState
 from proxy.errors import InvalidValue, StoreUnavailable
 from proxy.ports import TurnStore
 

@@ -12,10 +12,15 @@ from msgspec.structs import replace
 from proxy.cache import Lru, Memory
 from proxy.core.conversation.messages import has_only_lost
 from proxy.core.conversation.records import Joint
-from proxy.engine.flow import SessionState
 from proxy.engine.intake.history import History
 from proxy.engine.intake.naming import NAMED, Caller, Naming
-from proxy.engine.sessions.session_cache import CachedLane, CachedSession, EpochLog, SessionCache
+from proxy.engine.sessions.session_cache import (
+    CachedLane,
+    CachedSession,
+    EpochLog,
+    SessionCache,
+    SessionState,
+)
 from proxy.errors import StoreUnavailable
 from proxy.ports import Clock, Found, Lookup, SessionKey, TurnStore
 

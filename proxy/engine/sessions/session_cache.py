@@ -200,6 +200,31 @@ class CachedSession(msgspec.Struct):
         return growth
 
 
+class SessionState(msgspec.Struct, frozen=True):
+    """A request's session, and what is known of it."""
+
+    tenant: str
+    key: SessionKey
+    name: str = ""
+    """As the client named it, or as we do."""
+    found: Found = Found()
+    """What the store says of it."""
+    is_headerless: bool = True
+    """Whether it was found by its chain, or by an id that we issued for it."""
+    is_store_away: bool = False
+    """Whether the store could not say anything."""
+    hidden: Mapping[bytes, HiddenCalls] = {}
+    """The session's answers with hidden calls, by chain hash."""
+    tag: str = ""
+    """Under which its chain is looked for; it may be kept under another one, by which it began."""
+    is_joined: bool = False
+    """Whether it was found by the place of an answer, and goes on as another branch."""
+    cached: CachedSession = msgspec.field(default_factory=CachedSession)
+    """What this process has of it,"""
+    lane: CachedLane = msgspec.field(default_factory=CachedLane)
+    """and of the request's lane."""
+
+
 class SessionCache:
     """The entries of the sessions that were used last."""
 

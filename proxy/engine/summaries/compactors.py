@@ -13,6 +13,7 @@ from typing import Protocol
 
 import msgspec
 
+from proxy.core.dialects.wire import Ask
 from proxy.core.policy.sections import Compactor as Named
 from proxy.core.policy.sections import Summary
 from proxy.core.policy.values import COMPACTORS
@@ -24,7 +25,7 @@ from proxy.core.summaries.compaction import (
     is_working_flow,
     report_in,
 )
-from proxy.core.summaries.prompt import LANGUAGES, Ask, Refused, judge, text_of
+from proxy.core.summaries.prompt import LANGUAGES, Refused, judge, text_of
 from proxy.core.summaries.source import Piece, Source
 from proxy.engine.models.asking import Asking, Caller, Unanswered
 from proxy.errors import StoreUnavailable, UnabridgedError

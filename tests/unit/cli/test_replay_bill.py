@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from proxy.cli import main
-from proxy.core.economics.prices import Prices
+from proxy.core.budget.prices import Prices
 from tests.support.replays import replayed, session, written
 
 LONG = 120

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.core.budget.budget import Budget, Stage
-from proxy.core.economics.prices import UNKNOWN_PRICES, Prices
+from proxy.core.budget.prices import UNKNOWN_PRICES, Prices
 from proxy.core.economics.simulate import Meter, Prompt, SummaryCalls, SummaryMeter
 from proxy.core.planning.plan import EMPTY, Gap, Plan
 from proxy.core.planning.planner import Draft

@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from proxy.core.budget.budget import Budget, Stage
+from proxy.core.budget.prices import UNKNOWN_PRICES, Prices
 from proxy.core.economics.economy import account_of, is_cold, late_account, shortfall
-from proxy.core.economics.prices import UNKNOWN_PRICES, Prices
 from proxy.core.planning.life import NO_PAST, Past
 from proxy.core.planning.plan import Account, Gap, Plan, Span, Verdict
 from proxy.core.planning.planner import Draft, noticed, outlined, with_late

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from proxy.core.conversation.notes import QUOTE_LENGTH, Note, quote
 from proxy.core.dialects.chat.dialect import CHAT
-from proxy.core.planning.notes import QUOTE_LENGTH, Note, quote
 
 LANGUAGES = ["en", "de", "fr", "es", "ja", "zh"]
 

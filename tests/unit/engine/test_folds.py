@@ -8,8 +8,9 @@ from proxy.cache import Memory
 from proxy.core.budget.budget import Budget
 from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Conditions
 from proxy.core.policy.policy import Policy
-from proxy.engine.flow import Request, SessionState
+from proxy.engine.flow import Request
 from proxy.engine.planning.planning_cache import PlanCache
+from proxy.engine.sessions.session_cache import SessionState
 from proxy.ports import SessionKey
 from tests.support.conversations import assistant, chain_from, from_scratch, user
 from tests.support.requests import a_request

@@ -8,9 +8,8 @@ from msgspec.structs import replace
 from proxy.adapters.stores.memory import MemoryStore
 from proxy.cache import Memory
 from proxy.core.conversation.injection import Injection
-from proxy.engine.flow import SessionState
 from proxy.engine.sessions.attachments import Attachments
-from proxy.engine.sessions.session_cache import SessionCache
+from proxy.engine.sessions.session_cache import SessionCache, SessionState
 from proxy.errors import StoreUnavailable
 from proxy.ports import Found, Lookup, SessionKey
 from tests.support.stores import DAY, KEY, HandClock, chain, turn

@@ -9,9 +9,8 @@ import pytest
 
 from proxy.adapters.stores.memory import MemoryStore
 from proxy.cache import Memory
-from proxy.engine.flow import SessionState
 from proxy.engine.sessions.attachments import MOST, Attachments
-from proxy.engine.sessions.session_cache import SessionCache
+from proxy.engine.sessions.session_cache import SessionCache, SessionState
 from proxy.errors import InvalidValue, StoreUnavailable
 from proxy.ports import Found, SessionKey
 from tests.support.stores import DAY, KEY, HandClock, chain, found, turn

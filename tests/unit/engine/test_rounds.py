@@ -8,7 +8,7 @@ from typing import Any
 
 from proxy.core.dialects.chat.answer_editor import AnswerEditor
 from proxy.core.dialects.registry import CHAT
-from proxy.engine.answers.tool_rounds import Answerers, Rounds
+from proxy.engine.tool_rounds import Answerers, Rounds
 from proxy.telemetry import Metrics
 from tests.support.upstreams import COUNTER, calling, completion, said
 

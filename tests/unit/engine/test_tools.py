@@ -12,7 +12,8 @@ from proxy.core.conversation.injection import InjectedResult
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Tool
 from proxy.engine.answers.tool_cache import ToolCaches
-from proxy.engine.flow import Request, SessionState
+from proxy.engine.flow import Request
+from proxy.engine.sessions.session_cache import SessionState
 from proxy.ports import SessionKey
 from proxy.telemetry import Metrics
 from tests.support.conversations import Sent, assistant, calling, chain_from, encode, result, user

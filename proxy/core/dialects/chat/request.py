@@ -19,8 +19,8 @@ from proxy.core.dialects.chat.body import (
     decode_members,
     member_spans,
 )
+from proxy.core.dialects.wire import Ask
 from proxy.core.formats.json import as_mapping, dumps, elements, loads, members, string, text_or_empty
-from proxy.core.summaries.prompt import Ask
 from proxy.errors import (
     EmptyArray,
     InvalidEncoding,

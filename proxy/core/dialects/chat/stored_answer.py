@@ -9,18 +9,20 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from proxy.core.conversation.records import Node, Reply
+from proxy.core.dialects.wire import Reply
 from proxy.core.formats.json import elements, members
 
 DONE = b"data: [DONE]\n\n"
 
 
-def stored_answer(answer: Node, reply: Reply, *, stream: bool, with_usage: bool) -> bytes:
+def stored_answer(
+    message: bytes, reply: Reply, *, name: str, created: float, stream: bool, with_usage: bool
+) -> bytes:
     """The body of a response: a stream, with a last chunk ``with_usage`` if asked for, or one piece."""
     top: dict[str, Any] = {
-        "id": reply.id or f"chatcmpl-{answer.hash.hex()[:24]}",
+        "id": reply.id or f"chatcmpl-{name}",
         "object": "chat.completion.chunk" if stream else "chat.completion",
-        "created": int(answer.at),
+        "created": int(created),
         "model": reply.model,
     }
     usage: dict[str, Any] = {}
@@ -37,8 +39,8 @@ def stored_answer(answer: Node, reply: Reply, *, stream: bool, with_usage: bool)
             usage["usage"]["prompt_tokens_details"] = {"cached_tokens": reply.usage.cached_tokens}
     end = {"index": 0, "finish_reason": reply.finish_reason}
     if not stream:
-        return msgspec.json.encode({**top, "choices": [{**end, "message": Raw(answer.raw)}], **usage})
-    said = members(answer.raw) or {}
+        return msgspec.json.encode({**top, "choices": [{**end, "message": Raw(message)}], **usage})
+    said = members(message) or {}
     delta: dict[str, object] = {**said}
     if calls := elements(said.get("tool_calls", Raw(b"null"))):  # they have numbers in a delta
         delta["tool_calls"] = [
