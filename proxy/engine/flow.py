@@ -154,18 +154,18 @@ class Exchange(msgspec.Struct, kw_only=True):
     """The turn on its way into the store."""
 
     def __post_init__(self) -> None:
-        self.decide(self.request, self.decision, self.plain)
+        self.set_decision(self.request, self.decision, self.plain)
 
-    def decide(self, request: Request, decision: Decision, plain: bytes) -> None:
-        """Send a request with this decision."""
+    def set_decision(self, request: Request, decision: Decision, plain: bytes) -> None:
+        """Let a request go out with this decision, in this body."""
         self.request, self.decision, budget = request, decision, request.budget
         self.sent_tokens = budget.head + decision.view
         self.sent = budget.real(self.sent_tokens)
         self.full = budget.real(budget.head + request.chain.tokens.total)
-        self.rewrite(plain)
+        self.set_body(plain)
 
-    def rewrite(self, plain: bytes) -> None:
-        """Send this instead, and nothing that only we ask for."""
+    def set_body(self, plain: bytes) -> None:
+        """Let this go out, without what only we ask for."""
         self.plain = self.body = plain
         self.adds_usage = self.adds_cache_key = False
 

@@ -87,7 +87,7 @@ class AddedParameters:
         if refuses_usage:
             exchange.request.model.refuses_usage = True
         if refuses_cache or refuses_usage:
-            exchange.rewrite(exchange.plain)
+            exchange.set_body(exchange.plain)
             exchange.is_cache_key_refused = refuses_cache
         return refuses_cache or refuses_usage
 

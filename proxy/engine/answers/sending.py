@@ -103,7 +103,7 @@ class Sender:
         request.model.alternates = True
         body = self.decisions.body(request, exchange.history, exchange.decision)
         is_changed = body != exchange.body
-        exchange.rewrite(body)
+        exchange.set_body(body)
         return is_changed
 
     def _withdraw_tool(self, exchange: Exchange, sent: Sent) -> bool:
@@ -111,7 +111,7 @@ class Sender:
         if not self.added.refuses_tool(exchange, sent):
             return False
         exchange.request = replace(exchange.request, tool=b"")
-        exchange.rewrite(self.decisions.body(exchange.request, exchange.history, exchange.decision))
+        exchange.set_body(self.decisions.body(exchange.request, exchange.history, exchange.decision))
         return True
 
     def learn_refusal(self, exchange: Exchange, sent: Sent, more: int = 0) -> bool:

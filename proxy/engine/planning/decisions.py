@@ -164,7 +164,7 @@ class Decisions:
         if body == exchange.body:
             return False
         exchange.answerers = self.answerers(request, history, decision)
-        exchange.decide(request, decision, body)
+        exchange.set_decision(request, decision, body)
         return True
 
 
