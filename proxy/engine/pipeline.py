@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
+from proxy.core.budget.budget import Budget
 from proxy.core.conversation.extension import Extension, take_extension
 from proxy.core.conversation.injection import Injection
 from proxy.core.conversation.messages import root
@@ -24,6 +25,7 @@ from proxy.engine.answers.tool_loop import ToolLoop
 from proxy.engine.background import Background
 from proxy.engine.flow import MOST_WAITING, Exchange, Incoming, Request, Sent
 from proxy.engine.intake.body_cache import BodyCache, ReadBody
+from proxy.engine.intake.envelope import Envelope
 from proxy.engine.intake.history import History
 from proxy.engine.intake.naming import NAMED, Naming
 from proxy.engine.intake.reader import Reader
@@ -165,12 +167,6 @@ class Pipeline:
         budget = await self.decisions.budget(model, history, policy, envelope.budget, tool, chain)
         if model.stated.window is None and self.models.stated.may_tell(model.stated, credentials):
             self.background.run(self.models.stated.ask(model.stated, credentials), is_needed=False)
-        # The store tells when a session was last answered, on any worker; what this process has sent itself
-        # it knows for each lane, so that two models in one session do not hide each other.
-        last, answered = session.found.session, session.lane.answered
-        is_of_lane = last is not None and last.lane == session.lane.id
-        if last is not None and is_of_lane:
-            answered = max(last.updated, answered or 0.0)
         rule = policy.summary.alternate
         return Request(
             session=session,
@@ -184,16 +180,29 @@ class Pipeline:
             credentials=credentials,
             deadline=incoming.arrived + MOST_WAITING,
             alternates=model.alternates if rule == "auto" else rule,
-            conditions=Conditions(
-                idle=max(self.recorder.clock.now() - answered, 0.0) if answered is not None else None,
-                boundary=envelope.is_boundary,
-                prices=model.prices,
-                is_new_head=last is not None
-                and is_of_lane
-                and (last.head != history.head or last.head_tokens != budget.head),
-            ),
+            conditions=self._conditions(envelope, history, session, model, budget),
             tool=tool,
             pins=pins,
+        )
+
+    def _conditions(
+        self, envelope: Envelope, history: History, session: SessionState, model: Model, budget: Budget
+    ) -> Conditions:
+        """How long the lane has been at rest, and whether the provider's cache may still serve its head.
+
+        The store tells when a session was last answered, on any worker; what this process has sent itself it
+        knows for each lane, so that two models in one session do not hide each other.
+        """
+        last, answered = session.found.session, session.lane.answered
+        is_new_head = False
+        if last is not None and last.lane == session.lane.id:
+            answered = max(last.updated, answered or 0.0)
+            is_new_head = last.head != history.head or last.head_tokens != budget.head
+        return Conditions(
+            idle=max(self.recorder.clock.now() - answered, 0.0) if answered is not None else None,
+            boundary=envelope.is_boundary,
+            prices=model.prices,
+            is_new_head=is_new_head,
         )
 
     async def _fresh(self, request: Request, history: History) -> ToolCache:

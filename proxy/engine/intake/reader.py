@@ -60,27 +60,20 @@ class Reader:
             before = await self._head(body, start, model)
         raws, new = body.messages[before.length :], list[NewMessage]()
         tip, exchanges, is_counted = before.tip, before.exchanges, before.model == model
-        entries, hashes, uncounted = list[CachedMessage](), list[bytes](), dict[bytes, CachedMessage]()
+        entries, hashes = list[CachedMessage](), list[bytes]()
         for raw in raws:
             entry, content = self._entry(raw)
+            tip = extend(tip, entry.message.identity)
+            exchanges += entry.message.is_final
             entries.append(entry)
+            hashes.append(tip)
             new.append(NewMessage(entry, raw, content if len(entries) <= _FEW else None))
             if len(entries) % PIECE == 0:
                 await asyncio.sleep(0)
-        for place, entry in enumerate(entries, 1):
-            tip = extend(tip, entry.message.identity)
-            hashes.append(tip)
-            if place % PIECE == 0:
-                await asyncio.sleep(0)
-        for entry in entries:
-            exchanges += entry.message.is_final
         raws, chain = body.messages[len(before.head) :], before.hashes.followed_by(hashes)
         every = before.entries.followed_by(entries)
         if not is_counted:
             new, hashes = [NewMessage(entry, raw) for entry, raw in zip(every, raws, strict=True)], [*chain]
-        for own, each in zip(hashes, new, strict=True):
-            if each.entry.text is None:
-                uncounted[own] = each.entry
         return History(
             body=body,
             model=model,
@@ -95,7 +88,9 @@ class Reader:
             exchanges=exchanges,
             counted=before.counted if is_counted else self._nothing,
             new=new,
-            uncounted=uncounted,
+            uncounted={
+                own: each.entry for own, each in zip(hashes, new, strict=True) if each.entry.text is None
+            },
         )
 
     async def _head(self, body: Body, start: bytes, model: str) -> CachedPrefix:

@@ -55,20 +55,7 @@ class Recognition:
         key, is_joined = (named, False) if named else self._answered_here(tenant, tag, history)
         cached, entry = self.cache.of_lane(key, lane) if key else (CachedSession(), CachedLane())
         held = entry.log
-        first = b"" if key else history.first_joint()
-        sid = key.sid if key else ""
-        lookup = Lookup(
-            tag=key.tag if key else tag,
-            sid=key.sid if key else None,
-            newest=history.hashes.newest(_ASKED),
-            uncounted=tuple(history.uncounted),
-            lane=lane,
-            seen=(sid, held.saved if held else 0),
-            hidden_seen=(sid, len(cached.stored_hidden)),
-            injected=cached.injection.injection.digest if cached.injection else b"",
-            joints=() if key else history.joints(_ASKED),
-            first=self._naming.bucket(tenant, first) if first else "",
-        )
+        lookup = self._lookup(caller, history, lane, tag, key, cached, held)
         revision = self._store.revision()
         found = certain = None
         if key is not None and revision is not None:
@@ -82,11 +69,7 @@ class Recognition:
             key = SessionKey((found and found.tag) or tag, (found and found.sid) or secrets.token_hex(8))
             cached, entry = self.cache.of_lane(key, lane)
         if found is not None and found is not certain:
-            cached.learn_hidden(found, key.sid, is_whole=lookup.hidden_seen[0] != key.sid)
-            if revision is not None:
-                cached.learn_lookup(key.sid, lookup, found, revision)
-            if revision is not None or found.hidden:
-                self.cache.keep(key, cached)
+            self.cache.learn(key, cached, lookup, found, revision)
         state = SessionState(
             tenant=tenant,
             key=key,
@@ -101,6 +84,32 @@ class Recognition:
             lane=entry,
         )
         return state, self._epochs(key, lane, entry, found, held)
+
+    def _lookup(
+        self,
+        caller: Caller,
+        history: History,
+        lane: str,
+        tag: str,
+        key: SessionKey | None,
+        cached: CachedSession,
+        held: EpochLog | None,
+    ) -> Lookup:
+        """What the store is asked: with a key for what is not known here, without one by the history."""
+        first = b"" if key else history.first_joint()
+        sid = key.sid if key else ""
+        return Lookup(
+            tag=key.tag if key else tag,
+            sid=key.sid if key else None,
+            newest=history.hashes.newest(_ASKED),
+            uncounted=tuple(history.uncounted),
+            lane=lane,
+            seen=(sid, held.saved if held else 0),
+            hidden_seen=(sid, len(cached.stored_hidden)),
+            injected=cached.injection.injection.digest if cached.injection else b"",
+            joints=() if key else history.joints(_ASKED),
+            first=self._naming.bucket(caller.tenant, first) if first else "",
+        )
 
     async def _find(
         self, lookup: Lookup, caller: Caller, history: History, *, needs_store: bool

@@ -252,6 +252,16 @@ class SessionCache:
         """Keep an entry that has been changed, and weigh it anew."""
         self._sessions.put(key, session)
 
+    def learn(
+        self, key: SessionKey, session: CachedSession, lookup: Lookup, found: Found, revision: int | None
+    ) -> None:
+        """Keep what a look-up found; as its answer to the next only where the store has a ``revision``."""
+        session.learn_hidden(found, key.sid, is_whole=lookup.hidden_seen[0] != key.sid)
+        if revision is not None:
+            session.learn_lookup(key.sid, lookup, found, revision)
+        if revision is not None or found.hidden:
+            self.keep(key, session)
+
     def keep_log(self, key: SessionKey, lane: str, log: EpochLog) -> EpochLog:
         """Keep a lane's epochs.
 
