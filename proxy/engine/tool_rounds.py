@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from proxy.core.budget.budget import MESSAGE_TOKENS
-from proxy.core.dialects.wire import Editor, Rules, ToolCall, WireFormat
+from proxy.core.dialects.answers import Editor, Rules, ToolCall
+from proxy.core.dialects.wire import WireFormat
 from proxy.core.tool_cache.cache import ToolCache
 from proxy.ports import TokenCounter
 from proxy.telemetry import Metrics, log_fault, log_warning

@@ -9,7 +9,8 @@ from functools import partial
 
 from starlette.types import Send
 
-from proxy.core.dialects.wire import StreamFilter, WireFormat
+from proxy.core.dialects.answers import StreamFilter
+from proxy.core.dialects.wire import WireFormat
 from proxy.engine.flow import Sent
 from proxy.engine.recording.collector import Collector
 from proxy.errors import HistoryNotSaved, UpstreamError, UpstreamTimeout

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.core.dialects.answers import Answer
 from proxy.core.dialects.chat.completion import StreamCollector, read_completion
-from proxy.core.dialects.wire import Answer
 from proxy.core.formats.sse import Decoder, Event
 
 RECORDED = (

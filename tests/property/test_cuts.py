@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.core.dialects.answers import Answer
 from proxy.core.dialects.chat.completion import TRUNCATED_EVENT, StreamCollector
 from proxy.core.dialects.chat.stream_filters import FinalEvent, UsageRemover
-from proxy.core.dialects.wire import Answer
 from tests.support.streams import STREAMS, USAGE
 
 ENDS = [b"\n", b"\r\n", b"\r"]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.dialects.wire import Rules, ToolCall
+from proxy.core.dialects.answers import Rules, ToolCall
 from tests.support.conversations import identity_of
 from tests.support.streams import STREAMS
 from tests.support.tool_loop import Answers, always, collected, cut, in_one_piece, never, read, streamed

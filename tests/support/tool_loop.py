@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from proxy.core.dialects.answers import Answer, Rules, ToolCall
 from proxy.core.dialects.chat.answer_editor import AnswerEditor
 from proxy.core.dialects.chat.completion import StreamCollector, read_completion
 from proxy.core.dialects.chat.stream_editor import StreamEditor
-from proxy.core.dialects.wire import Answer, Rules, ToolCall
 
 Answers = Callable[[ToolCall], bool]
 """Whether the proxy answers a call that it may answer."""

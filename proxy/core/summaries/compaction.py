@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from proxy.core.conversation.messages import TOOL_ROLES
+from proxy.core.dialects.answers import Ask
 from proxy.core.dialects.dialect import Content
-from proxy.core.dialects.wire import Ask
 from proxy.core.planning.plan import Span
 from proxy.core.planning.situation import Situation
 from proxy.core.summaries.prompt import Refused

@@ -8,8 +8,8 @@ its source (:mod:`proxy.core.summaries.verification`).
 import hashlib
 from collections.abc import Callable, Mapping
 
+from proxy.core.dialects.answers import Answer, Ask
 from proxy.core.dialects.dialect import Dialect
-from proxy.core.dialects.wire import Answer, Ask
 from proxy.core.formats.json import as_mapping, loads_writable, text_or_empty
 from proxy.core.summaries.verification import Evidence, fault_in
 

@@ -1,6 +1,6 @@
 """Calls that are answered out of the client's sight, in a stream that stays live and in a whole answer.
 
-The upstream's answer is edited while it passes (:class:`~proxy.core.dialects.wire.Editor`), its rounds are
+The upstream's answer is edited while it passes (:class:`~proxy.core.dialects.answers.Editor`), its rounds are
 counted by :mod:`proxy.engine.tool_rounds`; here the next request is sent and its answer takes the
 place of the one before. What was said is in the store before the client is told that its answer is over.
 """
@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from proxy.core.conversation.messages import extend, read_message
 from proxy.core.conversation.records import HiddenCalls
-from proxy.core.dialects.wire import AnswerEditor, StreamEditor, WireFormat
+from proxy.core.dialects.answers import AnswerEditor, StreamEditor
+from proxy.core.dialects.wire import WireFormat
 from proxy.core.formats.json import as_mapping, loads
 from proxy.core.formats.unpacking import CODINGS, Unpacker, UnpackingError
 from proxy.engine.answers.sending import Sender

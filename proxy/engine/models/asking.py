@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from proxy.cache import Lru, Memory
-from proxy.core.dialects.wire import Answer, Ask, WireFormat
+from proxy.core.dialects.answers import Answer, Ask
+from proxy.core.dialects.wire import WireFormat
 from proxy.ports import Upstream
 
 _ANSWER_BYTES = 2**20

@@ -14,7 +14,7 @@ from proxy.cache import Lru, Memory
 from proxy.core.budget.budget import Window
 from proxy.core.budget.learning import COUNTED, STEPS, Growth, Ratio, Sample, WindowEvidence, excess
 from proxy.core.budget.prices import UNKNOWN_PRICES, Prices
-from proxy.core.dialects.wire import Overflow, Usage
+from proxy.core.dialects.answers import Overflow, Usage
 from proxy.core.policy.policy import Policy
 from proxy.engine.models.stated_windows import Stated, StatedWindows
 from proxy.ports import Clock

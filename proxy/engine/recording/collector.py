@@ -1,6 +1,7 @@
 """Reading along: what a turn's record needs of an answer, taken while its bytes go by."""
 
-from proxy.core.dialects.wire import Answer, AnswerStream, WireFormat
+from proxy.core.dialects.answers import Answer, AnswerStream
+from proxy.core.dialects.wire import WireFormat
 from proxy.core.formats.unpacking import CODINGS, Unpacker, UnpackingError
 from proxy.engine.flow import header_of, is_stream
 from proxy.ports import UpstreamResponse

@@ -9,7 +9,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from proxy.core.conversation.records import HiddenCalls, Turn
-from proxy.core.dialects.wire import Answer
+from proxy.core.dialects.answers import Answer
 from proxy.engine.background import Background
 from proxy.engine.flow import Exchange
 from proxy.engine.intake.reader import PIECE

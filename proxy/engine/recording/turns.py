@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from proxy.core.budget.budget import MESSAGE_TOKENS
 from proxy.core.conversation.messages import Message, extend, read_message
 from proxy.core.conversation.records import Joint, Node, Session, Turn
+from proxy.core.dialects.answers import Answer, Reply
 from proxy.core.dialects.dialect import Content
-from proxy.core.dialects.wire import Answer, Reply
 from proxy.core.text.words import one_line
 from proxy.engine.flow import Exchange
 

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-from proxy.core.dialects.wire import Ask
+from proxy.core.dialects.answers import Ask
 from proxy.core.policy.sections import Compactor as Named
 from proxy.core.policy.sections import Summary
 from proxy.core.policy.values import COMPACTORS

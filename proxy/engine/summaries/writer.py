@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from proxy.cache import Lru, Memory
-from proxy.core.dialects.wire import Answer
+from proxy.core.dialects.answers import Answer
 from proxy.core.summaries.extractive import EARLIER, extractive_summary
 from proxy.core.summaries.prompt import Refused, Untrue, ask_for_summary, judge, longest, text_of
 from proxy.core.summaries.source import Block, Piece

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from proxy.core.dialects.answers import Overflow
 from proxy.core.dialects.chat.refusals import read_refusal
-from proxy.core.dialects.wire import Overflow
 
 
 def said(message: str, **members: object) -> bytes:

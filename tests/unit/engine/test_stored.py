@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from proxy.adapters.stores.memory import MemoryStore
 from proxy.cache import Memory
 from proxy.core.conversation.records import Node
-from proxy.core.dialects.wire import Reply
+from proxy.core.dialects.answers import Reply
 from proxy.engine.append.append import StoredHistories, StoredHistory
 from proxy.errors import HistoryUnavailable, StoreUnavailable
 from proxy.ports import Mark, SessionKey, Stored

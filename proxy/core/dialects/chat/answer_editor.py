@@ -9,10 +9,10 @@ from collections.abc import Collection
 
 from msgspec import Raw
 
+from proxy.core.dialects.answers import Rules, ToolCall
 from proxy.core.dialects.chat.calls import Calls
 from proxy.core.dialects.chat.completion import has_odd_choices, summed
 from proxy.core.dialects.chat.delta import Members, PartialMessage, object_of
-from proxy.core.dialects.wire import Rules, ToolCall
 from proxy.core.formats.json import elements, members
 
 _SHARED = ("id", "created", "model")

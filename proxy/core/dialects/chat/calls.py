@@ -7,8 +7,8 @@ from enum import Enum, auto
 
 from msgspec import Raw
 
+from proxy.core.dialects.answers import Rules, ToolCall
 from proxy.core.dialects.chat.delta import PartialCall, PartialMessage
-from proxy.core.dialects.wire import Rules, ToolCall
 from proxy.core.formats.json import dumps, members
 
 _NESTED = ("function", "custom")

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Raw
 
+from proxy.core.dialects.answers import Answer, Usage
 from proxy.core.dialects.chat.delta import PartialMessage, object_of
-from proxy.core.dialects.wire import Answer, Usage
 from proxy.core.formats.json import (
     UNREADABLE,
     as_mapping,

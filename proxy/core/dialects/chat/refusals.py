@@ -12,7 +12,7 @@ import re
 
 import msgspec
 
-from proxy.core.dialects.wire import Overflow
+from proxy.core.dialects.answers import Overflow
 from proxy.core.formats.json import elements, integer, members, string
 
 _OK = 200

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from proxy.core.dialects.answers import Ask
 from proxy.core.dialects.chat.body import (
     BOM,
     OPENING,
@@ -19,7 +20,6 @@ from proxy.core.dialects.chat.body import (
     decode_members,
     member_spans,
 )
-from proxy.core.dialects.wire import Ask
 from proxy.core.formats.json import as_mapping, dumps, elements, loads, members, string, text_or_empty
 from proxy.errors import (
     EmptyArray,

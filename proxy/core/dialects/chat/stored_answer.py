@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from proxy.core.dialects.wire import Reply
+from proxy.core.dialects.answers import Reply
 from proxy.core.formats.json import elements, members
 
 DONE = b"data: [DONE]\n\n"

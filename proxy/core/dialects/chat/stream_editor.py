@@ -14,11 +14,11 @@ from collections.abc import Collection
 
 from msgspec import Raw
 
+from proxy.core.dialects.answers import Rules, ToolCall
 from proxy.core.dialects.chat.calls import Calls, Element
 from proxy.core.dialects.chat.chunk import Chunk, is_done
 from proxy.core.dialects.chat.completion import summed
 from proxy.core.dialects.chat.delta import PartialCall, PartialMessage, object_of
-from proxy.core.dialects.wire import Rules, ToolCall
 from proxy.core.formats.sse import EVENT_LIMIT, RawEvents
 
 _SHARED = ("id", "created", "model")
