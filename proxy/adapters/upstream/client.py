@@ -12,16 +12,16 @@ import errno
 from collections.abc import AsyncIterator, Sequence
 
 from proxy.adapters.faults import fault_of
-from proxy.adapters.upstream.base import BaseUpstream, Header
 from proxy.adapters.upstream.connection import Answer, Connection
+from proxy.adapters.upstream.pooled import Header, PooledUpstream
 from proxy.errors import InvalidHeader, Overloaded, UpstreamTimeout, UpstreamUnreachable
 
 _FULL = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL})
 """No file descriptor or no port is left for a connection: ours is the fault, and it passes."""
 
 
-class HttptoolsUpstream(BaseUpstream[Connection]):
-    """See `BaseUpstream`."""
+class HttptoolsUpstream(PooledUpstream[Connection]):
+    """See `PooledUpstream`."""
 
     async def _exchange(
         self,

@@ -16,7 +16,7 @@ from typing import Self, cast
 import httptools
 
 from proxy.adapters.faults import fault_of
-from proxy.adapters.upstream.base import HEAD_BYTES, HEAD_FIELDS, TOO_LARGE, TOO_MANY, Header
+from proxy.adapters.upstream.pooled import HEAD_BYTES, HEAD_FIELDS, TOO_LARGE, TOO_MANY, Header
 from proxy.errors import UnabridgedError, UpstreamInvalidResponse, UpstreamTimeout, UpstreamUnreachable
 
 _BUFFERED = 256 * 1024

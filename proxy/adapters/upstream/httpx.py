@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 import httpx2
 
 from proxy.adapters.faults import fault_of
-from proxy.adapters.upstream.base import HEAD_BYTES, KEEPALIVE, TOO_LARGE, BaseUpstream, Header, Options
+from proxy.adapters.upstream.pooled import HEAD_BYTES, KEEPALIVE, TOO_LARGE, Header, Options, PooledUpstream
 from proxy.errors import (
     InvalidHeader,
     UnabridgedError,
@@ -40,8 +40,8 @@ _NO_CREDENTIALS = 407
 """What an outbound proxy answers whose password is not ours."""
 
 
-class HttpxUpstream(BaseUpstream["HttpxConnection"]):
-    """See `BaseUpstream`. `http2` is spoken where the upstream does, by TLS."""
+class HttpxUpstream(PooledUpstream["HttpxConnection"]):
+    """See `PooledUpstream`. `http2` is spoken where the upstream does, by TLS."""
 
     def __init__(
         self,

@@ -16,9 +16,9 @@ from urllib.request import getproxies_environment
 
 import httpx2
 
-from proxy.adapters.upstream.base import BaseUpstream, Header, Options
 from proxy.adapters.upstream.client import HttptoolsUpstream
 from proxy.adapters.upstream.httpx import HttpxUpstream
+from proxy.adapters.upstream.pooled import Header, Options, PooledUpstream
 from proxy.config import Settings, is_loopback
 from proxy.environment import variable
 from proxy.errors import SettingsError
@@ -26,7 +26,7 @@ from proxy.errors import SettingsError
 _PORTS = {"http": 80, "https": 443}
 
 
-def open_upstream(settings: Settings, credentials: Sequence[Header] = ()) -> BaseUpstream[Any]:
+def open_upstream(settings: Settings, credentials: Sequence[Header] = ()) -> PooledUpstream[Any]:
     """The upstream, as the settings and the environment say; nothing is connected yet. Raises SettingsError.
 
     `credentials` are the operator's.

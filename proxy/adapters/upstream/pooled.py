@@ -1,4 +1,4 @@
-"""What every client of the upstream does alike: its URL, its connections at rest, and what the log is told.
+"""What every client of the upstream does alike: its URL, its pool of connections, and what the log is told.
 
 Nothing is sent twice. Before a kept connection is used it is asked whether anything has arrived on it, and if
 so a new one is made; one that breaks after the first byte of a request was written is an error, since the
@@ -103,7 +103,7 @@ class Options(TypedDict, total=False):
     """Whom to trust, and who we are; the system's trust store unless given."""
 
 
-class BaseUpstream(ABC, Generic[C]):
+class PooledUpstream(ABC, Generic[C]):
     """A `proxy.ports.Upstream`; `base_url` stands for the `/v1` of the client's request.
 
     Raises SettingsError for a URL that cannot be an upstream's.
