@@ -7,22 +7,18 @@ its request is over: the turn is recorded from it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol, Self
 
-from proxy.core.policy.policy import Policy, Rule
+from proxy.core.policy.policy import PolicySet
 from proxy.errors import Overloaded
 
 
 class Policies(Protocol):
-    """The policies in force."""
+    """The policies of a server, whose files may be edited while it runs."""
 
-    def named(self, name: str) -> Policy:
-        """The policy of that name; without a name the default (raises InvalidPolicy)."""
-        ...
-
-    def rules(self) -> Sequence[Rule]:
-        """Which requests that name no policy get which."""
+    @property
+    def in_force(self) -> PolicySet:
+        """Those that requests get now."""
         ...
 
     def stale(self) -> list[str]:
@@ -49,7 +45,7 @@ class Permit:
 
     def __init__(self, admission: Admission, limit: int | None = None) -> None:
         """A policy's own `limit` of requests can only be stricter than the server's (raises Overloaded)."""
-        allowed = admission.policies.named("").limits.streams
+        allowed = admission.policies.in_force.default.limits.streams
         if admission.under_way >= (allowed if limit is None else min(limit, allowed)):
             raise Overloaded("The proxy answers as many requests as it may; try again.")
         self._admission = admission

@@ -89,14 +89,13 @@ class Managed:
             head = self._heads.of(scope)
             if head.warning:
                 send = passage.send = with_headers(send, (b"x-unabridged-warning", head.warning))
-            ways = head.ways(self._policies.rules())
-            policies = [self._policies.named(way.policy) for way in ways]
-            if head.mode == "off" or all(_is_relayed(head, policy) for policy in policies):
+            ways = head.ways(self._policies.in_force)
+            if head.mode == "off" or all(_is_relayed(head, way.policy) for way in ways):
                 await self._relay(scope, receive, send)
                 return
-            streams = max([policy.limits.streams for policy in policies])
+            streams = max([way.policy.limits.streams for way in ways])
             with Permit(self._admission, streams) as permit:
-                if not await self._manage(head, ways, policies, passage, permit):
+                if not await self._manage(head, ways, passage, permit):
                     permit.keep_body_alone()
                     await self._relay(scope, receive, send)
                     return
@@ -118,13 +117,11 @@ class Managed:
             passage.status = error.status
             await send_error(passage.scope, passage.send, error, unread=unread)
 
-    async def _manage(
-        self, head: Head, ways: Sequence[Way], policies: Sequence[Policy], passage: _Passage, permit: Permit
-    ) -> bool:
+    async def _manage(self, head: Head, ways: Sequence[Way], passage: _Passage, permit: Permit) -> bool:
         """Answer the request; False where the model says that it is to be relayed instead."""
         self._metrics.streams_active += 1
         try:
-            incoming = await self._read(head, ways, policies, passage, permit)
+            incoming = await self._read(head, ways, passage, permit)
             if incoming is None:
                 return False
             with passage.scope[CLIENT]:
@@ -142,10 +139,10 @@ class Managed:
         return True
 
     async def _read(
-        self, head: Head, ways: Sequence[Way], policies: Sequence[Policy], passage: _Passage, permit: Permit
+        self, head: Head, ways: Sequence[Way], passage: _Passage, permit: Permit
     ) -> Incoming | None:
         """The request with its whole body, decoded; None where its model's policy has it relayed."""
-        limit = max([policy.limits.body for policy in policies])
+        limit = max([way.policy.limits.body for way in ways])
         client: Client = passage.scope[CLIENT]
         body = client.whole_body()
         if body is not None:
@@ -163,7 +160,7 @@ class Managed:
             decoded = await decode_body(body, head.encoding, limit)
             permit.take(len(decoded) if decoded is not body else 0)
         way = ways[0] if len(ways) == 1 else chosen(ways, self._pipeline.wire.model_of(decoded))
-        policy = policies[ways.index(way)]
+        policy = way.policy
         if _is_relayed(head, policy):
             client.put_back(body)
             return None

@@ -36,7 +36,7 @@ def probe_routes(
             await store.ping()
         except StoreUnavailable as error:
             metrics.is_degraded = True
-            status = 200 if policies.named("").store.on_fault == "open" else 503
+            status = 200 if policies.in_force.default.store.on_fault == "open" else 503
             return JSONResponse({"status": "degraded", "store": error.message, **also}, status)
         metrics.is_degraded = False
         return JSONResponse({"status": "ready", **also})

@@ -19,7 +19,7 @@ from operator import attrgetter
 from starlette.types import Scope
 
 from proxy.cache import Lru, Memory
-from proxy.core.policy.policy import Rule, Way, ways
+from proxy.core.policy.policy import PolicySet, Way
 from proxy.engine.intake.envelope import (
     BOUNDARY_HEADER,
     BUDGET_HEADER,
@@ -131,13 +131,13 @@ class Head:
         self.warning = warning
         """What every answer says of headers that look like ours; mostly nothing."""
         self._envelope: Envelope | None = None
-        self._rules: Sequence[Rule] | None = None
+        self._policies: PolicySet | None = None
         self._ways: tuple[Way, ...] = ()
 
-    def ways(self, rules: Sequence[Rule]) -> tuple[Way, ...]:
-        """What may choose the policy of its requests, under the rules in force."""
-        if rules is not self._rules:
-            self._ways, self._rules = ways(rules, policy_name(self._named), self._named), rules
+    def ways(self, policies: PolicySet) -> tuple[Way, ...]:
+        """What may choose the policy of its requests, of those in force. Raises InvalidPolicy."""
+        if policies is not self._policies:
+            self._ways, self._policies = policies.ways(policy_name(self._named), self._named), policies
         return self._ways
 
     @cached_property

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from proxy.core.policy.policy import Policy, Rule
+from proxy.core.policy.policy import Policy, PolicySet
 from proxy.http.limits import Admission
 
 
@@ -14,12 +12,10 @@ class OnePolicy:
     def __init__(self, *streams: int) -> None:
         self._streams = list(streams)
 
-    def named(self, name: str) -> Policy:
+    @property
+    def in_force(self) -> PolicySet:
         streams = self._streams.pop(0) if len(self._streams) > 1 else self._streams[0]
-        return Policy.model_validate({"limits": {"streams": streams}})
-
-    def rules(self) -> Sequence[Rule]:
-        return ()
+        return PolicySet(Policy.model_validate({"limits": {"streams": streams}}))
 
     def stale(self) -> list[str]:
         return []

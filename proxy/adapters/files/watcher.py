@@ -15,8 +15,7 @@ from pathlib import Path
 from proxy.adapters.files.policies import Mark, PolicyLibrary, Sight
 from proxy.adapters.files.settings import DEFAULT, SettingsFile
 from proxy.adapters.files.toml_file import FileError, PolicyError
-from proxy.core.policy.policy import Policy, Rule
-from proxy.errors import InvalidPolicy
+from proxy.core.policy.policy import Policy, PolicySet
 from proxy.telemetry import Metrics, log_event, log_fault, log_warning
 
 _EVERY = 0.5
@@ -45,22 +44,16 @@ class WatchedPolicies:
         self._name = first.name
         found, self._taken = self._read({written.file.path: written.mark} if written else {})
         self._seen = self._taken
-        self._in_force = {first.name: first, **_usable(found)}
-        _warn_of_retired_keys(self._in_force.values())
-        self._encrypts = _any_encrypts(self._in_force)
+        self.in_force = PolicySet(first)
+        """What requests get now."""
+        self._put_in_force({first.name: first, **_usable(found)})
+        _warn_of_retired_keys(self.in_force.by_name.values())
         self._refused: dict[str, str] = {}
         self._refuse(_reasons(found))
 
     def named(self, name: str) -> Policy:
-        """The policy of that name; without a name the default. Raises InvalidPolicy where there is none."""
-        policy = self._in_force.get(name or self._name)
-        if policy is None:
-            raise InvalidPolicy(f"There is no usable policy {name!r}.")
-        return policy
-
-    def rules(self) -> tuple[Rule, ...]:
-        """Which requests get which policy."""
-        return self._written.rules if self._written is not None else ()
+        """The policy of that name now; without a name the default. Raises InvalidPolicy."""
+        return self.in_force.named(name)
 
     def stale(self) -> list[str]:
         """Policies whose files cannot be used now: what they said before, if anything, is in force."""
@@ -69,6 +62,11 @@ class WatchedPolicies:
     def encrypts(self) -> bool:
         """Whether any policy in force wants the store encrypted: then all of it is."""
         return self._encrypts
+
+    def _put_in_force(self, by_name: Mapping[str, Policy]) -> None:
+        rules = self._written.rules if self._written is not None else ()
+        self.in_force = PolicySet(by_name[self._name], by_name, rules)
+        self._encrypts = any(policy.store.encrypt for policy in by_name.values())
 
     async def watch(self) -> None:
         """Look again and again, off the event loop, until cancelled."""
@@ -104,15 +102,12 @@ class WatchedPolicies:
         return found, (names, {**library.marks, **others})
 
     def _take(self, found: Mapping[str, Policy | PolicyError]) -> None:
-        loaded = _usable(found)
+        loaded, before = _usable(found), self.in_force.by_name
         edited = sorted(
-            name
-            for name, policy in loaded.items()
-            if name in self._refused or policy != self._in_force.get(name)
+            name for name, policy in loaded.items() if name in self._refused or policy != before.get(name)
         )
-        gone = {name: f"{name}: its file is gone" for name in self._in_force.keys() - found.keys()}
-        self._in_force = {**self._in_force, **loaded}
-        self._encrypts = _any_encrypts(self._in_force)
+        gone = {name: f"{name}: its file is gone" for name in before.keys() - found.keys()}
+        self._put_in_force({**before, **loaded})
         refusals = self._refuse({**_reasons(found), **gone})
         self._metrics.policy_reloads.labels(result="refused").inc(refusals)
         self._metrics.policy_reloads.labels(result="loaded").inc(len(edited))
@@ -124,23 +119,23 @@ class WatchedPolicies:
         """Take rules and policy out of the settings file as it is now, if all that it names is there."""
         try:
             edited = before.anew()
-            edited.check(self._library, self._in_force)
+            edited.check(self._library, self.in_force.by_name)
             source = edited.policy or (DEFAULT if before.policy else self._source)
             default = self._library.load(source) if source != self._source else None
         except FileError as error:
-            reason = str(error)
-            if reason != self._complaint:
+            if (reason := str(error)) != self._complaint:
                 self._metrics.settings_reloads.labels(result="refused").inc()
                 log_warning("the settings file cannot be used as it is now: nothing changes", reason=reason)
             self._complaint = reason
             self._metrics.settings_stale.set(1)
             return
         is_news = self._complaint or (edited.rules, edited.values) != (before.rules, before.values)
-        former = self._name
+        former, by_name = self._name, self.in_force.by_name
         if default is not None:
-            self._in_force = {**self._in_force, default.name: default}
+            by_name = {**by_name, default.name: default}
             self._source, self._name = source, default.name
         self._written, self._complaint = edited, ""
+        self._put_in_force(by_name)
         self._metrics.settings_stale.set(0)
         if is_news:
             self._metrics.settings_reloads.labels(result="loaded").inc()
@@ -150,7 +145,7 @@ class WatchedPolicies:
         if default is not None:
             found, self._taken = self._read({edited.file.path: edited.mark})
             if former not in found:  # it had its name by its path alone
-                self._in_force = {name: each for name, each in self._in_force.items() if name != former}
+                self._put_in_force({name: each for name, each in by_name.items() if name != former})
             self._take(found)
 
     def _refuse(self, reasons: dict[str, str]) -> int:
@@ -163,8 +158,8 @@ class WatchedPolicies:
             log_warning(
                 "a policy cannot be used as it is now",
                 reason=reason,
-                as_before=[name for name in names if name in self._in_force],
-                unusable=[name for name in names if name not in self._in_force],
+                as_before=[name for name in names if name in self.in_force.by_name],
+                unusable=[name for name in names if name not in self.in_force.by_name],
             )
         self._refused = reasons
         self._metrics.policies_stale.set(len(reasons))
@@ -186,10 +181,6 @@ def _warn_of_retired_keys(policies: Iterable[Policy]) -> None:
     for policy in policies:
         for _, reason in policy.retired():
             log_warning("a policy has a key that does nothing", policy=policy.name, reason=reason)
-
-
-def _any_encrypts(policies: Mapping[str, Policy]) -> bool:
-    return any(policy.store.encrypt for policy in policies.values())
 
 
 def _reasons(found: Mapping[str, Policy | PolicyError]) -> dict[str, str]:

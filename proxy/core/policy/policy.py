@@ -36,6 +36,7 @@ from proxy.core.policy.sections import (
     ToolResults,
 )
 from proxy.core.policy.values import Glob
+from proxy.errors import InvalidPolicy
 
 _TOKEN_BYTES = 4
 """Bytes of UTF-8 that a token of a summary has, about."""
@@ -161,28 +162,44 @@ class Rule(Section):
 class Way(msgspec.Struct, frozen=True):
     """A policy that a request may get."""
 
-    policy: str
-    """Its name; empty for the server's own."""
+    policy: Policy
     by: str
     """What chose it, in words."""
     model: str | None = None
     """The pattern that the model must match; None where any does."""
 
 
-_SERVERS = Way("", "the server's default")
+class PolicySet(msgspec.Struct, frozen=True):
+    """The policies that are in force at one moment; another set takes its place when a file is edited."""
 
+    default: Policy
+    """The server's own."""
+    by_name: Mapping[str, Policy] = {}
+    rules: Sequence[Rule] = ()
+    """Which requests that name no policy get which."""
 
-def ways(rules: Sequence[Rule], named: str, headers: Mapping[bytes, bytes]) -> tuple[Way, ...]:
-    """What may choose the policy of a request with this head, which ``named`` one or none, in order."""
-    if named:
-        return (Way(named, "the request's header"),)
-    found: list[Way] = []
-    for number, rule in enumerate(rules, 1):
-        if rule.fits(headers):
-            found.append(Way(rule.policy, f"use rule {number} ({rule.conditions})", rule.model))
-            if rule.model is None:
-                return tuple(found)
-    return (*found, _SERVERS)
+    def named(self, name: str) -> Policy:
+        """The policy of that name; without a name the default. Raises InvalidPolicy where there is none."""
+        policy = self.by_name.get(name) if name else self.default
+        if policy is None:
+            raise InvalidPolicy(f"There is no usable policy {name!r}.")
+        return policy
+
+    def ways(self, named: str, headers: Mapping[bytes, bytes]) -> tuple[Way, ...]:
+        """What may choose the policy of a request with this head, which ``named`` one or none, in order.
+
+        Raises InvalidPolicy.
+        """
+        if named:
+            return (Way(self.named(named), "the request's header"),)
+        found: list[Way] = []
+        for number, rule in enumerate(self.rules, 1):
+            if rule.fits(headers):
+                by = f"use rule {number} ({rule.conditions})"
+                found.append(Way(self.named(rule.policy), by, rule.model))
+                if rule.model is None:
+                    return tuple(found)
+        return (*found, Way(self.default, "the server's default"))
 
 
 def chosen(open_ways: Sequence[Way], model: str) -> Way:

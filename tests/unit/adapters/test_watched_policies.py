@@ -335,7 +335,7 @@ def test_a_settings_file_that_is_gone_changes_nothing(house: House) -> None:
     policies = WatchedPolicies(PolicyLibrary(), "default", house.metrics, written)
     file.unlink()
     settle(policies)
-    assert [rule.policy for rule in policies.rules()] == ["off"]
+    assert [rule.policy for rule in policies.in_force.rules] == ["off"]
     assert house.count("settings_stale") == 1
 
 

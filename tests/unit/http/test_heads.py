@@ -8,6 +8,7 @@ import pytest
 from starlette.types import Scope
 
 from proxy.cache import Memory
+from proxy.core.policy.policy import Policy, PolicySet
 from proxy.engine.intake.naming import Naming
 from proxy.errors import InvalidHeader, InvalidPolicy, UnabridgedError, UnsupportedMediaType
 from proxy.http.request_head import Heads
@@ -61,7 +62,8 @@ def test_a_head_tells_what_is_asked(heads: Heads) -> None:
     }
     head = heads.of(scope(KEY, *asked.items(), query=b"x=1"))
     envelope = head.envelope(NAMING)
-    assert [way.policy for way in head.ways([])] == ["agent"]
+    agent = Policy(name="agent")
+    assert [way.policy for way in head.ways(PolicySet(Policy(), {"agent": agent}))] == [agent]
     assert (head.mode, head.encoding) == ("append", b"gzip")
     assert (envelope.target, envelope.budget, envelope.is_boundary) == ("/chat/completions?x=1", 900, True)
     assert envelope.caller == NAMING.caller({KEY[0]: KEY[1], b"x-unabridged-session": b"mine"})
