@@ -56,14 +56,12 @@ from proxy.engine.summaries.pool import Summaries
 from proxy.engine.summaries.wanted import SummaryJobs
 from proxy.errors import StoreUnavailable
 from proxy.http.admin import AdminAPI
-from proxy.http.front import Front, refusals
+from proxy.http.front import Drain, Front, probe_routes, refusals
 from proxy.http.limits import Admission
 from proxy.http.managed import Managed
 from proxy.http.origins import Origins
-from proxy.http.probes import probe_routes
 from proxy.http.relay import Relay
 from proxy.http.request_head import Heads
-from proxy.http.server.drain import Drain
 from proxy.ports import Search, SessionStore, TokenCounter, Upstream
 from proxy.telemetry import Metrics, log_warning, set_up_logging
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
 import zlib
 from collections.abc import AsyncGenerator
-from itertools import count
 from types import TracebackType
 from typing import Protocol
 
@@ -19,8 +17,8 @@ import msgspec
 from starlette.types import Message, Receive, Scope, Send
 
 from proxy.errors import InvalidEncoding, RequestTooLarge, UnabridgedError, UnsupportedMediaType
-from proxy.http.headers import Header
 from proxy.http.limits import Permit
+from proxy.http.request_head import Header, request_id
 
 LINGER = 1.0
 """Seconds for which an unread body is thrown away, so that its sender comes to read the answer."""
@@ -33,9 +31,6 @@ _WBITS = {b"gzip": (31,), b"x-gzip": (31,), b"deflate": (15, -15)}
 
 CLIENT = "unabridged.client"
 """The key in a scope at which our server tells what ASGI has no word for."""
-_ID = "unabridged.request_id"
-_prefix = secrets.token_hex(6)
-_numbers = count(1)
 
 
 class Client(Protocol):
@@ -171,24 +166,6 @@ def inflated(body: bytes, wbits: int, limit: int) -> bytes:
         room -= len(part)
         body = stream.unused_data
     return b"".join(parts)
-
-
-def require_json(content_type: bytes | None) -> None:
-    """Refuse what says that it is something else than JSON; absent counts as JSON (UnsupportedMediaType)."""
-    media_type = (content_type or b"").split(b";", 1)[0].strip().lower()
-    named_json = media_type == b"application/json" or (
-        media_type.startswith(b"application/") and media_type.endswith(b"+json")
-    )
-    if media_type and not named_json:
-        raise UnsupportedMediaType
-
-
-def request_id(scope: Scope) -> str:
-    """The id of a request, the same each time it is asked for; random by process, then counted."""
-    found: str | None = scope.get(_ID)
-    if found is None:
-        found = scope[_ID] = f"req-{_prefix}-{next(_numbers)}"
-    return found
 
 
 def error_answer(

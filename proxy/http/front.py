@@ -1,21 +1,33 @@
-"""The front door: which part of the house serves a path. Raw ASGI, because every request passes here."""
+"""The front door: which part of the house serves a path, and how the door closes when serving ends.
+
+Raw ASGI, because every request passes here.
+"""
+
+from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import re
+import signal
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from functools import partial
+from types import FrameType
 from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from proxy.errors import MethodNotAllowed, UnabridgedError, Unavailable
-from proxy.http.asgi import request_id, send_error, with_headers
+from proxy.errors import MethodNotAllowed, NotFound, StoreUnavailable, UnabridgedError, Unavailable
+from proxy.http.asgi import send_error, with_headers
+from proxy.http.limits import Policies
 from proxy.http.origins import EXEMPT, Origins, is_preflight, readable, send_preflight
-from proxy.http.request_head import Heads, check_path, nothing_at, route_of
-from proxy.http.server.drain import Drain
-from proxy.telemetry import log_event, log_request
+from proxy.http.request_head import Heads, check_path, request_id
+from proxy.ports import SessionStore
+from proxy.telemetry import Metrics, log_event, log_request
 
 _API = "/v1/"
 _TWICE = "/v1/v1/"
@@ -23,26 +35,17 @@ _CHAT = "/v1/chat/completions"
 _MOST_ROUTES = 100
 """Which the log tells of once: ids that look like words do not fill it."""
 _CLOSE = (b"connection", b"close")
-
-
-def refusals() -> dict[Any, Callable[[Request, Exception], JSONResponse]]:
-    """Answers in our errors' shape, by Starlette's status: wrong paths, wrong methods, faults."""
-
-    def answering(error: Callable[[str], UnabridgedError]) -> Callable[[Request, Exception], JSONResponse]:
-        def answer(request: Request, raised: Exception) -> JSONResponse:
-            found = error(request.scope["path"])
-            # The methods that a path answers, where it does not answer one (RFC 9110 15.5.6).
-            allowed = dict(raised.headers or {}) if isinstance(raised, HTTPException) else {}
-            headers = {**allowed, "X-Request-Id": request_id(request.scope)}
-            return JSONResponse(found.body(), found.status, headers)
-
-        return answer
-
-    return {
-        404: answering(nothing_at),
-        405: answering(lambda _: MethodNotAllowed()),
-        500: answering(lambda _: UnabridgedError()),
-    }
+_WORDS = frozenset(
+    """
+    assistants audio batches cancel chat checkpoints completions containers content conversations count_tokens
+    edits embeddings events files fine_tuning generations images input_tokens items jobs messages models
+    moderations parts realtime rerank responses runs search sessions speech steps threads transcriptions
+    translations uploads variations vector_stores videos
+    """.split()
+)
+"""Of the paths of OpenAI's API and its like; what else stands in one is an id."""
+_DEEPEST = 8
+_VERSIONS = re.compile(r"(?:/v1)*(?=/|$)")
 
 
 class Front:
@@ -118,3 +121,178 @@ class Front:
         if kind == "http" and (warning := self._heads.warning(scope["headers"])):
             send = with_headers(send, (b"x-unabridged-warning", warning))
         return self._relay, send
+
+
+# --- how serving ends: readiness first, then the streams, then the listener ---
+
+# A server that is told to end stops listening at once, and no probe can ask it any more whether it is ready.
+# So the signal comes here first. From then on `/readyz` says no and each answer to a new request closes its
+# connection. The server hears of the signal when nothing is under way any more, or time is up.
+
+GRACE = 5.0
+"""Seconds for which new requests are still answered: a balancer needs a moment to see that we end."""
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Drain:
+    """What is under way, and whether we are about to end; `timeout` is in seconds."""
+
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
+        self._is_serving = False
+        self.under_way = 0
+        """Requests; whoever counts one calls `leave` when it has ended."""
+        self._signal: int = signal.SIGTERM
+        self._began = 0.0
+        """By the loop's clock."""
+        self.has_begun = False
+        self.is_over = False
+        """Whether what is still under way is being cut off."""
+        self._is_empty = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop
+        self._task: asyncio.Task[None] | None = None
+        self._before: dict[signal.Signals, Any] = {}
+        """The server's own handlers."""
+
+    @property
+    def is_ready(self) -> bool:
+        return self._is_serving and not self.has_begun
+
+    @property
+    def refuses_new(self) -> bool:
+        """Whether new requests have had their grace; asked once it has begun."""
+        grace = min(GRACE, self._timeout / 2)
+        return self.is_over or self._loop.time() - self._began > grace
+
+    async def emptied(self, seconds: float) -> None:
+        """Wait until nothing is under way any more, for so long at most."""
+        if self.under_way:
+            self._is_empty.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._is_empty.wait(), seconds)
+
+    def leave(self) -> None:
+        """A request has ended."""
+        self.under_way -= 1
+        if not self.under_way:
+            self._is_empty.set()
+
+    @contextmanager
+    def serving(self) -> Generator[None]:
+        """Within, we are ready, until SIGINT or SIGTERM begins the drain.
+
+        The server's own handlers hear of it when that is over, and of a SIGINT meanwhile at once: who presses
+        Ctrl-C twice does not want to wait. Where the server runs in a thread, it is ended otherwise.
+        """
+        self._loop = asyncio.get_running_loop()
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._caught) for number in _SIGNALS}
+        self._is_serving = True
+        try:
+            yield
+        finally:
+            self._is_serving = False
+            self._restore()
+            if self._task is not None:
+                self._task.cancel()
+
+    def _caught(self, number: int, _: FrameType | None) -> None:
+        if not self.has_begun:
+            self._signal, self.has_begun, self._began = number, True, self._loop.time()
+            self._loop.call_soon_threadsafe(self._finish_soon)
+        elif number == signal.SIGINT:
+            self._pass_on(self._signal, number)
+
+    def _finish_soon(self) -> None:
+        async def finish() -> None:
+            log_event("draining", requests=self.under_way)
+            await self.emptied(self._timeout)
+            self._pass_on(self._signal)
+
+        self._task = self._loop.create_task(finish())
+
+    def _pass_on(self, *numbers: int) -> None:
+        self.is_over = True
+        self._restore()
+        for number in numbers:
+            signal.raise_signal(number)
+
+    def _restore(self) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before = {}
+
+
+# --- what is ours to answer: paths that nothing is at, and what orchestrators and Prometheus ask ---
+
+
+def route_of(path: str) -> str:
+    """A path below `/v1` without ids, such as `/v1/files/{id}/content`: one of not too many."""
+    _, version, *segments = path.split("/", _DEEPEST)
+    return "/".join(["", version, *(each if each in _WORDS else "{id}" for each in segments)])
+
+
+def nothing_at(path: str) -> NotFound:
+    """What to say of a path that nothing is at. Mostly a client's base URL has no `/v1`, or two."""
+    route = route_of("/v1" + _VERSIONS.sub("", path, count=1))
+    if route == "/v1" or route.startswith("/v1/{id}"):
+        return NotFound()
+    return NotFound(f"There is nothing here: use {route} (a base_url that ends in /v1, once).")
+
+
+def refusals() -> dict[Any, Callable[[Request, Exception], JSONResponse]]:
+    """Answers in our errors' shape, by Starlette's status: wrong paths, wrong methods, faults."""
+
+    def answering(error: Callable[[str], UnabridgedError]) -> Callable[[Request, Exception], JSONResponse]:
+        def answer(request: Request, raised: Exception) -> JSONResponse:
+            found = error(request.scope["path"])
+            # The methods that a path answers, where it does not answer one (RFC 9110 15.5.6).
+            allowed = dict(raised.headers or {}) if isinstance(raised, HTTPException) else {}
+            headers = {**allowed, "X-Request-Id": request_id(request.scope)}
+            return JSONResponse(found.body(), found.status, headers)
+
+        return answer
+
+    return {
+        404: answering(nothing_at),
+        405: answering(lambda _: MethodNotAllowed()),
+        500: answering(lambda _: UnabridgedError()),
+    }
+
+
+_EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def probe_routes(
+    store: SessionStore,
+    metrics: Metrics,
+    drain: Drain,
+    policies: Policies,
+) -> list[Route]:
+    """The routes; the default policy says whether chats are answered while the store is down.
+
+    Policies that are stale are named where there are any; they make no server unready.
+    """
+
+    async def healthz(_: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def readyz(_: Request) -> Response:
+        if not drain.is_ready:
+            return JSONResponse({"status": "starting or draining"}, 503)
+        stale = policies.stale()
+        also = {"stale_policies": stale} if stale else {}
+        try:
+            await store.ping()
+        except StoreUnavailable as error:
+            metrics.is_degraded = True
+            status = 200 if policies.in_force.default.store.on_fault == "open" else 503
+            return JSONResponse({"status": "degraded", "store": error.message, **also}, status)
+        metrics.is_degraded = False
+        return JSONResponse({"status": "ready", **also})
+
+    async def exposition(_: Request) -> Response:
+        return Response(metrics.exposition(), media_type=_EXPOSITION)
+
+    return [Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", exposition)]

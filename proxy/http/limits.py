@@ -1,4 +1,4 @@
-"""How many requests of clients are under way at a time in this process, and how large their bodies are.
+"""What requests may take of this process: how many at a time, how large their bodies are, and how slow they.
 
 One that comes when there is no room hears so at once, before its body is read. It is never queued: what waits
 here costs memory and time that another worker or machine may have. A body is held from its first byte until
@@ -75,3 +75,56 @@ class Permit:
         self.expect(size)
         self._admission.held += size
         self._held += size
+
+
+# --- how long an incomplete request may take ---
+
+
+SLOWEST = 100
+"""Bytes a second of a body, below which its sender holds a connection and uploads nothing."""
+
+
+class Pace:
+    """That of one head, or of one body: when its sender counts as gone. All times are in seconds.
+
+    A head has `timeout` from its first byte to its end. A body may take as long as it likes while it makes
+    progress: no silence of `timeout`, and `SLOWEST` bytes a second in each span of that length. While we are
+    the ones who do not read, no time passes.
+    """
+
+    def __init__(self, timeout: float, *, body: bool) -> None:
+        self._timeout = timeout
+        self._is_body = body
+        self._since = 0.0
+        """When this head, or the span of a body that is looked at, began; 0 before its first byte."""
+        self._heard = 0.0
+        self._came = 0
+        """Bytes of the span."""
+        self._was_held_back = False
+        """Whether we did not read at some time of the span."""
+
+    def heard(self, now: float, size: int, *, held_back: bool) -> None:
+        """Bytes have come; `held_back` says that no more will be read for now."""
+        self._since = self._since or now
+        self._heard = now
+        self._came += size
+        self._was_held_back = self._was_held_back or held_back
+
+    def is_late(self, now: float, *, held_back: bool) -> bool:
+        """Whether time is up; asked at `due`. Begins the next span where it is not."""
+        if held_back or self._was_held_back:
+            self._since = self._heard = now
+            self._came, self._was_held_back = 0, held_back
+            return False
+        if not self._is_body:
+            return now - self._since >= self._timeout
+        if now - self._since >= self._timeout:
+            if self._came < SLOWEST * self._timeout:
+                return True
+            self._since, self._came = now, 0
+        return now - self._heard >= self._timeout
+
+    @property
+    def due(self) -> float:
+        """When to ask next."""
+        return (min(self._since, self._heard) if self._is_body else self._since) + self._timeout

@@ -25,13 +25,11 @@ from proxy.http.asgi import (
     ClientDisconnected,
     decode_body,
     read_body,
-    request_id,
     send_error,
     with_headers,
 )
-from proxy.http.headers import content_length, to_client
 from proxy.http.limits import Admission, Permit
-from proxy.http.request_head import Head, Heads
+from proxy.http.request_head import Head, Heads, content_length, request_id, to_client
 from proxy.telemetry import Metrics, log_content, log_fault, log_request
 
 _ROUTE = "chat"

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from starlette.types import Message, Receive, Scope, Send
 
 from proxy.errors import HostForbidden, OriginForbidden
-from proxy.http.headers import Header, value
+from proxy.http.request_head import Header, value
 
 EXEMPT = frozenset({"/healthz", "/readyz", "/metrics"})
 """Paths that may be asked by any name and by any page: nothing is spent there, and no page can read them."""

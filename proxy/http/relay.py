@@ -15,9 +15,15 @@ from starlette.types import Message, Receive, Scope, Send
 from proxy.errors import NotBuilt, UnabridgedError, UpstreamError
 from proxy.http.answer import pump
 from proxy.http.asgi import CLIENT, ClientDisconnected, Upload, send_error
-from proxy.http.headers import announces_body, check_credentials, to_client, to_upstream, value
 from proxy.http.limits import Admission, Permit
-from proxy.http.request_head import upstream_target
+from proxy.http.request_head import (
+    announces_body,
+    check_credentials,
+    to_client,
+    to_upstream,
+    upstream_target,
+    value,
+)
 from proxy.ports import Upstream, UpstreamResponse
 
 NO_LENGTH = 304

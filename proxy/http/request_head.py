@@ -1,19 +1,18 @@
-"""The heads of requests: which paths are refused; and those of managed ones, each read once.
+"""The heads of requests: what one may look like, what of it crosses the proxy, and what it asks for.
 
-A path that two parsers could read in two ways might pass for `/v1/…` here and name something else behind us.
-Such a path is refused, never normalised; percent-encoding is left as it is.
-
-A client sends the same head again and again. Only the length of the body is new each time, and it is read
-apart. What is kept is bounded in bytes; it holds credentials, as the requests themselves do, and is neither
-shown nor logged.
+Headers are pairs of raw bytes in their order, repetitions included. What concerns one connection stays on it
+(RFC 9110 7.6.1, RFC 9112 6); besides, only `X-Unabridged-*` is ours to take. Everything else passes as it was
+written.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import secrets
+from collections.abc import Collection, Sequence
 from difflib import get_close_matches
 from functools import cached_property, lru_cache
+from itertools import count
 from operator import attrgetter
 
 from starlette.types import Scope
@@ -29,12 +28,165 @@ from proxy.engine.intake.envelope import (
     read_envelope,
 )
 from proxy.engine.intake.naming import SESSION_HEADER, Naming
-from proxy.errors import InvalidHeader, InvalidPath, NotFound
-from proxy.http.asgi import require_json
-from proxy.http.headers import OURS, Header, check_credentials, to_upstream, value
+from proxy.errors import (
+    HeadersTooLarge,
+    InvalidHeader,
+    InvalidPath,
+    NotFound,
+    RequestError,
+    UnsupportedMediaType,
+    URITooLong,
+)
 
-# --- paths: what one may look like, and what it is called at the upstream and in the log ---
+Header = tuple[bytes, bytes]
 
+HOP_BY_HOP = frozenset(
+    b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer "
+    b"transfer-encoding upgrade".split()
+)
+OURS = b"x-unabridged-"
+
+
+def values(headers: Sequence[Header], name: bytes) -> list[bytes]:
+    """Every value of a header, in order; `name` is in lower case."""
+    return [value for key, value in headers if key.lower() == name]
+
+
+def value(headers: Sequence[Header], name: bytes) -> bytes | None:
+    """The first value of a header, None where it is absent; `name` is in lower case."""
+    for key, found in headers:
+        if key.lower() == name:
+            return found
+    return None
+
+
+def content_length(headers: Sequence[Header]) -> int | None:
+    """The announced size of the body in bytes; None where none is announced (raises InvalidHeader)."""
+    announced = value(headers, b"content-length")
+    if announced is None:
+        return None
+    if not announced.isdigit() or len(announced) > 19:
+        raise InvalidHeader("Content-Length is not a number.")
+    return int(announced)
+
+
+def announces_body(headers: Sequence[Header]) -> bool:
+    """Whether a request with these headers has a body (RFC 9112 6.3)."""
+    length = value(headers, b"content-length") or b"0"
+    return length.strip(b"0") != b"" or value(headers, b"transfer-encoding") is not None
+
+
+def check_credentials(headers: Sequence[Header]) -> None:
+    """Refuse two credentials in one request: who is to say which of them counts (raises InvalidHeader)."""
+    if len(values(headers, b"authorization")) > 1:
+        raise InvalidHeader("There is more than one Authorization header.")
+
+
+def to_upstream(
+    headers: Sequence[Header], *, accept_encoding: bytes | None = None, without: Collection[bytes] = ()
+) -> list[Header]:
+    """The headers of a request for the upstream; `Host` is left to whoever knows the upstream's name.
+
+    `accept_encoding` replaces the client's own (`b"identity"` where the answer must be read); None relays it.
+    `without` names further headers, in lower case, that no longer hold: `content-encoding` of a decoded body.
+    """
+    dropped = _of_this_connection(headers) | {b"host"} | set(without)
+    if accept_encoding is not None:
+        dropped.add(b"accept-encoding")
+    kept = [
+        header
+        for header in headers
+        if (name := header[0].lower()) not in dropped and not name.startswith(OURS)
+    ]
+    if accept_encoding is not None:
+        kept.append((b"accept-encoding", accept_encoding))
+    return kept
+
+
+def to_client(headers: Sequence[Header], *, same_body: bool = True) -> list[Header]:
+    """The headers of an answer for the client; `content-length` only where the body stays the `same_body`."""
+    dropped = _of_this_connection(headers)
+    if not same_body:
+        dropped.add(b"content-length")
+    return [header for header in headers if header[0].lower() not in dropped]
+
+
+def _of_this_connection(headers: Sequence[Header]) -> set[bytes]:
+    """The names that end here: hop-by-hop, named in `Connection`, and a length that chunks overrule."""
+    names = set(HOP_BY_HOP)
+    for key, nominated in headers:
+        name = key.lower()
+        if name == b"connection":
+            names.update(token.strip().lower() for token in nominated.split(b","))
+        elif name == b"transfer-encoding":
+            names.add(b"content-length")
+    return names
+
+
+# --- what a head may look like ---
+
+# llhttp refuses what two parsers could frame in two ways: a bare LF, folded lines, two lengths, a length
+# beside chunks, blanks before a colon. This is what it lets pass, and the bounds. A head that still arrives
+# is bounded by the wire guard.
+
+MAX_URI = 16 * 1024
+"""Bytes of a request target."""
+MAX_HEADERS = 200
+MAX_HEADER_BYTES = 64 * 1024
+"""Bytes of all header lines together."""
+
+_BESIDES = 3
+"""Bytes of a header line besides name, value and its last: a colon, a blank, a carriage return."""
+_ABSOLUTE = re.compile(rb"https?://[^/?@]+/", re.IGNORECASE)  # RFC 9112 3.2.2, without user information
+_HOST = re.compile(rb"(?:\[[0-9A-Za-z:.%_~-]+\]|[\w.~%!$&'()*+;=-]+)(?::[0-9]*)?")  # RFC 3986 3.2.2
+
+
+def check_head(version: str, target: bytes, headers: list[Header]) -> None:
+    """Refuse a head that is too large or that could be read in two ways; names are in lower case.
+
+    White space after a value is no part of it (RFC 9112 5.1) and is taken off here. Raises URITooLong,
+    HeadersTooLarge, InvalidPath and RequestError.
+    """
+    if version not in {"1.1", "1.0"}:
+        raise RequestError("Only HTTP/1.1 and HTTP/1.0 are spoken here.")
+    if len(target) > MAX_URI:
+        raise URITooLong
+    # A path, or a whole URI (RFC 9112 3.2). `*` and a bare authority ask for what is not done here.
+    if b"#" in target or not (target.startswith(b"/") or _ABSOLUTE.match(target)):
+        raise InvalidPath
+    names = [name for name, _ in headers]
+    values = b"\n".join([value for _, value in headers]) + b"\n"  # no value has a line end of its own
+    size = len(b"".join(names)) + len(values) + _BESIDES * len(headers)
+    if len(headers) > MAX_HEADERS or size > MAX_HEADER_BYTES:
+        raise HeadersTooLarge
+    if b" \n" in values or b"\t\n" in values:
+        headers[:] = [(name, value.rstrip(b" \t")) for name, value in headers]
+    hosts = names.count(b"host")  # exactly one (RFC 9112 3.2); HTTP/1.0 did without
+    if hosts > 1 or (not hosts and version != "1.0"):
+        raise RequestError("There is no Host header, or more than one.")
+    if hosts and not _HOST.fullmatch(headers[names.index(b"host")][1]):
+        raise RequestError("The Host header does not name a host.")
+    if b"transfer-encoding" in names:
+        # A body comes in chunks or with its length (RFC 9112 6.1); llhttp refuses a second such header.
+        coding = headers[names.index(b"transfer-encoding")][1]
+        if version == "1.0" or coding.lower() != b"chunked":
+            raise RequestError("The only Transfer-Encoding that is read is chunked, in HTTP/1.1.")
+
+
+def require_json(content_type: bytes | None) -> None:
+    """Refuse what says that it is something else than JSON; absent counts as JSON (UnsupportedMediaType)."""
+    media_type = (content_type or b"").split(b";", 1)[0].strip().lower()
+    named_json = media_type == b"application/json" or (
+        media_type.startswith(b"application/") and media_type.endswith(b"+json")
+    )
+    if media_type and not named_json:
+        raise UnsupportedMediaType
+
+
+# --- paths: what one may look like, and what it is called at the upstream ---
+
+# A path that two parsers could read in two ways might pass for `/v1/…` here and name something else behind
+# us. Such a path is refused, never normalised; percent-encoding is left as it is.
 
 PREFIX = b"/v1"
 
@@ -49,17 +201,6 @@ _AMBIGUOUS = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _UNPRINTABLE = re.compile(rb"[^\x21-\x7e]")
-_WORDS = frozenset(
-    """
-    assistants audio batches cancel chat checkpoints completions containers content conversations count_tokens
-    edits embeddings events files fine_tuning generations images input_tokens items jobs messages models
-    moderations parts realtime rerank responses runs search sessions speech steps threads transcriptions
-    translations uploads variations vector_stores videos
-    """.split()
-)
-"""Of the paths of OpenAI's API and its like; what else stands in one is an id."""
-_DEEPEST = 8
-_VERSIONS = re.compile(r"(?:/v1)*(?=/|$)")
 
 
 @lru_cache(maxsize=64)
@@ -83,22 +224,26 @@ def upstream_target(raw_path: bytes, query: bytes = b"") -> str:
     return (target + b"?" + query if query else target).decode("ascii")
 
 
-def route_of(path: str) -> str:
-    """A path below `/v1` without ids, such as `/v1/files/{id}/content`: one of not too many."""
-    _, version, *segments = path.split("/", _DEEPEST)
-    return "/".join(["", version, *(each if each in _WORDS else "{id}" for each in segments)])
+# --- the id of a request ---
+
+_ID = "unabridged.request_id"
+_prefix = secrets.token_hex(6)
+_numbers = count(1)
 
 
-def nothing_at(path: str) -> NotFound:
-    """What to say of a path that nothing is at. Mostly a client's base URL has no `/v1`, or two."""
-    route = route_of("/v1" + _VERSIONS.sub("", path, count=1))
-    if route == "/v1" or route.startswith("/v1/{id}"):
-        return NotFound()
-    return NotFound(f"There is nothing here: use {route} (a base_url that ends in /v1, once).")
+def request_id(scope: Scope) -> str:
+    """The id of a request, the same each time it is asked for; random by process, then counted."""
+    found: str | None = scope.get(_ID)
+    if found is None:
+        found = scope[_ID] = f"req-{_prefix}-{next(_numbers)}"
+    return found
 
 
 # --- heads of managed requests ---
 
+# A client sends the same head again and again. Only the length of the body is new each time, and it is read
+# apart. What is kept is bounded in bytes; it holds credentials, as the requests themselves do, and is neither
+# shown nor logged.
 
 MODE_HEADER = b"x-unabridged-mode"
 _MODES = frozenset({"full", "append", "off"})
@@ -110,7 +255,7 @@ _ODD = re.compile(r"[^0-9A-Za-z_-]")
 _LENGTH = b"content-length"
 _DECODED = (b"content-encoding", b"expect")
 """Headers that do not hold for a body that was read whole and decoded."""
-_BESIDES, _HEADER = 2048, 128
+_WEIGHT, _HEADER_WEIGHT = 2048, 128
 """Bytes of a head besides its text, and of each header, about."""
 
 _Key = tuple[bytes, bytes, tuple[Header, ...]]
@@ -161,8 +306,8 @@ class Head:
     @property
     def size(self) -> int:
         """Bytes that it takes, about."""
-        texts = [len(name) + len(value) + _HEADER for name, value in self._headers]
-        return _BESIDES + 2 * (len(self._path) + len(self._query) + sum(texts))
+        texts = [len(name) + len(value) + _HEADER_WEIGHT for name, value in self._headers]
+        return _WEIGHT + 2 * (len(self._path) + len(self._query) + sum(texts))
 
 
 class Heads:

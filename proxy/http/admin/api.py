@@ -36,8 +36,7 @@ from proxy.errors import (
 from proxy.http.admin import schemas, views
 from proxy.http.admin.export import Export, export
 from proxy.http.admin.openapi import PREFIX, Method, Operation, Query, document
-from proxy.http.asgi import request_id, require_json
-from proxy.http.headers import check_credentials
+from proxy.http.request_head import check_credentials, request_id, require_json
 
 _MOST = 1_000
 _USUAL = 50

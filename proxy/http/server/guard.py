@@ -1,8 +1,9 @@
 """The wire guard: uvicorn's HTTP protocol, which trusts nobody yet (RFC 9112).
 
-What is refused here never reaches the application: heads that are wrong or too large (`head`), framing that
-does not parse, requests that stop half way (`Pace`). Everything that arrives is bounded while it arrives. The
-answer has OpenAI's shape, then the connection ends: after an error nobody knows where a next request begins.
+What is refused here never reaches the application: heads that are wrong or too large (`check_head`), framing
+that does not parse, requests that stop half way (`Pace`). Everything that arrives is bounded while it
+arrives. The answer has OpenAI's shape, then the connection ends: after an error nobody knows where a next
+request begins.
 
 There is one timer a connection, and only while a request is incomplete at the end of what came; one that
 comes in a piece costs none. A client that leaves is told of by a call, also while requests wait behind the
@@ -28,9 +29,10 @@ from proxy.errors import (
     UnabridgedError,
     URITooLong,
 )
-from proxy.http.asgi import LINGER, error_answer, request_id
+from proxy.http.asgi import LINGER, error_answer
+from proxy.http.limits import Pace
+from proxy.http.request_head import MAX_HEADER_BYTES, MAX_URI, check_head, request_id
 from proxy.http.server.cycle import NOWHERE, Cycle, JoinedWrites
-from proxy.http.server.head import MAX_HEADER_BYTES, MAX_URI, Pace, check_head
 from proxy.telemetry import log_request
 
 if TYPE_CHECKING:

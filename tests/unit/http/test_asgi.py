@@ -17,11 +17,10 @@ from proxy.http.asgi import (
     Upload,
     decode_body,
     read_body,
-    request_id,
-    require_json,
     send_error,
 )
 from proxy.http.limits import Permit
+from proxy.http.request_head import request_id, require_json
 from tests.support.admission import admission
 
 GONE: Message = {"type": "http.disconnect"}

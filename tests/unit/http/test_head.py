@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.errors import HeadersTooLarge, InvalidPath, RequestError, UnabridgedError, URITooLong
-from proxy.http.headers import Header
-from proxy.http.server.head import MAX_HEADER_BYTES, MAX_HEADERS, MAX_URI, check_head
+from proxy.http.request_head import MAX_HEADER_BYTES, MAX_HEADERS, MAX_URI, Header, check_head
 
 HOST: Header = (b"host", b"api.example")
 

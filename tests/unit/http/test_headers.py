@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.errors import InvalidHeader
-from proxy.http.headers import (
+from proxy.http.request_head import (
     Header,
     announces_body,
     check_credentials,

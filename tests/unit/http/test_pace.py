@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.http.server.head import SLOWEST, Pace
+from proxy.http.limits import SLOWEST, Pace
 
 ENOUGH = 15 * SLOWEST
 
