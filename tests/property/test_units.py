@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import TOOL_ROLES, Message
+from proxy.core.conversation.messages import Message
 from proxy.core.conversation.units import Asked, Unit, open_from, request_points, units_of
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.persistent import Prior
@@ -23,14 +23,15 @@ def _calling(ids: list[str]) -> Message:
     return Message("assistant", b"", calls=tuple(ids))
 
 
-def _answering(role: str, call: str | None) -> Message:
-    return Message(role, b"", answers=call)
+def _answering(role: str, calls: list[str]) -> Message:
+    return Message(role, b"", answers=tuple(calls))
 
 
 _messages = st.one_of(
     st.builds(_plain, st.sampled_from(["user", "assistant", "system", "odd"])),
     st.builds(_calling, st.lists(_ids, max_size=3)),
-    st.builds(_answering, st.sampled_from(["tool", "function"]), st.one_of(_ids, st.none())),
+    st.builds(_answering, st.sampled_from(["tool", "function"]), st.lists(_ids, max_size=1)),
+    st.builds(_answering, st.sampled_from(["tool", "user"]), st.lists(_ids, min_size=1, max_size=3)),
 )
 histories = st.lists(_messages, max_size=25)
 
@@ -45,8 +46,8 @@ def test_units_cover_the_chain_once_and_in_order(messages: list[Message]):
 def test_a_result_is_in_the_unit_of_the_nearest_caller_before_it(messages: list[Message]):
     home = {place: unit for unit in units_of(messages) for place in range(unit.start, unit.end)}
     for place, message in enumerate(messages):
-        if message.role in TOOL_ROLES:
-            callers = [before for before in range(place) if message.answers in messages[before].calls]
+        for call in message.answers:
+            callers = [before for before in range(place) if call in messages[before].calls]
             if callers:
                 assert home[place] == home[callers[-1]]
 
@@ -54,7 +55,7 @@ def test_a_result_is_in_the_unit_of_the_nearest_caller_before_it(messages: list[
 @given(histories)
 def test_no_unit_but_the_first_begins_with_a_result(messages: list[Message]):
     for unit in units_of(messages)[1:]:
-        assert messages[unit.start].role not in TOOL_ROLES
+        assert not messages[unit.start].is_result
 
 
 @given(histories)
@@ -64,8 +65,7 @@ def test_an_unanswered_call_stands_in_one_unit_with_all_up_to_the_next_user_mess
     callers: dict[str, int] = {}
     for place, message in enumerate(messages):
         callers |= dict.fromkeys(message.calls, place)
-        if message.role in TOOL_ROLES and message.answers in callers:
-            answered.add((callers[message.answers], message.answers))
+        answered.update((callers[call], call) for call in message.answers if call in callers)
     for place, message in enumerate(messages):
         if any((place, call) not in answered for call in message.calls):
             following = place + 1
@@ -106,8 +106,8 @@ _said = st.one_of(
     st.builds(result, _ids, st.sampled_from(["wind: 9", "wind: 7"])),
 )
 _lengths = st.lists(st.integers(0, 15), min_size=2, max_size=6)
-_few = st.sampled_from([_plain("user"), _plain("assistant"), _calling(["a"]), _answering("tool", "a")])
-_U, _A, _CALLS, _ANSWERS = _plain("user"), _plain("assistant"), _calling(["a"]), _answering("tool", "a")
+_U, _A, _CALLS, _ANSWERS = _plain("user"), _plain("assistant"), _calling(["a"]), _answering("tool", ["a"])
+_few = st.sampled_from([_U, _A, _CALLS, _ANSWERS])
 
 
 @given(

@@ -125,8 +125,8 @@ def oddities(view: Sequence[bytes]) -> Counter[tuple[str, bytes]]:
     for raw in [*view, b"{}"]:
         content = Content.of(raw)
         if content.role in ("tool", "function"):
-            if content.answers in asked:
-                asked.discard(content.answers or "")
+            if asked.intersection(content.answers):
+                asked.difference_update(content.answers)
             else:
                 found["result without its call", raw] += 1
             continue

@@ -36,8 +36,13 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     """SHA-256 over what SDKs keep of a message."""
     calls: tuple[str, ...] = ()
     """Ids of the tool calls that it makes."""
-    answers: str | None = None
-    """Id of the tool call that it answers."""
+    answers: tuple[str, ...] = ()
+    """Ids of the tool calls that it answers; an API may have the results of several in one message."""
+
+    @property
+    def is_result(self) -> bool:
+        """Whether it brings results of tool calls, though a user may say something beside them."""
+        return bool(self.answers) or self.role in TOOL_ROLES
 
     @property
     def is_final(self) -> bool:
@@ -61,9 +66,10 @@ def read_message(content: Content) -> Message:
     exact = content if content.is_exact else content.exact
     made = [(call_id, name, canonical_arguments(text)) for call_id, name, text in exact.calls]
     parts = [part for part in map(_canonical_part, exact.parts) if part]
-    said = [exact.role, exact.name, parts, made, exact.answers or None]
+    answers: object = exact.answers[0] if len(exact.answers) == 1 else exact.answers
+    said = [exact.role, exact.name, parts, made, answers or None]
     calls = tuple([call_id for call_id, _, _ in content.calls])
-    return Message(content.role, hashlib.sha256(dumps(said)).digest(), calls, content.answers)
+    return Message(content.role, hashlib.sha256(dumps(said)).digest(), calls, tuple(content.answers))
 
 
 def _canonical_part(part: Mapping[str, Any]) -> object:

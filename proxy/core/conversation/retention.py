@@ -109,7 +109,7 @@ class Classes:
         return match.content is None or bool(re.search(match.content, self._content(position).text))
 
     def _tools_of(self, position: int) -> Sequence[str | None]:
-        """The tools that a message calls, or the one whose result it is; None alone where there is none.
+        """The tools that a message calls, or those whose results it brings; None alone where there is none.
 
         A result's tool is that of the nearest call by its id before it in its unit.
         """
@@ -118,15 +118,18 @@ class Classes:
             return (None,)
         if message.calls:
             return [name for _, name, _ in self._content(position).calls]
-        if message.answers is None:
+        if not any(message.answers):
             return (None,)
-        called = ""
+        called = [self._called(answered, position) for answered in message.answers]
+        return [each or self._content(position).name or None for each in called]
+
+    def _called(self, answered: str, position: int) -> str:
+        """The tool that a call of this id has called, nearest before a message in its unit; else empty."""
         for place in range(position - 1, self._units[self._unit_at[position]].start - 1, -1):
-            if message.answers in self._messages[place].calls:
-                named = {call_id: name for call_id, name, _ in self._content(place).calls}
-                called = named.get(message.answers, "")
-                break
-        return (called or self._content(position).name or None,)
+            if answered in self._messages[place].calls:
+                named = {call: name for call, name, _ in self._content(place).calls}
+                return named.get(answered, "")
+        return ""
 
     @cached_property
     def _unit_at(self) -> Sequence[int]:

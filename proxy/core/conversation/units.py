@@ -1,7 +1,8 @@
 """Units: what is kept or cut together, so that no tool call is ever parted from its results (law 2).
 
 A unit is an assistant message with tool calls and all of its results, else one message. Results belong to
-the nearest preceding assistant message with that id, by position: ids repeat in real life. An odd sequence
+the nearest preceding assistant message with that id, by position: ids repeat in real life, and one message
+may bring the results of several calls. An odd sequence
 (a result without a call, a call without its result in mid-history) is one unit up to the next user message,
 so that it goes out as odd as it came in, or not at all.
 """
@@ -14,7 +15,7 @@ from operator import attrgetter
 
 import msgspec
 
-from proxy.core.conversation.messages import HEAD_ROLES, TOOL_ROLES, Message
+from proxy.core.conversation.messages import HEAD_ROLES, Message
 from proxy.core.persistent import Prior
 
 
@@ -56,13 +57,14 @@ def _bound_spans(messages: Sequence[Message]) -> Iterator[tuple[int, int]]:
         if message.calls:
             callers.update(dict.fromkeys(message.calls, position))
             unanswered[position] = set(message.calls)
-        elif message.role in TOOL_ROLES:
-            caller = callers.get(message.answers or "")
-            if caller is None:
-                odd.append((max(position - 1, 0), position))
-            else:
-                unanswered[caller].discard(message.answers or "")
-                yield caller, position + 1
+        elif message.is_result:
+            for call in message.answers or ("",):
+                caller = callers.get(call)
+                if caller is None:
+                    odd.append((max(position - 1, 0), position))
+                else:
+                    unanswered[caller].discard(call)
+                    yield caller, position + 1
     odd += ((position, position) for position, missing in unanswered.items() if missing)
     if odd:
         next_user = [len(messages)] * len(messages)
@@ -115,7 +117,7 @@ class Asked(msgspec.Struct, frozen=True, dict=True):  # a dict for what is recko
         calls = set[str]()
         for message in self.messages[place:]:
             calls.update(message.calls)
-            if message.role in TOOL_ROLES and message.answers not in calls:
+            if message.is_result and not (message.answers and calls.issuperset(message.answers)):
                 return False
         return True
 
@@ -164,7 +166,7 @@ def beginnings(messages: Sequence[Message]) -> list[int]:
     found: list[int] = []
     before = ""
     for position, message in enumerate(messages):
-        if message.role == "user" and before != "user":
+        if message.role == "user" and before != "user" and not message.answers:
             found.append(position)
         if message.role not in HEAD_ROLES:
             before = message.role

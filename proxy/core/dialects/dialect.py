@@ -6,6 +6,8 @@ but through a :class:`Dialect`, so another API is a folder beside this file, and
 are planned, remembered or told. What goes over the wire is its :class:`~proxy.core.dialects.wire.WireFormat`.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol, Self
@@ -30,8 +32,8 @@ class Content(ABC):
     """What it says and shows, part by part; a part that is text has it under ``text``."""
     calls: Sequence[Call] = ()
     """The calls that it makes."""
-    answers: str | None = None
-    """The id of the call that it is the result of."""
+    answers: Sequence[str] = ()
+    """The ids of the calls whose results it brings; empty text where a result names none."""
     name: str = ""
     """Of who speaks, or of the tool that does."""
     refusal: str = ""
@@ -63,6 +65,18 @@ class Content(ABC):
         """
         del line
         return None
+
+    def pieces(self) -> Sequence[Content]:
+        """Each result that it brings, in the order of ``answers``, then what is said beside them.
+
+        Each is a message by itself, with the role of whoever says that; one is all of the message.
+        """
+        return (self,)
+
+    def with_results(self, texts: Sequence[str]) -> Content:
+        """The message with these for the results that it brings, and all else as it was."""
+        (text,) = texts
+        return self.with_text(text)
 
     def shown_tokens(self, model: str) -> int:
         """Tokens that ``model`` takes for what it shows rather than says."""

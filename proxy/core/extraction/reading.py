@@ -157,8 +157,8 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
         return 1 + len(self.facts) + len(self.sentences)
 
 
-Address = tuple[Dialect, bytes, str]
-"""A message: its dialect, the digest of its bytes and, of a result, the call that it answers."""
+Address = tuple[Dialect, bytes, tuple[str, ...]]
+"""A message: its dialect, the digest of its bytes, and of each result in it the call that it answers."""
 
 
 class Readings:
@@ -205,8 +205,21 @@ class Read:
                 self.binding.append(place)
 
 
-def read(content: Content, thing: str = "") -> Reading:
-    """The exact things of a message."""
+def read(content: Content, called: Sequence[str] = ()) -> Reading:
+    """The exact things of a message; of each result in it, what was ``called``."""
+    pieces = content.pieces()
+    if len(pieces) == 1:
+        return _read(content, called[0] if called else "")
+    beside = [""] * (len(pieces) - len(called))
+    each = list(map(_read, pieces, [*called, *beside]))
+    return Reading(
+        tuple(fact for reading in each for fact in reading.facts),
+        tuple(sentence for reading in each for sentence in reading.sentences),
+        each[-1].is_rule,
+    )
+
+
+def _read(content: Content, thing: str) -> Reading:
     found: dict[str, tuple[Voice, Fact]] = {}
     voice = _voice_of(content.role)
     for _, name, arguments in content.calls:
@@ -267,7 +280,7 @@ def addresses_of(
         if message.calls:
             called = content(place).calls
             calls.update({call: _called(name, arguments) for call, name, arguments in called})
-        answered = calls.get(message.answers or "", "") if message.role in TOOL_ROLES else ""
+        answered = tuple([calls.get(call, "") for call in message.answers])
         raw = raws[place]
         # A digest stands for its bytes; they themselves, where that would hardly be shorter.
         digest = raw if len(raw) <= _TINY else hashlib.blake2b(raw, digest_size=16).digest()

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from proxy.core.budget.budget import Stage, stage_of
-from proxy.core.conversation.messages import TOOL_ROLES
 from proxy.core.conversation.units import request_points
 from proxy.core.planning.ledger import SPARE, placed, room_of
 from proxy.core.planning.life import NO_PAST, Past
@@ -80,7 +79,7 @@ class _Replay:
             message = chain.messages[place]
             for call in message.calls:
                 self._calls[call] = place
-            if message.role in TOOL_ROLES and self._calls.get(message.answers or "", place) < self._open:
+            if any(self._calls.get(answered, place) < self._open for answered in message.answers):
                 self._is_late = True
         self._length = length
         is_last = length == len(chain)

@@ -44,14 +44,13 @@ _WHY = {
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """One tool result of the view."""
+    """A message of the view that brings tool results, each of which answers a call in its own unit."""
 
     unit: int
     position: int
-    tool: str
-    arguments: bytes
-    """The same for arguments that mean the same."""
-    text: str
+    calls: Sequence[tuple[str, bytes]]
+    """Tool and arguments of what each result answers; the same for arguments that mean the same."""
+    texts: Sequence[str]
     newer: int
     """Results after it."""
 
@@ -73,21 +72,23 @@ def clearings(situation: Situation) -> list[Clearing]:
     policy = situation.policy
     if not policy.tool_results.clear_first:
         return []
-    results = _results(situation)
+    results, rules = _results(situation), Rules(policy.tools)
     texts, calls, why = set[str](), set[tuple[str, bytes]](), dict[int, str]()
     for result in reversed(results):  # a newer one may repeat it, or take its place
-        call = (result.tool, result.arguments)
-        if result.text in texts:
+        if texts.issuperset(result.texts):
             why[result.position] = REPEATED
-        elif call in calls:
+        elif all(
+            text in texts or call in calls for call, text in zip(result.calls, result.texts, strict=True)
+        ):
             why[result.position] = SUPERSEDED
-        texts.add(result.text)
-        calls.add(call)
+        texts.update(result.texts)
+        calls.update(result.calls)
     cleared = {edit.position for edit in situation.plan.replacements if edit.why}
     found: list[Clearing] = []
     for result in sorted(results, key=lambda each: (each.position not in why, each.position)):
-        reason, rule = why.get(result.position, CLEARED), Rules(policy.tools).of(result.tool)
-        is_new = reason == CLEARED and result.newer < (CLEAR_AFTER if rule is None else rule.clear_after)
+        reason, ruled = why.get(result.position, CLEARED), [rules.of(tool) for tool, _ in result.calls]
+        newest = max(CLEAR_AFTER if rule is None else rule.clear_after for rule in ruled)
+        is_new = reason == CLEARED and result.newer < newest
         if is_new or result.position in cleared or situation.protection[result.unit] != FREE:
             continue
         edit = _placeholder(situation, result, reason)
@@ -99,35 +100,38 @@ def clearings(situation: Situation) -> list[Clearing]:
 
 
 def _results(situation: Situation) -> list[_Result]:
-    """The tool results of the view that answer a call in their own unit, in order."""
-    messages, found = situation.chain.messages, list[tuple[int, int]]()
-    for index in situation.standing:
+    """The messages of the view that bring tool results which answer calls in their own unit, in order."""
+    messages, found, newer = situation.chain.messages, list[_Result](), 0
+    for index in reversed(situation.standing):
         unit = situation.units[index]
         after = range(unit.start + 1, unit.end)
-        if all(messages[place].role in TOOL_ROLES for place in after):  # an odd unit goes out as it came
-            found += [(index, place) for place in after]
-    calls = {
-        index: {
+        if not after or not all(messages[place].is_result for place in after):
+            continue  # an odd unit goes out as it came
+        calls = {
             call: (name, dumps(exact_arguments(arguments)))
-            for call, name, arguments in situation.content(situation.units[index].start).calls
+            for call, name, arguments in situation.content(unit.start).calls
         }
-        for index, _ in found
-    }
-    return [
-        _Result(index, place, *call, situation.content(place).text, len(found) - number)
-        for number, (index, place) in enumerate(found, 1)
-        if (call := calls[index].get(messages[place].answers or "")) is not None
-    ]
+        for place in reversed(after):
+            answers = messages[place].answers
+            if answers and calls.keys() >= {*answers}:
+                texts = [piece.text for piece in situation.content(place).pieces()]
+                answered = [calls[call] for call in answers]
+                found.append(_Result(index, place, answered, texts[: len(answers)], newer))
+            newer += len(answers)
+    return found[::-1]
 
 
 def _placeholder(situation: Situation, result: _Result, reason: str) -> Replacement:
-    digest = hashlib.sha256(result.text.encode(errors="surrogatepass")).hexdigest()[:8]
-    text = f"[Result of {result.tool} {_WHY[reason]} ({len(result.text):,} characters, {digest})]"
-    tail = result.text[-_LOOKED_AT:]
     is_lost = reason != REPEATED and situation.classes.may_be_quoted(result.position)
-    if is_lost and speaks_of_error(tail):
-        text += f"\n… {tail[-_TAIL:].lstrip()}"
-    new = situation.content(result.position).with_text(text)
+    texts: list[str] = []
+    for (tool, _), said in zip(result.calls, result.texts, strict=True):
+        digest = hashlib.sha256(said.encode(errors="surrogatepass")).hexdigest()[:8]
+        text = f"[Result of {tool} {_WHY[reason]} ({len(said):,} characters, {digest})]"
+        tail = said[-_LOOKED_AT:]
+        if is_lost and speaks_of_error(tail):
+            text += f"\n… {tail[-_TAIL:].lstrip()}"
+        texts.append(text)
+    new = situation.content(result.position).with_results(texts)
     size = MESSAGE_TOKENS + situation.count(new.countable())
     return Replacement(result.position, new.written(), size, reason)
 

@@ -205,15 +205,13 @@ class Reach:
         """A message as it was before anything was cut."""
         found = self._originals.get(position)
         if found is None:
-            found = original_of(self.chain.content(position), self._tool(position))
+            tools = [self._tool(position, call) for call in self.chain.messages[position].answers if call]
+            found = original_of(self.chain.content(position), ", ".join(filter(None, tools)))
             self._originals[position] = found
         return found
 
-    def _tool(self, position: int) -> str:
-        """The tool whose result a message is: called by this id, nearest before it."""
-        answered = self.chain.messages[position].answers
-        if answered is None:
-            return ""
+    def _tool(self, position: int, answered: str) -> str:
+        """The tool whose result a message brings: called by this id, nearest before it."""
         for place in range(position - 1, -1, -1):
             if answered in self.chain.messages[place].calls:
                 calls = self.chain.content(place).calls

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from proxy.core.conversation.messages import TOOL_ROLES
+from proxy.core.conversation.units import Unit
 from proxy.core.dialects.answers import Ask
-from proxy.core.dialects.dialect import Content
 from proxy.core.planning.plan import Span
 from proxy.core.planning.situation import Situation
 from proxy.core.summaries.prompt import Refused
@@ -25,7 +25,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One message."""
+    """One message, or one of the results that a message brings."""
 
     role: str
     text: str
@@ -34,6 +34,8 @@ class Entry:
     """Id of the call that it is the result of."""
     at: float | None = None
     """When it arrived, seconds since 1970, UTC; None where nobody knows."""
+    number: int = 0
+    """Of the message in the chain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ def units_within(situation: Situation, span: Span) -> tuple[GapUnit, ...]:
     """The units of a gap that no earlier summary is about, without units that no summary may tell of."""
     summarised = [range(anchor.start, anchor.end) for anchor in situation.plan.anchors]
     return tuple(
-        GapUnit(unit.start, tuple(map(_entry, map(situation.content, range(unit.start, unit.end)))))
+        GapUnit(unit.start, tuple(_entries(situation, unit)))
         for unit in situation.units
         if span[0] <= unit.start < span[1]
         and not any(unit.start in each for each in summarised)
@@ -67,22 +69,22 @@ def dated(units: Sequence[GapUnit], arrivals: Mapping[int, float]) -> tuple[GapU
     return tuple(
         replace(
             unit,
-            entries=tuple(
-                replace(entry, at=arrivals.get(number))
-                for number, entry in enumerate(unit.entries, unit.start)
-            ),
+            entries=tuple(replace(entry, at=arrivals.get(entry.number)) for entry in unit.entries),
         )
         for unit in units
     )
 
 
-def _entry(content: Content) -> Entry:
-    return Entry(
-        role=content.role,
-        text=content.text,
-        calls=tuple(Call(*call) for call in content.calls),
-        answers=content.answers,
-    )
+def _entries(situation: Situation, unit: Unit) -> Iterator[Entry]:
+    for number in range(unit.start, unit.end):
+        for piece in situation.content(number).pieces():
+            yield Entry(
+                role=piece.role,
+                text=piece.text,
+                calls=tuple(Call(*call) for call in piece.calls),
+                answers=next(filter(None, piece.answers), None),
+                number=number,
+            )
 
 
 def goal_of(situation: Situation) -> str:

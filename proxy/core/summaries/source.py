@@ -170,7 +170,7 @@ def _blocks(
             position = anchor.end
         else:
             if situation.classes.may_be_summarised(position):
-                yield _block(situation.content(position), characters)
+                yield from (_block(piece, characters) for piece in situation.content(position).pieces())
             position += 1
 
 

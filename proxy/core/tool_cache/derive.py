@@ -19,7 +19,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from proxy.core.conversation.injection import InjectedResult
-from proxy.core.conversation.messages import TOOL_ROLES, Message
+from proxy.core.conversation.messages import Message
 from proxy.core.dialects.dialect import Call, Content, Dialect
 from proxy.core.tool_cache.cache import RESULT_BYTES, Entries, Fresh, Rules, ToolCache, key_of
 from proxy.core.tool_cache.errors import is_error
@@ -96,12 +96,12 @@ class _Derivation:
         return Derived(self._entries.frozen(), self._open, self._is_asked, self._is_tried)
 
     def read(self, message: Message, raw: bytes, place: bytes) -> None:
-        if message.role == "user":
+        if message.is_result:
+            self._answered(message, raw, place)
+        elif message.role == "user":
             if self._is_tried:
                 self._end()
             self._is_asked = True
-        elif message.role in TOOL_ROLES:
-            self._answered(message.answers or "", raw, place)
         elif message.calls:
             self._called(list(self._dialect.read(raw).calls))
         elif message.role == "assistant":
@@ -147,20 +147,23 @@ class _Derivation:
         while len(self._open) > _MOST_OPEN:
             del self._open[next(iter(self._open))]
 
-    def _answered(self, call_id: str, raw: bytes, place: bytes) -> None:
+    def _answered(self, message: Message, raw: bytes, place: bytes) -> None:
         self._is_tried = self._is_tried or self._is_asked
-        call = self._open.pop(call_id, None)
-        if call is not None:
-            text = text_of(self._dialect.read(raw))
-            self._events[
-                _keep(self._entries, call, text, self._rules.duration(call.tool), call_id, place)
-            ] += 1
+        if self._open.keys().isdisjoint(message.answers):
+            return
+        for piece in self._dialect.read(raw).pieces():
+            for call_id in piece.answers:
+                call = self._open.pop(call_id, None)
+                if call is not None:
+                    duration = self._rules.duration(call.tool)
+                    became = _keep(self._entries, call, text_of(piece), duration, call_id, place)
+                    self._events[became] += 1
 
 
 def _answered_after(sequence: Sequence[Content], place: int) -> Counter[str]:
     """The ids that the results right after a message name; another message may use them again."""
-    results = takewhile(lambda each: each.role in TOOL_ROLES, sequence[place + 1 :])
-    return Counter(result.answers or "" for result in results)
+    results = takewhile(lambda each: each.answers, sequence[place + 1 :])
+    return Counter(call_id for result in results for call_id in result.answers)
 
 
 def text_of(result: Content) -> str | None:

@@ -267,10 +267,10 @@ class Appends:
         (law 2: a call is never parted from its results).
         """
         last, tip = session.tip, nodes.get(session.tip)
-        calls = self._reader.messages([tip.raw])[0].calls if tip else ()
-        if calls and session.newest_from == last and not any(message.answers in calls for message in new):
+        calls = {*self._reader.messages([tip.raw])[0].calls} if tip else set[str]()
+        if calls and session.newest_from == last and all(calls.isdisjoint(each.answers) for each in new):
             for node in way_to(nodes, session.newest_to, after={last}):
-                if self._reader.messages([node.raw])[0].answers not in calls:
+                if calls.isdisjoint(self._reader.messages([node.raw])[0].answers):
                     break
                 last = node.hash
         return last

@@ -188,6 +188,6 @@ def _plain_text(raw: bytes) -> str:
 
 def _weight(entry: CachedMessage) -> int:
     message = entry.message
-    texts = (message.role, message.answers or "", *message.calls)
+    texts = (message.role, *message.answers, *message.calls)
     images = 0 if entry.other is None else _IMAGE_BYTES
-    return _MESSAGE_BYTES + images + getsizeof(message.calls) + sum(map(getsizeof, texts))
+    return _MESSAGE_BYTES + images + sum(map(getsizeof, (message.calls, message.answers, *texts)))

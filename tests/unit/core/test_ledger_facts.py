@@ -184,7 +184,7 @@ def test_what_a_late_result_of_an_early_call_is_about_is_known() -> None:
     asked, whole = chain_from(said[:2]), chain_from(said)
     asked.addresses(lambda place: Content.of(asked.raws[place]))
     grown = replace(whole, gathered=asked.gathered)
-    assert grown.addresses(lambda place: Content.of(grown.raws[place]))[2][2] == 'look {"city": "Bern"}'
+    assert grown.addresses(lambda place: Content.of(grown.raws[place]))[2][2] == ('look {"city": "Bern"}',)
 
 
 # --- packing

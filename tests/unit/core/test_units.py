@@ -13,8 +13,8 @@ def calls(*ids: str) -> Message:
     return Message("assistant", b"", calls=ids)
 
 
-def result(call: str | None) -> Message:
-    return Message("tool", b"", answers=call)
+def result(*calls: str) -> Message:
+    return Message("tool", b"", answers=calls)
 
 
 def spans(*messages: Message) -> list[tuple[int, int]]:
@@ -31,6 +31,16 @@ def test_a_plain_message_is_a_unit():
 
 def test_a_call_and_all_of_its_results_are_one_unit():
     assert spans(U, calls("a", "b"), result("b"), result("a"), A) == [(0, 1), (1, 4), (4, 5)]
+
+
+def test_results_in_one_message_are_in_one_unit_with_all_that_they_answer():
+    several = Message("user", b"", answers=("a", "b"))  # beside which the user may say something
+    assert spans(U, calls("a", "b"), several, A) == [(0, 1), (1, 3), (3, 4)]
+    assert spans(U, calls("a"), calls("b"), several, A) == [(0, 1), (1, 4), (4, 5)]
+
+
+def test_a_message_of_which_one_result_has_no_call_is_odd():
+    assert spans(U, calls("a"), result("a", "b"), A, U) == [(0, 1), (1, 4), (4, 5)]
 
 
 def test_each_round_is_a_unit():
@@ -54,7 +64,7 @@ def test_a_result_without_a_call_is_one_unit_with_its_neighbours_up_to_the_next_
 
 
 def test_a_result_that_names_no_call_has_none():
-    assert spans(U, result(None), A, U) == [(0, 3), (3, 4)]
+    assert spans(U, result(), A, U) == [(0, 3), (3, 4)]
 
 
 def test_a_chain_may_begin_with_a_result():

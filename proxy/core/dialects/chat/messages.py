@@ -25,12 +25,12 @@ class Content(dialect.Content):
         elif isinstance(content, list):
             self.parts = [as_mapping(part) for part in cast("list[object]", content)]
         self.calls = _calls(members) if "tool_calls" in members or "function_call" in members else ()
-        self.answers: str | None = None
+        self.answers: Sequence[str] = ()
         if role == "function":
-            self.answers = "function:" + self.name
-        elif "tool_call_id" in members:
-            answers = members["tool_call_id"]
-            self.answers = answers if isinstance(answers, str) else None
+            self.answers = ("function:" + self.name,)
+        elif role == "tool" or "tool_call_id" in members:
+            answers = text_or_empty(members.get("tool_call_id"))
+            self.answers = (answers,) if answers or role == "tool" else ()
         self.is_exact = not raw
         self._raw = raw
         """The message, where it has lone surrogates."""
