@@ -57,7 +57,10 @@ class UpstreamResponse(Protocol):
     def headers(self) -> Sequence[tuple[bytes, bytes]]: ...
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """The body's bytes as they arrive, undecoded. Raises UpstreamTimeout, UpstreamUnreachable."""
+        """The body's bytes as they arrive, undecoded; there is one such iterator.
+
+        Raises UpstreamTimeout, UpstreamUnreachable (reset), UpstreamInvalidResponse (framing, too short).
+        """
         ...
 
     async def aclose(self) -> None:

@@ -10,7 +10,7 @@ from contextlib import aclosing
 import pytest
 
 from proxy.adapters.upstream import HttptoolsUpstream
-from proxy.adapters.upstream.pooled import HEAD_BYTES, HEAD_FIELDS
+from proxy.adapters.upstream.connection import HEAD_BYTES, HEAD_FIELDS
 from proxy.errors import UpstreamInvalidResponse, UpstreamTimeout
 from proxy.ports import Upstream
 from tests.support.servers import PATIENCE, Exchange, FakeUpstream, eventually

@@ -16,13 +16,24 @@ from typing import Self, cast
 import httptools
 
 from proxy.adapters.faults import fault_of
-from proxy.adapters.upstream.pooled import HEAD_BYTES, HEAD_FIELDS, TOO_LARGE, TOO_MANY, Header
 from proxy.errors import UnabridgedError, UpstreamInvalidResponse, UpstreamTimeout, UpstreamUnreachable
+
+HEAD_BYTES = 256 * 1024
+"""Of an answer's head, the informational answers before it included, and of what stands between two pieces of
+its body: chunk extensions and trailers."""
+
+HEAD_FIELDS = 500
+"""Headers that an answer may have; an informational answer counts as one."""
+
+TOO_LARGE = f"head larger than {HEAD_BYTES} bytes"
+TOO_MANY = f"more than {HEAD_FIELDS} fields"
 
 _BUFFERED = 256 * 1024
 """Bytes of an answer that wait for their reader before the upstream has to wait."""
 _FIRST_FINAL = 200
 _BODILESS = frozenset({204, 304})
+
+Header = tuple[bytes, bytes]
 
 
 class Answer:
@@ -83,10 +94,6 @@ class Answer:
         await self.begun()
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """The body's bytes, undecoded; there is one such iterator.
-
-        Raises UpstreamTimeout, UpstreamUnreachable (reset), UpstreamInvalidResponse (framing, too short).
-        """
         return self
 
     def __aiter__(self) -> Self:

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 import httpx2
 
 from proxy.adapters.faults import fault_of
-from proxy.adapters.upstream.pooled import HEAD_BYTES, KEEPALIVE, TOO_LARGE, Header, Options, PooledUpstream
+from proxy.adapters.upstream.client import KEEPALIVE, Options, PooledUpstream
+from proxy.adapters.upstream.connection import HEAD_BYTES, TOO_LARGE, Header
 from proxy.errors import (
     InvalidHeader,
     UnabridgedError,
@@ -251,10 +252,6 @@ class HttpxResponse:
         self._is_ended = False
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """The body's bytes, undecoded; there is one such iterator.
-
-        Raises UpstreamTimeout, UpstreamUnreachable (reset), UpstreamInvalidResponse (framing, too short).
-        """
         return self
 
     def __aiter__(self) -> Self:

@@ -16,9 +16,9 @@ from urllib.request import getproxies_environment
 
 import httpx2
 
-from proxy.adapters.upstream.client import HttptoolsUpstream
+from proxy.adapters.upstream.client import HttptoolsUpstream, Options, PooledUpstream
+from proxy.adapters.upstream.connection import Header
 from proxy.adapters.upstream.httpx import HttpxUpstream
-from proxy.adapters.upstream.pooled import Header, Options, PooledUpstream
 from proxy.config import Settings, is_loopback
 from proxy.environment import variable
 from proxy.errors import SettingsError
