@@ -71,7 +71,7 @@ bench-recall: .venv/.dev ## Ask recorded conversations their questions (DATA=fil
 bench-turns: .venv/.dev ## CPU a turn of a session of 2,000 turns, and how it grows (ARGS="--turns 1000 --only full append").
 	PYTHONPATH=. $(BIN)/python tests/bench/turns.py $(ARGS)
 
-bench-messages: .venv/.dev ## Conversations of 99,990 tiny messages, and how long others wait (ARGS="--kinds talk --lengths 10000").
+bench-messages: .venv/.dev ## Conversations of very many messages, and how long others wait (ARGS="--kinds mixed --lengths 8000").
 	PYTHONPATH=. $(BIN)/python tests/bench/messages.py $(ARGS)
 
 bench-bytes: .venv/.dev ## What goes upstream and to the client, in digests, while recorded sessions are played (DATA="*.jsonl.gz" ARGS="--out FILE").

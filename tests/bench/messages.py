@@ -1,40 +1,46 @@
-"""What a conversation of very many tiny messages costs, and for how long others wait meanwhile.
+"""What a conversation of very many messages costs when it is first seen, and how long others wait meanwhile.
 
     make bench-messages
 
-A real `unabridged serve` with its embedded store and a scripted upstream, started anew for each row.
-Each kind of conversation is sent whole when already over its budget, then again, then with one exchange
-more; then it is sent with a budget that it nearly fills. Read are the CPU time of the server and of all
-that it has started, what memory its processes had at their most, and the slowest answer to `/healthz`,
-which another process asks for every 10 ms.
+A real `unabridged serve` and a scripted upstream, started anew for each conversation. It is sent whole when
+already over its budget, then again, then with one exchange more; then with a budget that it nearly fills; and
+to another proxy that has never seen it, with room for all of it. Read are the CPU time of the server and of
+all that it has started, what memory its processes had at their most, and the slowest answer that another
+client gets, which sends a small chat every 10 ms. What these chats cost is measured before, and taken off.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import multiprocessing
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from http.client import HTTPConnection
+from itertools import cycle
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 from tests.bench.answering import answering
+from tests.bench.mixed import mixed
 from tests.bench.serving import Served, serving
 from tests.bench.turns import Client, cpu_of, family
 
 Sent = dict[str, Any]
 LENGTHS = 10_000, 40_000, 99_990
-SMALL = {"X-Unabridged-Budget": "8000"}
+BUDGET = 8_000
 NEARLY = 0.95
 """Of the other budget: what the conversation takes."""
 STRATEGIES = "importance", "topic", "session", "exchanges", "sliding_window", "units"
 EVERY = 0.01
-"""Seconds between two questions after the server's health."""
+"""Seconds between two small chats of the other client."""
+QUIET = 2.0
+"""Seconds in which it has the proxy for itself."""
 REST = 0.5
 """Seconds in which what is written after an answer is written."""
 
@@ -64,12 +70,35 @@ KINDS: dict[str, Callable[[int], list[Sent]]] = {
     "user": partial(alone, "user"),
     "assistant": partial(alone, "assistant"),
 }
+"""Of tiny messages."""
 
 
 def conversation(kind: str, length: int) -> list[Sent]:
     """About so many messages."""
-    each = KINDS[kind]
+    each = mixed if kind == "mixed" else KINDS[kind]
     return [message for number in range(length // len(each(1))) for message in each(number)]
+
+
+def recorded(paths: Sequence[str], length: int) -> list[Sent]:
+    """About so many messages of recorded sessions, one of each file after the other."""
+    files = [gzip.decompress(Path(path).read_bytes()).splitlines() for path in paths]
+    messages: list[Sent] = []
+    for number, lines in enumerate(cycle(files)):
+        session: Sent = json.loads(lines[number // len(files) % len(lines)])
+        messages += [_renamed(told, number) for told in session["messages"] if told["role"] != "system"]
+        if len(messages) >= length:
+            return messages
+    return messages
+
+
+def _renamed(told: Sent, session: int) -> Sent:
+    """A message with the ids of its calls made different from those of other sessions."""
+    message = dict(told)
+    if "tool_call_id" in told:
+        message["tool_call_id"] = f"{session}-{told['tool_call_id']}"
+    if told.get("tool_calls"):
+        message["tool_calls"] = [call | {"id": f"{session}-{call['id']}"} for call in told["tool_calls"]]
+    return message
 
 
 def body(messages: Sequence[Sent]) -> bytes:
@@ -77,30 +106,92 @@ def body(messages: Sequence[Sent]) -> bytes:
     return json.dumps({"messages": messages, "model": "gpt-many", "stream": False}).encode()
 
 
-def ask_for_health(host: str, slowest: Synchronized[float], over: Any) -> None:
-    """Ask until it is ``over``; note the slowest answer, in seconds."""
-    connection = HTTPConnection(host, timeout=120)
+# --- the other client
+
+
+def chat(host: str, slowest: Synchronized[float], asked: Synchronized[int], over: Any) -> None:
+    """Send small chats until it is ``over``; note how many, and the slowest answer, in seconds."""
+    client = Client(HTTPConnection(host, timeout=120), {"X-Unabridged-Session": "small"})
+    small = body([{"role": "user", "content": "What is left to do today?"}])
+    client.send(small)
     while not over.is_set():
         began = time.monotonic()
-        connection.request("GET", "/healthz")
-        connection.getresponse().read()
+        client.send(small)
         slowest.value = max(slowest.value, time.monotonic() - began)
+        asked.value += 1
         time.sleep(EVERY)
 
 
-def measured(served: Served, send: Callable[[], dict[str, str]]) -> tuple[float, float, dict[str, str]]:
-    """Seconds of CPU that a request takes, seconds of the slowest answer meanwhile, and what was told."""
-    slowest, over = multiprocessing.Value("d", 0.0), multiprocessing.Event()
-    asking = multiprocessing.Process(target=ask_for_health, args=(served.host, slowest, over), daemon=True)
-    asking.start()
-    time.sleep(20 * EVERY)
-    began = cpu_of(served)
-    told = send()
-    time.sleep(REST)
-    took = (cpu_of(served) - began) / 1000
-    over.set()
-    asking.join(120)
-    return took, slowest.value, told
+class Others(NamedTuple):
+    """What another client saw while something was done."""
+
+    cpu: float
+    """Seconds that the server took for all of it."""
+    slowest: float
+    """Seconds of the slowest answer."""
+    asked: int
+
+    @classmethod
+    def during(cls, served: Served, work: Callable[[], None]) -> Self:
+        """While ``work`` is done."""
+        slowest, asked = multiprocessing.Value("d", 0.0), multiprocessing.Value("i", 0)
+        over = multiprocessing.Event()
+        asking = multiprocessing.Process(target=chat, args=(served.host, slowest, asked, over), daemon=True)
+        asking.start()
+        time.sleep(20 * EVERY)
+        slowest.value, asked.value = 0.0, 0
+        began = cpu_of(served)
+        work()
+        told = cls((cpu_of(served) - began) / 1000, slowest.value, asked.value)
+        over.set()
+        asking.join(120)
+        return told
+
+
+# --- the table
+
+
+class Row(NamedTuple):
+    """What one request took."""
+
+    request: str
+    cpu: float
+    """Seconds, without what the other client's chats cost."""
+    slowest: float
+    quiet: float
+    """Milliseconds of the other client's slowest answer meanwhile, and with nothing else to do."""
+    more: float
+    """Megabytes of memory, since before the first."""
+    told: dict[str, str]
+
+    def __str__(self) -> str:
+        waits = f"{self.slowest:.0f} | {self.quiet:.0f}"
+        cut = f"{self.told['x-unabridged-epoch']} | {int(self.told['x-unabridged-cut']):,}"
+        return f"{self.request} | {self.cpu:.2f} | {waits} | {self.more:.0f} | {cut}"
+
+
+class Measured:
+    """A proxy that has seen nothing, and the client whose conversation it is."""
+
+    def __init__(self, served: Served) -> None:
+        self._served = served
+        self._client = Client(HTTPConnection(served.host, timeout=600), {"X-Unabridged-Session": "many"})
+        self._quiet = Others.during(served, lambda: time.sleep(QUIET))
+        self._memory = memory_of(served)
+
+    def row(self, name: str, sent: bytes, budget: int | None = None) -> Row:
+        """Send a body, under a budget."""
+        told = dict[str, str]()
+
+        def send() -> None:
+            headers = {} if budget is None else {"X-Unabridged-Budget": str(budget)}
+            told.update(self._client.send(sent, **headers))
+            time.sleep(REST)
+
+        others, quiet = Others.during(self._served, send), self._quiet
+        cpu = others.cpu - others.asked * quiet.cpu / quiet.asked
+        more = memory_of(self._served) - self._memory
+        return Row(name, cpu, others.slowest * 1000, quiet.slowest * 1000, more, told)
 
 
 def memory_of(served: Served) -> float:
@@ -109,31 +200,31 @@ def memory_of(served: Served) -> float:
     return sum(int(each.split("VmHWM:")[1].split()[0]) for each in told) / 1024
 
 
-def rows(kind: str, strategy: str, length: int) -> Iterator[str]:
-    """What each request of one conversation costs."""
+@contextmanager
+def measuring(strategy: str, options: Sequence[str]) -> Generator[Measured]:
+    """A proxy of its own, whose policy has this strategy."""
     rule = "[stages]\nmax_units = 20\n" if strategy == "units" else f'[strategy]\nname = "{strategy}"\n'
     with answering(lambda _: "so") as url, tempfile.TemporaryDirectory() as home:
         policy = Path(home, "many.toml")
         budget = "[budget]\ntokens = 10_000_000\n[summary]\nenabled = false\n"
         policy.write_text(f'extends = "balanced"\n{budget}{rule}')
-        with serving(url, f"--policy={policy}") as served:
-            client = Client(HTTPConnection(served.host, timeout=600), {"X-Unabridged-Session": "many"})
-            told = conversation(kind, length)
-            on = [*told, {"role": "assistant", "content": "so"}, {"role": "user", "content": "And now?"}]
-            first, further, before = body(told), body(on), memory_of(served)
+        with serving(url, f"--policy={policy}", *options) as served:
+            yield Measured(served)
 
-            def row(name: str, sent: bytes, headers: dict[str, str]) -> str:
-                took, slowest, said = measured(served, lambda: client.send(sent, **headers))
-                numbers = f"{took:.2f} | {slowest * 1000:.0f} | {memory_of(served) - before:.0f}"
-                cut = f"{said['x-unabridged-epoch']} | {int(said['x-unabridged-cut']):,}"
-                return f"| {kind} | {strategy} | {length:,} | {name} | {numbers} | {cut} |"
 
-            yield row("first, over its budget", first, SMALL)
-            yield row("again", first, SMALL)
-            yield row("an exchange more", further, SMALL)
-            told_of = client.send(further)["x-unabridged-tokens"]
-            full = int(told_of.partition("full=")[2].partition(";")[0])
-            yield row("nearly full", further, {"X-Unabridged-Budget": str(int(full / NEARLY))})
+def rows(told: Sequence[Sent], strategy: str, options: Sequence[str]) -> Iterator[Row]:
+    """What each request of one conversation costs."""
+    on = [*told, {"role": "assistant", "content": "so"}, {"role": "user", "content": "And now?"}]
+    first, further = body(told), body(on)
+    with measuring(strategy, options) as measured:
+        yield measured.row("first, over its budget", first, BUDGET)
+        yield measured.row("again", first, BUDGET)
+        yield measured.row("an exchange more", further, BUDGET)
+        tokens = measured.row("whole", further).told["x-unabridged-tokens"]
+        full = int(tokens.partition("full=")[2].partition(";")[0])
+        yield measured.row("nearly full", further, int(full / NEARLY))
+    with measuring(strategy, options) as measured:
+        yield measured.row("first, with room for all", first)
 
 
 def main() -> None:
@@ -142,16 +233,23 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--lengths", nargs="*", type=int, default=LENGTHS, help="messages")
-    parser.add_argument("--kinds", nargs="*", default=list(KINDS), help="of conversations")
+    parser.add_argument(
+        "--kinds", nargs="*", default=list(KINDS), help="of conversations: also mixed, recorded"
+    )
+    parser.add_argument("--data", nargs="*", default=[], help="recorded sessions, for the kind of that name")
     parser.add_argument("--strategies", nargs="*", default=STRATEGIES, help="of the policy")
+    parser.add_argument("--store", help="another than the embedded one")
     given: Any = parser.parse_args()
-    print("| messages | strategy | how many | request | CPU s | slowest health, ms | MB more | epoch | cut |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    options = [f"--store={given.store}"] if given.store else []
+    columns = "messages strategy how_many request CPU_s slowest_other,_ms quiet MB_more epoch cut".split()
+    print("|", " | ".join(column.replace("_", " ") for column in columns), "|")
+    print("|---" * len(columns) + "|")
     for kind in given.kinds:
         for strategy in given.strategies:
             for length in given.lengths:
-                for row in rows(kind, strategy, length):
-                    print(row, flush=True)
+                told = recorded(given.data, length) if kind == "recorded" else conversation(kind, length)
+                for row in rows(told, strategy, options):
+                    print(f"| {kind} | {strategy} | {len(told):,} | {row} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -56,6 +56,7 @@ _OWN_GRAMMARS = (
     ("id", _HEX),
     ("number", _NUMBER),
 )
+_OWN = re.compile("|".join(f"({pattern.pattern})" for _, pattern in _OWN_GRAMMARS))
 _WINDOWS = re.compile(r"[A-Za-z]:\\[\w.\\ -]+|\\\\[\w.\\-]+")
 _ERROR = re.compile(
     r"[A-Z]\w*(?:Error|Exception|Warning|Fault)|E[A-Z]{4,}|(?:[A-Z]+_)*ERR(?:OR)?_\w+|E-?\d{3,5}"
@@ -79,8 +80,10 @@ def kind_of(word: str) -> str | None:
         return None
     if word.isascii() and word.isdigit():
         return "number" if _NUMBER.fullmatch(word) else None
-    own = next((kind for kind, pattern in _OWN_GRAMMARS if pattern.fullmatch(word)), None)
-    return own or _place(word) or _written_in_code(word)
+    own = _OWN.fullmatch(word)
+    if own is not None and own.lastindex is not None:
+        return _OWN_GRAMMARS[own.lastindex - 1][0]
+    return _place(word) or _written_in_code(word)
 
 
 def _place(word: str) -> str | None:
@@ -139,26 +142,40 @@ _URL = re.compile(r"(?:https?|ftp|wss?|s3|gs|git|ssh|postgres(?:ql)?|redis)://[^
 _WORD = re.compile(
     r"(?:[$€£¥₹#@~]|\.{1,2}/|/)?[A-Za-z0-9À-ɏ_](?:[A-Za-z0-9À-ɏ_./\\:@$€£¥₹%+,~-]|[=>~]=(?=\d))*"
 )
-_MONTH = f"(?:{'|'.join(name for names in MONTHS for name in names.split())})"
+_MONTHS = [name for names in MONTHS for name in names.split()]
+_MONTH = f"(?:{'|'.join(_MONTHS)})"
+_FROM_MONTH = "|".join(
+    f"(?<={first})(?:{'|'.join(name[1:] for name in _MONTHS if name[0] == first)})"
+    for first in dict.fromkeys(name[0] for name in _MONTHS)
+)
+"""The rest of a month's name, its first letter read."""
+# Each begins with a set of characters, which a search skips to; what must stand before it is asked after it.
 _SPACED: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "date",
         re.compile(
-            rf"\b{_MONTH}\.? \d{{1,2}}(?:st|nd|rd|th)?(?:,? \d{{4}})?\b"
-            rf"|\b\d{{1,2}}\.?(?: de| of)? {_MONTH}(?:(?: de|,)? \d{{4}})?\b"
-            r"|(?:\d{2,4}年)?\d{1,2}月\d{1,2}日"
+            rf"[\d{''.join({name[0]: None for name in _MONTHS})}](?:"
+            rf"(?<!\w.)(?:{_FROM_MONTH})\.? \d{{1,2}}(?:st|nd|rd|th)?(?:,? \d{{4}})?\b"
+            rf"|(?<=\d)(?<!\w.)\d?\.?(?: de| of)? {_MONTH}(?:(?: de|,)? \d{{4}})?\b"
+            r"|(?<=\d)(?:\d{1,3}年\d{1,2}|\d?)月\d{1,2}日)"
         ),
     ),
     (
         "amount",
         re.compile(
-            r"[$€£¥₹] ?\d[\d,.]{0,20}\d(?: (?:million|billion|thousand))?"
-            rf"|(?<![\w.,])\d[\d,.]{{0,20}} ?(?:{CURRENCIES}|人民币)"
-            r"|(?<![\d.,])\d[\d,.]{0,20}[万千億亿]?[円元]"
-            rf"|(?<![\w.,])\d[\d,.]{{0,20}} (?:{UNITS})\b"
+            r"[$€£¥₹\d](?:(?<=[$€£¥₹]) ?\d[\d,.]{0,20}\d(?: (?:million|billion|thousand))?"
+            rf"|(?<=\d)(?<![\w.,].)[\d,.]{{0,20}} ?(?:{CURRENCIES}|人民币)"
+            r"|(?<=\d)(?<![\d.,].)[\d,.]{0,20}[万千億亿]?[円元]"
+            rf"|(?<=\d)(?<![\w.,].)[\d,.]{{0,20}} (?:{UNITS})\b)"
         ),
     ),
-    ("phone", re.compile(r"(?<![\w.])\+?\(?\d{2,4}\)?(?:[ -]\(?\d{2,4}\)?){2,4}(?![\w.])")),
+    (
+        "phone",
+        re.compile(
+            r"[+(\d](?<![\w.].)(?:(?<=\+)\(?\d{2,4}|(?<=\()\d{2,4}|(?<=\d)\d{1,3})\)?"
+            r"(?:[ -]\(?\d{2,4}\)?){2,4}(?![\w.])"
+        ),
+    ),
 )
 _DIGIT = re.compile(r"\d")
 NAME = re.compile(r"\b[A-ZÀ-Þ][a-zß-ÿ]+(?:[ -](?:(?:de|van|von|der|la|le|del) )?[A-ZÀ-Þ][a-zß-ÿ]+){1,3}\b")
@@ -235,11 +252,17 @@ def _add(found: dict[str, Fact], kind: str, value: str) -> None:
 
 
 def _add_words(found: dict[str, Fact], text: str) -> None:
-    for written in _WORD.findall(text):
-        for word in (written,) if written.isalnum() else _pieces(written):
-            kind = kind_of(word)
-            if kind is not None:
-                _add(found, kind, word)
+    for written in dict.fromkeys(_WORD.findall(text)):
+        exact = _exact_pieces if len(written) <= LONGEST else _exact_pieces.__wrapped__
+        for kind, word in exact(written):
+            _add(found, kind, word)
+
+
+@lru_cache(maxsize=1 << 15)
+def _exact_pieces(written: str) -> tuple[tuple[str, str], ...]:
+    """What is exact in what is written as one word, each with its kind."""
+    pieces = (written,) if written.isalnum() else _pieces(written)
+    return tuple([(kind, word) for word in pieces if (kind := kind_of(word)) is not None])
 
 
 def _pieces(word: str) -> Iterator[str]:

@@ -3,7 +3,8 @@
 Values stand word for word, none twice: what is part of a value that stands there already needs no room.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import cached_property
 
 from proxy.core.extraction.facts import Fact
@@ -34,16 +35,58 @@ _SHARED = 6
 """Characters from which a directory is named once for all that it holds."""
 _SPARE = 64
 """Facts that are tried after the first that no longer fits."""
-_OFTEN = 200
+OFTEN = 200
 """Searches of a text from which an index of it pays."""
-_BEGINNING = 4
-"""Characters of a value by which the index has it."""
+_GRAM = 4
+"""Characters by which the index finds words."""
+
+
+class Standing:
+    """What stands there already, searched for one value after the other.
+
+    A value without spaces stands within a word, so words are looked through that have its rarest four
+    characters; each word once, however often it was said.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._searches = 0
+
+    def __contains__(self, value: str) -> bool:
+        self._searches += 1
+        if self._searches < OFTEN:
+            return value in self._text
+        words = value.split()
+        if len(words) != 1 or words[0] != value:
+            return all(map(self._may_hold, words)) and value in self._text
+        return self._may_hold(value) if len(value) >= _GRAM else value in self._text
+
+    def _may_hold(self, word: str) -> bool:
+        """Whether a word, of at least four characters, is part of one here; of a shorter one nobody knows."""
+        grams = [word[at : at + _GRAM] for at in range(len(word) - _GRAM + 1)]
+        if not grams or word in self._words:
+            return True
+        found = [self._holding.get(gram, ()) for gram in grams]
+        return any(word in each for each in min(found, key=len))
+
+    @cached_property
+    def _words(self) -> frozenset[str]:
+        return frozenset(self._text.split())
+
+    @cached_property
+    def _holding(self) -> Mapping[str, Sequence[str]]:
+        """The words that hold each four characters."""
+        holding: defaultdict[str, list[str]] = defaultdict(list)
+        for word in self._words:
+            for gram in {word[at : at + _GRAM] for at in range(len(word) - _GRAM + 1)}:
+                holding[gram].append(word)
+        return holding
 
 
 class Packing:
-    """Facts chosen one by one, the most wanted first, while they fit."""
+    """Facts chosen one by one, the most wanted first, while they fit and stand in none of the texts."""
 
-    def __init__(self, room: int, count: Count, standing: str) -> None:
+    def __init__(self, room: int, count: Count, *standing: Container[str]) -> None:
         self._room = room
         self._count = count
         self._standing = standing
@@ -51,13 +94,12 @@ class Packing:
         self._groups: set[str] = set()
         self._parts: set[str] = set()
         self._left = room
-        self._searches = 0
 
     def fill(self, facts: Iterable[tuple[Fact, bool]]) -> None:
         """Take what fits of ``facts``, in their order; of each, whether it may stand below its directory."""
         spare = _SPARE
         for whole, is_listed in facts:
-            if whole.value in self._parts or self._stands(whole.value):
+            if whole.value in self._parts or any(whole.value in text for text in self._standing):
                 continue
             fact = _below_directory(whole) if is_listed else whole
             group = group_of(fact)
@@ -73,21 +115,6 @@ class Packing:
             spare -= 1
             if spare == 0:
                 return
-
-    def _stands(self, value: str) -> bool:
-        self._searches += 1
-        if self._searches < _OFTEN or len(value) < _BEGINNING:
-            return value in self._standing
-        words, beginnings = self._index
-        first = beginnings.get(value[:_BEGINNING], -1)
-        return first >= 0 and (value in words or self._standing.find(value, first) >= 0)
-
-    @cached_property
-    def _index(self) -> tuple[frozenset[str], Mapping[str, int]]:
-        """The words of the text, and where each beginning of a value stands first."""
-        text = self._standing
-        last = len(text) - _BEGINNING
-        return frozenset(text.split()), {text[at : at + _BEGINNING]: at for at in range(last, -1, -1)}
 
     @property
     def text(self) -> str:

@@ -18,7 +18,7 @@ from proxy.core.conversation.messages import HEAD_ROLES
 from proxy.core.extraction.constraints import Rule
 from proxy.core.extraction.facts import Fact
 from proxy.core.extraction.reading import Reading, Voice
-from proxy.core.planning.ledger_packing import Bullets, Packing, may_share
+from proxy.core.planning.ledger_packing import Bullets, Packing, Standing, may_share
 from proxy.core.planning.plan import Plan
 from proxy.core.planning.situation import Situation
 
@@ -151,8 +151,8 @@ def _written(source: "Source", room: int, details: int, beside: str, *, shares: 
     left = room - bullets.fill(firm, int(room * _RULES_SHARE) if is_split else room)
     identifiers = ""
     if rules.identifiers:
-        shown = [source.shown, *bullets.chosen, beside]
-        packing = Packing(min(left, details), count, "\n".join(shown))
+        told = "\n".join([*bullets.chosen, beside])
+        packing = Packing(min(left, details), count, source.shown, told)
         packing.fill(source.identifiers())
         identifiers = packing.text
         left -= count(identifiers) if identifiers else 0
@@ -187,14 +187,16 @@ class Source:
         return "\n".join([*texts, *clipped])
 
     @cached_property
-    def shown(self) -> str:
+    def shown(self) -> Standing:
         """What the view says, notes among it.
 
         What summaries say is told again where it is a rule: nobody vouches for a summary. So it is with
         requests that notes quote as handled: a rule among them is not over.
         """
         quotes = [text for gap in self.plan.gaps for text in gap.quotes]
-        return "\n".join([self._kept_text(), *(anchor.text for anchor in self.plan.anchors), *quotes])
+        return Standing(
+            "\n".join([self._kept_text(), *(anchor.text for anchor in self.plan.anchors), *quotes])
+        )
 
     @cached_property
     def constraints(self) -> list[Rule]:

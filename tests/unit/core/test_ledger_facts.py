@@ -6,12 +6,14 @@ import json
 from functools import partial
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.extraction.facts import MOST_CHARACTERS, MOST_FACTS, Fact, facts_in, leaves_of
 from proxy.core.extraction.reading import Reading, Readings, read
-from proxy.core.planning.ledger_packing import Packing
+from proxy.core.planning.ledger_packing import OFTEN, Packing, Standing
 from tests.support.conversations import assistant, calling, chain_from, count, encode, result, user
 
 
@@ -53,6 +55,10 @@ def reading(message: dict[str, object], thing: str = "") -> Reading:
         ("calls open_bridge() once", "symbol", "open_bridge"),
         ("class BridgeMaster:", "symbol", "BridgeMaster"),
         ("船は NO6JO3 です", "code", "NO6JO3"),
+        ("x2031年5月4日", "date", "2031年5月4日"),
+        ("\n3rd of August 2031? No: 3 August 2031", "date", "3 August 2031"),
+        ("about (031) 555 01 42", "phone", "(031) 555 01 42"),
+        ("あと 1,000 ドル、7 EUR", "amount", "7 EUR"),
     ],
 )
 def test_an_exact_thing_is_found_in_text(text: str, kind: str, value: str) -> None:
@@ -219,6 +225,15 @@ def test_what_a_long_view_says_is_not_told_again_however_much_was_looked_for() -
     parts = [Fact("number", "1299"), Fact("code", "K1298"), Fact("code", "9X")]
     standing = " ".join(fact.value for fact in shown)
     assert packed(*shown, *missing, *parts, standing=standing) == "codes: K129X X1000K Z9"
+
+
+@given(st.text("ab1 /", max_size=300), st.lists(st.text("ab1 /", min_size=1, max_size=9), min_size=1))
+def test_what_stands_in_a_text_is_found_however_often_it_was_searched(text: str, values: list[str]) -> None:
+    standing = Standing(text)
+    for _ in range(OFTEN):
+        assert "" in standing
+    asked = [*values, *(text[at : at + 7] for at in range(0, len(text), 5))]
+    assert [value in standing for value in asked] == [value in text for value in asked]
 
 
 def test_a_name_within_a_path_that_stands_there_is_not_told_again() -> None:
