@@ -29,7 +29,6 @@ from proxy.core.dialects.wire import WireFormat
 from proxy.engine.admin.edits import Edits
 from proxy.engine.admin.forks import Forks
 from proxy.engine.admin.inspection import Inspection
-from proxy.engine.answers.added_parameters import AddedParameters
 from proxy.engine.answers.recall import Recall
 from proxy.engine.answers.sending import Sender
 from proxy.engine.answers.tool_cache import ToolCaches
@@ -228,8 +227,7 @@ def assembled(settings: Settings, outside: Outside, wire: WireFormat = CHAT) -> 
         backlog=backlog,
         patience=settings.save_timeout,
     )
-    added = AddedParameters(wire, naming)
-    sender = Sender(wire, upstream, models, decisions, added, clock)
+    sender = Sender(wire, naming, upstream, models, decisions, clock)
     pipeline = Pipeline(
         wire=wire,
         naming=naming,
@@ -240,7 +238,6 @@ def assembled(settings: Settings, outside: Outside, wire: WireFormat = CHAT) -> 
         models=models,
         decisions=decisions,
         tools=ToolCaches(metrics, memory),
-        added=added,
         sender=sender,
         tool_loop=ToolLoop(sender, recorder, clock),
         recorder=recorder,

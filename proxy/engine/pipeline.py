@@ -18,7 +18,6 @@ from proxy.core.planning.situation import Conditions
 from proxy.core.policy.policy import Policy
 from proxy.core.recall.tool import offered_tool
 from proxy.core.tool_cache.cache import ToolCache
-from proxy.engine.answers.added_parameters import AddedParameters
 from proxy.engine.answers.sending import Sender
 from proxy.engine.answers.tool_cache import NOTHING_FRESH, ToolCaches
 from proxy.engine.answers.tool_loop import ToolLoop
@@ -52,7 +51,6 @@ class Pipeline:
     models: Models
     decisions: Decisions
     tools: ToolCaches
-    added: AddedParameters
     sender: Sender
     tool_loop: ToolLoop
     recorder: Recorder
@@ -88,7 +86,7 @@ class Pipeline:
             degraded=degraded,
             answerers=self.decisions.answerers(request, history, decision) if request.tool else [],
         )
-        self.added.add(exchange)
+        self.sender.add_parameters(exchange)
         return exchange
 
     async def answer(self, exchange: Exchange) -> Sent:

@@ -74,6 +74,23 @@ class Overflow(msgspec.Struct, frozen=True):
     prompt_tokens: int | None = None
 
 
+class Refusal(msgspec.Struct, frozen=True):
+    """What a refusal says that another request may heed; nothing where it is about anything else."""
+
+    overflow: Overflow | None = None
+    """The request is too long for the model's context window."""
+    wants_alternation: bool = False
+    """One user message is taken after each assistant message, and no other."""
+    takes_no_tools: bool = False
+    """No tools are taken, or not so many."""
+    is_invalid: bool = False
+    """The request is called invalid: whatever was added to it may be why."""
+    is_of_parameter: bool = False
+    """One of its parameters is not known, whichever that is."""
+    is_of_cache_key: bool = False
+    """The parameter that names the provider's cache is spoken of."""
+
+
 class AnswerStream(Protocol):
     """Collects the answer out of a stream's bytes while they pass."""
 

@@ -15,7 +15,7 @@ from proxy.core.dialects.answers import (
     AnswerStream,
     Ask,
     FinalEvent,
-    Overflow,
+    Refusal,
     Reply,
     Rules,
     StreamEditor,
@@ -152,8 +152,6 @@ class WireFormat(Dialect, Protocol):
 
     path: str
     """Where its requests go, behind the base URL."""
-    cache_key: bytes
-    """What refusals call the parameter that names the provider's cache."""
     truncated_event: bytes
     """What a client is told where the upstream's stream ends too early."""
 
@@ -189,8 +187,8 @@ class WireFormat(Dialect, Protocol):
         """A request's body without these tools; without anything about tools, where none is left."""
         ...
 
-    def refusal(self, status: int, body: bytes, request: bytes = b"") -> Overflow | None:
-        """What a refusal says of the context window; None where it is about anything else.
+    def refusal(self, status: int, body: bytes, request: bytes = b"") -> Refusal:
+        """What a refusal says that another request may heed.
 
         ``body`` is that of an error response, or the data of an error event in a stream of status 200.
         ``request`` is the body that was refused.

@@ -2,35 +2,35 @@
 
 A POST is never repeated because of a fault; what is sent again is another request than the refused one. As
 much of an answer is read here as tells a refusal from an answer, and no more.
+
+Keeps law 1 (transparent) where something is asked for that only we want: it is spliced into a body that is
+ready, and every other byte stays as it was. What an upstream refuses of it is not asked of that model again.
 """
 
 import asyncio
-import re
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from proxy.core.budget.budget import Stage
+from proxy.core.dialects.answers import Refusal
 from proxy.core.dialects.wire import WireFormat
 from proxy.core.formats.sse import Decoder
 from proxy.core.formats.unpacking import CODINGS, Unpacker, UnpackingError
-from proxy.engine.answers.added_parameters import AddedParameters
+from proxy.core.planning.plan import EMPTY
 from proxy.engine.flow import Exchange, Incoming, Sent, header_of, is_stream
+from proxy.engine.intake.naming import Naming
 from proxy.engine.models.models import Models
 from proxy.engine.planning.decisions import Decisions, reserve_of
 from proxy.ports import Clock, Upstream, UpstreamResponse
 
 _OK = 200
-_BAD_REQUEST = 400
-_REFUSALS = frozenset({_BAD_REQUEST, 413, 422, 500})
+_REFUSALS = frozenset({400, 413, 422, 500})
 _BEGUN_BYTES = 2**20
 _COMMENTS = 1.0
 """Seconds for which comments are held back: they keep a client waiting who would leave otherwise."""
-_WANTS_ALTERNATION = re.compile(
-    rb"roles?[^.]{0,40}alternat|consecutive[^.]{0,40}(?:role|user)|role .?user.? after role", re.IGNORECASE
-)
-"""What is said by who takes one user message after each assistant message, and no other."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,42 @@ class Sender:
     """Sends requests, and learns from what comes back."""
 
     wire: WireFormat
+    naming: Naming
     upstream: Upstream
     models: Models
     decisions: Decisions
-    added: AddedParameters
     clock: Clock
+
+    def add_parameters(self, exchange: Exchange) -> None:
+        """Put in what this request should ask for.
+
+        A streamed answer is asked for its usage while that teaches something: from *warn* on, while a
+        model's ratio is hardly known; and while nobody knows its window.
+
+        From its first epoch on, a session's requests are told to belong together, unless the client did.
+        Providers that spread requests over machines then send them to the one that has kept their beginning.
+        What goes out whole, such as a session of which all is restored, stays as it is.
+        """
+        request, body, decision = exchange.request, exchange.history.body, exchange.decision
+        model, window = request.model, request.budget.window
+        is_early = decision.stage is Stage.CALM and window.limit is not None
+        if (
+            not is_early
+            and body.is_streamed
+            and not body.wants_usage
+            and model.wants_usage(exchange.sent_tokens, window)
+        ):
+            exchange.body = self.wire.asking_for_usage(exchange.body)
+            exchange.adds_usage = True
+        if (
+            decision.plan != EMPTY
+            and not body.names_cache
+            and request.policy.economy.enabled
+            and not model.refuses_cache_key
+        ):
+            cache_key = self.naming.cache_key(request.session.key)
+            exchange.body = self.wire.with_cache_key(exchange.body, cache_key)
+            exchange.adds_cache_key = True
 
     async def send(self, exchange: Exchange) -> Sent:
         """Forward; a refusal for length teaches the window, and the request is pruned and sent once more.
@@ -55,11 +86,12 @@ class Sender:
                 self._answered(exchange)
                 if not sent.told:
                     return sent
+            refusal = self.refusal(exchange, sent)
             is_changed = (
-                self._let_alternate(exchange, sent)
-                or (self.learn_refusal(exchange, sent) and await self.decisions.prune_harder(exchange))
-                or self._withdraw_tool(exchange, sent)
-                or self.added.take_out_refused(exchange, sent)
+                self._let_alternate(exchange, refusal)
+                or (self.learn_window(exchange, refusal) and await self.decisions.prune_harder(exchange))
+                or self._withdraw_tool(exchange, refusal)
+                or self._withdraw_parameters(exchange, refusal)
             )
             if not is_changed:
                 return sent
@@ -70,7 +102,9 @@ class Sender:
         sent = await self.forward(exchange.incoming, exchange.body)
         if sent.response.status == _OK:
             self._answered(exchange)
-        self.learn_refusal(exchange, sent)  # passed on all the same: the next turn acts on it
+        self.learn_window(
+            exchange, self.refusal(exchange, sent)
+        )  # passed on all the same: the next turn acts on it
         return sent
 
     async def forward(self, incoming: Incoming, body: bytes) -> Sent:
@@ -89,15 +123,35 @@ class Sender:
     def _answered(self, exchange: Exchange) -> None:
         session = exchange.request.session
         session.lane.answered = self.clock.now()
-        if exchange.is_tool_refused or exchange.is_cache_key_refused:
-            self.added.taken(exchange)
+        if exchange.is_tool_refused:
+            exchange.request.model.refuses_tools = True
+        if exchange.is_cache_key_refused:
+            exchange.request.model.refuses_cache_key = True
         if session.cached.is_turn_lost:
             session.cached.is_turn_lost = False
             exchange.degraded.append("previous-turn")
 
-    def _let_alternate(self, exchange: Exchange, sent: Sent) -> bool:
+    # --- what is changed in a request that was refused ---
+
+    def refusal(self, exchange: Exchange, sent: Sent) -> Refusal:
+        """What an answer says, if it is a refusal."""
+        return self.wire.refusal(sent.response.status, sent.told, exchange.body)
+
+    def learn_window(self, exchange: Exchange, refusal: Refusal, more: int = 0) -> bool:
+        """Whether something was learned from a refusal for length.
+
+        ``more`` are counted tokens that went out after the view.
+        """
+        if refusal.overflow is None:
+            return False
+        request, reserve = exchange.request, reserve_of(exchange.history, exchange.request.policy) or 0
+        return self.models.learn_refusal(
+            request.model, exchange.sent_tokens + more, reserve, refusal.overflow
+        )
+
+    def _let_alternate(self, exchange: Exchange, refusal: Refusal) -> bool:
         """Whether notes were refused for the order of roles, and go out within their neighbours now."""
-        if sent.response.status != _BAD_REQUEST or not _WANTS_ALTERNATION.search(sent.told):
+        if not refusal.wants_alternation:
             return False
         request = exchange.request
         request.model.alternates = True
@@ -106,24 +160,36 @@ class Sender:
         exchange.set_body(body)
         return is_changed
 
-    def _withdraw_tool(self, exchange: Exchange, sent: Sent) -> bool:
-        """Whether a tool of ours was refused, and the request goes out without it now."""
-        if not self.added.refuses_tool(exchange, sent):
+    def _withdraw_tool(self, exchange: Exchange, refusal: Refusal) -> bool:
+        """Whether a tool of ours may have been refused, and the request goes out without it now.
+
+        The model is known to take none once it takes the request without; nothing is known of it where the
+        client has tools too: one more may be too many.
+        """
+        tool = exchange.request.tool
+        if not (refusal.takes_no_tools and tool and tool in exchange.body):
             return False
+        exchange.is_tool_refused = not exchange.history.body.has_tools
         exchange.request = replace(exchange.request, tool=b"")
         exchange.set_body(self.decisions.body(exchange.request, exchange.history, exchange.decision))
         return True
 
-    def learn_refusal(self, exchange: Exchange, sent: Sent, more: int = 0) -> bool:
-        """Whether an answer is a refusal for length from which something was learned.
+    def _withdraw_parameters(self, exchange: Exchange, refusal: Refusal) -> bool:
+        """Whether what only we asked for may have been refused; the request goes out without all of it now.
 
-        ``more`` are counted tokens that went out after the view.
+        What refuses the cache's name is learned only when the request is taken without it: the client may
+        have made the mistake. For usage any refusal counts, since it is asked for so seldom.
         """
-        refusal = self.wire.refusal(sent.response.status, sent.told, exchange.body)
-        if refusal is None:
-            return False
-        request, reserve = exchange.request, reserve_of(exchange.history, exchange.request.policy) or 0
-        return self.models.learn_refusal(request.model, exchange.sent_tokens + more, reserve, refusal)
+        adds_cache_key, adds_usage = exchange.adds_cache_key, exchange.adds_usage
+        refuses_cache_key = adds_cache_key and (refusal.is_of_cache_key or refusal.is_of_parameter)
+        is_of_cache_key = adds_cache_key and refusal.is_of_cache_key
+        refuses_usage = adds_usage and refusal.is_invalid and not is_of_cache_key
+        if refuses_usage:
+            exchange.request.model.refuses_usage = True
+        if refuses_cache_key or refuses_usage:
+            exchange.set_body(exchange.plain)
+            exchange.is_cache_key_refused = refuses_cache_key
+        return refuses_cache_key or refuses_usage
 
 
 # --- how an answer begins ---

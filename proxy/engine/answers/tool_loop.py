@@ -83,7 +83,8 @@ class _Course:
         body = self.rounds.next_body(self.exchange.body)
         sender = self.loop.sender
         following = _unpacked(await sender.forward(self.exchange.incoming, body))
-        sender.learn_refusal(self.exchange, following, self.rounds.tokens)
+        refusal = sender.refusal(self.exchange, following)
+        sender.learn_window(self.exchange, refusal, self.rounds.tokens)
         return following
 
     async def conclude(self, editor: StreamEditor | AnswerEditor) -> None:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from proxy.core.dialects.answers import Overflow
-from proxy.core.dialects.chat.refusals import read_refusal
+from proxy.core.dialects.chat.refusals import read_overflow
 
 
 def said(message: str, **members: object) -> bytes:
@@ -200,18 +200,18 @@ STATED = {
 @pytest.mark.parametrize("upstream", STATED)
 def test_the_wording_of_an_upstream_teaches_the_window_and_the_prompt(upstream: str) -> None:
     message, window, prompt = STATED[upstream]
-    assert read_refusal(400, said(message, code=400, type="BadRequestError")) == Overflow(window, prompt)
+    assert read_overflow(400, said(message, code=400, type="BadRequestError")) == Overflow(window, prompt)
 
 
 def test_the_code_alone_is_enough() -> None:
-    assert read_refusal(400, said("Too long.", code="context_length_exceeded")) == Overflow()
+    assert read_overflow(400, said("Too long.", code="context_length_exceeded")) == Overflow()
 
 
 def test_llama_cpp_states_its_numbers_beside_the_message() -> None:
     body = said(
         "the request exceeds", code=500, type="exceed_context_size_error", n_prompt_tokens=1407, n_ctx=256
     )
-    assert read_refusal(500, body) == Overflow(256, 1407)
+    assert read_overflow(500, body) == Overflow(256, 1407)
 
 
 @pytest.mark.parametrize(
@@ -229,11 +229,11 @@ def test_llama_cpp_states_its_numbers_beside_the_message() -> None:
     ],
 )
 def test_the_error_is_found_in_whatever_shape_it_comes(body: bytes) -> None:
-    assert read_refusal(400, body) == Overflow(8, 9)
+    assert read_overflow(400, body) == Overflow(8, 9)
 
 
 def test_an_error_event_in_a_stream_counts() -> None:
-    assert read_refusal(200, said("prompt is too long: 9 tokens > 8 maximum")) == Overflow(8, 9)
+    assert read_overflow(200, said("prompt is too long: 9 tokens > 8 maximum")) == Overflow(8, 9)
 
 
 @pytest.mark.parametrize(
@@ -258,12 +258,12 @@ def test_an_error_event_in_a_stream_counts() -> None:
     ],
 )
 def test_what_only_sounds_like_it_is_let_through(message: str) -> None:
-    assert read_refusal(400, said(message, type="invalid_request_error")) is None
+    assert read_overflow(400, said(message, type="invalid_request_error")) is None
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 429])
 def test_other_statuses_mean_what_they_say(status: int) -> None:
-    assert read_refusal(status, said("prompt is too long: 9 tokens > 8 maximum")) is None
+    assert read_overflow(status, said("prompt is too long: 9 tokens > 8 maximum")) is None
 
 
 @pytest.mark.parametrize(
@@ -280,7 +280,7 @@ def test_other_statuses_mean_what_they_say(status: int) -> None:
     ],
 )
 def test_a_body_that_says_nothing_is_no_overflow(body: bytes) -> None:
-    assert read_refusal(413, body) is None
+    assert read_overflow(413, body) is None
 
 
 QUOTED = "prompt is too long: 5000 tokens > 4096 maximum"
@@ -289,24 +289,24 @@ QUOTED = "prompt is too long: 5000 tokens > 4096 maximum"
 def test_words_of_the_request_that_an_error_quotes_are_no_refusal() -> None:
     request = json.dumps({"messages": [{"role": "user", "content": f"What does “{QUOTED}” mean?"}]}).encode()
     quoting = said(f"[{{'type': 'missing', 'input': {{'content': 'What does “{QUOTED}” mean?'}}}}]")
-    assert read_refusal(400, quoting) == Overflow(4096, 5000)
-    assert read_refusal(400, quoting, request) is None
+    assert read_overflow(400, quoting) == Overflow(4096, 5000)
+    assert read_overflow(400, quoting, request) is None
 
 
 def test_a_refusal_stays_one_when_the_request_quotes_another() -> None:
     request = json.dumps({"messages": [{"role": "user", "content": QUOTED}]}).encode()
-    assert read_refusal(400, said("prompt is too long: 90 tokens > 80 maximum"), request) == Overflow(80, 90)
-    assert read_refusal(400, said(QUOTED, code="context_length_exceeded"), request) is not None
+    assert read_overflow(400, said("prompt is too long: 90 tokens > 80 maximum"), request) == Overflow(80, 90)
+    assert read_overflow(400, said(QUOTED, code="context_length_exceeded"), request) is not None
 
 
 def test_an_answer_that_talks_about_context_windows_is_no_refusal() -> None:
     text = "The maximum context length is 8192 tokens. However, your messages resulted in 9001 tokens."
     body = json.dumps({"choices": [{"index": 0, "delta": {"content": text}}]}).encode()
-    assert read_refusal(200, body) is None
-    assert read_refusal(200, text.encode()) is None
+    assert read_overflow(200, body) is None
+    assert read_overflow(200, text.encode()) is None
 
 
 def test_an_event_with_choices_is_a_refusal_where_it_names_an_error() -> None:
     error = {"message": "prompt is too long: 90 tokens > 80 maximum"}
-    assert read_refusal(200, json.dumps({"choices": [], **error}).encode()) is None
-    assert read_refusal(200, json.dumps({"choices": [], "error": error}).encode()) == Overflow(80, 90)
+    assert read_overflow(200, json.dumps({"choices": [], **error}).encode()) is None
+    assert read_overflow(200, json.dumps({"choices": [], "error": error}).encode()) == Overflow(80, 90)

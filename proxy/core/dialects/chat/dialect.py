@@ -73,7 +73,6 @@ class ChatCompletions:
     # --- requests ---
 
     path = "/chat/completions"
-    cache_key = b"prompt_cache_key"
     model_of = staticmethod(model_of)
     read_body = staticmethod(read_body)
     question = staticmethod(question)

@@ -1,9 +1,9 @@
-"""Refusals that mean "the prompt does not fit the context window", and what they teach about the window.
+"""What refusals say: of the context window, the order of roles, tools, and parameters.
 
-Nobody agrees on a code, so most are told by their wording: each row of `_WORDINGS` is one upstream's
-sentence, and the first that fits is read. Rate limits speak of tokens as well and are vetoed. Too large a
-`max_tokens` is no overflow where it is the completion that has the limit, and is one where prompt and
-completion together pass the window.
+Nobody agrees on a code, so most are told by their wording. That the prompt does not fit the window, and how
+large that is, says a row of `_WORDINGS`: each is one upstream's sentence, and the first that fits is read.
+Rate limits speak of tokens as well and are vetoed. Too large a `max_tokens` is no overflow where it is the
+completion that has the limit, and is one where prompt and completion together pass the window.
 """
 
 from __future__ import annotations
@@ -12,8 +12,11 @@ import re
 
 import msgspec
 
-from proxy.core.dialects.answers import Overflow
+from proxy.core.dialects.answers import Overflow, Refusal
 from proxy.core.formats.json import elements, integer, members, string
+
+# --- a context window that was exceeded ---
+
 
 _OK = 200
 _STATUSES = frozenset({_OK, 400, 413, 422, 500, 502, 503})
@@ -22,7 +25,7 @@ _READ_AT_MOST = 16 * 1024
 """Characters of a refusal that are searched; their sentence stands at the front."""
 
 
-class _Refusal(msgspec.Struct):
+class _Said(msgspec.Struct):
     text: str
     codes: set[str]
     window: int | None = None
@@ -114,7 +117,7 @@ _RATE_LIMIT = re.compile(
 _PART = re.compile(r"(\d+) (?:of |in |for )?(?:the |your )?([a-z ]+)", re.IGNORECASE)
 
 
-def read_refusal(status: int, body: bytes, request: bytes = b"") -> Overflow | None:
+def read_overflow(status: int, body: bytes, request: bytes = b"") -> Overflow | None:
     """What a refusal says of the context window; None where it is about anything else.
 
     `body` is that of an error response, or the data of an error event in a stream of status 200. `request` is
@@ -125,7 +128,7 @@ def read_refusal(status: int, body: bytes, request: bytes = b"") -> Overflow | N
         return None
     if status == _OK and b'"choices"' in body and b'"error"' not in body:  # part of an answer
         return None
-    refusal = _refusal(body, status)
+    refusal = _said(body, status)
     if refusal is None or not (refusal.text or refusal.codes):
         return None
     known = bool(_CODES & refusal.codes)
@@ -143,18 +146,18 @@ def read_refusal(status: int, body: bytes, request: bytes = b"") -> Overflow | N
     )
 
 
-def _refusal(body: bytes, status: int) -> _Refusal | None:
+def _said(body: bytes, status: int) -> _Said | None:
     """The error in a body: OpenAI's shape, a list of one (Gemini), a bare object, a string (Ollama), text."""
     top = members((elements(body) or [body])[0])
     if top is None:
-        return _Refusal(body[:_READ_AT_MOST].decode("utf-8", "replace"), set()) if status != _OK else None
+        return _Said(body[:_READ_AT_MOST].decode("utf-8", "replace"), set()) if status != _OK else None
     error = members(top["error"]) if "error" in top else top
     if error is None:
         error = {"message": top["error"]}
     texts = [string(error.get(name)) for name in ("message", "detail", "msg")]
     details = members(error["metadata"]) if "metadata" in error else None
     texts.append(string((details or {}).get("raw")))  # OpenRouter quotes the provider
-    return _Refusal(
+    return _Said(
         " ".join(filter(None, texts))[:_READ_AT_MOST],
         {code for name in ("code", "type", "status") if (code := string(error.get(name)))},
         integer(error.get("n_ctx")),
@@ -170,3 +173,44 @@ def _prompt_of(parts: str | None) -> int | None:
     """The prompt's share of "4500 in the messages, 500 in the completion": all but what it may generate."""
     shares = [(int(share), what) for share, what in _PART.findall(parts or "")]
     return sum(share for share, what in shares if "completion" not in what and "output" not in what) or None
+
+
+# --- what is refused beside length ---
+
+
+_BAD_REQUEST = 400
+_INVALID = (_BAD_REQUEST, 422)
+_TOOLLESS = (*_INVALID, 500)
+"""Of refusals that may be about tools."""
+_WANTS_ALTERNATION = re.compile(
+    rb"roles?[^.]{0,40}alternat|consecutive[^.]{0,40}(?:role|user)|role .?user.? after role", re.IGNORECASE
+)
+_CACHE_KEY = b"prompt_cache_key"
+_UNKNOWN_PARAMETER = re.compile(
+    rb"(?:unknown|unrecogni[sz]ed|unexpected|unsupported|extra|additional|invalid)[^.]{0,40}"
+    rb"(?:parameter|argument|field|propert|name|input|key|param)"
+    rb"|(?:parameter|argument|field|propert|input|param)[^.]{0,80}"
+    rb"(?:not (?:supported|permitted|allowed|recogni[sz]ed)|unknown|unsupported)",
+    re.IGNORECASE,
+)
+_NO_TOOLS = re.compile(
+    rb"(?:\btools?\b|function.call(?:s|ing)?)[^.{}]{0,40}"
+    rb"(?:not (?:currently )?(?:supported|permitted|allowed|available|enabled)|requires?\b|too long|too many)"
+    rb"|(?:not|n't|cannot)[^.{}]{0,20} (?:support|accept|allow)[^.{}]{0,40}(?:\btools?\b|function.call)"
+    rb"|(?:unknown|unrecogni[sz]ed|unexpected|unsupported)[^.{}]{0,40}\btools\b"
+    rb'|"body", ?"tools"',
+    re.IGNORECASE,
+)
+
+
+def read_refusal(status: int, body: bytes, request: bytes = b"") -> Refusal:
+    """What a refusal says that another request may heed; the arguments are those of `read_overflow`."""
+    overflow, is_invalid = read_overflow(status, body, request), status in _INVALID
+    return Refusal(
+        overflow=overflow,
+        wants_alternation=status == _BAD_REQUEST and _WANTS_ALTERNATION.search(body) is not None,
+        takes_no_tools=status in _TOOLLESS and _NO_TOOLS.search(body) is not None,
+        is_invalid=is_invalid,
+        is_of_parameter=is_invalid and _UNKNOWN_PARAMETER.search(body) is not None,
+        is_of_cache_key=is_invalid and _CACHE_KEY in body,
+    )
