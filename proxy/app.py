@@ -35,7 +35,7 @@ from proxy.engine.answers.tool_cache import ToolCaches
 from proxy.engine.answers.tool_loop import ToolLoop
 from proxy.engine.append.append import Appends
 from proxy.engine.append.turn_queue import TurnQueue
-from proxy.engine.background import Background
+from proxy.engine.background import Background, Foreground
 from proxy.engine.intake.body_cache import BodyCache
 from proxy.engine.intake.naming import Naming
 from proxy.engine.intake.reader import Reader
@@ -50,7 +50,6 @@ from proxy.engine.recording.recorder import Recorder
 from proxy.engine.sessions.attachments import Attachments
 from proxy.engine.sessions.recognition import Recognition
 from proxy.engine.sessions.session_cache import SessionCache
-from proxy.engine.summaries.foreground import Foreground
 from proxy.engine.summaries.pool import Summaries
 from proxy.engine.summaries.wanted import SummaryJobs
 from proxy.errors import StoreUnavailable

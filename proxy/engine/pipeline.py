@@ -21,7 +21,7 @@ from proxy.core.tool_cache.cache import ToolCache
 from proxy.engine.answers.sending import Sender
 from proxy.engine.answers.tool_cache import NOTHING_FRESH, ToolCaches
 from proxy.engine.answers.tool_loop import ToolLoop
-from proxy.engine.background import Background
+from proxy.engine.background import Background, Foreground
 from proxy.engine.flow import MOST_WAITING, Exchange, Incoming, Request, Sent
 from proxy.engine.intake.body_cache import BodyCache, ReadBody
 from proxy.engine.intake.envelope import Envelope
@@ -34,7 +34,6 @@ from proxy.engine.recording.recorder import Recorder
 from proxy.engine.sessions.attachments import Attachments
 from proxy.engine.sessions.recognition import Recognition
 from proxy.engine.sessions.session_cache import EpochLog, SessionState
-from proxy.engine.summaries.foreground import Foreground
 from proxy.telemetry import log_fault
 
 

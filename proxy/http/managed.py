@@ -200,7 +200,7 @@ class Managed:
         }
         if incoming.appended is not None:
             await pipeline.recorder.announce(exchange)
-        with pipeline.foreground.request():
+        with pipeline.foreground:
             passage.forwarded = self._now()
             sent = await pipeline.answer(exchange)
             try:

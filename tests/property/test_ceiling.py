@@ -20,13 +20,13 @@ from proxy.core.planning.plan import EMPTY, Plan, apply
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Budget as Limits
 from proxy.core.policy.sections import Keep, Summary
+from proxy.engine.background import Foreground
 from proxy.engine.flow import Decision, Request
 from proxy.engine.intake.naming import Naming
 from proxy.engine.models.asking import Asking
 from proxy.engine.planning.decisions import within_bytes
 from proxy.engine.planning.epochs import Epochs
 from proxy.engine.sessions.session_cache import EpochLog
-from proxy.engine.summaries.foreground import Foreground
 from proxy.engine.summaries.pool import Summaries
 from proxy.engine.summaries.wanted import SummaryJobs
 from proxy.telemetry import Metrics

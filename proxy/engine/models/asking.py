@@ -1,7 +1,7 @@
 """Questions of our own to the upstream: they carry nothing of the client's but its auth.
 
 A model that refuses schema or temperature is asked again in plain words. When a call may be made is the
-business of :mod:`proxy.engine.summaries.foreground`.
+business of :mod:`proxy.engine.background`.
 """
 
 import asyncio

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from proxy.cache import Lru, Memory
 from proxy.core.summaries.prompt import Refused
+from proxy.engine.background import Foreground
 from proxy.engine.models.asking import Asking, Unanswered
 from proxy.engine.summaries.compactors import Job
-from proxy.engine.summaries.foreground import Foreground
 from proxy.engine.summaries.writer import Interrupted, Writer
 from proxy.errors import StoreUnavailable, UnabridgedError
 from proxy.ports import Clock, SessionKey, SummaryStore, TokenCounter

@@ -18,10 +18,9 @@ from proxy.core.dialects.answers import Answer
 from proxy.core.summaries.extractive import EARLIER, extractive_summary
 from proxy.core.summaries.prompt import Refused, Untrue, ask_for_summary, judge, longest, text_of
 from proxy.core.summaries.source import Block, Piece
-from proxy.engine.background import keep_renewing
+from proxy.engine.background import Foreground, keep_renewing
 from proxy.engine.models.asking import Asking
 from proxy.engine.summaries.compactors import Compacting, Job
-from proxy.engine.summaries.foreground import Foreground
 from proxy.errors import StoreUnavailable
 from proxy.ports import SessionKey, SummaryStore, TokenCounter
 from proxy.telemetry import Metrics

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from proxy.engine.summaries.foreground import Foreground
+from proxy.engine.background import Foreground
 
 
 def hurried() -> asyncio.Event:
@@ -20,8 +20,8 @@ async def test_a_call_begins_only_once_the_last_user_is_served() -> None:
         begun.set()
         return "done"
 
-    with foreground.request():
-        with foreground.request():
+    with foreground:
+        with foreground:
             waiting = asyncio.create_task(foreground.when_idle(call, 3, hurried()))
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.01)
@@ -40,7 +40,7 @@ async def test_a_call_is_cut_off_when_a_user_comes_and_begins_again_after() -> N
 
     waiting = asyncio.create_task(foreground.when_idle(call, 3, hurried()))
     await asyncio.sleep(0.01)
-    with foreground.request():
+    with foreground:
         await asyncio.sleep(0.03)
         assert begun == 1
     assert await waiting == 2
@@ -55,7 +55,7 @@ async def test_a_call_that_is_cut_off_each_time_is_given_up() -> None:
     waiting = asyncio.create_task(foreground.when_idle(call, 2, hurried()))
     while not waiting.done():
         await asyncio.sleep(0.005)
-        with foreground.request():
+        with foreground:
             await asyncio.sleep(0)
     assert waiting.result() is None
 
@@ -85,7 +85,7 @@ async def test_a_users_request_goes_out_when_what_was_cancelled_for_it_has_ended
 
     working = asyncio.create_task(foreground.when_idle(call, 1, asyncio.Event()))
     await begun.wait()
-    with foreground.request():
+    with foreground:
         await foreground.given_way()
         events.append("request sent")
     await working

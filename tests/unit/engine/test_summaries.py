@@ -12,9 +12,9 @@ from proxy.cache import Memory
 from proxy.core.dialects.registry import CHAT
 from proxy.core.policy.sections import Summary
 from proxy.core.summaries.source import Block, Piece, Source
+from proxy.engine.background import Foreground
 from proxy.engine.models.asking import Asking, Caller
 from proxy.engine.summaries.compactors import Job
-from proxy.engine.summaries.foreground import Foreground
 from proxy.engine.summaries.pool import Summaries
 from proxy.telemetry import Metrics
 from tests.support.servers import PATIENCE
@@ -74,7 +74,7 @@ async def test_what_requests_wait_for_gives_way_to_nothing() -> None:
             Metrics(),
             Memory(),
         )
-        with foreground.request():  # so that nothing is written yet
+        with foreground:  # so that nothing is written yet
             for number in range(64):
                 start(summaries, replace(WAITED_FOR, address=str(number)))
                 await summaries.wait([str(number)], 0)

@@ -15,10 +15,10 @@ from proxy.core.budget.budget import Budget
 from proxy.core.dialects.registry import CHAT
 from proxy.core.planning.plan import Anchor
 from proxy.core.policy.policy import Policy
+from proxy.engine.background import Foreground
 from proxy.engine.intake.naming import Naming
 from proxy.engine.models.asking import Asking
 from proxy.engine.planning.epochs import Epochs
-from proxy.engine.summaries.foreground import Foreground
 from proxy.engine.summaries.pool import Summaries
 from proxy.engine.summaries.wanted import Declined, SummaryJobs
 from proxy.telemetry import Metrics
