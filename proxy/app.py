@@ -36,9 +36,8 @@ from proxy.engine.answers.tool_loop import ToolLoop
 from proxy.engine.append.append import Appends
 from proxy.engine.append.turn_queue import TurnQueue
 from proxy.engine.background import Background, Foreground
-from proxy.engine.intake.body_cache import BodyCache
 from proxy.engine.intake.naming import Naming
-from proxy.engine.intake.reader import Reader
+from proxy.engine.intake.reader import BodyCache, Reader
 from proxy.engine.models.asking import Asking
 from proxy.engine.models.models import Models
 from proxy.engine.models.stated_windows import StatedWindows

@@ -1,6 +1,6 @@
 """The records that carry a request from its bytes to what is written down, in the order of their making.
 
-An :class:`Incoming` is read, its session is found
+An :class:`Incoming`, whose head is an :class:`Envelope`, is read, its session is found
 (:class:`~proxy.engine.sessions.session_cache.SessionState`), what is to be decided on is a
 :class:`Request`, what was decided a :class:`Decision`; an :class:`Exchange` is the request with all of it on
 its way to the upstream, and the :class:`Sent` is what came back. Each value stands in one of them, but for
@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from collections.abc import Set as AbstractSet
+from typing import Self
 
 import msgspec
 
@@ -23,15 +24,66 @@ from proxy.core.planning.plan import Epoch, Plan
 from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Conditions
 from proxy.core.policy.policy import Policy
 from proxy.core.tool_cache.cache import ToolCache
-from proxy.engine.intake.envelope import Envelope
 from proxy.engine.intake.history import History
+from proxy.engine.intake.naming import CREDENTIALS, Caller, Headers, Naming
 from proxy.engine.models.models import Model
 from proxy.engine.sessions.session_cache import EpochLog, SessionState
 from proxy.engine.tool_rounds import Answerer, Rounds
+from proxy.errors import InvalidHeader, InvalidPolicy
 from proxy.ports import UpstreamResponse
 
+POLICY_HEADER = b"x-unabridged-policy"
+BUDGET_HEADER = b"x-unabridged-budget"
+BOUNDARY_HEADER = b"x-unabridged-boundary"
 MOST_WAITING = 3.0
 """Seconds from its arrival for which a request may wait for summaries and what comes before them."""
+_DIGITS = 40
+"""Digits that a budget may be written with; what has more is no number of tokens."""
+_MOST = 10**12
+"""Tokens, more than any policy or window allows: what asks for more asks for these, which can be stored."""
+_TAKEN_OVER = frozenset({*CREDENTIALS, b"openai-organization", b"openai-project"})
+"""Headers of a request that background calls made for it carry."""
+
+
+class Envelope(msgspec.Struct, frozen=True, kw_only=True):
+    """The head of a request, read."""
+
+    target: str
+    """Path and query after ``/v1``."""
+    headers: Headers
+    forwarded: Sequence[tuple[bytes, bytes]]
+    """The headers that go to the upstream."""
+    caller: Caller
+    budget: int | None
+    """Tokens that the client allows; None where it leaves them to the policy."""
+    is_boundary: bool
+    """Whether the client says that something new begins."""
+    credentials: Sequence[tuple[bytes, bytes]]
+    """What background calls need of its headers, to be made in its caller's name."""
+
+    @classmethod
+    def read(
+        cls, naming: Naming, target: str, headers: Headers, forwarded: Sequence[tuple[bytes, bytes]]
+    ) -> Self:
+        """Read the head of a request. Raises InvalidSessionId, InvalidPolicy and InvalidHeader."""
+        caller = naming.caller(headers)
+        text, budget = headers.get(BUDGET_HEADER, b"").decode("latin-1").strip(), None
+        if text:
+            if not (text.isascii() and text.isdigit()) or len(text) > _DIGITS or int(text) == 0:
+                raise InvalidPolicy("X-Unabridged-Budget must be a positive number of tokens.")
+            budget = min(int(text), _MOST)
+        boundary = headers.get(BOUNDARY_HEADER, b"").strip().lower()
+        if boundary not in (b"", b"new"):
+            raise InvalidHeader("X-Unabridged-Boundary is new, or absent.")
+        return cls(
+            target=target,
+            headers=headers,
+            forwarded=forwarded,
+            caller=caller,
+            budget=budget,
+            is_boundary=boundary == b"new",
+            credentials=[pair for pair in forwarded if pair[0].lower() in _TAKEN_OVER],
+        )
 
 
 class Appended(msgspec.Struct, frozen=True):

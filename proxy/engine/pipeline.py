@@ -22,12 +22,10 @@ from proxy.engine.answers.sending import Sender
 from proxy.engine.answers.tool_cache import NOTHING_FRESH, ToolCaches
 from proxy.engine.answers.tool_loop import ToolLoop
 from proxy.engine.background import Background, Foreground
-from proxy.engine.flow import MOST_WAITING, Exchange, Incoming, Request, Sent
-from proxy.engine.intake.body_cache import BodyCache, ReadBody
-from proxy.engine.intake.envelope import Envelope
+from proxy.engine.flow import MOST_WAITING, Envelope, Exchange, Incoming, Request, Sent
 from proxy.engine.intake.history import History
 from proxy.engine.intake.naming import NAMED, Naming
-from proxy.engine.intake.reader import Reader
+from proxy.engine.intake.reader import BodyCache, ReadBody, Reader
 from proxy.engine.models.models import Model, Models
 from proxy.engine.planning.decisions import Decisions
 from proxy.engine.recording.recorder import Recorder

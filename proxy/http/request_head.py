@@ -19,14 +19,7 @@ from starlette.types import Scope
 
 from proxy.cache import Lru, Memory
 from proxy.core.policy.policy import PolicySet, Way
-from proxy.engine.intake.envelope import (
-    BOUNDARY_HEADER,
-    BUDGET_HEADER,
-    POLICY_HEADER,
-    Envelope,
-    policy_name,
-    read_envelope,
-)
+from proxy.engine.flow import BOUNDARY_HEADER, BUDGET_HEADER, POLICY_HEADER, Envelope
 from proxy.engine.intake.naming import SESSION_HEADER, Naming
 from proxy.errors import (
     HeadersTooLarge,
@@ -282,7 +275,8 @@ class Head:
     def ways(self, policies: PolicySet) -> tuple[Way, ...]:
         """What may choose the policy of its requests, of those in force. Raises InvalidPolicy."""
         if policies is not self._policies:
-            self._ways, self._policies = policies.ways(policy_name(self._named), self._named), policies
+            named = self._named.get(POLICY_HEADER, b"").decode("latin-1").strip()
+            self._ways, self._policies = policies.ways(named, self._named), policies
         return self._ways
 
     @cached_property
@@ -300,7 +294,7 @@ class Head:
             require_json(value(self._headers, b"content-type"))
             target = upstream_target(self._path, self._query)
             forwarded = to_upstream(self._headers, accept_encoding=b"identity", without=_DECODED)
-            self._envelope = read_envelope(naming, target, self._named, forwarded)
+            self._envelope = Envelope.read(naming, target, self._named, forwarded)
         return self._envelope
 
     @property

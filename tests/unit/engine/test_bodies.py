@@ -10,9 +10,8 @@ import pytest
 from proxy.cache import Memory
 from proxy.core.conversation.messages import root
 from proxy.core.dialects.registry import CHAT
-from proxy.engine.intake.body_cache import BodyCache
 from proxy.engine.intake.history import History
-from proxy.engine.intake.reader import Reader
+from proxy.engine.intake.reader import BodyCache, Reader
 from proxy.errors import InvalidJSON
 from tests.support.upstreams import COUNTER
 

@@ -10,8 +10,7 @@ from proxy.app import Outside, SystemClock, assembled
 from proxy.cache import Memory
 from proxy.config import Settings
 from proxy.core.policy.policy import Policy
-from proxy.engine.flow import Incoming
-from proxy.engine.intake.envelope import read_envelope
+from proxy.engine.flow import Envelope, Incoming
 from proxy.engine.intake.naming import Naming
 from proxy.errors import UpstreamUnreachable
 from proxy.ports import UpstreamResponse
@@ -77,7 +76,7 @@ def outside() -> Outside:
 
 async def test_a_request_is_forwarded_untouched_when_planning_fails():
     headers = {b"x-unabridged-budget": b"400"}
-    envelope = read_envelope(Naming("secret", Memory()), "/chat/completions", headers, [])
+    envelope = Envelope.read(Naming("secret", Memory()), "/chat/completions", headers, [])
     pipeline = assembled(Settings(upstream="http://127.0.0.1:9/v1"), outside()).pipeline
     exchange = await pipeline.prepare(Incoming(envelope, BODY, Policy(), 0.0))
     assert exchange.body == BODY
