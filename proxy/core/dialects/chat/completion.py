@@ -1,4 +1,4 @@
-"""An answer, streamed or not, as the transcript keeps it.
+"""An answer, streamed or not, as the transcript keeps it, and as it is sent once more out of that.
 
 Reads chat completions and their chunks as the OpenAI API reference describes them ("The chat completion
 object", "The chat completion chunk object"). The client has been sent the bytes already, so nothing here
@@ -10,12 +10,12 @@ said beside that (usage, id, model) costs only itself.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Raw
 
-from proxy.core.dialects.answers import Answer, Usage
+from proxy.core.dialects.answers import Answer, Reply, Usage
 from proxy.core.dialects.chat.delta import PartialMessage, object_of
 from proxy.core.formats.json import (
     UNREADABLE,
@@ -42,6 +42,7 @@ TRUNCATED_EVENT = (
 )
 """What a client is told where the upstream's stream ends too early."""
 
+_DONE = b"data: [DONE]\n\n"
 _ABSENT = Raw(b"null")
 
 
@@ -265,6 +266,49 @@ def _error_of(completion: _Completion | None, data: bytes) -> bytes:
     if completion is None:
         return json.dumps({"message": data.decode("utf-8", "replace")}).encode()
     return well_formed(data if completion.error is _ABSENT else bytes(completion.error))
+
+
+def stored_answer(
+    message: bytes, reply: Reply, *, name: str, created: float, stream: bool, with_usage: bool
+) -> bytes:
+    """The body of a response: a stream, with a last chunk ``with_usage`` if asked for, or one piece.
+
+    The message is the one that was sent, under the id, model and usage that it had. What else the upstream
+    wrote around it was not kept.
+    """
+    top: dict[str, Any] = {
+        "id": reply.id or f"chatcmpl-{name}",
+        "object": "chat.completion.chunk" if stream else "chat.completion",
+        "created": int(created),
+        "model": reply.model,
+    }
+    usage: dict[str, Any] = {}
+    if reply.usage is not None:
+        prompt, completion = reply.usage.prompt_tokens or 0, reply.usage.completion_tokens or 0
+        usage = {
+            "usage": {
+                "prompt_tokens": prompt,
+                "completion_tokens": completion,
+                "total_tokens": prompt + completion,
+            }
+        }
+        if reply.usage.cached_tokens is not None:
+            usage["usage"]["prompt_tokens_details"] = {"cached_tokens": reply.usage.cached_tokens}
+    end = {"index": 0, "finish_reason": reply.finish_reason}
+    if not stream:
+        return msgspec.json.encode({**top, "choices": [{**end, "message": Raw(message)}], **usage})
+    said = members(message) or {}
+    delta: dict[str, object] = {**said}
+    if calls := elements(said.get("tool_calls", Raw(b"null"))):  # they have numbers in a delta
+        delta["tool_calls"] = [
+            {"index": number, **(members(call) or {})} for number, call in enumerate(calls)
+        ]
+    first = {"index": 0, "delta": delta, "finish_reason": None}
+    choices: list[list[object]] = [[first], [{**end, "delta": {}}]]
+    chunks = [{**top, "choices": each} for each in choices]
+    if with_usage and usage:
+        chunks.append({**top, "choices": [], **usage})
+    return b"".join(b"data: %b\n\n" % msgspec.json.encode(chunk) for chunk in chunks) + _DONE
 
 
 # --- what several requests to the upstream have cost together, told as the usage of one answer ---

@@ -4,7 +4,12 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
 from proxy.core.dialects.chat.answer_editor import AnswerEditor
-from proxy.core.dialects.chat.completion import TRUNCATED_EVENT, StreamCollector, read_completion
+from proxy.core.dialects.chat.completion import (
+    TRUNCATED_EVENT,
+    StreamCollector,
+    read_completion,
+    stored_answer,
+)
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.dialects.chat.refusals import read_refusal
 from proxy.core.dialects.chat.request import (
@@ -16,7 +21,6 @@ from proxy.core.dialects.chat.request import (
     with_cache_key,
     without_tools,
 )
-from proxy.core.dialects.chat.stored_answer import stored_answer
 from proxy.core.dialects.chat.stream_editor import StreamEditor
 from proxy.core.dialects.chat.stream_filters import FinalEvent, UsageRemover
 from proxy.core.dialects.wire import WireFormat
