@@ -18,7 +18,7 @@ from typing import Self
 import msgspec
 
 from proxy.core.budget.budget import Budget, Stage
-from proxy.core.conversation.injection import Injection
+from proxy.core.conversation.extension import Injection
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.plan import Epoch, Plan
 from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Conditions

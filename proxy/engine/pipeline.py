@@ -9,8 +9,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from proxy.core.budget.budget import Budget
-from proxy.core.conversation.extension import Extension, take_extension
-from proxy.core.conversation.injection import Injection
+from proxy.core.conversation.extension import Extension, Injection, take_extension
 from proxy.core.conversation.messages import root
 from proxy.core.dialects.wire import WireFormat
 from proxy.core.planning.chain import Chain

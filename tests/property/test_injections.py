@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.cache import Memory
-from proxy.core.conversation.extension import take_extension
-from proxy.core.conversation.injection import Injection
+from proxy.core.conversation.extension import Injection, take_extension
 from proxy.core.conversation.messages import root
 from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.dialects.chat.messages import Content

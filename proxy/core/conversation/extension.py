@@ -1,23 +1,105 @@
 """The body's own member `unabridged`: what a client tells the proxy, and the upstream never sees.
 
-Keeps law 1 (transparent): the member is spliced out and every other byte stays; a body without it is not
-touched. Its members are ours alone, so one that we do not know is a mistake of the client's, who is told.
+It pins messages (``pin``), and hands in what its session is to begin with (``inject``): a text, and results
+that it had already. Keeps law 1 (transparent): the member is spliced out and every other byte stays; a body
+without it is not touched. Its members are ours alone, so one that we do not know is a mistake of the
+client's, who is told.
+
+What is handed in stands before the conversation in every request of its session, as messages of our own. They
+are a pure function of what is stored (law 3), in the flow that every upstream knows: something said, then
+calls, each with its result (law 2). The text is data inside a fence that does not occur in it, so it can
+close none.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import cast
+import hashlib
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, cast
 
 import msgspec
 
-from proxy.core.conversation.injection import Injection, read_injection
+from proxy.core.conversation.notes import handed_in
+from proxy.core.dialects.dialect import Dialect
 from proxy.core.dialects.wire import Body
-from proxy.core.formats.json import as_mapping
-from proxy.errors import InvalidType, InvalidValue, UnknownParameter
+from proxy.core.formats.json import as_mapping, dumps, loads
+from proxy.core.text.words import language_of
+from proxy.errors import InvalidType, InvalidValue, MissingParameter, RequestError, UnknownParameter
 
 MEMBER = "unabridged"
 _KNOWN = ("pin", "inject")
-_NAME = 40
+MOST_TOOLS = 100
+MOST_BYTES = 1 << 20
+"""Text, names, arguments and results together."""
+MOST_EXCHANGES = 1_000_000
+ROLE = "user"
+_MEMBERS = ("text", "tools")
+_TOOL_MEMBERS = ("name", "arguments", "result", "cache_exchanges", "call_id")
+_TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}\Z")
+"""What the API takes for a function's name."""
+_CALL_ID = re.compile(r"[!-~]{1,64}\Z")
+_ID_LENGTH = 9
+"""Characters of an id that we give: nine letters and digits, the one form that every API takes."""
+_TOLD = 40
 """Characters of an unknown member's name that are told."""
+
+
+@dataclass(frozen=True, slots=True)
+class InjectedResult:
+    """A tool's result that the caller had already."""
+
+    name: str
+    arguments: str
+    """A JSON object, as text."""
+    result: str
+    cache_exchanges: int | None = None
+    """For how many exchanges it is fresh; None: as the policy says of the tool."""
+    call_id: str = ""
+
+
+@dataclass(frozen=True)
+class Injection:
+    """What was handed in; made by :func:`read_injection`, or from the ``raw`` bytes that were stored."""
+
+    raw: bytes
+    """JSON, in one form: the same thing handed in gives the same bytes."""
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256: by it, one is told from another."""
+        return hashlib.sha256(self.raw).digest()
+
+    @property
+    def text(self) -> str:
+        """What is said; empty where only results were handed in."""
+        return cast("str", self._members["text"])
+
+    @cached_property
+    def tools(self) -> tuple[InjectedResult, ...]:
+        """The results, in their order."""
+        tools = cast("Sequence[Mapping[str, Any]]", self._members["tools"])
+        return tuple(InjectedResult(**tool) for tool in tools)
+
+    def messages(self, dialect: Dialect) -> tuple[bytes, ...]:
+        """What stands before the conversation: something said by the user's side, then calls and results."""
+        if self._written is None or self._written[0] is not dialect:
+            said = [dialect.note(handed_in(self.text, language_of(self.text)), ROLE)]
+            for tool in self.tools:
+                said.append(dialect.call(tool.call_id, tool.name, tool.arguments))
+                said.append(dialect.result(tool.call_id, tool.result))
+            vars(self)["_written"] = dialect, tuple(said)
+            return tuple(said)
+        return self._written[1]
+
+    @cached_property
+    def _written(self) -> tuple[Dialect, tuple[bytes, ...]] | None:
+        """The messages, once they are asked for."""
+        return None
+
+    @property
+    def _members(self) -> Mapping[str, Any]:
+        return as_mapping(loads(self.raw))
 
 
 class Extension(msgspec.Struct, frozen=True):
@@ -49,27 +131,127 @@ def take_extension(body: Body) -> tuple[Body, Extension]:
     """
     if MEMBER not in body.members:
         return body, ABSENT
-    sent = len(body.messages)
-    value = body.get(MEMBER)
-    if not isinstance(value, Mapping):
-        raise _wrong_type("", "an object")
-    members = as_mapping(cast("object", value))
-    unknown = next((name for name in members if name not in _KNOWN), None)
-    if unknown is not None:
-        name = f"{MEMBER}.{unknown[:_NAME]}".encode("ascii", "backslashreplace").decode()
-        raise UnknownParameter(f"Unknown parameter: '{name}'.", param=name)
-    pinned = members.get("pin", [])
+    sent, members = len(body.messages), _object(body.get(MEMBER), MEMBER, _KNOWN)
+    pinned, name = members.get("pin", []), f"{MEMBER}.pin"
     indexes = cast("list[object]", pinned) if isinstance(pinned, list) else [None]
     pins = [index for index in indexes if isinstance(index, int) and not isinstance(index, bool)]
     if len(pins) < len(indexes):
-        raise _wrong_type(".pin", "an array of indexes of messages")
+        raise _wrong_type(name, "an array of indexes of messages")
     if not all(0 <= index < sent for index in pins):
-        name = f"{MEMBER}.pin"
-        raise InvalidValue(f"Invalid '{name}': the messages of this request are 0 to {sent - 1}.", param=name)
+        raise _invalid(name, f"the messages of this request are 0 to {sent - 1}")
     inject = read_injection(members.get("inject", {}), f"{MEMBER}.inject")
     return body.without(MEMBER), Extension(sent, pins, inject)
 
 
-def _wrong_type(member: str, expected: str) -> InvalidType:
-    name = MEMBER + member
+def read_injection(value: object, name: str) -> Injection | None:
+    """What a client hands in; None where that is nothing. ``name`` is the parameter that it came in.
+
+    Raises InvalidType, InvalidValue, MissingParameter or UnknownParameter, each naming its parameter.
+    """
+    members = _object(value, name, _MEMBERS)
+    text, tools = members.get("text", ""), members.get("tools", [])
+    if not isinstance(text, str):
+        raise _wrong_type(f"{name}.text", "a string")
+    if not isinstance(tools, list):
+        raise _wrong_type(f"{name}.tools", "an array")
+    listed = cast("list[object]", tools)
+    if len(listed) > MOST_TOOLS:
+        raise _invalid(f"{name}.tools", f"at most {MOST_TOOLS} results may be handed in")
+    results = [_result(each, f"{name}.tools[{index}]") for index, each in enumerate(listed)]
+    _name_calls(results, f"{name}.tools")
+    if not text and not results:
+        return None
+    raw = dumps({"text": text, "tools": results})
+    if len(raw) > MOST_BYTES:
+        raise _invalid(name, f"at most {MOST_BYTES} bytes may be handed in")
+    return Injection(raw)
+
+
+def _result(value: object, name: str) -> dict[str, Any]:
+    """One result, in the form in which it is stored; its call may have no id yet."""
+    tool = _object(value, name, _TOOL_MEMBERS)
+    for required in ("name", "arguments", "result"):
+        if required not in tool:
+            param = f"{name}.{required}"
+            raise MissingParameter(f"Missing required parameter: '{param}'.", param=param)
+    called = _matching(tool["name"], _TOOL_NAME, f"{name}.name")
+    arguments, result = _arguments(tool["arguments"], f"{name}.arguments"), tool["result"]
+    text = result if isinstance(result, str) else _written(result, f"{name}.result")
+    exchanges, call_id = tool.get("cache_exchanges"), tool.get("call_id")
+    if exchanges is not None and (not isinstance(exchanges, int) or isinstance(exchanges, bool)):
+        raise _wrong_type(f"{name}.cache_exchanges", "an integer")
+    if exchanges is not None and not 0 <= exchanges <= MOST_EXCHANGES:
+        raise _invalid(f"{name}.cache_exchanges", f"it must be 0 to {MOST_EXCHANGES}")
+    return {
+        "name": called,
+        "arguments": arguments,
+        "result": text,
+        "cache_exchanges": exchanges,
+        "call_id": "" if call_id is None else _matching(call_id, _CALL_ID, f"{name}.call_id"),
+    }
+
+
+def _arguments(value: object, name: str) -> str:
+    """Arguments as the text of a JSON object."""
+    if isinstance(value, Mapping):
+        return _written(cast("object", value), name)
+    if not isinstance(value, str):
+        raise _wrong_type(name, "an object, or one as JSON in a string")
+    try:
+        is_object = isinstance(loads(value), Mapping)
+    except ValueError:
+        is_object = False
+    if not is_object:
+        raise _invalid(name, "the string must hold a JSON object")
+    return value
+
+
+def _name_calls(results: Sequence[dict[str, Any]], name: str) -> None:
+    """Give each call without an id one of its own. Raises InvalidValue where one was given twice."""
+    taken: set[str] = set()
+    for index, each in enumerate(results):
+        if each["call_id"] in taken:
+            raise _invalid(f"{name}[{index}].call_id", "two results have the same")
+        taken |= {each["call_id"]} - {""}
+    for each in results:
+        if not each["call_id"]:
+            said = dumps([each["name"], each["arguments"], each["result"]])
+            while (call_id := hashlib.sha256(said).hexdigest()[:_ID_LENGTH]) in taken:
+                said += b"."
+            each["call_id"] = call_id
+            taken.add(call_id)
+
+
+def _object(value: object, name: str, known: Collection[str]) -> Mapping[str, Any]:
+    """The value, if it is an object with none but the ``known`` members."""
+    if not isinstance(value, Mapping):
+        raise _wrong_type(name, "an object")
+    members = as_mapping(cast("object", value))
+    unknown = next((member for member in members if member not in known), None)
+    if unknown is not None:
+        param = f"{name}.{unknown[:_TOLD]}".encode("ascii", "backslashreplace").decode()
+        raise UnknownParameter(f"Unknown parameter: '{param}'.", param=param)
+    return members
+
+
+def _matching(value: object, pattern: re.Pattern[str], name: str) -> str:
+    if not isinstance(value, str):
+        raise _wrong_type(name, "a string")
+    if not pattern.match(value):
+        raise _invalid(name, f"it must match {pattern.pattern.removesuffix(chr(92) + 'Z')}")
+    return value
+
+
+def _written(value: object, name: str) -> str:
+    try:
+        return dumps(value).decode()
+    except RecursionError as error:
+        raise _invalid(name, "it is nested too deeply") from error
+
+
+def _wrong_type(name: str, expected: str) -> RequestError:
     return InvalidType(f"Invalid type for '{name}': expected {expected}.", param=name)
+
+
+def _invalid(name: str, why: str) -> RequestError:
+    return InvalidValue(f"Invalid '{name}': {why}.", param=name)

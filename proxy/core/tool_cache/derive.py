@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import NamedTuple
 
-from proxy.core.conversation.injection import InjectedResult
+from proxy.core.conversation.extension import InjectedResult
 from proxy.core.conversation.messages import Message
 from proxy.core.dialects.dialect import Call, Content, Dialect
 from proxy.core.tool_cache.cache import RESULT_BYTES, Entries, Fresh, Rules, ToolCache, key_of

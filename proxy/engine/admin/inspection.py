@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from proxy.core.budget.budget import Budget, Source, Window, stage_of
-from proxy.core.conversation.injection import Injection
+from proxy.core.conversation.extension import Injection
 from proxy.core.conversation.messages import read_message
 from proxy.core.conversation.records import (
     HiddenCalls,

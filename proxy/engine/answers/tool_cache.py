@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from proxy.cache import Lru, Memory
-from proxy.core.conversation.injection import InjectedResult
+from proxy.core.conversation.extension import InjectedResult
 from proxy.core.planning.chain import Chain
 from proxy.core.policy.sections import Tool
 from proxy.core.tool_cache.cache import Rules, ToolCache

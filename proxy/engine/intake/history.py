@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from proxy.core.budget.budget import MESSAGE_TOKENS
-from proxy.core.conversation.injection import Injection
+from proxy.core.conversation.extension import Injection
 from proxy.core.conversation.messages import Message, joint
 from proxy.core.conversation.records import HiddenCalls, Joint, outgoing_slices
 from proxy.core.dialects.dialect import Content

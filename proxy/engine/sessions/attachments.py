@@ -9,8 +9,7 @@ process, and the answer says so.
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from proxy.core.conversation.extension import MEMBER
-from proxy.core.conversation.injection import Injection
+from proxy.core.conversation.extension import MEMBER, Injection
 from proxy.engine.sessions.session_cache import CachedInjection, SessionCache, SessionState
 from proxy.errors import InvalidValue, StoreUnavailable
 from proxy.ports import TurnStore

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from proxy.cache import Lru, Memory
 from proxy.core.budget.learning import Growth
-from proxy.core.conversation.injection import Injection
+from proxy.core.conversation.extension import Injection
 from proxy.core.conversation.records import HiddenCalls, Turn
 from proxy.core.planning.plan import Epoch
 from proxy.ports import Found, Lookup, SessionKey

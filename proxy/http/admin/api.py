@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from proxy.core.conversation.injection import Injection
+from proxy.core.conversation.extension import Injection
 from proxy.core.conversation.records import Node
 from proxy.core.formats.json import dumps
 from proxy.engine.admin.edits import Edits, Ranges

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from proxy.core.conversation.injection import Injection
+from proxy.core.conversation.extension import Injection
 from proxy.core.conversation.records import Node
 from proxy.core.formats.json import loads
 from proxy.core.planning.explain import explain

@@ -8,7 +8,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from proxy.core.budget.budget import MESSAGE_TOKENS, Budget
-from proxy.core.conversation.injection import Injection
+from proxy.core.conversation.extension import Injection
 from proxy.core.conversation.messages import chain_of, read_message, root
 from proxy.core.dialects.dialect import Content, Dialect
 from proxy.core.extraction.reading import Readings

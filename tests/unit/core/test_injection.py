@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.core.conversation.injection import MOST_BYTES, MOST_EXCHANGES, Injection, read_injection
+from proxy.core.conversation.extension import MOST_BYTES, MOST_EXCHANGES, Injection, read_injection
 from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.formats.json import loads
 from proxy.errors import InvalidType, InvalidValue, MissingParameter, RequestError, UnknownParameter

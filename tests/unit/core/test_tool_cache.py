@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from proxy.core.conversation.injection import InjectedResult
+from proxy.core.conversation.extension import InjectedResult
 from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.policy.sections import Tool
 from proxy.core.tool_cache.cache import LINE_BYTES, RESULT_BYTES, Rules, ToolCache

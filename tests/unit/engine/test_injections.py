@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from proxy.adapters.stores.memory import MemoryStore
 from proxy.cache import Memory
-from proxy.core.conversation.injection import Injection
+from proxy.core.conversation.extension import Injection
 from proxy.engine.sessions.attachments import Attachments
 from proxy.engine.sessions.session_cache import SessionCache, SessionState
 from proxy.errors import StoreUnavailable

@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.cache import Memory
 from proxy.core.budget.budget import Budget
-from proxy.core.conversation.injection import InjectedResult
+from proxy.core.conversation.extension import InjectedResult
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Tool
 from proxy.engine.answers.tool_cache import ToolCaches
