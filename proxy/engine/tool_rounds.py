@@ -7,7 +7,6 @@ is sent because an answer would be empty, having called for nothing but what has
 """
 
 import asyncio
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -171,7 +170,13 @@ class Rounds:
         if not goes_on:
             editor.settle(list(results))
         if (results or self.sequence) and not editor.has_given_up:
-            await self._append(editor.message(dropped), results.values())
+            message = editor.message(dropped)
+            if self._says_anything(message):
+                self.sequence.append(message)
+                self.tokens += await self._cost(message)
+            for each in results.values():
+                self.sequence.append(each.message)
+                self.tokens += each.tokens
         for result, calls in (("hit", [*results]), ("miss", unanswered)):
             several = sum(not self.answerers.is_ours(call.tool) for call in calls)
             if several:
@@ -194,7 +199,13 @@ class Rounds:
             self.answerers.passes(call.tool, call.arguments or "")
         room = self.room - self.tokens - await self._cost(editor.message())
         each = room // len(asked) - MESSAGE_TOKENS
-        texts = await asyncio.gather(*(self._answer(call, each) for call in asked))
+
+        async def answer(call: ToolCall) -> str | None:
+            if call.arguments is None or each < 0:
+                return None
+            return await self.answerers.answer(call.tool, call.arguments, each)
+
+        texts = await asyncio.gather(*map(answer, asked))
         fitting: dict[ToolCall, _Result] = {}
         for call, text in zip(asked, texts, strict=True):
             sayings = [] if text is None else [text]
@@ -208,20 +219,6 @@ class Rounds:
                     room -= cost
                     break
         return fitting
-
-    async def _answer(self, call: ToolCall, room: int) -> str | None:
-        if call.arguments is None or room < 0:
-            return None
-        return await self.answerers.answer(call.tool, call.arguments, room)
-
-    async def _append(self, message: bytes, results: Iterable[_Result]) -> None:
-        """Let a message, unless it says nothing, and its results stand in the answer's place."""
-        if self._says_anything(message):
-            self.sequence.append(message)
-            self.tokens += await self._cost(message)
-        for result in results:
-            self.sequence.append(result.message)
-            self.tokens += result.tokens
 
     async def _cost(self, message: bytes) -> int:
         (tokens,) = await self.counter.count_all([self.wire.read(message).countable()])

@@ -94,8 +94,29 @@ class Edits:
         """
 
         async def plan(standing: Standing) -> Plan:
-            wanted = _positions(standing[1].chain, messages)
-            return await self._compacted(*standing[:2], wanted)
+            found, situation, _ = standing
+            wanted, session = _positions(situation.chain, messages), found.session
+            request = Request(
+                session=SessionState(session.tenant, found.key),
+                log=EpochLog(found.epochs, len(found.epochs)),
+                lane=session.lane,
+                model=self.models.of(session.tenant, session.model),
+                chain=situation.chain,
+                head_count=len(session.head),
+                policy=situation.policy,
+                budget=situation.budget,
+                credentials=self.credentials,
+                deadline=self.clock.monotonic() + situation.policy.summary.wait,
+                pins=situation.pins,
+            )
+            anchored = situation.under(await self.summary_jobs.anchored(request, situation))
+            decided = await asyncio.to_thread(compacted, anchored, wanted)
+            if decided is None:
+                return situation.plan
+            summaries = await self.summary_jobs.wanted(request, decided)
+            if self.credentials:
+                await summaries.wait(summaries.start_missing(), situation.policy.summary.wait)
+            return await asyncio.to_thread(finish, decided, summaries.texts())
 
         if found.session.blocked == "paused":  # no turn begins; and nobody's turn it is in the line
             return await self._change(found, Verb.COMPACT, plan)
@@ -104,32 +125,6 @@ class Edits:
             found.key, COMPACTOR, wait=rules.wait, queue=rules.queue, finished=_at_once
         ):
             return await self._change(found, Verb.COMPACT, plan)
-
-    async def _compacted(
-        self, found: Inspected, situation: Situation, wanted: Collection[int] | None
-    ) -> Plan:
-        session = found.session
-        request = Request(
-            session=SessionState(session.tenant, found.key),
-            log=EpochLog(found.epochs, len(found.epochs)),
-            lane=session.lane,
-            model=self.models.of(session.tenant, session.model),
-            chain=situation.chain,
-            head_count=len(session.head),
-            policy=situation.policy,
-            budget=situation.budget,
-            credentials=self.credentials,
-            deadline=self.clock.monotonic() + situation.policy.summary.wait,
-            pins=situation.pins,
-        )
-        anchored = situation.under(await self.summary_jobs.anchored(request, situation))
-        decided = await asyncio.to_thread(compacted, anchored, wanted)
-        if decided is None:
-            return situation.plan
-        summaries = await self.summary_jobs.wanted(request, decided)
-        if self.credentials:
-            await summaries.wait(summaries.start_missing(), situation.policy.summary.wait)
-        return await asyncio.to_thread(finish, decided, summaries.texts())
 
     async def _change(
         self, found: Inspected, asked: Verb, plan: Callable[[Standing], Awaitable[Plan]]

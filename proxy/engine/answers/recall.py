@@ -114,8 +114,12 @@ class Recaller:
         Raises SearchUnavailable and TimeoutError.
         """
         windows = await asyncio.to_thread(self._windows, wanted)
+        key, policy = self.request.session.key, self.request.policy
+        # One for each line of a session's plans, so that what was searched once is found there again.
+        named = f"{key.tag}\0{key.sid}\0{self.request.lane}\0{policy.digest}"
+        shelf = hashlib.sha256(named.encode(errors="surrogatepass")).hexdigest()
         passages = [Passage(self.reach.key(each), partial(self.reach.text, each)) for each in windows]
-        asked, chosen = (self._shelf, passages, wanted.query, _RANKED), self.request.policy.recall.search
+        asked, chosen = (shelf, passages, wanted.query, _RANKED), policy.recall.search
         if chosen != "words":
             try:
                 async with asyncio.timeout(self.recall.plugin_seconds):
@@ -134,13 +138,6 @@ class Recaller:
             for window in reach.windows
             if first <= pieces[window.stop - 1].position + 1 and pieces[window.start].position + 1 <= last
         ]
-
-    @property
-    def _shelf(self) -> str:
-        """One for each line of a session's plans, so that what was searched once is found there again."""
-        key = self.request.session.key
-        named = f"{key.tag}\0{key.sid}\0{self.request.lane}\0{self.request.policy.digest}"
-        return hashlib.sha256(named.encode(errors="surrogatepass")).hexdigest()
 
 
 def _weight(pieces: Sequence[Piece]) -> int:

@@ -112,7 +112,9 @@ class ToolCaches:
 def _fold(wanted: _Wanted, onto: Derived, start: int) -> tuple[Derived, Counter[str]]:
     """What a chain comes to, and what became of the results that are new in its last turn."""
     chain, events = wanted.chain, Counter[str]()
-    middle = max(start, _last_answer(chain))
+    # At the newest answer the part begins that no earlier request can have had.
+    positions = range(len(chain) - 1, start, -1)
+    middle = next((place for place in positions if chain.messages[place].role == "assistant"), start)
     old, new = _places(chain, start, middle), _places(chain, middle, len(chain))
     before = derive(onto, old, chain.dialect, wanted.hidden)
     return derive(before, new, chain.dialect, wanted.hidden, events), events
@@ -120,9 +122,3 @@ def _fold(wanted: _Wanted, onto: Derived, start: int) -> tuple[Derived, Counter[
 
 def _places(chain: Chain, start: int, end: int) -> Iterator[Place]:
     return zip(chain.messages[start:end], chain.raws[start:end], chain.hashes[start:end], strict=True)
-
-
-def _last_answer(chain: Chain) -> int:
-    """Where the part begins that no earlier request can have had: at the newest answer."""
-    positions = range(len(chain) - 1, -1, -1)
-    return next((place for place in positions if chain.messages[place].role == "assistant"), 0)

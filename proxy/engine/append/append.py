@@ -289,16 +289,12 @@ def _is_retry(
     retry_key = _retry_key(headers)
     if retry_key and session.newest_key:
         return retry_key == session.newest_key
-    return _is_retried(headers)
+    count = headers.get(_RETRY_COUNT, b"").strip()
+    return count.isdigit() and int(count[:9]) > 0
 
 
 def _ends_at(new: Sequence[Message], after: bytes) -> bytes:
     return chain_of((message.identity for message in new), after)[-1] if new else after
-
-
-def _is_retried(headers: Headers) -> bool:
-    count = headers.get(_RETRY_COUNT, b"").strip()
-    return count.isdigit() and int(count[:9]) > 0
 
 
 def _retry_key(headers: Headers) -> str:

@@ -55,6 +55,15 @@ class TurnQueue:
         ticket = f"{kind}-{secrets.token_hex(8)}"
         deadline, renewing = self._clock.monotonic() + wait, None
         glance, longest = _GLANCES
+
+        async def leave() -> None:
+            try:
+                await finished()
+            finally:
+                if renewing is not None:
+                    renewing.cancel()
+                await self.insist(lambda: self._store.leave(key, ticket), self._lease)
+
         try:
             while (standing := await self._store.stand(key, ticket, queue, self._lease)) is not Standing.GO:
                 if standing is Standing.FULL or self._clock.monotonic() >= deadline:
@@ -66,21 +75,7 @@ class TurnQueue:
             renewing = self._background.run(renew)
             yield
         finally:
-            self._background.run(self._leave(key, ticket, finished, renewing))
-
-    async def _leave(
-        self,
-        key: SessionKey,
-        ticket: str,
-        finished: Callable[[], Awaitable[None]],
-        renewing: asyncio.Task[None] | None,
-    ) -> None:
-        try:
-            await finished()
-        finally:
-            if renewing is not None:
-                renewing.cancel()
-            await self.insist(lambda: self._store.leave(key, ticket), self._lease)
+            self._background.run(leave())
 
     async def insist(self, call: Callable[[], Awaitable[None]], seconds: float) -> None:
         """Call the store until it has heard, for so long at most."""

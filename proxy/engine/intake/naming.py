@@ -95,7 +95,10 @@ class Naming:
         if self.tenant_header:
             gateway = headers.get(self.tenant_header, b"")
             return self._mac(b"gateway", gateway, 32) if gateway else self._mac(b"anonymous", b"", 32)
-        credentials = [(name, _canonical(name, headers[name])) for name in CREDENTIALS if name in headers]
+        credentials = [(name, headers[name]) for name in CREDENTIALS if name in headers]
+        if credentials and (scheme := _BEARER.match(headers.get(b"authorization", b""))):
+            # However the scheme is spelled (RFC 9110 clause 11.1).
+            credentials[0] = b"authorization", b"Bearer " + headers[b"authorization"][scheme.end() :]
         words = (value.strip().lower().removeprefix(b"bearer").strip() for _, value in credentials)
         if all(word in _DUMMIES for word in words):
             return self._mac(b"anonymous", b"", 32)
@@ -157,9 +160,3 @@ class Naming:
 
     def _mac(self, purpose: bytes, data: bytes, digits: int) -> str:
         return hmac.digest(self._key, purpose + b"\0" + data, "sha256").hex()[:digits]
-
-
-def _canonical(name: bytes, value: bytes) -> bytes:
-    """A credential, however its scheme is spelled (RFC 9110 clause 11.1)."""
-    spelled = _BEARER.match(value) if name == b"authorization" else None
-    return b"Bearer " + value[spelled.end() :] if spelled else value

@@ -127,10 +127,17 @@ class Recorder:
         return bool(done) and task.exception() is None and task.result()
 
     async def _record(self, exchange: Exchange, answer: Answer, answered: ChainedAnswer | None) -> bool:
-        key = exchange.request.session.key
+        request, session, usage = exchange.request, exchange.request.session, answer.usage
+        key, is_of_several = session.key, exchange.rounds is not None and exchange.rounds.count > 0
         try:
-            self._learn(exchange, answer)
-            hashes, known = exchange.request.chain.hashes, exchange.request.session.found.known
+            if answer.complete and answer.choices == 1 and not is_of_several:
+                growth = session.cached.growth_of(request.model.name)
+                self.models.learn_usage(request.model, growth, exchange.sent_tokens, usage)
+            self.metrics.tokens_received.inc(exchange.full)
+            self.metrics.tokens_sent.inc(exchange.sent)
+            if usage is not None and usage.cached_tokens:
+                self.metrics.cached_tokens.inc(usage.cached_tokens)
+            hashes, known = request.chain.hashes, session.found.known
             known = hashes[-1] if exchange.is_announced and hashes else known
             recorded = await self._write(exchange, await self._turn(exchange, answered, known))
         except BaseException:  # a fault of ours, which the log tells
@@ -141,18 +148,6 @@ class Recorder:
             if not self.writing[key]:
                 del self.writing[key]
         return recorded is Recorded.KEPT and answered is not None and answered.answer.complete
-
-    def _learn(self, exchange: Exchange, answer: Answer) -> None:
-        """What the answer's usage says of the model, and what the turn adds to the metrics."""
-        request, usage = exchange.request, answer.usage
-        is_of_several = exchange.rounds is not None and exchange.rounds.count > 0
-        if answer.complete and answer.choices == 1 and not is_of_several:
-            growth = request.session.cached.growth_of(request.model.name)
-            self.models.learn_usage(request.model, growth, exchange.sent_tokens, usage)
-        self.metrics.tokens_received.inc(exchange.full)
-        self.metrics.tokens_sent.inc(exchange.sent)
-        if usage is not None and usage.cached_tokens:
-            self.metrics.cached_tokens.inc(usage.cached_tokens)
 
     async def _write(self, exchange: Exchange, turn: Turn) -> Recorded | None:
         """Write a turn; None where the store cannot, which is said, and mended later if it can be."""
