@@ -13,8 +13,7 @@ from starlette.types import ASGIApp
 
 from proxy.adapters import prices
 from proxy.adapters.files.policies import PolicyLibrary
-from proxy.adapters.files.secrets import kept_secret
-from proxy.adapters.files.settings import SettingsFile
+from proxy.adapters.files.settings import SettingsFile, kept_secret
 from proxy.adapters.files.watcher import WatchedPolicies
 from proxy.adapters.plugins import load_plugins
 from proxy.adapters.search import SqliteSearch

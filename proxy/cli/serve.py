@@ -23,8 +23,7 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
 from proxy.adapters.files.policies import PolicyLibrary
-from proxy.adapters.files.secrets import kept_secret
-from proxy.adapters.files.settings import SettingsFile, load_settings
+from proxy.adapters.files.settings import SettingsFile, kept_secret, load_settings
 from proxy.adapters.files.toml_file import FileError
 from proxy.adapters.plugins import load_plugins
 from proxy.adapters.stores import open_store

@@ -1,9 +1,15 @@
-"""The settings file: what `serve` may be told by flags and variables too, and rules for policies.
+"""What `serve` keeps, and is told, in files: the settings file, and secrets that nobody has set.
 
-Flags and variables win over it. Relative paths in it start at its own directory.
+The settings file says what flags and variables may say too, which win over it, and has rules for policies.
+Relative paths in it start at its own directory. Of the secrets, the admin token and the one of names, the
+first start makes what every later one finds.
 """
 
+import os
+import secrets
+import tempfile
 from collections.abc import Container, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self, get_args
@@ -16,6 +22,7 @@ from proxy.adapters.files.toml_file import FileError, Location, PolicyError, Tom
 from proxy.config import Settings
 from proxy.core.policy.policy import Rule
 from proxy.environment import decided_by, default_config, variables
+from proxy.errors import SettingsError
 
 
 class _Written(Settings):
@@ -26,6 +33,7 @@ class _Written(Settings):
 
 DEFAULT = Settings().policy
 """The server's policy where nothing decides it."""
+_SECRET_BYTES = 32
 _PATHS = {
     name
     for name, field in Settings.model_fields.items()
@@ -104,3 +112,34 @@ def load_settings(**flags: object) -> tuple[Settings, SettingsFile | None]:
     given = [name for name, value in flags.items() if value is not None]
     written = SettingsFile.read(path, decided_by([*given, *variables()]))
     return Settings.load(written.values, **{**flags, "config": path}), written
+
+
+def kept_secret(path: Path) -> str:
+    """The secret in the file `path`, made on the first call: 43 characters that a URL and a header can hold.
+
+    Of several processes that make it at once, all get the one that was there first. The file is its owner's
+    alone (0600), and so is a directory that has to be made for it (0700). Raises SettingsError where the file
+    is empty or cannot be kept.
+    """
+    try:
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            # Written beside it, then linked: the file is never there without its content.
+            descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # O_EXCL, 0600
+            try:
+                with os.fdopen(descriptor, "w", encoding="ascii") as file:
+                    file.write(secrets.token_urlsafe(_SECRET_BYTES) + "\n")
+                    file.flush()
+                    os.fsync(file.fileno())
+                with suppress(FileExistsError):  # another process was first; its secret counts
+                    path.hardlink_to(draft)
+            finally:
+                Path(draft).unlink()
+        if path.stat().st_mode & 0o077:
+            path.chmod(0o600)  # volumes and copies widen it
+        secret = path.read_text(encoding="ascii").strip()
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be kept: {error.strerror}") from error
+    if not secret:
+        raise SettingsError(f"{path} is empty; delete it, and the next start makes a new one")
+    return secret

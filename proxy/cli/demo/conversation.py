@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from openai import APIError, APIStatusError, DefaultHttpxClient, OpenAI
 from openai.types.chat import ChatCompletionMessageParam
 
-from proxy.cli.demo.model_server import MODEL
+from proxy.cli.demo.children import MODEL
 from proxy.cli.terminal import CommandError
 
 _ANSWER_TOKENS = 40

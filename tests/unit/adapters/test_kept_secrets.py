@@ -10,7 +10,7 @@ from threading import Barrier
 
 import pytest
 
-from proxy.adapters.files.secrets import kept_secret
+from proxy.adapters.files.settings import kept_secret
 from proxy.errors import SettingsError
 
 

@@ -21,7 +21,7 @@ from threading import Event, Thread
 from typing import IO, Final, cast
 from urllib.parse import quote
 
-from proxy.adapters.stores.redis import tether
+from proxy.adapters.stores.redis.tether import tethered
 from proxy.errors import OperatorError
 
 if sys.platform != "win32":
@@ -158,22 +158,6 @@ class EmbeddedValkey:
         if lock is None:
             log.error("an older server still runs on %s", self._directory)
             return
-        with lock:
-            process = self._spawn(binary, lock.fileno())
-        self._process = process
-        with process:
-            while process.poll() is None and not self._stopping.wait(_GLANCE):
-                pass
-            process.terminate()
-            if process.stdin is not None:
-                process.stdin.close()
-            try:
-                process.wait(STOP)
-            except subprocess.TimeoutExpired:
-                process.kill()
-
-    def _spawn(self, binary: Path, lock: int) -> subprocess.Popen[bytes]:
-        """Start the server, tethered, in a session of its own: Ctrl-C is for us, and we end it after us."""
         options = {
             "port": "0",
             "unixsocket": str(self._socket),
@@ -188,16 +172,13 @@ class EmbeddedValkey:
             "save": "",
             "maxmemory-policy": "noeviction",  # sessions end by their time, never by another's size
         }
-        tethered = [sys.executable, "-I", "-S", tether.__file__, str(os.getpid()), str(binary)]
-        return subprocess.Popen(  # noqa: S603 - our own words
-            [*tethered, *(word for name, value in options.items() for word in (f"--{name}", value))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd=self._directory,
-            pass_fds=[lock],
-            start_new_session=True,
-        )
+        command = [str(binary), *(word for name, value in options.items() for word in (f"--{name}", value))]
+        silence, directory, inherited = subprocess.DEVNULL, self._directory, [lock.fileno()]
+        running = tethered(command, STOP, out=silence, err=silence, cwd=directory, pass_fds=inherited)
+        with lock, running as process:
+            self._process = process
+            while process.poll() is None and not self._stopping.wait(_GLANCE):
+                pass
 
 
 def server_binary() -> Path:

@@ -1,4 +1,4 @@
-"""Runs a command that ends when its owner does, however the owner ends: `tether.py OWNER COMMAND…`.
+"""Commands that end when their owner does, however the owner ends: `tether.py OWNER COMMAND…`.
 
 A process of its own, because what it does must happen between fork and exec, where a program with threads
 must not run Python. On Linux it asks the kernel for a SIGTERM at the death of the thread that started it
@@ -14,9 +14,55 @@ import select
 import signal
 import subprocess
 import sys
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _GLANCE = 0.2  # seconds between two looks at whether the command has ended by itself
+
+
+@contextmanager
+def tethered(
+    command: Sequence[str],
+    patience: float,
+    *,
+    out: int | IO[bytes],
+    err: int | IO[bytes],
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    pass_fds: Sequence[int] = (),
+) -> Generator[subprocess.Popen[bytes]]:
+    """A command that runs while the block does, and while the thread lives that has entered it.
+
+    It has a session of its own: Ctrl-C is for us, and we end it after us. Once told to end it has
+    ``patience`` (seconds) before it is killed. The rest is as in Popen. Raises OSError.
+    """
+    process = subprocess.Popen(  # noqa: S603 - the owner's own words
+        [sys.executable, "-I", "-S", __file__, str(os.getpid()), *command],
+        stdin=subprocess.PIPE,
+        stdout=out,
+        stderr=err,
+        cwd=cwd,
+        env=env,
+        pass_fds=pass_fds,
+        start_new_session=True,
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+            if process.stdin is not None:
+                process.stdin.close()
+            try:
+                process.wait(patience)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+# --- in the process of the command ---
 
 
 def become(owner: int, command: list[str]) -> None:
