@@ -53,12 +53,13 @@ Bytes = Annotated[
 """Bytes, or text such as `512MiB`."""
 
 
-def _words(value: object) -> object:
-    return [word for word in value.split(",") if word.strip()] if isinstance(value, str) else value
-
-
 _Word = Annotated[str, StringConstraints(strip_whitespace=True, to_lower=True)]
-Words = Annotated[tuple[_Word, ...], BeforeValidator(_words)]
+Words = Annotated[
+    tuple[_Word, ...],
+    BeforeValidator(
+        lambda given: list(filter(str.strip, given.split(","))) if isinstance(given, str) else given
+    ),
+]
 """Words, in a list or in one text with commas between them."""
 
 

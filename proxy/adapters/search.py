@@ -41,8 +41,16 @@ class _Shelf:
 
     def search(self, passages: Sequence[Passage], query: str, most: int) -> list[int]:
         """Indexes of passages, best first; of two that are equal the first."""
+        wanted = {passage.key for passage in passages}
         with self._lock:
-            self._add(passages)
+            if not self._rows.keys() <= wanted:
+                self._database.close()
+                self._database, self._rows = _open(), {}
+            for passage in passages:
+                if passage.key not in self._rows:
+                    row, words = len(self._rows) + 1, _storable(spaced(passage.read()))
+                    self._database.execute("INSERT INTO passages (rowid, words) VALUES (?, ?)", (row, words))
+                    self._rows[passage.key] = row
             found = dict(self._database.execute(_QUERY, (query,)))
             rows = [self._rows[passage.key] for passage in passages]
         hits = ((found[row], index) for index, row in enumerate(rows) if row in found)
@@ -52,17 +60,6 @@ class _Shelf:
         """Forget the index, once nobody searches it."""
         with self._lock:
             self._database.close()
-
-    def _add(self, passages: Sequence[Passage]) -> None:
-        wanted = {passage.key for passage in passages}
-        if not self._rows.keys() <= wanted:
-            self._database.close()
-            self._database, self._rows = _open(), {}
-        for passage in passages:
-            if passage.key not in self._rows:
-                row, words = len(self._rows) + 1, _storable(spaced(passage.read()))
-                self._database.execute("INSERT INTO passages (rowid, words) VALUES (?, ?)", (row, words))
-                self._rows[passage.key] = row
 
 
 def _open() -> sqlite3.Connection:
@@ -91,20 +88,16 @@ class SqliteSearch:
         skipped = max(len(passages) - MOST_PASSAGES, 0)
         any_term = " OR ".join('"' + _storable(term).replace('"', '""') + '"' for term in terms)
         try:
-            index = await self._shelf(shelf)
+            index = self._shelves.get(shelf) or _Shelf()
+            self._shelves[shelf] = index
+            self._shelves.move_to_end(shelf)
+            if len(self._shelves) > self._most:
+                await self._forget(next(iter(self._shelves)))
             found = await asyncio.to_thread(index.search, passages[skipped:], any_term, most)
         except sqlite3.Error as error:
             await self._forget(shelf)
             raise SearchUnavailable from error
-        return [skipped + index for index in found]
-
-    async def _shelf(self, name: str) -> _Shelf:
-        found = self._shelves.get(name) or _Shelf()
-        self._shelves[name] = found
-        self._shelves.move_to_end(name)
-        if len(self._shelves) > self._most:
-            await self._forget(next(iter(self._shelves)))
-        return found
+        return [skipped + place for place in found]
 
     async def _forget(self, name: str) -> None:
         found = self._shelves.pop(name, None)

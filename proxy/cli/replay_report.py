@@ -228,23 +228,21 @@ def page(outcomes: Sequence[Outcome], names: Sequence[str], note: str) -> str:
         f"<title>Replay</title><style>{_STYLE}</style></head><body><h1>Replay</h1>",
         *_table(("policy", *_BILL), bills, texts=(0,)),
         f'<p class="note">{escape(note)}</p>',
-        *(part for outcome in outcomes for part in _session(outcome)),
-        "</body></html>\n",
     ]
-    return "\n".join(parts)
-
-
-def _session(outcome: Outcome) -> Iterator[str]:
-    sums = bill([outcome])
-    yield f"<h2>{escape(outcome.session)} · {escape(outcome.policy)}</h2>"
-    cost = f"${sums['total_dollars']:.4f} against ${sums['whole_dollars']:.4f}, {percent(sums['ratio'])}"
-    budget = "no budget" if outcome.budget is None else f"budget {outcome.budget:,} tokens"
-    yield f'<p class="note">{len(outcome.turns)} turns, {budget}; {cost}</p>'
-    if outcome.turns:
-        yield _chart(outcome)
-    if outcome.epochs:
-        rows = [(turn.number, turn.stage.value, turn.freed, reason(turn)) for turn in outcome.epochs]
-        yield from _table(("turn", "stage", "freed", "decided by"), rows, texts=(1, 3))
+    for outcome in outcomes:
+        sums = bill([outcome])
+        cost = f"${sums['total_dollars']:.4f} against ${sums['whole_dollars']:.4f}, {percent(sums['ratio'])}"
+        budget = "no budget" if outcome.budget is None else f"budget {outcome.budget:,} tokens"
+        parts += [
+            f"<h2>{escape(outcome.session)} · {escape(outcome.policy)}</h2>",
+            f'<p class="note">{len(outcome.turns)} turns, {budget}; {cost}</p>',
+        ]
+        if outcome.turns:
+            parts.append(_chart(outcome))
+        if outcome.epochs:
+            rows = [(turn.number, turn.stage.value, turn.freed, reason(turn)) for turn in outcome.epochs]
+            parts += _table(("turn", "stage", "freed", "decided by"), rows, texts=(1, 3))
+    return "\n".join([*parts, "</body></html>\n"])
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[object]], texts: Sequence[int]) -> Iterator[str]:

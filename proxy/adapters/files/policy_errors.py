@@ -49,24 +49,19 @@ def complaints(
         places.setdefault(location, []).append(finding)
         values[location] = value
     for location, findings in places.items():
-        yield _complaint(location, values[location], findings, model)
-
-
-def _complaint(
-    location: Location, value: object, findings: Sequence[ErrorDetails], model: type[BaseModel]
-) -> Complaint:
-    kind, context = findings[0]["type"], findings[0].get("ctx", {})
-    if kind == "extra_forbidden":
-        return Complaint(_unknown_key(location, model), (location,))
-    if kind == "conflict":
-        keys = [(*location, key) for key in context["keys"]]
-        return Complaint(f"{context['message']} in `{dotted(location)}`", keys, is_between=True)
-    subject = f"`{dotted(location)}`"
-    if brackets := _brackets(kind, location, value, model):
-        return Complaint(f"{subject} {brackets}", (location,))
-    predicate = _predicate(findings, value)
-    is_element = isinstance(location[-1], int) and predicate.startswith("must")
-    return Complaint(f"{'each of ' if is_element else ''}{subject} {predicate}", (location,))
+        kind, context = findings[0]["type"], findings[0].get("ctx", {})
+        value, subject = values[location], f"`{dotted(location)}`"
+        if kind == "extra_forbidden":
+            yield Complaint(_unknown_key(location, model), (location,))
+        elif kind == "conflict":
+            keys = [(*location, key) for key in context["keys"]]
+            yield Complaint(f"{context['message']} in {subject}", keys, is_between=True)
+        elif brackets := _brackets(kind, location, value, model):
+            yield Complaint(f"{subject} {brackets}", (location,))
+        else:
+            predicate = _predicate(findings, value)
+            is_element = isinstance(location[-1], int) and predicate.startswith("must")
+            yield Complaint(f"{'each of ' if is_element else ''}{subject} {predicate}", (location,))
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str:

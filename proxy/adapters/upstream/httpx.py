@@ -211,14 +211,15 @@ class HttpxConnection:
 
     def close(self) -> None:
         """Close it, whatever is under way; whoever asks for it may be cancelled."""
-        task = asyncio.create_task(self._close(), name="closing an upstream's connection")
+
+        async def closing() -> None:
+            if self._stream is not None:
+                await self._stream.aclose()
+            await self._transport.aclose()
+
+        task = asyncio.create_task(closing(), name="closing an upstream's connection")
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
-
-    async def _close(self) -> None:
-        if self._stream is not None:
-            await self._stream.aclose()
-        await self._transport.aclose()
 
     def _translation(self, error: Exception) -> UnabridgedError:
         """The fault in our own words; what the library says may quote the answer, so that is not told."""

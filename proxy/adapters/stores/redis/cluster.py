@@ -152,24 +152,22 @@ class Cluster(Redis):
         if self._is_known:
             return
         async with self._learning:
-            if not self._is_known:
-                await self._ask_for_slots()
-
-    async def _ask_for_slots(self) -> None:
-        time = (self._distance.making.seconds + self._distance.trip.seconds) / min(len(self._sources), _ASKED)
-        for _ in range(len(self._sources)):
-            source = self._sources[0]
-            self._sources.rotate(-1)
-            try:
-                async with asyncio.timeout(time):
-                    found = await _sent(self._node(source), (("CLUSTER SLOTS",), {}))
-            except ResponseError as refusal:
-                raise RedisClusterException("it is not a cluster") from refusal
-            except (RedisError, OSError):
-                continue
-            await self._take_slots(source, found)
-            return
-        raise ConnectionFailed("No node of the cluster answers.")
+            if self._is_known:
+                return
+            distance, asked = self._distance, min(len(self._sources), _ASKED)
+            for _ in range(len(self._sources)):
+                source = self._sources[0]
+                self._sources.rotate(-1)
+                try:
+                    async with asyncio.timeout((distance.making.seconds + distance.trip.seconds) / asked):
+                        found = await _sent(self._node(source), (("CLUSTER SLOTS",), {}))
+                except ResponseError as refusal:
+                    raise RedisClusterException("it is not a cluster") from refusal
+                except (RedisError, OSError):
+                    continue
+                await self._take_slots(source, found)
+                return
+            raise ConnectionFailed("No node of the cluster answers.")
 
     async def _take_slots(self, source: Address, found: list[Any]) -> None:
         slots: list[_Slots] = []

@@ -98,7 +98,8 @@ class _Measuring(AbstractConnection):
             making = self._making = None
             if not self.is_connected:
                 making = self._making = asyncio.create_task(self._make(), name="connecting")
-                making.add_done_callback(_retrieve)
+                # Its failure is that of whoever waits for it, if anybody does: asyncio need not complain.
+                making.add_done_callback(lambda made: made.cancelled() or made.exception())
         if making is not None:
             await asyncio.wait({making}, timeout=self._distance.making.seconds)
             if not making.done():
@@ -167,9 +168,3 @@ MEASURING: Final[dict[type[AbstractConnection], type[AbstractConnection]]] = {
     UnixDomainSocketConnection: _Local,
 }
 """By the kind of connection that a URL asks for."""
-
-
-def _retrieve(making: asyncio.Task[None]) -> None:
-    """Its failure is that of whoever waits for it, if anybody does: asyncio need not complain."""
-    if not making.cancelled():
-        making.exception()

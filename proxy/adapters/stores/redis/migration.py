@@ -42,22 +42,18 @@ async def move(client: Redis, codecs: Codecs, former: str, tag: str, tenant: str
     for sid in (keys.NAMED, *sorted(sids)) if is_named else sorted(sids):
         await _move_session(client, codecs, SessionKey(former, sid), SessionKey(tag, sid), tenant)
     if tips:
-        await _move_tips(client, tips, former, tag)
+        left: int = await client.pttl(keys.tips(former))
+        async with client.pipeline(transaction=True) as pipe:
+            for answer, its_holders in tips.items():
+                pipe.hsetnx(keys.tips(tag), cast("str", answer), cast("str", its_holders))
+            pipe.pexpire(keys.tips(tag), max(1, left), nx=True)
+            pipe.pexpire(keys.tips(tag), max(1, left), gt=True)
+            await pipe.execute()
+        await client.delete(keys.tips(former))
     if remembered > 0 and not is_named:  # it has expired, and appending clients must be told so
         was = keys.session(SessionKey(tag, keys.NAMED)) + keys.WAS
         await client.set(was, 1, px=remembered, nx=True)
     return bool(is_named or tips or remembered > 0)
-
-
-async def _move_tips(client: Redis, tips: _Fields, former: str, tag: str) -> None:
-    left: int = await client.pttl(keys.tips(former))
-    async with client.pipeline(transaction=True) as pipe:
-        for answer, holders in tips.items():
-            pipe.hsetnx(keys.tips(tag), cast("str", answer), cast("str", holders))
-        pipe.pexpire(keys.tips(tag), max(1, left), nx=True)
-        pipe.pexpire(keys.tips(tag), max(1, left), gt=True)
-        await pipe.execute()
-    await client.delete(keys.tips(former))
 
 
 async def _move_session(
