@@ -10,8 +10,10 @@ The hashes are seeded, and serve this process alone.
 import asyncio
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from operator import attrgetter
 from sys import getsizeof
+from typing import TypeVar
 
 import msgspec
 import xxhash
@@ -26,6 +28,8 @@ from proxy.core.planning.chain import Chain
 from proxy.engine.intake.history import NAME, CachedMessage, CachedPrefix, History, NewMessage
 from proxy.ports import TokenCounter
 
+T = TypeVar("T")
+
 _MESSAGE_BYTES = 256
 """What a message is reckoned at beside its texts."""
 _IMAGE_BYTES = 4096
@@ -34,8 +38,10 @@ _MODELS = 8
 """Models for which the tokens of one message's images are remembered."""
 _FEW = 8
 """New messages of a request of which what was decoded is kept until they are counted."""
-PIECE = 500
-"""Messages that are read, or counted, before others have their turn on the event loop: some 5 ms."""
+PIECE = 200
+"""Messages that are read on the event loop: some 2 ms. More are read in a thread, and counted in pieces."""
+_PIECE_BYTES = 128 * 1024
+"""Bytes of messages of which the same is true."""
 
 _LEAST = 4 * 1024
 """Bytes of a body below which splitting it whole costs nothing."""
@@ -71,24 +77,14 @@ class Reader:
     async def read(self, body: Body, start: bytes, before: CachedPrefix | None = None) -> History:
         """Place a request's messages on the chain that begins with ``start``; nothing is counted yet.
 
-        ``before`` is what is known of the messages with which the body begins. While many messages are read,
-        others have their turn on the event loop.
+        ``before`` is what is known of the messages with which the body begins.
         """
         model = body.model
         if before is None or before.root != start or before.length == len(before.head):
-            before = await self._head(body, start, model)
-        raws, new = body.messages[before.length :], list[NewMessage]()
-        tip, exchanges, is_counted = before.tip, before.exchanges, before.model == model
-        entries, hashes = list[CachedMessage](), list[bytes]()
-        for raw in raws:
-            entry, content = self._entry(raw)
-            tip = extend(tip, entry.message.identity)
-            exchanges += entry.message.is_final
-            entries.append(entry)
-            hashes.append(tip)
-            new.append(NewMessage(entry, raw, content if len(entries) <= _FEW else None))
-            if len(entries) % PIECE == 0:
-                await asyncio.sleep(0)
+            before = await _off_loop(body.messages, lambda: self._head(body, start, model))
+        raws, after, is_counted = body.messages[before.length :], before.tip, before.model == model
+        new, hashes = await _off_loop(raws, lambda: self._placed(raws, after))
+        tip, entries = hashes[-1] if hashes else after, [each.entry for each in new]
         raws, chain = body.messages[len(before.head) :], before.hashes.followed_by(hashes)
         every = before.entries.followed_by(entries)
         if not is_counted:
@@ -104,7 +100,7 @@ class Reader:
             hashes=chain,
             tip=tip,
             length=before.length + len(entries),
-            exchanges=exchanges,
+            exchanges=before.exchanges + sum([entry.message.is_final for entry in entries]),
             counted=before.counted if is_counted else self._nothing,
             new=new,
             uncounted={
@@ -112,12 +108,10 @@ class Reader:
             },
         )
 
-    async def _head(self, body: Body, start: bytes, model: str) -> CachedPrefix:
+    def _head(self, body: Body, start: bytes, model: str) -> CachedPrefix:
         """A request's head, with nothing after it."""
         known = list[CachedMessage]()
         for raw in body.messages:
-            if known and not len(known) % PIECE:
-                await asyncio.sleep(0)
             entry, _ = self._entry(raw)
             if entry.message.role not in HEAD_ROLES:
                 break
@@ -126,6 +120,16 @@ class Reader:
         return CachedPrefix(
             start, head, tuple(known), Grown([]), Grown([]), len(head), start, 0, model, self._nothing
         )
+
+    def _placed(self, raws: Sequence[bytes], tip: bytes) -> tuple[list[NewMessage], list[bytes]]:
+        """New messages and their chain hashes, the first of them after ``tip``."""
+        new, hashes = list[NewMessage](), list[bytes]()
+        for raw in raws:
+            entry, content = self._entry(raw)
+            tip = extend(tip, entry.message.identity)
+            hashes.append(tip)
+            new.append(NewMessage(entry, raw, content if len(new) < _FEW else None))
+        return new, hashes
 
     def _entry(self, raw: bytes) -> tuple[CachedMessage, Content | None]:
         """What is known of a message; its content, where it had to be decoded."""
@@ -161,16 +165,16 @@ class Reader:
                 other[name] = self.dialect.read(each.raw).shown_tokens(history.model)
 
     async def _count_texts(self, messages: Sequence[NewMessage]) -> None:
-        for first in range(0, len(messages), PIECE):
-            if first:
-                await asyncio.sleep(0)
-            new, texts = list[CachedMessage](), list[str]()
-            for each in messages[first : first + PIECE]:
-                if each.entry.text is None:
-                    new.append(each.entry)
-                    texts.append((each.content or self.dialect.read(each.raw)).countable())
-            for entry, tokens in zip(new, await self._counter.count_all(texts) if new else (), strict=True):
-                entry.text = tokens
+        uncounted = [each for each in messages if each.entry.text is None]
+        for first in range(0, len(uncounted), PIECE):
+            new = uncounted[first : first + PIECE]
+            texts = await _off_loop([each.raw for each in new], partial(self._texts_of, new))
+            for each, tokens in zip(new, await self._counter.count_all(texts), strict=True):
+                each.entry.text = tokens
+
+    def _texts_of(self, messages: Sequence[NewMessage]) -> list[str]:
+        """What is counted of messages."""
+        return [(each.content or self.dialect.read(each.raw)).countable() for each in messages]
 
     async def head_tokens(self, history: History, tool: bytes = b"") -> int:
         """Counted tokens of the head as it is now, of what was handed in, and of a ``tool`` that is added."""
@@ -199,6 +203,13 @@ class Reader:
             tokens = sum(await self._counter.count_all([text_of(part) for part in parts]))
             self._texts.put(digest, tokens)
         return tokens
+
+
+async def _off_loop(raws: Sequence[bytes], work: Callable[[], T]) -> T:
+    """Do ``work`` on these messages, in a thread where it would hold up other requests."""
+    if len(raws) <= PIECE and sum(map(len, raws)) <= _PIECE_BYTES:
+        return work()
+    return await asyncio.to_thread(work)
 
 
 def _plain_text(raw: bytes) -> str:

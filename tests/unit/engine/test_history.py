@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
+import time
 
 from proxy.cache import Memory
-from proxy.core.conversation.messages import root
+from proxy.core.conversation.messages import chain_of, root
 from proxy.core.dialects.chat.request import read_body
 from proxy.core.dialects.registry import CHAT
 from proxy.engine.intake.history import History
 from proxy.engine.intake.reader import PIECE, Reader
-from tests.support.clients import user
+from tests.bench.messages import conversation
+from tests.support.conversations import encode, identity_of
 from tests.support.upstreams import COUNTER
 
 PICTURE = {"type": "image_url", "image_url": {"url": "https://example.org/1.png"}}
@@ -31,18 +32,14 @@ async def test_the_name_of_a_model_is_as_long_as_its_client_writes_it() -> None:
     assert history.chain().tokens.total > 0
 
 
-async def test_while_many_messages_are_read_others_have_their_turn() -> None:
-    turns: list[int] = []
-
-    async def others() -> None:
-        while True:
-            turns.append(1)
-            await asyncio.sleep(0)
-
-    many = [user(f"hi {number}") for number in range(10 * PIECE)]
-    body = read_body(json.dumps({"messages": many}).encode(), len(many))
-    waiting = asyncio.create_task(others())
-    history = await Reader(CHAT, COUNTER, Memory()).read(body, root())
-    waiting.cancel()
-    assert len(turns) >= 10
-    assert len(history.hashes) == len(many)
+async def test_many_messages_are_read_and_counted_off_the_event_loop() -> None:
+    told = conversation("mixed", 20 * PIECE)
+    body = read_body(json.dumps({"messages": told}).encode(), len(told))
+    await COUNTER.ready()
+    reader = Reader(CHAT, COUNTER, Memory())
+    in_all, on_loop = time.process_time(), time.thread_time()
+    history = await reader.read(body, root())
+    await reader.count(history)
+    in_all, on_loop = time.process_time() - in_all, time.thread_time() - on_loop
+    assert on_loop < in_all / 3
+    assert history.hashes == chain_of([identity_of(encode(message)) for message in told], root())
