@@ -297,7 +297,6 @@ def _admin_api(settings: Settings, outside: Outside, inside: Inside) -> AdminAPI
         line=inside.line,
         clock=clock,
         recorder=pipeline.recorder,
-        models=pipeline.models,
         credentials=_operator_credentials(settings),
     )
     forks = Forks(store, inspection, pipeline.naming, clock, pipeline.recorder.written)

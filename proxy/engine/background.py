@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from proxy.engine.flow import Request
+from proxy.core.planning.chain import Chain
 from proxy.errors import StoreUnavailable
 from proxy.telemetry import log_fault
 
@@ -136,8 +136,8 @@ async def keep_renewing(renew: Callable[[], Awaitable[object]], lease: float) ->
             await renew()
 
 
-async def off_loop(request: Request, work: Callable[[], T]) -> T:
-    """Run planning where it cannot hold up other requests, if it is much."""
-    if request.counted < _LONG and len(request.chain) < _MANY:
+async def off_loop(chain: Chain, work: Callable[[], T]) -> T:
+    """Run planning of a chain where it cannot hold up other requests, if it is much."""
+    if chain.tokens.total < _LONG and len(chain) < _MANY:
         return work()
     return await asyncio.to_thread(work)

@@ -1,11 +1,11 @@
 """The records that carry a request from its bytes to what is written down, in the order of their making.
 
-An :class:`Incoming`, whose head is an :class:`Envelope`, is read, its session is found
-(:class:`~proxy.engine.sessions.session_cache.SessionState`), what is to be decided on is a
-:class:`Request`, what was decided a :class:`Decision`; an :class:`Exchange` is the request with all of it on
-its way to the upstream, and the :class:`Sent` is what came back. Each value stands in one of them, but for
-what a Request takes over from what came in: the policy, the credentials, the model and the size of the head.
-The admin API has sessions planned of which nothing came in, so whoever has a Request reads them there.
+An :class:`Incoming`, whose head is an :class:`Envelope`, is read as a
+:class:`~proxy.engine.intake.history.History`, and its session is found
+(:class:`~proxy.engine.sessions.session_cache.SessionState`): with what it may cost, these are the
+:class:`Request` to be decided on. What was decided is a :class:`Decision`; both are on their way to the
+upstream as an :class:`Exchange`, and the :class:`Sent` is what came back. Each holds those before it, and no
+value stands in two.
 """
 
 from __future__ import annotations
@@ -35,8 +35,6 @@ from proxy.ports import UpstreamResponse
 POLICY_HEADER = b"x-unabridged-policy"
 BUDGET_HEADER = b"x-unabridged-budget"
 BOUNDARY_HEADER = b"x-unabridged-boundary"
-MOST_WAITING = 3.0
-"""Seconds from its arrival for which a request may wait for summaries and what comes before them."""
 _DIGITS = 40
 """Digits that a budget may be written with; what has more is no number of tokens."""
 _MOST = 10**12
@@ -118,24 +116,17 @@ class Incoming(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """A request to be decided on: what it is, what it may cost, and what is known of its lane."""
+    """A request to be decided on: what came in, what it may cost, and what is known of its lane."""
 
+    incoming: Incoming
+    history: History
     session: SessionState
     log: EpochLog | None
     """The lane's epochs; None where neither the store nor this process can say."""
-    lane: str
-    """Requests of one lane share their plans: the same model under the same rules."""
     model: Model
     chain: Chain
-    head_count: int
-    """Messages of the head."""
-    policy: Policy
+    """What goes out of the history, counted, if nothing is cut."""
     budget: Budget
-    credentials: Sequence[tuple[bytes, bytes]] = ()
-    deadline: float = 0.0
-    """Monotonic seconds by which all waiting is over."""
-    alternates: bool = False
-    """Whether the model is known to want alternating roles."""
     conditions: Conditions = UNKNOWN_CONDITIONS
     tool: bytes = b""
     """The tool that we add where something is cut; empty where none may be offered."""
@@ -146,6 +137,17 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     def counted(self) -> int:
         """Counted tokens of the whole request."""
         return self.budget.head + self.chain.tokens.total
+
+    def alternates(self, epoch: Epoch | None) -> bool:
+        """Whether notes go out within their neighbours, for a model that wants alternating roles.
+
+        As the epoch in force says, else the policy; where that leaves it to the model, as soon as it has
+        refused anything else.
+        """
+        rule = self.incoming.policy.summary.alternate
+        if rule == "auto":
+            return self.model.alternates or (epoch is not None and epoch.alternates)
+        return rule if epoch is None else epoch.alternates
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -169,8 +171,6 @@ class Decision(msgspec.Struct, frozen=True):
 class Exchange(msgspec.Struct, kw_only=True):
     """A request that is ready to be sent, and what its turn comes to."""
 
-    incoming: Incoming
-    history: History
     request: Request
     decision: Decision
     plain: bytes
@@ -192,12 +192,6 @@ class Exchange(msgspec.Struct, kw_only=True):
     """Chain hash of the answer, once it is over."""
     is_announced: bool = False
     """Whether its messages are in the store already."""
-    sent_tokens: int = 0
-    """Counted tokens of what is forwarded."""
-    sent: int = 0
-    """The same in the model's tokens,"""
-    full: int = 0
-    """and those of the whole conversation."""
     answerers: list[Answerer] = []
     """Who answers calls of tools that were added to it."""
     rounds: Rounds | None = None
@@ -206,15 +200,22 @@ class Exchange(msgspec.Struct, kw_only=True):
     """The turn on its way into the store."""
 
     def __post_init__(self) -> None:
-        self.set_decision(self.request, self.decision, self.plain)
+        self.set_body(self.plain)
 
-    def set_decision(self, request: Request, decision: Decision, plain: bytes) -> None:
-        """Let a request go out with this decision, in this body."""
-        self.request, self.decision, budget = request, decision, request.budget
-        self.sent_tokens = budget.head + decision.view
-        self.sent = budget.real(self.sent_tokens)
-        self.full = budget.real(budget.head + request.chain.tokens.total)
-        self.set_body(plain)
+    @property
+    def sent_tokens(self) -> int:
+        """Counted tokens of what is forwarded."""
+        return self.request.budget.head + self.decision.view
+
+    @property
+    def sent(self) -> int:
+        """The same in the model's tokens."""
+        return self.request.budget.real(self.sent_tokens)
+
+    @property
+    def full(self) -> int:
+        """The model's tokens of the whole conversation."""
+        return self.request.budget.real(self.request.counted)
 
     def set_body(self, plain: bytes) -> None:
         """Let this go out, without what only we ask for."""

@@ -21,7 +21,7 @@ from proxy.engine.answers.sending import Sender
 from proxy.engine.answers.tool_cache import NOTHING_FRESH, ToolCaches
 from proxy.engine.answers.tool_loop import ToolLoop
 from proxy.engine.background import Background, Foreground
-from proxy.engine.flow import MOST_WAITING, Envelope, Exchange, Incoming, Request, Sent
+from proxy.engine.flow import Envelope, Exchange, Incoming, Request, Sent
 from proxy.engine.intake.history import History
 from proxy.engine.intake.naming import NAMED, Naming
 from proxy.engine.intake.reader import BodyCache, ReadBody, Reader
@@ -71,16 +71,14 @@ class Pipeline:
             history = history.completed(session.hidden, injection)
             chain = history.outgoing_chain(chain) if history.hidden else chain
         request = await self._request(incoming, history, chain, session, log, model, pins)
-        decision = await self.decisions.decide(request, history)
+        decision = await self.decisions.decide(request)
         exchange = Exchange(
-            incoming=incoming,
-            history=history,
             request=request,
             decision=decision,
-            plain=self.decisions.body(request, history, decision),
-            tools=await self._fresh(request, history),
+            plain=self.decisions.body(request, decision),
+            tools=await self._fresh(request),
             degraded=degraded,
-            answerers=self.decisions.answerers(request, history, decision) if request.tool else [],
+            answerers=self.decisions.answerers(request, decision) if request.tool else [],
         )
         self.sender.add_parameters(exchange)
         return exchange
@@ -155,26 +153,21 @@ class Pipeline:
         pins: AbstractSet[bytes],
     ) -> Request:
         """What is to be decided on, and what it may cost."""
-        policy, envelope, credentials = incoming.policy, incoming.envelope, incoming.envelope.credentials
+        policy, credentials = incoming.policy, incoming.envelope.credentials
         is_offered = policy.recall.enabled and not model.refuses_tools
         tool = offered_tool(policy, history.body) if is_offered else b""
-        budget = await self.decisions.budget(model, history, policy, envelope.budget, tool, chain)
+        budget = await self.decisions.budget(incoming, history, chain, model, tool)
         if model.stated.window is None and self.models.stated.may_tell(model.stated, credentials):
             self.background.run(self.models.stated.ask(model.stated, credentials), is_needed=False)
-        rule = policy.summary.alternate
         return Request(
+            incoming=incoming,
+            history=history,
             session=session,
             log=log,
-            lane=session.lane.id,
             model=model,
             chain=chain,
-            head_count=len(history.head),
-            policy=policy,
             budget=budget,
-            credentials=credentials,
-            deadline=incoming.arrived + MOST_WAITING,
-            alternates=model.alternates if rule == "auto" else rule,
-            conditions=self._conditions(envelope, history, session, model, budget),
+            conditions=self._conditions(incoming.envelope, history, session, model, budget),
             tool=tool,
             pins=pins,
         )
@@ -199,10 +192,11 @@ class Pipeline:
             is_new_head=is_new_head,
         )
 
-    async def _fresh(self, request: Request, history: History) -> ToolCache:
+    async def _fresh(self, request: Request) -> ToolCache:
         """Tool results that need not be fetched again."""
+        history = request.history
         given = history.injection.tools if history.injection is not None else ()
-        if not (request.policy.tools or given):
+        if not (request.incoming.policy.tools or given):
             return NOTHING_FRESH
         try:
             return await self.tools.of(request, history.upstream_messages, given)

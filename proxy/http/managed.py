@@ -224,7 +224,7 @@ class Managed:
             self._metrics.first_chunk.observe(self._now() - passage.forwarded)
 
         try:
-            if exchange.incoming.appended is not None and is_answered:
+            if exchange.request.incoming.appended is not None and is_answered:
                 acknowledged = partial(self._appends.acknowledged, exchange, collector)
                 await send_appended(sent, collector, begin, passage.send, acknowledged, adds_usage=adds_usage)
             else:

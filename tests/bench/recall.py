@@ -38,7 +38,7 @@ from proxy.core.policy.sections import Recall as RecallSection
 from proxy.core.recall.passages import WINGS, widened
 from proxy.core.recall.tool import Wanted
 from proxy.engine.answers.recall import Recall, Recaller
-from proxy.engine.sessions.session_cache import SessionState
+from proxy.engine.sessions.session_cache import CachedLane, SessionState
 from proxy.ports import SessionKey
 from proxy.telemetry import Metrics
 from tests.support.requests import a_request
@@ -89,9 +89,9 @@ def recaller(recall: Recall, session: dict[str, Any], search: str) -> tuple[Reca
     )
     policy, state = (
         Policy(recall=RecallSection(enabled=True, search=search)),
-        SessionState("bench", SessionKey("bench", session["id"])),
+        SessionState("bench", SessionKey("bench", session["id"]), lane=CachedLane(search)),
     )
-    request = a_request(chain, Budget(8000, 1.0, 0), policy=policy, session=state, lane=search)
+    request = a_request(chain, Budget(8000, 1.0, 0), policy=policy, session=state)
     return recall.of(request, Plan(gaps=(Gap(0, len(chain) - 1),))), head
 
 

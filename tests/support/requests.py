@@ -4,26 +4,61 @@ from __future__ import annotations
 
 from typing import Any
 
+from proxy.cache import Memory
 from proxy.core.budget.budget import Budget
 from proxy.core.budget.learning import Ratio
+from proxy.core.conversation.messages import root
+from proxy.core.dialects.chat.request import read_body
+from proxy.core.persistent import grown
 from proxy.core.planning.chain import Chain
 from proxy.core.policy.policy import Policy
-from proxy.engine.flow import Request
+from proxy.engine.flow import Envelope, Incoming, Request
+from proxy.engine.intake.history import History
+from proxy.engine.intake.naming import Naming
 from proxy.engine.models.models import Model
 from proxy.engine.models.stated_windows import Stated
-from proxy.engine.sessions.session_cache import EpochLog, SessionState
+from proxy.engine.sessions.session_cache import CachedLane, EpochLog, SessionState
 from tests.support.stores import KEY
 
+ENVELOPE = Envelope.read(Naming("secret", Memory()), "/chat/completions", {}, [])
 
-def a_request(chain: Chain, budget: Budget, **members: Any) -> Request:
-    """A request of this chain and budget; whatever is not among ``members`` is as plain as can be."""
-    model = Model(name="gpt-test", ratio=Ratio(), priced=None, stated=Stated("gpt-test"))
+
+def a_request(
+    chain: Chain,
+    budget: Budget,
+    *,
+    policy: Policy | None = None,
+    lane: str = "lane",
+    arrived: float = 0.0,
+    **members: Any,
+) -> Request:
+    """A request of this chain and budget; whatever is not given is as plain as can be."""
+    body = b'{"model":"gpt-test","messages":[%b]}' % b",".join(chain.raws)
     plain: dict[str, Any] = {
-        "session": SessionState("t", KEY),
+        "incoming": Incoming(ENVELOPE, body, policy or Policy(), arrived),
+        "history": a_history(chain, body),
+        "session": SessionState("t", KEY, lane=CachedLane(lane)),
         "log": EpochLog(),
-        "lane": "lane",
-        "model": model,
-        "head_count": 0,
-        "policy": Policy(),
+        "model": Model(name="gpt-test", ratio=Ratio(), priced=None, stated=Stated("gpt-test")),
     }
     return Request(chain=chain, budget=budget, **plain | members)
+
+
+def a_history(chain: Chain, body: bytes) -> History:
+    """A counted chain as the history of a body without a head."""
+    return History(
+        body=read_body(body, len(chain)),
+        model="gpt-test",
+        head=(),
+        head_entries=(),
+        raws=grown(chain.raws),
+        entries=grown([]),
+        root=root(),
+        hashes=grown(chain.hashes),
+        tip=chain.hashes[-1],
+        length=len(chain),
+        exchanges=chain.exchanges,
+        counted=chain,
+        new=(),
+        uncounted={},
+    )

@@ -18,12 +18,11 @@ from proxy.core.planning.situation import Situation
 from proxy.engine.admin.inspection import Inspected, Inspection
 from proxy.engine.answers.tool_cache import ToolCaches
 from proxy.engine.append.turn_queue import COMPACTOR, TurnQueue
-from proxy.engine.flow import Request
-from proxy.engine.models.models import Models
+from proxy.engine.models.asking import Caller
 from proxy.engine.planning.epochs import Epochs
 from proxy.engine.recording.recorder import Recorder
 from proxy.engine.sessions.recognition import Recognition
-from proxy.engine.sessions.session_cache import EpochLog, SessionState
+from proxy.engine.sessions.session_cache import CachedLane, SessionState
 from proxy.engine.summaries.wanted import SummaryJobs
 from proxy.errors import InvalidType, NotFound, NothingToChange, SessionBusy
 from proxy.ports import Clock, SessionStore
@@ -50,7 +49,6 @@ class Edits:
     line: TurnQueue
     clock: Clock
     recorder: Recorder
-    models: Models
     credentials: Sequence[tuple[bytes, bytes]] = ()
     """Headers of the calls for summaries; without any, none are written on request."""
 
@@ -95,27 +93,19 @@ class Edits:
 
         async def plan(standing: Standing) -> Plan:
             found, situation, _ = standing
-            wanted, session = _positions(situation.chain, messages), found.session
-            request = Request(
-                session=SessionState(session.tenant, found.key),
-                log=EpochLog(found.epochs, len(found.epochs)),
-                lane=session.lane,
-                model=self.models.of(session.tenant, session.model),
-                chain=situation.chain,
-                head_count=len(session.head),
-                policy=situation.policy,
-                budget=situation.budget,
-                credentials=self.credentials,
-                deadline=self.clock.monotonic() + situation.policy.summary.wait,
-                pins=situation.pins,
+            session, rules = found.session, situation.policy.summary
+            of_caller = (
+                SessionState(session.tenant, found.key, lane=CachedLane(session.lane)),
+                Caller(rules.model or session.model, self.credentials, rules.timeout),
             )
-            anchored = situation.under(await self.summary_jobs.anchored(request, situation))
+            wanted = _positions(situation.chain, messages)
+            anchored = situation.under(await self.summary_jobs.anchored(situation, *of_caller))
             decided = await asyncio.to_thread(compacted, anchored, wanted)
             if decided is None:
                 return situation.plan
-            summaries = await self.summary_jobs.wanted(request, decided)
+            summaries = await self.summary_jobs.wanted(decided, *of_caller)
             if self.credentials:
-                await summaries.wait(summaries.start_missing(), situation.policy.summary.wait)
+                await summaries.wait(summaries.start_missing(), rules.wait)
             return await asyncio.to_thread(finish, decided, summaries.texts())
 
         if found.session.blocked == "paused":  # no turn begins; and nobody's turn it is in the line

@@ -58,7 +58,7 @@ class Recall:
 
     def of(self, request: Request, plan: Plan) -> Recaller:
         """An answerer for one request."""
-        return Recaller(self, request, Reach(request.chain, plan, request.policy, self.pieces))
+        return Recaller(self, request, Reach(request.chain, plan, request.incoming.policy, self.pieces))
 
 
 @dataclass(frozen=True)
@@ -114,9 +114,9 @@ class Recaller:
         Raises SearchUnavailable and TimeoutError.
         """
         windows = await asyncio.to_thread(self._windows, wanted)
-        key, policy = self.request.session.key, self.request.policy
+        key, policy = self.request.session.key, self.request.incoming.policy
         # One for each line of a session's plans, so that what was searched once is found there again.
-        named = f"{key.tag}\0{key.sid}\0{self.request.lane}\0{policy.digest}"
+        named = f"{key.tag}\0{key.sid}\0{self.request.session.lane.id}\0{policy.digest}"
         shelf = hashlib.sha256(named.encode(errors="surrogatepass")).hexdigest()
         passages = [Passage(self.reach.key(each), partial(self.reach.text, each)) for each in windows]
         asked, chosen = (shelf, passages, wanted.query, _RANKED), policy.recall.search

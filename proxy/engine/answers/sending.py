@@ -54,7 +54,7 @@ class Sender:
         Providers that spread requests over machines then send them to the one that has kept their beginning.
         What goes out whole, such as a session of which all is restored, stays as it is.
         """
-        request, body, decision = exchange.request, exchange.history.body, exchange.decision
+        request, body, decision = exchange.request, exchange.request.history.body, exchange.decision
         model, window = request.model, request.budget.window
         is_early = decision.stage is Stage.CALM and window.limit is not None
         if (
@@ -68,7 +68,7 @@ class Sender:
         if (
             decision.plan != EMPTY
             and not body.names_cache
-            and request.policy.economy.enabled
+            and request.incoming.policy.economy.enabled
             and not model.refuses_cache_key
         ):
             cache_key = self.naming.cache_key(request.session.key)
@@ -80,7 +80,7 @@ class Sender:
 
         Raises UpstreamUnreachable, UpstreamTimeout, UpstreamInvalidResponse.
         """
-        sent = await self.forward(exchange.incoming, exchange.body)
+        sent = await self.forward(exchange.request.incoming, exchange.body)
         try:
             if sent.response.status == _OK:
                 self._answered(exchange)
@@ -99,7 +99,7 @@ class Sender:
             await sent.response.aclose()
             raise
         await sent.response.aclose()
-        sent = await self.forward(exchange.incoming, exchange.body)
+        sent = await self.forward(exchange.request.incoming, exchange.body)
         if sent.response.status == _OK:
             self._answered(exchange)
         self.learn_window(
@@ -144,10 +144,9 @@ class Sender:
         """
         if refusal.overflow is None:
             return False
-        request, reserve = exchange.request, reserve_of(exchange.history, exchange.request.policy) or 0
-        return self.models.learn_refusal(
-            request.model, exchange.sent_tokens + more, reserve, refusal.overflow
-        )
+        request, sent_tokens = exchange.request, exchange.sent_tokens + more
+        reserve = reserve_of(request.history, request.incoming.policy) or 0
+        return self.models.learn_refusal(request.model, sent_tokens, reserve, refusal.overflow)
 
     def _let_alternate(self, exchange: Exchange, refusal: Refusal) -> bool:
         """Whether notes were refused for the order of roles, and go out within their neighbours now."""
@@ -155,7 +154,7 @@ class Sender:
             return False
         request = exchange.request
         request.model.alternates = True
-        body = self.decisions.body(request, exchange.history, exchange.decision)
+        body = self.decisions.body(request, exchange.decision)
         is_changed = body != exchange.body
         exchange.set_body(body)
         return is_changed
@@ -169,9 +168,9 @@ class Sender:
         tool = exchange.request.tool
         if not (refusal.takes_no_tools and tool and tool in exchange.body):
             return False
-        exchange.is_tool_refused = not exchange.history.body.has_tools
+        exchange.is_tool_refused = not exchange.request.history.body.has_tools
         exchange.request = replace(exchange.request, tool=b"")
-        exchange.set_body(self.decisions.body(exchange.request, exchange.history, exchange.decision))
+        exchange.set_body(self.decisions.body(exchange.request, exchange.decision))
         return True
 
     def _withdraw_parameters(self, exchange: Exchange, refusal: Refusal) -> bool:

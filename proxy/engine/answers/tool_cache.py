@@ -70,12 +70,12 @@ class ToolCaches:
         self, request: Request, hidden: Hidden = NO_HIDDEN, injected: Sequence[InjectedResult] = ()
     ) -> ToolCache:
         """What is fresh at the end of a request's chain."""
-        rules, chain = Rules(request.policy.tools), request.chain
+        rules, chain = Rules(request.incoming.policy.tools), request.chain
         if not rules.is_caching and not any(each.cache_exchanges for each in injected):
             return NOTHING_FRESH
         positions = [place for place, each in enumerate(chain.hashes) if each in hidden] if hidden else []
         wanted = _Wanted(
-            (request.session.key, request.policy.tools, tuple(injected)), chain, hidden, positions
+            (request.session.key, request.incoming.policy.tools, tuple(injected)), chain, hidden, positions
         )
         start, onto = self._ancestor(wanted, rules)
         if start == len(chain):

@@ -50,7 +50,7 @@ class ToolLoop:
         """
         fresh = [FreshResults(exchange.tools)] if exchange.tools.serves_any else []
         answerers = Answerers([*exchange.answerers, *fresh])
-        if sent.response.status != _OK or not answerers or not exchange.history.body.may_hide_calls:
+        if sent.response.status != _OK or not answerers or not exchange.request.history.body.may_hide_calls:
             return sent
         sent = _unpacked(sent)
         if not _is_plain(sent.response):
@@ -60,7 +60,7 @@ class ToolLoop:
             answerers=answerers,
             counter=self.recorder.counter,
             metrics=self.recorder.metrics,
-            limit=exchange.request.policy.recall.rounds,
+            limit=exchange.request.incoming.policy.recall.rounds,
             room=exchange.request.budget.left(exchange.sent_tokens),
         )
         course = _Course(self, exchange, exchange.rounds)
@@ -82,7 +82,7 @@ class _Course:
         await sent.response.aclose()
         body = self.rounds.next_body(self.exchange.body)
         sender = self.loop.sender
-        following = _unpacked(await sender.forward(self.exchange.incoming, body))
+        following = _unpacked(await sender.forward(self.exchange.request.incoming, body))
         refusal = sender.refusal(self.exchange, following)
         sender.learn_window(self.exchange, refusal, self.rounds.tokens)
         return following
@@ -93,7 +93,7 @@ class _Course:
             return
         answer = read_message(self.rounds.wire.read(editor.visible))
         hidden = HiddenCalls(
-            hash=extend(self.exchange.history.tip, answer.identity),
+            hash=extend(self.exchange.request.history.tip, answer.identity),
             messages=tuple(self.rounds.sequence),
             tokens=self.rounds.tokens,
             at=self.loop.clock.now(),

@@ -14,7 +14,7 @@ from proxy.core.budget.budget import Budget, Stage, budget_tokens, stage_of
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.plan import EMPTY, Plan, apply, view_tokens
 from proxy.core.policy.policy import Policy
-from proxy.engine.flow import Decision, Exchange, Request
+from proxy.engine.flow import Decision, Exchange, Incoming, Request
 from proxy.engine.intake.history import History
 from proxy.engine.intake.reader import Reader
 from proxy.engine.models.models import Model, Models
@@ -42,10 +42,10 @@ async def within_bytes(
     request: Request, decision: Decision, size_of: Callable[[Decision], int], decide: Decide
 ) -> Decision:
     """A decision whose body keeps within the ceiling that the policy sets, wherever anything may be cut."""
-    most = request.policy.budget.bytes
+    most = request.incoming.policy.budget.bytes
     fullness = (size_of(decision) + _BESIDE) / most
     is_fuller = fullness > request.budget.usage(decision.view)
-    if not is_fuller or stage_of(fullness, request.policy.stages) is Stage.CALM:
+    if not is_fuller or stage_of(fullness, request.incoming.policy.stages) is Stage.CALM:
         return decision
     if request.log is None and fullness <= 1:
         return decision  # each turn is folded anew, and under one budget to the same beginning
@@ -74,9 +74,10 @@ class Decisions:
     """Answers calls of the tool by which the model reads again what a plan has cut."""
 
     async def budget(
-        self, model: Model, history: History, policy: Policy, explicit: int | None, tool: bytes, chain: Chain
+        self, incoming: Incoming, history: History, chain: Chain, model: Model, tool: bytes
     ) -> Budget:
         """The request's budget: what the policy gives, or what the client asks for where that is less."""
+        policy, explicit = incoming.policy, incoming.envelope.budget
         window = self.models.window(model, policy)
         limit, ratio = window.limit, model.ratio.value
         head = await self.reader.head_tokens(history, tool)
@@ -98,19 +99,19 @@ class Decisions:
             )
         return budget
 
-    async def decide(self, request: Request, history: History) -> Decision:
+    async def decide(self, request: Request) -> Decision:
         """What is cut. Raises ContextLengthExceeded where the policy would rather refuse."""
         try:
             decision = await self.epochs.decide(request)
-            if request.policy.budget.bytes:
-                decision = await self._within_bytes(request, history, decision)
+            if request.incoming.policy.budget.bytes:
+                decision = await self._within_bytes(request, decision)
         except Exception as error:  # noqa: BLE001 - law 7: a fault of ours costs the pruning, not the answer
             log_fault("planning failed", error)
             decision = self.epochs.untouched(request)
         if decision.log is not None and decision.log != request.log:
-            self.sessions.keep_log(request.session.key, request.lane, decision.log)
+            self.sessions.keep_log(request.session.key, request.session.lane.id, decision.log)
         budget = request.budget
-        if request.policy.budget.overflow == "error" and budget.usage(decision.view) > 1:
+        if request.incoming.policy.budget.overflow == "error" and budget.usage(decision.view) > 1:
             raise ContextLengthExceeded(
                 needed=budget.real(request.counted),
                 kept=budget.real(budget.head + decision.view),
@@ -118,7 +119,7 @@ class Decisions:
             )
         return decision
 
-    async def _within_bytes(self, request: Request, history: History, decision: Decision) -> Decision:
+    async def _within_bytes(self, request: Request, decision: Decision) -> Decision:
         """A decision whose body keeps within the ceiling of the policy, made again where it does not."""
 
         async def again(chain: Chain, budget: Budget, before: Decision) -> Decision:
@@ -126,45 +127,33 @@ class Decisions:
             made = await self.epochs.decide(weighed)
             return replace(made, view=view_tokens(made.plan, request.chain.tokens))
 
-        return await within_bytes(
-            request, decision, lambda each: len(self.body(request, history, each)), again
-        )
+        return await within_bytes(request, decision, lambda each: len(self.body(request, each)), again)
 
-    def body(self, request: Request, history: History, decision: Decision) -> bytes:
-        """What goes out: the client's own bytes, unless a plan is in force or we have put something in.
-
-        How the notes of an epoch go out stands in it; a refusal overrules that.
-        """
+    def body(self, request: Request, decision: Decision) -> bytes:
+        """What goes out: the client's own bytes, unless a plan is in force or we have put something in."""
+        history = request.history
         if not (decision.plan != EMPTY or history.hidden or history.injection is not None):
             return history.body.raw
-        rule, epoch = request.policy.summary.alternate, decision.epoch
-        refused = rule == "auto" and request.model.alternates
-        alternates = (epoch.alternates if epoch else request.alternates) or refused
+        alternates = request.alternates(decision.epoch)
         return edited_body(history, decision.plan, alternates=alternates, tool=request.tool)
 
-    def answerers(self, request: Request, history: History, decision: Decision) -> list[Answerer]:
+    def answerers(self, request: Request, decision: Decision) -> list[Answerer]:
         """Who answers the calls of what this request, or its history, has beside the client's tools."""
-        is_known = decision.plan != EMPTY or bool(history.hidden)
+        is_known = decision.plan != EMPTY or bool(request.history.hidden)
         return [self.recall(request, decision.plan)] if request.tool and is_known else []
 
     async def prune_harder(self, exchange: Exchange) -> bool:
         """Decide again under what was just learned; whether there is anything else to send."""
-        before, history, incoming = exchange.request, exchange.history, exchange.incoming
-        budget = await self.budget(
-            before.model,
-            history,
-            before.policy,
-            incoming.envelope.budget,
-            before.tool,
-            before.chain,
-        )
+        before = exchange.request
+        budget = await self.budget(before.incoming, before.history, before.chain, before.model, before.tool)
         request = replace(before, budget=budget, log=exchange.decision.log)
-        decision = await self.decide(request, history)
-        body = self.body(request, history, decision)
+        decision = await self.decide(request)
+        body = self.body(request, decision)
         if body == exchange.body:
             return False
-        exchange.answerers = self.answerers(request, history, decision)
-        exchange.set_decision(request, decision, body)
+        exchange.answerers = self.answerers(request, decision)
+        exchange.request, exchange.decision = request, decision
+        exchange.set_body(body)
         return True
 
 

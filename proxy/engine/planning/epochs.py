@@ -30,14 +30,17 @@ from proxy.core.planning.planner import (
 from proxy.core.planning.situation import Situation
 from proxy.engine.background import off_loop
 from proxy.engine.flow import Decision, Request
+from proxy.engine.models.asking import Caller
 from proxy.engine.planning.planning_cache import PendingDrafts, PlanCache
 from proxy.engine.sessions.session_cache import EpochLog
-from proxy.engine.summaries.wanted import SummaryJobs
+from proxy.engine.summaries.wanted import SummaryJobs, unsummarised
 from proxy.errors import StoreUnavailable
 from proxy.ports import Clock, SessionKey, TokenCounter, TurnStore
 from proxy.telemetry import Metrics
 
 _RACES = 4
+MOST_WAITING = 3.0
+"""Seconds from its arrival for which a request may wait for summaries and what comes before them."""
 _PROTECTED_CUT = ("protected-cut",)
 
 
@@ -82,8 +85,7 @@ class Epochs:
         elif due_strategy(situation, standing.stage) is not None:
             decided = await self._drafted(request, situation, standing)
         if decided is None:
-            is_lacking = bool(situation.plan.gaps) and self._summary_jobs.lacks(request, situation.plan)
-            if is_lacking and is_cold(situation):
+            if unsummarised(situation) and is_cold(situation):
                 return await self._bring_late(request, log, situation, standing, races)
             return standing
         decision, may_wait = decided
@@ -108,12 +110,12 @@ class Epochs:
         hashes = chain.hashes
         if epochs:  # what a chain asks is looked at where there is an epoch to choose
             epoch = in_force(epochs, hashes, request.counted, chain.is_spared_by, chain.settled)
-        if request.policy.stages.max_units and epoch is not None:
+        if request.incoming.policy.stages.max_units and epoch is not None:
             conditions = replace(conditions, since=epoch.length_at_start(hashes))
         situation = Situation(
             chain=chain,
             plan=epoch.plan if epoch is not None else EMPTY,
-            policy=request.policy,
+            policy=request.incoming.policy,
             budget=request.budget,
             count=self._counter.count,
             conditions=conditions,
@@ -125,7 +127,7 @@ class Epochs:
     async def _replayed(self, request: Request, situation: Situation, standing: Decision) -> Decision:
         """What is forwarded of a first request that is over its budget: its own past is replayed."""
         plan, _ = await self._from_scratch.of(request, request.conditions)
-        is_at_cost = await off_loop(request, lambda: cuts_protected(situation, plan))
+        is_at_cost = await off_loop(request.chain, lambda: cuts_protected(situation, plan))
         return replace(standing, plan=plan, summary="none", degraded=_PROTECTED_CUT if is_at_cost else ())
 
     async def _drafted(
@@ -136,13 +138,13 @@ class Epochs:
         decided = await self._intend(request, situation, standing.stage, parent)
         if decided is None:
             return None
-        wanted = await self._summary_jobs.wanted(request, decided)
+        wanted = await self._summary_jobs.wanted(decided, request.session, _caller(request))
         missing = wanted.start_missing()
         if missing and decided.waits:
-            left = request.deadline - self._clock.monotonic()
-            await wanted.wait(missing, min(request.policy.summary.wait, left))
+            left = request.incoming.arrived + MOST_WAITING - self._clock.monotonic()
+            await wanted.wait(missing, min(request.incoming.policy.summary.wait, left))
         summaries = wanted.texts()
-        plan = await off_loop(request, lambda: finish(decided, summaries))
+        plan = await off_loop(request.chain, lambda: finish(decided, summaries))
         degraded = _PROTECTED_CUT if yielded_protection(decided) else ()
         summary = wanted.outcome(waited=bool(missing))
         return replace(standing, plan=plan, summary=summary, degraded=degraded), decided.may_wait
@@ -151,12 +153,12 @@ class Epochs:
         self, request: Request, log: EpochLog, situation: Situation, standing: Decision, races: int
     ) -> Decision:
         """Put summaries that came too late in the place of their notices: it costs nothing now."""
-        texts = self._summary_jobs.late(request, situation.plan)
+        texts = self._summary_jobs.late(situation, request.session, _caller(request))
         if not texts:
             return standing
-        new = await off_loop(request, lambda: with_late(situation, texts))
-        is_small = request.budget.usage(view_tokens(new, request.chain.tokens)) < request.policy.stages.trim
-        if new == situation.plan or not is_small:
+        new = await off_loop(request.chain, lambda: with_late(situation, texts))
+        usage = request.budget.usage(view_tokens(new, request.chain.tokens))
+        if new == situation.plan or usage >= situation.policy.stages.trim:
             return standing
         decision = replace(standing, plan=new, summary="ready")
         return await self._begin(request, log, situation, decision, late_account(situation, new), races)
@@ -165,10 +167,11 @@ class Epochs:
         self, request: Request, situation: Situation, stage: Stage, parent: str
     ) -> Draft | None:
         """The draft of the epoch that is due; None where it waits, while one is prepared."""
-        situation = situation.under(await self._summary_jobs.anchored(request, situation))
+        of_caller = request.session, _caller(request)
+        situation = situation.under(await self._summary_jobs.anchored(situation, *of_caller))
         kept = await self._drafts.still_good(request, situation, stage, parent)
         if stage.is_pressing or acts_now(situation):
-            return kept or await off_loop(request, lambda: draft(situation, stage))
+            return kept or await off_loop(request.chain, lambda: draft(situation, stage))
         decided = kept if kept is not None and kept.stage is Stage.TRIM else None
         # Whether it may come out otherwise than when it was last thought about.
         is_open = kept is None
@@ -177,13 +180,13 @@ class Epochs:
         is_new = decided is None and is_open
         if is_new:
             self._drafts.reckon(request, parent)  # others that ask meanwhile need not
-            decided = await off_loop(request, lambda: draft(situation, stage))
+            decided = await off_loop(request.chain, lambda: draft(situation, stage))
         lacking = shortfall(decided) if decided is not None else 0
         if is_new:
             self._drafts.reckon(request, parent, lacking)
         if decided is None or lacking:
             return await self._prepare(request, situation, kept, parent) if stage is Stage.TRIM else None
-        wanted = await self._summary_jobs.wanted(request, decided)
+        wanted = await self._summary_jobs.wanted(decided, *of_caller)
         if wanted.start_missing() and Gate.PREPARED in decided.gates:
             self._drafts.keep(request, decided, parent)
             return None
@@ -191,13 +194,14 @@ class Epochs:
 
     async def _prepare(self, request: Request, situation: Situation, kept: Draft | None, parent: str) -> None:
         """No epoch begins; what *compact* would cut is summarised meanwhile, as soon as that is near."""
-        rules, usage = request.policy.stages, request.budget.usage(situation.view)
+        rules, usage = request.incoming.policy.stages, request.budget.usage(situation.view)
         if prices_in(situation) is not None and 2 * usage < rules.trim + rules.compact:
             return
-        decided = kept or await off_loop(request, lambda: draft(situation, Stage.COMPACT))
+        decided = kept or await off_loop(request.chain, lambda: draft(situation, Stage.COMPACT))
         if decided is None:
             return
-        (await self._summary_jobs.wanted(request, decided)).start_missing()
+        wanted = await self._summary_jobs.wanted(decided, request.session, _caller(request))
+        wanted.start_missing()
         self._drafts.keep(request, decided, parent)
 
     async def _begin(
@@ -211,13 +215,13 @@ class Epochs:
     ) -> Decision:
         """Write an epoch, or take over the one that another worker wrote first."""
         change = Change(
-            lane=request.lane,
-            head_count=request.head_count,
+            lane=request.session.lane.id,
+            head_count=len(request.history.head),
             before=situation,
             plan=decision.plan,
             stage=decision.stage,
             parent=decision.epoch,
-            alternates=request.alternates,
+            alternates=request.alternates(None),
             account=account,
         )
         epoch = change.epoch(self._clock.now())
@@ -239,7 +243,7 @@ class Epochs:
             self._metrics.epochs.labels(stage=decision.stage.value).inc()
             newly_cut = max(decision.plan.cut - situation.plan.cut, 0)
             self._metrics.cut_messages.labels(reason=decision.stage.value).inc(newly_cut)
-            self._summary_jobs.rebuild(request, situation.under(decision.plan))
+            self._summary_jobs.rebuild(situation.under(decision.plan), request.session, _caller(request))
             return replace(begun, log=stored)
         if races <= 0:
             return unsaved
@@ -253,7 +257,7 @@ class Epochs:
         """
         epochs, place = log.epochs, log.saved
         while place < len(epochs):
-            ttl = request.policy.store.ttl
+            ttl = request.incoming.policy.store.ttl
             written = await self._store.begin_epoch(request.session.key, epochs[place], place, ttl)
             if not written and place:
                 place = 0  # the store holds less than it did: it lost its data, and gets it back
@@ -265,12 +269,18 @@ class Epochs:
         return EpochLog(epochs, len(epochs))
 
 
+def _caller(request: Request) -> Caller:
+    """In whose name a request's summaries are written."""
+    rules, credentials = request.incoming.policy.summary, request.incoming.envelope.credentials
+    return Caller(rules.model or request.model.name, credentials, rules.timeout)
+
+
 def _unchanged(request: Request, plan: Plan, epoch: Epoch | None = None) -> Decision:
     """What a request is forwarded with under a plan, where no epoch begins at it."""
     view = view_tokens(plan, request.chain.tokens)
     return Decision(
         plan=plan,
-        stage=stage_of(request.budget.usage(view), request.policy.stages),
+        stage=stage_of(request.budget.usage(view), request.incoming.policy.stages),
         view=view,
         log=request.log,
         epoch=epoch,

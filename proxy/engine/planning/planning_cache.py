@@ -88,7 +88,7 @@ class PendingDrafts:
 
     def keep(self, request: Request, decided: Draft, parent: str) -> None:
         """Remember a draft until an epoch begins."""
-        kept = self._kept.get((request.session.key, request.lane))
+        kept = self._kept.get((request.session.key, request.session.lane.id))
         if kept is not None and kept.request.leads_to(request, parent) and kept.is_of(decided):
             return
         made = _Kept(
@@ -100,13 +100,13 @@ class PendingDrafts:
             strategy=decided.strategy,
             request=_Request.of(request, parent),
         )
-        self._kept.put((request.session.key, request.lane), made)
+        self._kept.put((request.session.key, request.session.lane.id), made)
 
     async def still_good(
         self, request: Request, situation: Situation, stage: Stage, parent: str
     ) -> Draft | None:
         """The draft that is kept for a lane, if it still brings the view well below *trim*."""
-        kept = self._kept.get((request.session.key, request.lane))
+        kept = self._kept.get((request.session.key, request.session.lane.id))
         if kept is None or not kept.request.leads_to(request, parent) or acts_now(situation):
             return None
         kept_stage = stage if stage.is_pressing else kept.stage
@@ -115,19 +115,20 @@ class PendingDrafts:
         decided = Draft(
             situation, kept_stage, kept.spans, kept.quotes, kept.yielded, kept.cleared, strategy=kept.strategy
         )
-        size = await off_loop(request, lambda: noticed(decided))
-        return decided if size < request.budget.share(request.policy.stages.trim) else None
+        size = await off_loop(request.chain, lambda: noticed(decided))
+        return decided if size < request.budget.share(request.incoming.policy.stages.trim) else None
 
     def reckon(self, request: Request, parent: str, lacking: int = 0) -> None:
         """It is reckoned whether an epoch pays; so many counted tokens are ``lacking``, if that is known."""
         if request.chain.hashes:
             self._reckoned.put(
-                (request.session.key, request.lane), _Reckoned(_Request.of(request, parent), lacking)
+                (request.session.key, request.session.lane.id),
+                _Reckoned(_Request.of(request, parent), lacking),
             )
 
     def has_grown(self, request: Request, parent: str) -> bool:
         """Whether so much came since then that the sums may come out otherwise."""
-        before = self._reckoned.get((request.session.key, request.lane))
+        before = self._reckoned.get((request.session.key, request.session.lane.id))
         if before is None or not before.request.leads_to(request, parent):
             return True
         least, most = map(request.budget.share, _STEPS)
@@ -136,8 +137,8 @@ class PendingDrafts:
 
     def drop(self, request: Request) -> None:
         """An epoch has begun."""
-        self._kept.drop((request.session.key, request.lane))
-        self._reckoned.drop((request.session.key, request.lane))
+        self._kept.drop((request.session.key, request.session.lane.id))
+        self._reckoned.drop((request.session.key, request.session.lane.id))
 
     def forget(self, key: SessionKey) -> None:
         """The session was deleted."""
@@ -175,20 +176,20 @@ class PlanCache:
 
     async def of(self, request: Request, conditions: Conditions = UNKNOWN_CONDITIONS) -> tuple[Plan, int]:
         """The plan that a request's chain would have come to by itself, and how many epochs it took."""
-        address = await off_loop(request, lambda: _address(request, conditions))
+        address = await off_loop(request.chain, lambda: _address(request, conditions))
         planned = self._plans.get(address)
-        if planned is None or planned.policy is not request.policy:
+        if planned is None or planned.policy is not request.incoming.policy:
             given = Situation(
                 chain=request.chain,
                 plan=EMPTY,
-                policy=request.policy,
+                policy=request.incoming.policy,
                 budget=request.budget,
                 count=self._count,
                 conditions=conditions,
                 pins=request.pins,
             )
-            plan, epochs = await off_loop(request, lambda: plan_from_scratch(given))
-            planned = _Planned(request.policy, plan, epochs)
+            plan, epochs = await off_loop(request.chain, lambda: plan_from_scratch(given))
+            planned = _Planned(request.incoming.policy, plan, epochs)
             self._plans.put(address, planned)
         return planned.plan, planned.epochs
 

@@ -81,7 +81,7 @@ class Recorder:
             exchange.degraded.append(UNREAD)
         answered = None
         if answer.message is not None and answer.choices == 1:  # of several, the client keeps one
-            content, history = exchange.request.chain.dialect.read(answer.message), exchange.history
+            content, history = exchange.request.chain.dialect.read(answer.message), exchange.request.history
             message = read_message(content)
             exchange.answer = own = extend(history.tip, message.identity)
             answered = ChainedAnswer(own, answer.message, content, message, answer)
@@ -158,11 +158,11 @@ class Recorder:
             recorded = await self.store.record(key, turn, ttl)
         except StoreUnavailable as error:
             log_warning("a turn could not be written", code=error.code)
-            if exchange.incoming.appended is None:
+            if exchange.request.incoming.appended is None:
                 self.backlog.add(Unwritten(key, turn, ttl, frozenset(request.chain.hashes)))
         if recorded is Recorded.KEPT:
             if cached.lookup is not None:
-                cached.learn_turn(request.lane, turn, ttl)
+                cached.learn_turn(request.session.lane.id, turn, ttl)
                 self.recognition.cache.keep(key, cached)
         else:
             cached.lookup = None
@@ -198,7 +198,7 @@ class Recorder:
 
     def _ttl(self, exchange: Exchange) -> float:
         """A session without a header that was seen for one turn lives a day."""
-        ttl, session = exchange.request.policy.store.ttl, exchange.request.session
+        ttl, session = exchange.request.incoming.policy.store.ttl, exchange.request.session
         is_first = session.is_headerless and session.found.session is None
         return min(ttl, _DAY) if is_first else ttl
 
@@ -222,12 +222,13 @@ def _turn_of(
 
     ``known`` is the deepest of its messages that the store has; ``now`` are seconds since 1970.
     """
-    chain, appended, session = exchange.request.chain, exchange.incoming.appended, exchange.request.session
+    request = exchange.request
+    chain, appended, session = request.chain, request.incoming.appended, request.session
     first = len(chain.hashes) if known is not None else 0
     while first and chain.hashes[first - 1] != known:  # what the store knows is seldom far from the end
         first -= 1
     hashes, raws, sizes = [*chain.hashes[first:]], chain.raws[first:], chain.tokens[first:]
-    parents = [chain.hashes[first - 1] if first else exchange.history.root, *hashes]
+    parents = [chain.hashes[first - 1] if first else request.history.root, *hashes]
     nodes = [
         Node(hash=own, parent=parent, raw=raw, tokens=size, at=now, sequence=place)
         for place, own, parent, raw, size in zip(count(first), hashes, parents, raws, sizes, strict=False)
@@ -246,7 +247,7 @@ def _turn_of(
 
 
 def _answer_node(exchange: Exchange, answered: ChainedAnswer, tokens: int, now: float, sequence: int) -> Node:
-    reply, answer, appended = None, answered.answer, exchange.incoming.appended
+    reply, answer, appended = None, answered.answer, exchange.request.incoming.appended
     if appended is not None and appended.retry_key:  # who sends the turn again gets it again
         reply = Reply(
             key=appended.retry_key,
@@ -258,7 +259,7 @@ def _answer_node(exchange: Exchange, answered: ChainedAnswer, tokens: int, now: 
         )
     return Node(
         hash=answered.hash,
-        parent=exchange.history.tip,
+        parent=exchange.request.history.tip,
         raw=answered.raw,
         tokens=MESSAGE_TOKENS + tokens,
         at=now,
@@ -270,8 +271,9 @@ def _answer_node(exchange: Exchange, answered: ChainedAnswer, tokens: int, now: 
 
 
 def _session_after(exchange: Exchange, answered: ChainedAnswer | None, now: float) -> Session:
-    decision, request, appended = exchange.decision, exchange.request, exchange.incoming.appended
+    decision, request = exchange.decision, exchange.request
     budget, session, chain = request.budget, request.session, request.chain
+    appended = request.incoming.appended
     before = session.found.session
     is_aside = session.found.known is None and not session.is_joined and appended is None
     if before is not None and before.tip and is_aside:
@@ -298,11 +300,11 @@ def _session_after(exchange: Exchange, answered: ChainedAnswer | None, now: floa
         updated=now,
         began_with=began_with,
         tip=answered.hash if answered is not None else b"",
-        head=exchange.history.head,
-        lane=request.lane,
+        head=request.history.head,
+        lane=request.session.lane.id,
         model=request.model.name,
-        policy=request.policy.name,
-        chosen_by=exchange.incoming.chosen_by,
+        policy=request.incoming.policy.name,
+        chosen_by=request.incoming.chosen_by,
         stage=decision.stage.value,
         tokens=exchange.sent,
         full_tokens=exchange.full,
@@ -311,6 +313,6 @@ def _session_after(exchange: Exchange, answered: ChainedAnswer | None, now: floa
         window_from=budget.window.source.value,
         ratio=budget.ratio,
         head_tokens=budget.head,
-        exchanges=exchange.history.exchanges + is_final,
+        exchanges=request.history.exchanges + is_final,
         **newest,
     )

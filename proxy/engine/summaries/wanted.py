@@ -18,9 +18,9 @@ from proxy.core.planning.situation import Situation
 from proxy.core.summaries.compaction import goal_of, progress_of, units_within
 from proxy.core.summaries.source import GENERATIONS, Source, drifted, seal_of, source_of, worthwhile_originals
 from proxy.engine.background import off_loop
-from proxy.engine.flow import Request
 from proxy.engine.intake.naming import Naming
 from proxy.engine.models.asking import Caller
+from proxy.engine.sessions.session_cache import SessionState
 from proxy.engine.summaries.compactors import Compaction, Job, first_for
 from proxy.engine.summaries.pool import Summaries
 from proxy.ports import SessionKey
@@ -35,14 +35,14 @@ class Declined:
     def __init__(self, memory: Memory) -> None:
         self._ends: Lru[tuple[SessionKey, str, int], int] = Lru(memory)
 
-    def holds(self, request: Request, anchor: Anchor) -> bool:
+    def holds(self, session: SessionState, anchor: Anchor) -> bool:
         """Whether that was found of the gap when it was hardly shorter."""
-        end = self._ends.get((request.session.key, request.lane, anchor.start))
+        end = self._ends.get((session.key, session.lane.id, anchor.start))
         return end is not None and end <= anchor.end < _AGAIN * end
 
-    def add(self, request: Request, anchor: Anchor) -> None:
+    def add(self, session: SessionState, anchor: Anchor) -> None:
         """It was found of this gap."""
-        self._ends.put((request.session.key, request.lane, anchor.start), anchor.end)
+        self._ends.put((session.key, session.lane.id, anchor.start), anchor.end)
 
 
 class Wanted:
@@ -95,71 +95,70 @@ class SummaryJobs:
         self._naming = naming
         self._declined = Declined(memory)
 
-    async def wanted(self, request: Request, decided: Draft) -> Wanted:
+    async def wanted(self, decided: Draft, session: SessionState, caller: Caller) -> Wanted:
         """The summaries of a draft; those that the store holds are fetched."""
         situation = decided.situation
-        spans = await off_loop(request, lambda: decided.wanted)
-        addresses = {span: self._address(request, seal_of(situation.chain, *span)) for span in spans}
+        spans = await off_loop(situation.chain, lambda: decided.wanted)
+        addresses = {
+            span: self._address(situation, session, caller, seal_of(situation.chain, *span)) for span in spans
+        }
         if addresses:
-            await self._summaries.recall(request.session.key, list(addresses.values()))
-        return Wanted(self._summaries, addresses, partial(self._job, request, situation))
+            await self._summaries.recall(session.key, list(addresses.values()))
+        return Wanted(self._summaries, addresses, partial(self._job, situation, session, caller))
 
-    async def anchored(self, request: Request, situation: Situation) -> Plan:
+    async def anchored(self, situation: Situation, session: SessionState, caller: Caller) -> Plan:
         """The plan with summaries that came too late for their notes, or were made anew."""
         drifting = drifted(situation)
         if drifting:
-            await self._summaries.recall(
-                request.session.key, [self._rebuilt_at(request, each) for each in drifting]
-            )
-        gaps = tuple(self._anchored(request, gap) for gap in situation.plan.gaps)
-        return Plan(gaps, situation.plan.replacements)
+            addresses = [self._rebuilt_at(situation, session, caller, each) for each in drifting]
+            await self._summaries.recall(session.key, addresses)
+        late = self.late(situation, session, caller)
+        gaps: list[Gap] = []
+        for gap in situation.plan.gaps:
+            anchors = list(gap.anchors)
+            if gap.span in late:
+                anchors = [Anchor(*gap.span, late[gap.span], generation=generation_upon(gap.anchors))]
+            for place, anchor in enumerate(anchors if gap.span not in late else ()):
+                if anchor.generation >= GENERATIONS:
+                    text = self._summaries.ready(self._rebuilt_at(situation, session, caller, anchor))
+                    if text is not None:  # it was made anew from its originals
+                        anchors[place] = Anchor(anchor.start, anchor.end, text)
+            gaps.append(gap if (*anchors,) == gap.anchors else replace(gap, anchors=(*anchors,)))
+        return Plan((*gaps,), situation.plan.replacements)
 
-    def lacks(self, request: Request, plan: Plan) -> bool:
-        """Whether a summary is still to come for any of the notes."""
-        return any(_lacks(request, gap) for gap in plan.gaps)
-
-    def late(self, request: Request, plan: Plan) -> dict[Span, str]:
+    def late(self, situation: Situation, session: SessionState, caller: Caller) -> dict[Span, str]:
         """Summaries that came too late for their notes, as far as this process has them."""
-        found = ((gap, self._late(request, gap)) for gap in plan.gaps)
-        return {gap.span: text for gap, text in found if text is not None}
+        found: dict[Span, str] = {}
+        for gap in unsummarised(situation):
+            seal = seal_of(situation.chain, gap.start, gap.end)
+            text = self._summaries.ready(self._address(situation, session, caller, seal))
+            if text is not None:
+                found[gap.span] = text
+        return found
 
-    def _late(self, request: Request, gap: Gap) -> str | None:
-        if not _lacks(request, gap):
-            return None
-        return self._summaries.ready(self._address(request, seal_of(request.chain, gap.start, gap.end)))
-
-    def _anchored(self, request: Request, gap: Gap) -> Gap:
-        text = self._late(request, gap)
-        if text is not None:
-            late = Anchor(*gap.span, text, generation=generation_upon(gap.anchors))
-            return replace(gap, anchors=(late,))
-        renewed = list(gap.anchors)
-        for place, anchor in enumerate(gap.anchors):
-            if anchor.generation >= GENERATIONS:
-                text = self._summaries.ready(self._rebuilt_at(request, anchor))
-                if text is not None:  # it was made anew from its originals
-                    renewed[place] = Anchor(anchor.start, anchor.end, text)
-        return gap if (*renewed,) == gap.anchors else replace(gap, anchors=(*renewed,))
-
-    def rebuild(self, request: Request, situation: Situation) -> None:
+    def rebuild(self, situation: Situation, session: SessionState, caller: Caller) -> None:
         """Begin to make anew what has been summarised too often, where it pays; nobody waits for it."""
-        for anchor in drifted(situation) if request.policy.summary.enabled else ():
-            if self._declined.holds(request, anchor):
+        for anchor in drifted(situation) if situation.policy.summary.enabled else ():
+            if self._declined.holds(session, anchor):
                 continue
-            address = self._rebuilt_at(request, anchor)
-            self._summaries.start(address, partial(self._rebuilt, request, situation, anchor))
+            address = self._rebuilt_at(situation, session, caller, anchor)
+            self._summaries.start(address, partial(self._rebuilt, situation, session, caller, anchor))
 
-    def _rebuilt(self, request: Request, situation: Situation, anchor: Anchor) -> Job | None:
-        source = worthwhile_originals(situation, anchor, _room(request))
+    def _rebuilt(
+        self, situation: Situation, session: SessionState, caller: Caller, anchor: Anchor
+    ) -> Job | None:
+        source = worthwhile_originals(situation, anchor, _room(situation))
         if source is None:
-            self._declined.add(request, anchor)
+            self._declined.add(session, anchor)
             return None
-        return replace(self._plain_job(request, self._rebuilt_at(request, anchor), source), rebuilds=True)
+        address = self._rebuilt_at(situation, session, caller, anchor)
+        return replace(self._plain_job(situation, session, caller, address, source), rebuilds=True)
 
-    def _job(self, request: Request, situation: Situation, span: Span) -> Job:
-        source = source_of(situation, span, _room(request))
-        plain = self._plain_job(request, self._address(request, source.seal), source)
-        named = request.policy.compactors
+    def _job(self, situation: Situation, session: SessionState, caller: Caller, span: Span) -> Job:
+        source = source_of(situation, span, _room(situation))
+        address = self._address(situation, session, caller, source.seal)
+        plain = self._plain_job(situation, session, caller, address, source)
+        named = situation.policy.compactors
         units = units_within(situation, span) if named else ()
         taken = first_for(named, units) if units else None
         if taken is None:
@@ -167,46 +166,53 @@ class SummaryJobs:
         compaction = Compaction(
             taken,
             units,
-            hashes={number: request.chain.hashes[number] for number in range(*span)},
+            hashes={number: situation.chain.hashes[number] for number in range(*span)},
             goal=goal_of(situation),
             progress=progress_of(situation, span),
         )
         return replace(plain, compaction=compaction)
 
-    def _plain_job(self, request: Request, address: str, source: Source) -> Job:
-        rules = request.policy.summary
+    def _plain_job(
+        self, situation: Situation, session: SessionState, caller: Caller, address: str, source: Source
+    ) -> Job:
+        policy = situation.policy
         return Job(
             address=address,
-            terms=self._address(request, b""),
+            terms=self._address(situation, session, caller, b""),
             source=source,
-            caller=Caller(rules.model or request.model.name, request.credentials, rules.timeout),
-            rules=rules,
-            max_tokens=request.policy.summary_tokens(request.budget.limit),
-            key=request.session.key,
-            ttl=request.policy.store.ttl,
-            room=_room(request),
+            caller=caller,
+            rules=policy.summary,
+            max_tokens=policy.summary_tokens(situation.budget.limit),
+            key=session.key,
+            ttl=policy.store.ttl,
+            room=_room(situation),
         )
 
-    def _rebuilt_at(self, request: Request, anchor: Anchor) -> str:
-        return self._address(request, seal_of(request.chain, anchor.start, anchor.end), "rebuilt")
+    def _rebuilt_at(self, situation: Situation, session: SessionState, caller: Caller, anchor: Anchor) -> str:
+        seal = seal_of(situation.chain, anchor.start, anchor.end)
+        return self._address(situation, session, caller, seal, "rebuilt")
 
-    def _address(self, request: Request, seal: bytes, way: str = "") -> str:
+    def _address(
+        self, situation: Situation, session: SessionState, caller: Caller, seal: bytes, way: str = ""
+    ) -> str:
         """Where a summary is kept: by what it covers and on which terms it is written.
 
         Its length is no such term: it follows the ratio, which is learned while a summary is written.
         Only budgets of another order of magnitude get summaries of their own.
         """
-        rules, retention = request.policy.summary, terms_of(request.policy.retention)
-        ways = [each.name for each in request.policy.compactors] if not way else [way]
-        of_model = (rules.model or request.model.name, str((request.budget.tokens or 0).bit_length()))
-        terms = "\0".join([*of_model, rules.prompt, retention, *ways])
-        return self._naming.address(request.session.tenant, seal, terms.encode(errors="surrogatepass"))
+        policy, tokens = situation.policy, situation.budget.tokens or 0
+        ways = [each.name for each in policy.compactors] if not way else [way]
+        of_model = caller.model, str(tokens.bit_length())
+        terms = "\0".join([*of_model, policy.summary.prompt, terms_of(policy.retention), *ways])
+        return self._naming.address(session.tenant, seal, terms.encode(errors="surrogatepass"))
 
 
-def _lacks(request: Request, gap: Gap) -> bool:
-    return gap.count >= request.policy.summary.min_gap and not gap.is_summarised
+def unsummarised(situation: Situation) -> list[Gap]:
+    """The gaps whose notes a summary is still to come for."""
+    least = situation.policy.summary.min_gap
+    return [gap for gap in situation.plan.gaps if gap.count >= least and not gap.is_summarised]
 
 
-def _room(request: Request) -> int:
+def _room(situation: Situation) -> int:
     """Counted tokens that a call may have for its prompt."""
-    return request.budget.left(0) - request.policy.summary_tokens(request.budget.limit)
+    return situation.budget.left(0) - situation.policy.summary_tokens(situation.budget.limit)

@@ -33,7 +33,7 @@ async def folds_made(first: Request, second: Request, conditions: Conditions = U
     for case, given in ((first, UNKNOWN_CONDITIONS), (second, conditions)):
         asked.clear()
         assert await folds.of(case, given) == from_scratch(
-            case.chain, case.policy, case.budget, COUNTER.count, given, case.pins
+            case.chain, case.incoming.policy, case.budget, COUNTER.count, given, case.pins
         )
         made += bool(asked)
     return made
@@ -49,7 +49,7 @@ async def test_a_request_that_is_asked_again_is_folded_once() -> None:
 async def test_whatever_is_different_is_folded_anew() -> None:
     others = (
         replace(REQUEST, session=SessionState("another", REQUEST.session.key)),
-        replace(REQUEST, policy=Policy()),
+        replace(REQUEST, incoming=replace(REQUEST.incoming, policy=Policy())),
         replace(REQUEST, budget=Budget(900, 1.0, 10)),
         replace(REQUEST, chain=chain_from([*CHAT, user("and then?")])),
         replace(REQUEST, pins=frozenset({REQUEST.chain.hashes[3]})),

@@ -19,6 +19,7 @@ from proxy.engine.background import Foreground
 from proxy.engine.intake.naming import Naming
 from proxy.engine.models.asking import Asking
 from proxy.engine.planning.epochs import Epochs
+from proxy.engine.sessions.session_cache import CachedLane
 from proxy.engine.summaries.pool import Summaries
 from proxy.engine.summaries.wanted import Declined, SummaryJobs
 from proxy.telemetry import Metrics
@@ -35,7 +36,7 @@ REQUEST = a_request(
     CHAIN,
     Budget(int(CHAIN.tokens.total / 0.95), 1.0, 0),
     policy=POLICY,
-    deadline=HandClock().monotonic() + PATIENCE,
+    arrived=HandClock().monotonic() + PATIENCE,
 )
 
 
@@ -83,12 +84,12 @@ async def test_a_long_gap_is_counted_in_no_thread_in_which_requests_wait() -> No
 
 def test_a_gap_that_was_not_worth_reading_again_is_not_asked_about_before_it_has_grown() -> None:
     declined, small = Declined(Memory()), Anchor(0, 100, "They spoke.", generation=3)
-    assert not declined.holds(REQUEST, small)
-    declined.add(REQUEST, small)
-    assert [declined.holds(REQUEST, replace(small, end=end)) for end in (50, 100, 124, 125)] == [
+    assert not declined.holds(REQUEST.session, small)
+    declined.add(REQUEST.session, small)
+    assert [declined.holds(REQUEST.session, replace(small, end=end)) for end in (50, 100, 124, 125)] == [
         False,
         True,
         True,
         False,
     ]
-    assert not declined.holds(replace(REQUEST, lane="other"), small)
+    assert not declined.holds(replace(REQUEST.session, lane=CachedLane("other")), small)
