@@ -54,6 +54,26 @@ async def test_a_rule_and_an_id_that_were_cut_are_in_the_note(model: Model, smal
     assert sent[-1] == "And where is my boat now?"
 
 
+async def test_a_prohibition_is_told_until_it_is_withdrawn_whatever_else_is_forbidden(
+    model: Model, small: Small
+) -> None:
+    first, *talk = history(20)
+    passwords, keys = "Access to /etc/passwd is forbidden.", "Access to /srv/keys is forbidden."
+    again = "Access to /etc/passwd is allowed again."
+    messages = [user(passwords), first, user(keys), *talk]
+    async with httpx2.AsyncClient(base_url=await small(1000, summaries=False, extra=LEDGER)) as client:
+        await client.post("/v1/chat/completions", json={"model": "gpt-test", "messages": messages})
+        told = "\n".join(texts(model))
+        assert f"\n- {passwords}\n" in told
+        assert f"\n- {keys}\n" in told
+        withdrawn = [*messages[:3], user(again), *messages[3:]]
+        await client.post("/v1/chat/completions", json={"model": "gpt-test", "messages": withdrawn})
+        told = "\n".join(texts(model))
+        assert passwords not in told
+        assert f"\n- {again}\n" in told
+        assert f"\n- {keys}\n" in told
+
+
 async def test_the_ledger_stays_as_it_is_until_the_next_epoch(model: Model, small: Small) -> None:
     headers = {"X-Unabridged-Session": "boats"}
     async with httpx2.AsyncClient(

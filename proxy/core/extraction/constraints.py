@@ -1,242 +1,124 @@
-"""Constraints: what users and systems laid down, the newest where one takes the place of another.
+"""Constraints: what users and systems laid down, without what was withdrawn or has another value by now.
 
-Two sentences are about the same subject where most of their words are the same, values apart, or where they
-give another value to the same attribute ("spending", "expenses"). Such a sentence replaces an older one,
-unless the two speak of different things of one kind ("unit tests" and "integration tests"), or forbid the
-same of different things: to lose a rule is worse than to tell an old one too.
+A rule is dropped only where a later sentence of somebody with at least the same authority withdraws it, or
+sets another value for the same thing. Nothing is dropped because another sentence looks much like it, or
+because it lacks a word that we know for forbidding: to lose a rule is worse than to tell an old one too.
 """
 
-import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from itertools import chain
 
-from proxy.core.extraction.facts import Fact, facts_in
 from proxy.core.extraction.reading import Sentence
-from proxy.core.text.lexicon.concepts import ATTRIBUTES, CONCEPTS, FITTING, SCOPES, TOKEN, VALUES
-from proxy.core.text.lexicon.rules import CHANGES, COPULA, NEGATION, STATES
-from proxy.core.text.lexicon.words import (
-    DEMANDING_VERBS,
-    FUNCTION_WORDS,
-    GERMAN,
-    GERMAN_COMPOUNDS,
-    MODAL_WORDS,
-    STATE_WORDS,
-)
+from proxy.core.extraction.subjects import Subject, subject_of
+from proxy.core.text.lexicon.concepts import ATTRIBUTES, FITTING
 
-# --- what a sentence is about: its words, values apart, and what it says of which attribute ---
+# --- whether a sentence withdraws an older one, or sets another value for the same thing ---
 
-_REMEMBERED = 4_096
-"""Subjects that a process remembers."""
-_SUFFIX = re.compile(r"(?:ing|ped|ned|ed|es|s|'s|\u2019s|en|e)$")
-_TITLE = re.compile(r"^[A-Z][A-Z _-]{2,30}(?: \d{1,3})?:\s?|^【[^】]{1,12}】")
-_STOP = FUNCTION_WORDS | MODAL_WORDS | STATE_WORDS
-_KIND = {"amount": "quantity", "number": "quantity", "error": "code", "id": "code", "file": "path"}
-"""Kinds that stand for each other."""
-_GERMAN = re.compile(rf"\b(?:{GERMAN})\b", re.IGNORECASE)
-_COMPOUND = re.compile(rf"(\w{{3,}}?)s?({GERMAN_COMPOUNDS})")
-_OBJECTS = frozenset({"path", "file", "symbol", "url", "email", "code", "name"})
+_OBJECTS = frozenset({"path", "symbol", "url", "email", "code", "name"})
+"""Kinds of values that are things: as often what a rule is about as what it sets."""
+_MANNERS = frozenset({"tone", "system", "tongue", "zone", "day"})
+"""Kinds of values that tell how or when something is done."""
+_TONE, _URL = frozenset({"tone"}), frozenset({"url"})
+_HELD = frozenset({"approval", "codename", "duty", "style"})
+"""Attributes that a name may fill."""
+_COMPARED = 64
+"""Newer sentences, the newest, that one is compared with: with more of them it stays, whatever they say."""
 _UNTYPED = ATTRIBUTES - FITTING.keys()
-_ENDS = ".!?:;\u2026\u2013\u2014\"'“«(¡¿"
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """What a sentence is about."""
-
-    words: frozenset[str]
-    """Its words, values apart; those that name a concept by its name."""
-    attributes: frozenset[str]
-    """Those of its words that name what has one value at a time."""
-    before: Mapping[str, str]
-    """What stands before each word, if that is a word too."""
-    values: frozenset[str]
-    kinds: frozenset[str]
-    """Of its values."""
-    head: frozenset[str]
-    """The words before "is", where the sentence says of something what it is."""
-    states: bool
-    forbids: bool
-    tells_change: bool
-
-    def is_like(self, other: "Subject", part: float) -> bool:
-        """Whether the sentence with fewer words shares ``part`` of them with the other."""
-        least = min(len(self.words), len(other.words))
-        common = self.words & other.words
-        return len(common) >= part * least and (least > 1 or self.words == other.words)
-
-    def contrasts(self, other: "Subject") -> bool:
-        """Whether what stands before a word tells two apart that both have it: unit and smoke *tests*."""
-        scopes, others = self.words & SCOPES, other.words & SCOPES
-        if scopes and others and not scopes & others:
-            return True
-        return any(
-            self.before.get(word, "") not in ("", *other.words)
-            and other.before.get(word, "") not in ("", *self.words)
-            for word in self.words & other.words
-        )
-
-    def concerns_others(self, other: "Subject") -> bool:
-        """Whether the two are about different things, of which the same is said."""
-        if not (self.attributes & other.attributes or self.kinds & other.kinds) and (
-            self.words - other.words and other.words - self.words
-        ):
-            return True
-        differing = self.kinds_of_differing(other)
-        if not differing & _OBJECTS or self._fitting(other) & differing:
-            return False
-        return self.forbids or other.forbids or not (self.states and other.states)
-
-    def kinds_of_differing(self, other: "Subject") -> frozenset[str]:
-        """The kinds of the values that only one of the two has."""
-        return self.kinds | other.kinds if self.values != other.values else frozenset()
-
-    def gives_another(self, older: "Subject") -> bool:
-        """Whether this gives another value to an attribute that the older sentence gave one."""
-        if self.head and self.head == older.head and self.head <= _UNTYPED:
-            return True
-        fitting = self._fitting(older)
-        if not fitting or self.values & older.values:
-            return False
-        return self.tells_change or (self.kinds == older.kinds and not (self.kinds - fitting) & _OBJECTS)
-
-    def _fitting(self, other: "Subject") -> frozenset[str]:
-        """Kinds of values that both give to an attribute that both name."""
-        both = self.kinds & other.kinds
-        return frozenset(
-            kind
-            for name in self.attributes & other.attributes
-            for kind in FITTING.get(name, ())
-            if kind in both
-        )
-
-
-@lru_cache(_REMEMBERED)
-def subject_of(sentence: str) -> Subject:
-    """What a sentence is about."""
-    untitled = _TITLE.sub("", sentence)
-    facts = {_trimmed(fact): _KIND.get(fact.kind, fact.kind) for fact in facts_in(untitled)}
-    facts.pop("", None)
-    plain = untitled
-    for value in sorted(facts, key=lambda value: -len(value)):
-        plain = plain.replace(value, " ; ")
-    words = _Words(plain)
-    values = facts.keys() | words.values
-    kinds = {*facts.values(), *words.kinds}
-    copula = COPULA.search(plain)
-    head = _Words(plain[: copula.start()].rpartition(",")[2]) if copula else None
-    content = frozenset(words.words)
-    return Subject(
-        content,
-        content & ATTRIBUTES,
-        words.before,
-        frozenset(values),
-        frozenset(kinds),
-        frozenset() if head is None or head.values else frozenset(head.words),
-        bool(STATES.search(untitled)),
-        bool(NEGATION.search(untitled)),
-        bool(CHANGES.search(untitled)),
-    )
-
-
-class _Words:
-    """The words of a text in their order, and the values that are written as words."""
-
-    def __init__(self, text: str) -> None:
-        self.words: list[str] = []
-        self.before: dict[str, str] = {}
-        self.values: set[str] = set()
-        self.kinds: set[str] = set()
-        self._previous = ""
-        self._end = -1
-        is_german = bool(_GERMAN.search(text))
-        matches = list(TOKEN.finditer(text))
-        self._has_style = any(match.lastgroup == "style" for match in matches)
-        for match in matches:
-            self._read(match, may_name=not is_german)
-
-    def _read(self, match: re.Match[str], *, may_name: bool) -> None:
-        kind = match.lastgroup or "word"
-        text = match[0].lower()
-        if kind == "letter":
-            if match.start() == self._end:  # scripts without spaces are read in pairs of letters
-                self.words.append(match.string[match.start() - 1 : match.end()])
-            self._end, self._previous = match.end(), ""
-        elif kind in CONCEPTS:
-            self._word(kind)
-        elif kind in VALUES and (kind != "tone" or self._has_style):
-            self._value(kind, text)
-        elif any(map(str.isdigit, text)) or (may_name and _is_name(match)):
-            self._value("name" if text.isalpha() else "", text)
-        elif _bare(text) in _STOP or len(text) < 2:
-            self._previous = ""
-        elif compound := _COMPOUND.fullmatch(text):
-            self._word(_stem(compound[1]))
-            self._word(_group_of(compound[2]) or compound[2])
-        else:
-            self._word(_stem(text), is_verb=text in DEMANDING_VERBS)
-
-    def _value(self, kind: str, text: str) -> None:
-        if kind:
-            self.kinds.add(kind)
-            self.values.add(text)
-        self._previous = ""
-
-    def _word(self, word: str, *, is_verb: bool = False) -> None:
-        self.words.append(word)
-        if self._previous:
-            self.before.setdefault(word, self._previous)
-        self._previous = "" if is_verb else word
-
-
-def _trimmed(fact: Fact) -> str:
-    """A value without what is none: verbs and attributes at the ends of a name, and values that are words."""
-    if _group_of(fact.value) in VALUES:
-        return ""
-    if fact.kind != "name":
-        return fact.value
-    words = fact.value.split()
-    while words and _is_plain(words[0]):
-        del words[0]
-    while words and _is_plain(words[-1]):
-        del words[-1]
-    return " ".join(words) if len(words) > 1 else ""
-
-
-def _is_plain(word: str) -> bool:
-    return word.lower() in DEMANDING_VERBS or _group_of(word) in CONCEPTS
-
-
-def _group_of(word: str) -> str | None:
-    match = TOKEN.fullmatch(word)
-    return match.lastgroup if match else None
-
-
-def _is_name(match: re.Match[str]) -> bool:
-    """A capital within a sentence begins a name."""
-    before = match.string[: match.start()].rstrip()
-    return match[0][0].isupper() and bool(before) and before[-1] not in _ENDS
-
-
-def _stem(word: str) -> str:
-    return _SUFFIX.sub("", _bare(word)) if len(word) > 3 else word
-
-
-def _bare(word: str) -> str:
-    """A word without what makes it a possessive."""
-    return word.removesuffix("'s").removesuffix("\u2019s")
-
-
-# --- which rules are in force: the newest where one takes the place of another ---
-
-MOST_COMPARED = 400
-"""Sentences, the newest, that are compared with each other."""
 _ALIKE, _ALIKE_IN_KIND = 0.6, 0.5
 """Of the shorter sentence's words, how many the other has; the second where both name the same kinds."""
 
-_CHANGED = 0.4
-"""The same where the newer one tells of a change, and both name values of a kind."""
+
+def _withdraws(newer: Subject, older: Subject) -> bool:
+    """Whether a sentence says of the very act of an older one that it holds no more, or says the opposite."""
+    if newer.act != older.act or not _names_the_same(newer, older):
+        return False
+    if newer.withdraws or (newer.permits and not older.permits):
+        return True
+    is_free = older.forbids or older.withdraws
+    is_opposite = not older.forbids if newer.forbids else newer.commands and is_free
+    # Of an amount, the opposite is a limit from the other side.
+    return is_opposite and not (newer.limits or older.limits) and bool(newer.act)
+
+
+def _may_withdraw(newer: Subject, older: Subject) -> bool:
+    """Whether a sentence withdraws an older one in fewer words: so it does where no other rule fits them."""
+    if not (newer.withdraws or newer.permits) or older.permits or not newer.act < older.act:
+        return False
+    is_like = len(newer.act) >= _ALIKE * len(older.act)
+    return _names_the_same(newer, older) and (is_like or (newer.withdraws and bool(newer.values)))
+
+
+def _names_the_same(newer: Subject, older: Subject) -> bool:
+    """Whether a sentence names all values of an older one, and is about nothing else if that has none."""
+    if bool(newer.values) != bool(older.values):
+        return False
+    return all(values <= newer.values.get(kind, frozenset()) for kind, values in older.values.items())
+
+
+def _sets_another(newer: Subject, older: Subject) -> bool:
+    """Whether a sentence gives another value to what the older one gave a value."""
+    if newer.head and newer.head == older.head and newer.head <= _UNTYPED:
+        return True
+    if not (newer.replaces or newer.about == older.about) or not _may_set(newer, older):
+        return False
+    shared = newer.attributes & older.attributes
+    if shared & _UNTYPED and newer.is_like(older, _ALIKE_IN_KIND):
+        return True
+    differing = newer.differing(older)
+    if fitting := differing & newer.fitting(older):
+        return _sets_attribute(newer, older, fitting, differing)
+    return bool(differing) and _sets_thing(newer, older, differing)
+
+
+def _sets_attribute(
+    newer: Subject, older: Subject, fitting: frozenset[str], differing: frozenset[str]
+) -> bool:
+    """Whether a sentence gives an attribute that both name another value, of the kinds ``fitting``."""
+    held = newer.attributes & older.attributes & _HELD
+    is_said = bool(held or newer.head or older.head) or (newer.uses and newer.words == older.words)
+    if fitting <= _OBJECTS and not (is_said or newer.replaces):
+        return False  # they just stand beside its name
+    if newer.tells_change or newer.replaces:
+        return True
+    is_alone = newer.values.keys() == older.values.keys() and not (differing - fitting) & _OBJECTS
+    return is_alone and _are_of_one(newer, older)
+
+
+def _sets_thing(newer: Subject, older: Subject, differing: frozenset[str]) -> bool:
+    """Whether a sentence gives what both are about another value, without an attribute's name."""
+    if newer.is_one and older.is_one and differing == _URL:
+        return newer.head <= older.head or older.head <= newer.head
+    is_state = bool(newer.head) and newer.head == older.head and (newer.is_one or not differing & _OBJECTS)
+    is_changed = newer.replaces and not newer.forbids
+    return newer.things == older.things and (differing <= _MANNERS or newer.limits or is_changed or is_state)
+
+
+def _may_change(newer: Subject, older: Subject) -> bool:
+    """Whether a sentence tells of a change to what the older one says: so it does where no other fits."""
+    if not (newer.tells_change and older.head) or newer.forbids or older.forbids:
+        return False
+    return bool(newer.words) and newer.words < older.words and bool(newer.differing(older))
+
+
+def _may_set(newer: Subject, older: Subject) -> bool:
+    """Whether a value may be what a sentence sets, and not what it forbids."""
+    if newer.limits and older.limits:
+        return True
+    if newer.replaces or not (newer.forbids or older.forbids):
+        return True
+    if newer.forbids and older.forbids:
+        return bool(newer.head and older.head)
+    return bool(older.head) or newer.differing(older) == _TONE
+
+
+def _are_of_one(newer: Subject, older: Subject) -> bool:
+    """Whether an attribute may be of one thing: neither names another, or they have much in common."""
+    one, other = newer.things, older.things
+    return one <= other or other <= one or len(one & other) >= _ALIKE_IN_KIND * min(len(one), len(other))
+
+
+# --- which rules are in force ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,98 +127,117 @@ class Rule:
 
     position: int
     sentence: Sentence
+    authority: int = 0
+    """How much who said it may lay down: what one says, only one with as much may withdraw."""
 
 
 def in_force(rules: Iterable[Rule]) -> tuple[list[Rule], list[tuple[Rule, Rule]]]:
     """Rules, the newest first, without those that newer ones replace; and those, each with its successor.
 
-    What takes the place of a rule is as firm as that was.
+    What takes the place of a rule is as firm as that was; what binds nobody is none, unless it withdrew one.
     """
     standing = _Standing()
     replaced: list[tuple[Rule, Rule]] = []
-    texts: set[str] = set()
-    for rule in sorted(rules, key=lambda rule: -rule.position)[:MOST_COMPARED]:
-        if rule.sentence.text in texts:
-            continue
-        texts.add(rule.sentence.text)
+    said: set[tuple[object, int]] = set()
+    for rule in sorted(rules, key=lambda rule: -rule.position):
         subject = subject_of(rule.sentence.text)
-        near = standing.near(subject)
-        newer = next((each for each, about in near if _replaces(each, about, rule, subject)), None)
+        is_firm = rule.sentence.strength > 1 or subject.forbids or not subject.words
+        # Of what is merely laid down, as requests are, the newest in the same words is enough.
+        told = rule.sentence.text if is_firm else (subject.words, _act_and_values(subject))
+        if (told, rule.authority) in said:
+            continue
+        said.add((told, rule.authority))
+        newer = standing.successor(rule, subject)
         if newer is None:
             standing.add(rule, subject)
         else:
             replaced.append((rule, newer))
-    for rule, subject in standing.all():
-        old = _changed_by(rule, subject, standing.near(subject)) if subject.tells_change else None
-        if old is not None:
-            standing.remove(old)
-            replaced.append((old, rule))
-    firm: list[Rule] = []
-    for rule, _ in standing.all():
-        sentence = rule.sentence
-        strengths = [old.sentence.strength for old, newer in replaced if newer is rule]
-        strength = max([sentence.strength, *strengths])
-        is_as_firm = strength == sentence.strength
-        firm.append(rule if is_as_firm else replace(rule, sentence=Sentence(sentence.text, strength)))
-    return firm, replaced
+    for old, newer in standing.elliptic():
+        standing.remove(old)
+        replaced.append((old, newer))
+    strengths: dict[int, int] = {}
+    for old, newer in replaced:
+        strengths[id(newer)] = max(old.sentence.strength, strengths.get(id(newer), 0))
+    firm = (_at_least(rule, strengths.get(id(rule), 0)) for rule, _ in standing.all())
+    return [rule for rule in firm if rule.sentence.strength], replaced
+
+
+def _at_least(rule: Rule, strength: int) -> Rule:
+    if strength <= rule.sentence.strength:
+        return rule
+    return replace(rule, sentence=Sentence(rule.sentence.text, strength))
+
+
+_Said = tuple[Rule, Subject]
 
 
 class _Standing:
-    """Rules in force, the newest first, found by the words that they share with another."""
+    """Rules in force, the newest first, found by what a sentence that replaces another must share with it."""
 
     def __init__(self) -> None:
-        self._rules: dict[int, tuple[Rule, Subject]] = {}
-        self._sizes: dict[int, int] = {}
-        self._places: dict[str, list[int]] = {}
+        self._rules: dict[int, _Said] = {}
+        self._withdrawing: dict[frozenset[str], list[_Said]] = {}
+        self._told: dict[tuple[frozenset[str], frozenset[frozenset[str]]], list[_Said]] = {}
+        self._naming: dict[str, list[_Said]] = {}
+        self._setting: dict[frozenset[str], list[_Said]] = {}
 
     def add(self, rule: Rule, subject: Subject) -> None:
-        place = len(self._rules)
-        self._rules[place] = (rule, subject)
-        self._sizes[place] = len(subject.words)
-        for word in subject.words:
-            self._places.setdefault(word, []).append(place)
+        """A rule that is older than all that stand."""
+        said = self._rules[len(self._rules)] = rule, subject
+        if subject.withdraws or subject.permits:
+            self._withdrawing.setdefault(subject.act, []).append(said)
+        else:
+            self._told.setdefault(_act_and_values(subject), []).append(said)
+        for name in subject.attributes:
+            self._naming.setdefault(name, []).append(said)
+        for things in _set_in(subject):
+            self._setting.setdefault(things, []).append(said)
 
     def remove(self, rule: Rule) -> None:
-        self._rules = {place: each for place, each in self._rules.items() if each[0] != rule}
+        self._rules = {place: said for place, said in self._rules.items() if said[0] is not rule}
 
-    def near(self, subject: Subject) -> list[tuple[Rule, Subject]]:
-        """Those that name an attribute that ``subject`` names, or share many of its words."""
-        shared = Counter(place for word in subject.words for place in self._places.get(word, ()))
-        named = {place for word in subject.attributes for place in self._places.get(word, ())}
-        return [
-            self._rules[place]
-            for place in sorted(shared)
-            if place in self._rules
-            and (place in named or shared[place] >= _CHANGED * min(self._sizes[place], len(subject.words)))
-        ]
-
-    def all(self) -> list[tuple[Rule, Subject]]:
+    def all(self) -> list[_Said]:
         return list(self._rules.values())
 
+    def successor(self, rule: Rule, subject: Subject) -> Rule | None:
+        """The standing rule that replaces an older one, if there is one."""
+        withdrawing = self._withdrawing.get(subject.act, ()), self._told.get(_act_and_values(subject), ())
+        for newer, about in chain.from_iterable(each[:_COMPARED] for each in withdrawing):
+            if _may_follow(newer, rule) and _withdraws(about, subject):
+                return newer
+        likely = [self._naming.get(name, ()) for name in sorted(subject.attributes)]
+        likely += [self._setting.get(things, ()) for things in _set_in(subject)]
+        for newer, about in chain.from_iterable(each[:_COMPARED] for each in likely):
+            if _may_follow(newer, rule) and _sets_another(about, subject) and not about.contrasts(subject):
+                return newer
+        return None
 
-def _replaces(newer: Rule, about: Subject, older: Rule, subject: Subject) -> bool:
-    """Whether two sentences are about the same, so that the newer one counts."""
-    if newer.position == older.position:
-        return False
-    alike = _ALIKE_IN_KIND if about.kinds and about.kinds == subject.kinds else _ALIKE
-    is_same = about.gives_another(subject) or (
-        about.is_like(subject, alike) and not about.concerns_others(subject)
-    )
-    return is_same and not about.contrasts(subject)
+    def elliptic(self) -> Iterator[tuple[Rule, Rule]]:
+        """Rules that newer ones replace which name less than they do, where there is but one that fits."""
+        telling = [
+            said for said in self.all() if said[1].withdraws or said[1].permits or said[1].tells_change
+        ]
+        for newer, about in telling[:_COMPARED]:
+            fitting = [
+                older
+                for older, subject in self.all()
+                if _may_follow(newer, older)
+                and (_may_withdraw(about, subject) or _may_change(about, subject))
+                and not about.contrasts(subject)
+            ]
+            if len(fitting) == 1:
+                yield fitting[0], newer
 
 
-def _changed_by(rule: Rule, subject: Subject, standing: Sequence[tuple[Rule, Subject]]) -> Rule | None:
-    """The older sentence whose value this one, which tells of a change, has changed: the likest."""
-    likest = max(
-        (
-            (len(subject.words & about.words) / len(about.words), older.position, older)
-            for older, about in standing
-            if older.position < rule.position
-            and subject.kinds & about.kinds
-            and (subject.attributes & about.attributes or about.is_like(subject, _CHANGED))
-            and not subject.contrasts(about)
-        ),
-        key=lambda found: found[:2],
-        default=None,
-    )
-    return likest[2] if likest is not None else None
+def _act_and_values(subject: Subject) -> tuple[frozenset[str], frozenset[frozenset[str]]]:
+    return subject.act, frozenset(subject.values.values())
+
+
+def _set_in(subject: Subject) -> list[frozenset[str]]:
+    """By what a sentence is found that may set another value without naming an attribute."""
+    found = [subject.things] if subject.values else []
+    return [*found, _URL] if subject.is_one and "url" in subject.values else found
+
+
+def _may_follow(newer: Rule, older: Rule) -> bool:
+    return newer.position > older.position and newer.authority >= older.authority

@@ -26,7 +26,7 @@ from proxy.core.extraction.facts import (
     quotes_in,
     words_in,
 )
-from proxy.core.text.lexicon.rules import FIRM, PLAIN, QUESTION, STATED
+from proxy.core.text.lexicon.rules import FIRM, PERMITS, PLAIN, QUESTION, STATED, WITHDRAWS
 from proxy.core.text.lexicon.words import ABBREVIATIONS
 
 # --- which sentences bind later behaviour: rules, limits, preferences, and what people lay down ---
@@ -64,7 +64,7 @@ class Sentence(msgspec.Struct, frozen=True, gc=False):
 
     text: str
     strength: int
-    """3 for what says so outright, 2 for what limits or prefers, 1 for what is merely laid down."""
+    """3 for what says so outright, 2 for what limits or prefers, 1 for what is merely laid down, else 0."""
 
 
 def weighed(text: str) -> list[Sentence]:
@@ -73,8 +73,15 @@ def weighed(text: str) -> list[Sentence]:
 
 
 def binding(sentences: Sequence[Sentence]) -> list[Sentence]:
-    """The sentences of a message that bind."""
-    return [each for each in sentences if each.strength][:MOST_SENTENCES]
+    """The sentences of a message that bind; after them those that bind nobody, and may withdraw what does."""
+    firm = [each for each in sentences if each.strength]
+    withdrawing = [each for each in sentences if not each.strength and _may_withdraw(each.text)]
+    return firm[:MOST_SENTENCES] + withdrawing[:MOST_SENTENCES]
+
+
+def _may_withdraw(sentence: str) -> bool:
+    is_told = PERMITS.search(sentence) or WITHDRAWS.search(sentence)
+    return bool(is_told) and not QUESTION.search(sentence)
 
 
 def lays_down(sentences: Sequence[Sentence]) -> bool:
@@ -147,7 +154,7 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
     facts: tuple[tuple[Voice, Fact], ...]
     """Each thing once, under the first key that it stood under."""
     sentences: tuple[Sentence, ...] = ()
-    """Those that bind; only of what users and systems say."""
+    """Those that bind, or withdraw what does; only of what users and systems say."""
     is_rule: bool = False
     """Whether it is a user's or a system's, and lays down and asks for nothing."""
 

@@ -205,7 +205,12 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is r
         """What was laid down and is in force; and what newer rules replaced, each with its successor."""
         readings = self.readings
         binding = self.read.binding[: bisect_left(self.read.binding, len(readings))]
-        return in_force(Rule(place, sentence) for place in binding for sentence in readings[place].sentences)
+        messages = self.chain.messages
+        return in_force(
+            Rule(place, sentence, authority=int(messages[place].role in HEAD_ROLES))
+            for place in binding
+            for sentence in readings[place].sentences
+        )
 
     @cached_property
     def fresh(self) -> ToolCache:

@@ -9,7 +9,9 @@ import pytest
 
 from proxy.core.budget.budget import Budget, Stage
 from proxy.core.dialects.chat.dialect import CHAT
-from proxy.core.extraction.reading import Readings
+from proxy.core.extraction.constraints import Rule, in_force
+from proxy.core.extraction.reading import Readings, Sentence
+from proxy.core.extraction.subjects import subject_of
 from proxy.core.persistent import Grown
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.plan import EMPTY
@@ -83,3 +85,24 @@ def test_one_epoch_of_four_times_as_many_messages_takes_some_four_times_the_work
 ) -> None:
     few, many = (calls_of_epoch(stage, length, POLICIES[name]) for length in (FEW, MANY))
     assert many <= GROWTH * few
+
+
+RULES = {
+    "forbids": "Access to /srv/{}/keys is forbidden.",
+    "demands": "You must log every access to /srv/{}/keys.",
+    "permits": "You may open gate {} at night.",
+    "limits": "The budget for house {} is {} dollars.",
+    "changes": "The branch for house {} is now north/{}.",
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_four_times_as_many_rules_of_the_same_words_take_some_four_times_the_work(rule: str) -> None:
+    """Each is compared with some of the newest alone."""
+
+    def work(rules: int) -> int:
+        said = (Rule(number, Sentence(RULES[rule].format(number, number), 3)) for number in range(rules))
+        subject_of.cache_clear()
+        return calls(lambda: in_force(said))
+
+    assert work(MANY // 4) <= GROWTH * work(FEW // 4)

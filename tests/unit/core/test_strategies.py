@@ -334,7 +334,7 @@ def test_pins_and_later_system_messages_do_not_roll_and_count_as_no_exchange():
 
 def test_what_was_told_before_stays_above_what_rolls_next():
     told = note(rolled(7))
-    assert re.findall(r"ask \d", told) == [f"ask {n}" for n in range(6)]
+    assert re.findall(r"\[user\] (ask \d)", told) == [f"ask {n}" for n in range(6)]
 
 
 def test_a_long_answer_stands_condensed_and_a_long_note_is_compressed():

@@ -124,9 +124,11 @@ _SCOPES = {
 """What tells two things of a kind apart."""
 
 _LIMIT = (
-    r"""caps?|capped|ceilings?|limit(?:s|ed)?|exceed\w*|pass|under|below|beneath|maximum|max|höchstens|maximal
-    |Obergrenze|Grenze|unter|tope|límite|máximo|debajo|plafond|limite|maximum|dépasse\w*|sous""",
-    "上限|以内|以下|超え|不超过|不超過|最多",
+    r"""caps?|capped|ceilings?|limit(?:s|ed)?|exceed\w*|pass|past|beyond|under|below|beneath|maximum
+    |more than|at most|up to|max|höchstens|maximal
+    |Obergrenze|Grenze|unter|mehr als|tope|límite|máximo|debajo|más de|plafond|limite|maximum|plus de
+    |dépasse\w*|sous""",
+    "上限|以内|以下|超え|不超过|不超過|超过|超過|最多",
 )
 
 _CARDINALS = "|".join(words.split()[0] for words in NUMERALS.values())

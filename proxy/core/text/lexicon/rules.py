@@ -25,7 +25,8 @@ _PROHIBITION = (
 )
 _NEGATION = (
     r"""not?|never|none|nothing|nobody|neither|nor|cannot|without|avoid(?:s|ed|ing)?|refrain(?:s|ed)?
-    |stop(?:s|ped)?|nicht|nichts|nie|niemals|kein(?:e[nmrs]?)?|niemand|ohne|vermeide[nt]?|nunca|jamás
+    |stop(?:s|ped)?|taboo|stay (?:away|out|off|clear)|steer clear|keep (?:away|out|off|clear)|hands off
+    |nicht|nichts|nie|niemals|kein(?:e[nmrs]?)?|niemand|ohne|vermeide[nt]?|nunca|jamás
     |ningun[oa]?|ningún|nada|nadie|ni|sin|evit\w+|pas|jamais|aucune?|rien|personne|sans|évite[rzs]?""",
     r"""n['\u2019]t\b|\bn['\u2019](?=[aeéiouh])|ない|なかった|せず|ません|ダメ|だめ|不|没|沒|别(?!的|人)
     |別(?!的|人)|勿|莫|无|無|禁|避免|避け""",
@@ -46,11 +47,18 @@ NEGATED_DEMAND = _pattern(
         r"""(?:do not|don['\u2019]t|never) (?:forget|hesitate|worry|mind)
         |no (?:later|more|less|fewer|longer) than|not (?:more|less|only|just)|no problem|vergiss nicht
         |nicht (?:mehr als|nur)|no (?:olvides?|más de|solo)|n['\u2019]oublie[zs]? pas|pas plus de
-        |ne\b.{1,20}\bque""",
+        |ne\b.{1,20}\bque|not? (?:\w+ )?other|no(?:body| one) else|keine? andere[nr]?
+        |niemand (?:sonst|anders)|ningún otro|nadie más|aucune? autre|personne d['\u2019]autre""",
         "忘れないで|(?:を|は)超え(?:ない|ません)|不要忘|别忘|別忘|不(?:超过|超過|仅|僅|但)|不能超[过過]",
     )
 )
 """Idioms with a negation that forbid nothing."""
+DOUBLE_NEGATION = re.compile(
+    r"\b(?:not?|never|nobody|n['\u2019]t|kein\w*|nie|niemals|nunca|nadie|jamais|ne)\b(?:[^.!?]|\.(?=\w)){0,80}"
+    r"\b(?:without|ohne|sin|sans)\b",
+    re.IGNORECASE,
+)
+"""What is never done without something demands that."""
 TAKEN_BACK = _pattern(
     _PROHIBITION,
     (
@@ -63,6 +71,62 @@ TAKEN_BACK = _pattern(
     ),
 )
 """A demand is no longer one."""
+
+# --- what takes back ---
+# A withdrawal says outright that a rule is over; a permission allows what another sentence may forbid.
+
+WITHDRAWS = _pattern(
+    (
+        r"""no longer (?:forbidden|prohibited|banned|disallowed|off[- ]limits|appl(?:y|ies)|holds?|valid
+        |in force
+        |required|needed|necessary|mandatory|binding)|not (?:forbidden|prohibited|banned) any ?(?:more|longer)
+        |(?:is|are|was|were|been|be|being) (?:hereby )?(?:lifted|withdrawn|revoked|cancell?ed|repealed|void
+        |rescinded|over now)|(?:i|we) (?:hereby )?(?:withdraw|revoke|lift|cancel|rescind|take back)
+        |(?:forget|disregard|ignore|drop|scrap) (?:the|that|my|this) (?:\w+ ){0,2}(?:rule|ban|limit
+        |prohibition
+        |restriction|constraint|instruction)|need(?: not|n['\u2019]t)|do(?: not|n['\u2019]t) (?:have|need) to
+        |no need|not (?:required|necessary|needed)|optional(?: now)?
+        |nicht (?:mehr|länger) (?:verboten|untersagt|gültig|nötig|erforderlich|notwendig)
+        |(?:gilt|gelten) nicht mehr|aufgehoben|zurückgenommen|widerrufen|hinfällig|nicht (?:nötig
+        |erforderlich)
+        |brauchs?t? (?:nicht|kein\w*)|ya no (?:está|están|rige|vale|se aplica|hace falta
+        |es necesario)(?: prohib\w+)?
+        |(?:queda|quedan|está|están) (?:levantad[oa]s?|retirad[oa]s?|anulad[oa]s?|revocad[oa]s?|sin efecto)
+        |no hace falta|no es necesario|n['\u2019]est plus (?:interdite?|valable|en vigueur|nécessaire
+        |obligatoire)
+        |ne sont plus interdite?s|ne s['\u2019]applique plus|(?:est|sont) (?:levée?s?|retirée?s?|annulée?s?
+        |révoquée?s?|abrogée?s?)|pas (?:besoin|nécessaire|obligatoire)""",
+        r"""解除|撤回|取り消|無効|禁止ではな|禁止ではあり|必要(?:は|が)?(?:ない|ありません)
+        |なくても(?:いい|よい|良い|構わ|かまわ)|撤销|撤銷|取消|作废|作廢
+        |不再(?:禁止|需要|适用|適用|有效|必须|必須|要求)|不禁止|不必|无需|無需|不需要""",
+    )
+)
+PERMITS = _pattern(
+    (
+        r"""(?:you|we|anyone|anybody|everyone|everybody|they) (?:may|can)|(?:may|can) (?:now |again )?be
+        |(?:is|are) (?:now |again )?(?:allowed|permitted|legal|fine|ok(?:ay)?|all right)|allowed|permitted
+        |darf(?:st)?|dürf(?:en|t)|erlaubt|gestattet|zulässig|puede[ns]?|podemos|permitid[oa]s?|autorizad[oa]s?
+        |peu[xt]|peuvent|pouve[zs]|pouvons|permise?s?|autorisée?s?""",
+        r"""ても(?:いい|よい|良い|構|かま)|でも(?:いい|よい|良い|構|かま)|許可|可能です|解禁|可以|允许|允許|准许|准許|许可""",
+    )
+)
+AGAIN = _pattern(("again|once more|wieder|de nuevo|otra vez|(?:à|de) nouveau", "再び|また|重新|再次"))
+RULE_NOUNS = _pattern(
+    (
+        r"""(?:rule|ban|prohibition|restriction|constraint)s?(?: (?:about|on|against|that|for|of|to))?
+        |(?:Verbot|Regel)(?: (?:von|für|gegen|über))?|(?:regla|norma|prohibición)(?: (?:de|sobre|contra))?
+        |(?:règle|interdiction)(?: (?:de|sur|contre))?""",
+        "規則|禁止令?|规则|禁令",
+    )
+)
+"""How a withdrawal names what it withdraws."""
+COMMANDS = _pattern(
+    (
+        r"""always|must|ha(?:s|ve) to|immer|stets|muss|müss(?:en|t)|musst|siempre|debe[ns]?|debes|toujours
+        |doit|doivent|devez|dois""",
+        "必ず|いつも|常に|必须|必須|务必|務必|一定要|总是|總是|始终|始終",
+    )
+)
 
 # --- what binds ---
 # Firm marks say outright what must or must not be. Plain ones limit, prefer or tie behaviour to an occasion.
@@ -90,7 +154,7 @@ FIRM = _folded(
         |von (?:nun|jetzt) an|künftig|höchstens|nicht mehr als|ausschließlich|unbedingt
         |merk(?:e|en sie)? dir|denk(?:e|en sie)? daran|vergiss nicht
         |bitte (?:immer|nie|nur|nicht|kein\w*)
-        |d(?:arf(?:st)?|ürfen)\b[^.!?]{0,60}\b(?:nicht|nur|kein\w*)
+        |d(?:arf(?:st)?|ürfen)\b(?:[^.!?]|\.(?=\w)){0,60}\b(?:nicht|nur|kein\w*)
         |debes?|deben|nunca|jamás|en ningún caso|bajo ningun\w+|a partir de ahora|de ahora en adelante
         |como máximo|no más de|obligatori\w|asegúrate|recuerda|no olvides|únicamente|por favor,? no
         |do(?:it|is|ivent)|devez|jamais|en aucun cas|sous aucun prétexte|désormais|dorénavant
@@ -116,14 +180,15 @@ PLAIN = _folded(
         |ceiling|deadline|budget|maximum|minimum|rule|constraint|ever|nobody else|confirm|approv\w+
         |immer|nie|stets|nur|bevorzug\w+|lieber|vermeide\w*|statt|ohne (?:rückfrage|meine|zu)|bevor du
         |wenn du|sobald du|jedes mal|mindestens|maximal|soll(?:st|en)?
-        |siempre|solo|sólo|solamente|prefiero|prefiere|evita\w*|en lugar de|sin (?:preguntar|mi)
+        |siempre|solo|sólo|solamente|presupuesto|plazo|prefiero|prefiere|evita\w*|en lugar de
+        |sin (?:preguntar|mi)
         |antes de|cuando|cada vez|al menos|no \w+(?:es|as|ís|éis)
         |toujours|seulement|préfère\w*|évite\w*|au lieu de|plutôt que|sans (?:demander|mon)|avant de
         |quand tu|lorsque|chaque fois|au moins|au plus|il faut""",
         r"""^(?:for|in) [^,.;:]{3,40}, (?:please )?(?:use|keep|write|reply|answer
         |show|give|put|state|report|include)\b
         |常に|いつも|だけ|のみ|ようにして|避けて|てほしい|前に|ください|以下|以上|お願いします|始终
-        |始終|总是|總是|只(?:用|要|在|需)|仅|僅|避免|优先|優先|更喜欢|更喜歡|每次|至少|之前
+        |始終|予算|期限|预算|預算|总是|總是|只(?:用|要|在|需)|仅|僅|避免|优先|優先|更喜欢|更喜歡|每次|至少|之前
         |[请請](?:用|把|在|先)|不能|别(?!的|人)""",
     ),
 )
@@ -132,7 +197,8 @@ STATED = _folded(
     (
         r"""actually|for (?:all|every|any|future)|when(?:ever)?|my \w+ (?:is|are)|call(?:ed)? me
         |we (?:use|call|refer)|ab heute|mein\w* \w+ ist|mi \w+ es|m(?:on|a) \w+ est""",
-        r"""^(?:use|keep|write|reply|answer|respond|format|include|exclude|send|report|put|end|start|begin|show|give|ensure|limit|follow|treat|skip|wait|ask|save|cite|assume)\b
+        r"""^(?:use|keep|write|reply|answer|respond|format|include|exclude|send|report|put|end|start|begin
+        |show|give|ensure|limit|follow|treat|skip|wait|ask|save|cite|assume)\b
         |私の|我的""",
     ),
 )
@@ -144,10 +210,38 @@ CHANGES = _pattern(
         "今後|これから|新しい|今后|新的",
     ),
 )
+REPLACES = _pattern(
+    (
+        r"""instead|no longer (?:works?|valid|counts?|used)|rotat(?:ed|ion)|changed|moved|switched|replaced
+        |renamed
+        |reassigned|rescheduled|postponed|migrated|rebased|raised|lowered|extended|reduced|retired|correction
+        |not .{1,40} any ?more|geändert|verschoben|stattdessen|ersetzt|cambi\w+|reemplaz\w+|en vez de
+        |en lugar de
+        |changé\w*|remplac\w+|à la place|au lieu""",
+        "変更|に代わ|の代わり|になりました|改为|改為|改成|换成|換成|代替",
+    )
+)
+"""They say outright that one value takes the place of another; other words of change may tell of one more."""
+ARTICLE = re.compile(
+    r"\s*(?:the|our|my|der|die|das|unsere?|meine?|el|la|los|las|nuestr[oa]s?|mi|le|les|l['\u2019]|notre|nos|mon|ma)\b",
+    re.IGNORECASE,
+)
+"""Before what there is one of."""
 _IS = ("is|are|ist|lautet|es|son|est|sont", "[:=]|は|是|为|為")
 COPULA = _folded(_IS, ("will be|sind|será|sera", ""))
-STATES = _pattern(_IS, ("was|now|lives|runs|belongs|capped|cap|limit|deadline|called|moved|changed", ""))
-
+LIES = _pattern(
+    (
+        r"""(?:runs?|lives?|lies|stands?|belongs?) (?:at|in|on|under|to)|(?:läuft|liegt|steht) (?:in|auf
+        |unter)
+        |(?:corre|está|vive) en|(?:tourne|est|se trouve) (?:à|dans|sur)""",
+        "位于|位於|运行在|運行在",
+    )
+)
+"""Between something and where it is."""
+_USE = r"^\W*(?:use|verwende|nimm|usa|utilise[zr]?)\b"
+USES = re.compile(_USE, re.IGNORECASE)
+USES_AS = re.compile(rf"{_USE}\s+[\ue000-\uf8ff]\s+(?:as|als|como|comme) (?P<name>[^.;]+)", re.IGNORECASE)
+"""Between a value, for which a character of private use stands, and what it is used as."""
 QUESTION = re.compile(r"[??][\"”»」』)\]]*$|か。?$|[吗呢嗎]。?$")
 
 # --- what somebody says that somebody said ---

@@ -37,9 +37,9 @@ FUNCTION_WORDS = frozenset(
 )
 """They tell no two sentences apart."""
 LIGHT_WORDS = frozenset(
-    """about again because being could did doing done few had has have having he her here hers him his how nor
-    off once other out over own s same she some such t them there they through too under up very what when
-    where which while who whom whose why
+    """about again because being could did doing done else few had has have having he her here hers him
+    his how nor off once other out over own s same she some such t them there they through too under up
+    very what when where which while who whom whose why
     aber als auch aus bei bist da dann dass dein dem den dich dir durch einem einen einer eines er habe
     haben hat hatte ich ihm ihn ihr im ja kann man mein mich mir nach noch ob schon sein sich sie um uns
     unser unter vom von wann war waren warum welche welcher welches wem wen wenn wer werden wie wir wird wo
@@ -47,7 +47,8 @@ LIGHT_WORDS = frozenset(
     au aussi aux avait avec ce ces cet cette combien comme d elle elles en fut il ils j je l leur leurs lui
     ma mais mes moi mon n nous ont où par plus pourquoi qu quand quel quelle quelles quels qui quoi sa se
     ses sous ta te tes toi ton très tu vous à étaient était été être
-    al como con cual cuales cuando cuál cuáles cuándo cuánto cómo donde dónde ella ellos era eran esta este
+    al como con cual cuales cuando cuál cuáles cuándo cuánto cómo donde dónde ella ellos era eran esta
+    este está están tiene tienen
     esto estos fue fueron ha han hay había lo mi muy más nos para pero porque quien quién qué ser si sobre
     su sus también u unas unos ya""".split()
 )
@@ -55,6 +56,16 @@ LIGHT_WORDS = frozenset(
 WORDS_OF_OCCASION = frozenset("after before during until bin bis vor comment".split())
 """They matter to what a rule or a claim says, and not to what a question is about; some are words of another
 language's content (`bin`, `comment`)."""
+PREPOSITIONS = frozenset(
+    """about at by for from in into of off on out over through under up with without
+    auf aus bei durch für mit nach ohne unter um vom von zum zur über
+    avec dans par pour sans sous sur con para por sin sobre""".split()
+)
+"""They tell one act from another: over the bridge, under the bridge."""
+OF = frozenset("of for on in von vom der für auf de del para en du des pour sur dans".split())
+"""After them stands whose something is, or what it is spent on."""
+LINKING = frozenset("の的之")
+"""Between letters: what stands before them tells whose something is."""
 MODAL_WORDS = frozenset(
     """may might must shall us user users want wanted wants anwender benutzer darf darfst dürfen können muss
     müssen musst nutzer soll sollen sollst sollte doit doivent dois faut peut peuvent plaît utilisateur
@@ -88,7 +99,9 @@ EVERYDAY_WORDS: Mapping[str, frozenset[str]] = {
     "fr": frozenset("le la les des et est un une que pour dans pas je vous avec sur ce il mon qui".split()),
 }
 """By which a text's language is known: common in it; the English ones mean nothing in the others."""
-GERMAN = r"der|die|das|den|dem|ein|eine[nmrs]?|und|nicht|ist|für|mit|nie|auf|im|zu"
+GERMAN = (
+    r"der|die|das|den|dem|ein|eine[nmrs]?|und|nicht|ist|für|mit|nie|auf|im|zu|darf|dürfen|muss|müssen|keine?"
+)
 """Where one of these stands, a capital begins no name."""
 GERMAN_COMPOUNDS = "kosten|ausgaben|budget|frist|termin|passwort|zweig|sprache|zeitzone|stil"
 """What German writes as one word with what stands before it."""

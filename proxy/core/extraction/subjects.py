@@ -1,0 +1,325 @@
+"""What a sentence is about: its words, values apart, what it says of which attribute, and whether it forbids.
+
+Two sentences are compared by this alone. It sees words, not meaning; what it does not know of a sentence must
+never make one rule look like the withdrawal of another.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from proxy.core.extraction.facts import Fact, facts_in
+from proxy.core.text.lexicon.concepts import ATTRIBUTES, CONCEPTS, FITTING, SCOPES, TOKEN, VALUES
+from proxy.core.text.lexicon.rules import (
+    AGAIN,
+    ARTICLE,
+    CHANGES,
+    COMMANDS,
+    COPULA,
+    DOUBLE_NEGATION,
+    LIES,
+    NEGATED_DEMAND,
+    NEGATION,
+    PERMITS,
+    RELIEF,
+    REPLACES,
+    RULE_NOUNS,
+    USES,
+    USES_AS,
+    WITHDRAWS,
+)
+from proxy.core.text.lexicon.words import (
+    DEMANDING_VERBS,
+    FUNCTION_WORDS,
+    GERMAN,
+    GERMAN_COMPOUNDS,
+    HIRAGANA,
+    LIGHT_WORDS,
+    LINKING,
+    MODAL_WORDS,
+    OF,
+    PREPOSITIONS,
+    STATE_WORDS,
+)
+
+_REMEMBERED = 4_096
+"""Subjects that a process remembers."""
+_SUFFIX = re.compile(r"(?:ing|ped|ned|ed|es|s|'s|\u2019s|en|e)$")
+_TITLE = re.compile(r"^[A-Z][A-Z _-]{2,30}(?: \d{1,3})?:\s?|^【[^】]{1,12}】")
+_STOP = FUNCTION_WORDS | MODAL_WORDS | STATE_WORDS
+_STOP_IN_ACTS = (_STOP | LIGHT_WORDS) - PREPOSITIONS
+_KIND = {"amount": "quantity", "number": "quantity", "error": "code", "id": "code", "file": "path"}
+"""Kinds that stand for each other."""
+_GERMAN = re.compile(rf"\b(?:{GERMAN})\b", re.IGNORECASE)
+_COMPOUND = re.compile(rf"(\w{{3,}}?)s?({GERMAN_COMPOUNDS})")
+_FIRST_MARK = 0xE000
+"""Of private use: what stands for a value in a text whose words are read."""
+_ENDS = ".!?:;\u2026\u2013\u2014\"'“«(¡¿"
+_GRAMMAR = re.compile(f"[{HIRAGANA}的了吧呢请請把被在都也就还還再又能会會用]")
+"""Letters of scripts without spaces that say nothing of what a sentence is about."""
+_POLARITY = WITHDRAWS, PERMITS, NEGATION, COMMANDS, CHANGES, AGAIN
+"""What tells whether something is demanded, forbidden or allowed, and since when."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a sentence is about, and whether it forbids, demands or withdraws."""
+
+    words: frozenset[str]
+    """Its words, values apart; those that name a concept by its name."""
+    attributes: frozenset[str]
+    """Those of its words that name what has one value at a time."""
+    things: frozenset[str]
+    """Its words without those, and without what most demands have in common."""
+    act: frozenset[str]
+    """What is demanded, forbidden or allowed: its words without those that tell which of these it is."""
+    before: Mapping[str, str]
+    """What stands before each word, if that is a word too."""
+    of: frozenset[str]
+    """The words after "of" and "for": whose it is."""
+    values: Mapping[str, frozenset[str]]
+    """By kind."""
+    about: frozenset[str]
+    """The values before "is": they tell what the sentence is about, and are not what it sets."""
+    head: frozenset[str]
+    """The words before "is", where the sentence says of something what or where it is."""
+    is_one: bool
+    """Whether that is one thing, which cannot be two others: *the* log, what a value is used as."""
+    uses: bool
+    """Whether it says what to use."""
+    forbids: bool
+    commands: bool
+    permits: bool
+    withdraws: bool
+    tells_change: bool
+    replaces: bool
+    """Whether it says outright that one value takes the place of another."""
+
+    @property
+    def limits(self) -> bool:
+        """Whether it says how much, or until when: its value is no object, whatever negation it has."""
+        if "quantity" in self.values:
+            return "limit" in self.words
+        is_deadline = "deadline" in self.attributes and "date" in self.values
+        return is_deadline and ("limit" in self.words or bool(self.head))
+
+    def is_like(self, other: "Subject", part: float) -> bool:
+        """Whether the sentence with fewer words shares ``part`` of them with the other."""
+        least = min(len(self.words), len(other.words))
+        common = self.words & other.words
+        return len(common) >= part * least and (least > 1 or self.words == other.words)
+
+    def contrasts(self, other: "Subject") -> bool:
+        """Whether something tells apart what two have in common: unit and smoke *tests*."""
+        scopes, others = self.words & SCOPES, other.words & SCOPES
+        if scopes and others and not scopes & others:
+            return True
+        if self.of and other.of and not (self.of & other.words or other.of & self.words):
+            return True
+        return any(
+            self.before.get(word, "") not in ("", other.before.get(word, ""), *other.words)
+            and other.before.get(word, "") not in ("", *self.words)
+            for word in self.words & other.words
+        )
+
+    def differing(self, other: "Subject") -> frozenset[str]:
+        """The kinds of which both set values, and none in common."""
+        about = frozenset[str]() if self.replaces else self.about | other.about
+        return frozenset(
+            kind
+            for kind in self.values.keys() & other.values.keys()
+            if self.values[kind] - about
+            and other.values[kind] - about
+            and not (self.values[kind] & other.values[kind]) - about
+        )
+
+    def fitting(self, other: "Subject") -> frozenset[str]:
+        """Kinds of values that fit an attribute that both name."""
+        both = self.attributes & other.attributes
+        return frozenset(kind for name in both for kind in FITTING.get(name, ()))
+
+
+@lru_cache(_REMEMBERED)
+def subject_of(sentence: str) -> Subject:
+    """What a sentence is about."""
+    text = _TITLE.sub("", sentence)
+    facts = {_trimmed(fact): _KIND.get(fact.kind, fact.kind) for fact in facts_in(text)}
+    facts.pop("", None)
+    plain, marks = _marked(text, sorted(facts, key=lambda value: -len(value)))
+    words = _Words(plain)
+    for value, kind in facts.items():
+        words.values.setdefault(kind, set()).add(value)
+    named, is_one = _named(plain)
+    head = _Words("" if NEGATION.search(named) else named)
+    about = {marks[each] for each in named if each in marks}.union(*head.values.values())
+    if words.values.keys() == {"name"} == {facts.get(value, "name") for value in about}:
+        head, about = _Words(""), set[str]()  # who has a duty: both "he is" and "is he"
+    content = frozenset(words.words)
+    forbids = bool(NEGATION.search(DOUBLE_NEGATION.sub(" ", NEGATED_DEMAND.sub(" ", text))))
+    rest = RULE_NOUNS.sub(" ", WITHDRAWS.sub(" ", text))
+    withdraws = bool(WITHDRAWS.search(text)) and not NEGATION.search(rest)
+    return Subject(
+        words=content,
+        attributes=content & ATTRIBUTES,
+        things=content - ATTRIBUTES - _UNTELLING,
+        act=_act_of(plain),
+        before=words.before,
+        of=frozenset(words.of),
+        values={kind: frozenset(values) for kind, values in words.values.items()},
+        about=frozenset(about),
+        head=frozenset(head.words),
+        is_one=is_one and bool(head.words),
+        uses=bool(USES.search(text)),
+        forbids=forbids and not withdraws,
+        commands=bool(COMMANDS.search(text)) and not forbids,
+        permits=bool(PERMITS.search(text)) and not (forbids or RELIEF.search(text)),
+        withdraws=withdraws,
+        tells_change=bool(CHANGES.search(text)),
+        replaces=bool(REPLACES.search(text)),
+    )
+
+
+def _marked(text: str, values: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """The text with a mark in the place of each value, and the value of each mark."""
+    marks = {chr(_FIRST_MARK + place): value for place, value in enumerate(values)}
+    for mark, value in marks.items():
+        text = text.replace(value, f" {mark} ")
+    return text, marks
+
+
+class _Words:
+    """The words of a text in their order, and the values that are written as words."""
+
+    def __init__(self, text: str) -> None:
+        self.words: list[str] = []
+        self.before: dict[str, str] = {}
+        self.values: dict[str, set[str]] = {}
+        self.of: set[str] = set()
+        self._previous = ""
+        self._is_of = False
+        self._end = -1
+        is_german = bool(_GERMAN.search(text))
+        matches = list(TOKEN.finditer(text))
+        self._has_style = any(match.lastgroup == "style" for match in matches)
+        for match in matches:
+            self._read(match, may_name=not is_german)
+
+    def _read(self, match: re.Match[str], *, may_name: bool) -> None:
+        kind = match.lastgroup or "word"
+        text = match[0].lower()
+        if kind == "letter":
+            self._letter(match)
+        elif kind in CONCEPTS:
+            self._word(kind)
+        elif kind in VALUES and (kind != "tone" or self._has_style):
+            self._value(kind, text)
+        elif any(map(str.isdigit, text)) or (may_name and _is_name(match)):
+            self._value("name" if text.isalpha() else "", text)
+        elif _bare(text) in _STOP or len(text) < 2:
+            self._previous = ""
+            self._is_of |= text in OF
+        elif compound := _COMPOUND.fullmatch(text):
+            self._word(_stem(compound[1]))
+            self._word(_group_of(compound[2]) or compound[2])
+        else:
+            self._word(_stem(text), is_verb=text in DEMANDING_VERBS)
+
+    def _letter(self, match: re.Match[str]) -> None:
+        """Read a letter of a script without spaces: with the one before it, and as part of a run."""
+        letter, follows = match[0], match.start() == self._end
+        if follows:
+            self.words.append(match.string[match.start() - 1 : match.end()])
+        self._end = match.end()
+        if letter in LINKING:
+            return
+        self._previous = "" if _GRAMMAR.match(letter) else (self._previous if follows else "") + letter
+
+    def _value(self, kind: str, text: str) -> None:
+        if kind:
+            self.values.setdefault(kind, set()).add(text)
+        self._previous, self._is_of = "", False
+
+    def _word(self, word: str, *, is_verb: bool = False) -> None:
+        self.words.append(word)
+        if self._previous:
+            self.before.setdefault(word, self._previous)
+        if self._is_of:
+            self.of.add(word)
+            self._is_of = False
+        self._previous = "" if is_verb else word
+
+
+def _named(text: str) -> tuple[str, bool]:
+    """What a sentence says of what it is, or where; and whether it speaks of it as one thing."""
+    if used := USES_AS.search(text):
+        return used["name"], True
+    lies, copula = LIES.search(text), COPULA.search(text)
+    if lies and not (copula and copula.start() < lies.start()):
+        return text[: lies.start()].rpartition(",")[2], True
+    named = text[: copula.start()].rpartition(",")[2] if copula else ""
+    return named, bool(ARTICLE.match(named))
+
+
+def _act_of(text: str) -> frozenset[str]:
+    """What a sentence demands, forbids or allows, in words that are the same whichever of these it does."""
+    if WITHDRAWS.search(text):
+        text = RULE_NOUNS.sub(" ; ", text)
+    for pattern in _POLARITY:
+        text = pattern.sub(" ; ", text)
+    found: set[str] = set()
+    for match in TOKEN.finditer(text):
+        word, kind = match[0].lower(), match.lastgroup or "word"
+        if kind in CONCEPTS:
+            found.add(kind)
+        elif kind == "letter":
+            if not _GRAMMAR.match(word):
+                found.add(word)
+        elif kind == "word" and _bare(word) not in _STOP_IN_ACTS:
+            found.add(_stem(word))
+        elif kind in VALUES:
+            found.add(word)
+    return frozenset(found)
+
+
+def _trimmed(fact: Fact) -> str:
+    """A value without what is none: verbs and attributes at the ends of a name, and values that are words."""
+    if _group_of(fact.value) in VALUES:
+        return ""
+    if fact.kind != "name":
+        return fact.value
+    words = fact.value.split()
+    while words and _is_plain(words[0]):
+        del words[0]
+    while words and _is_plain(words[-1]):
+        del words[-1]
+    return " ".join(words) if len(words) > 1 else ""
+
+
+def _is_plain(word: str) -> bool:
+    lower = word.lower()
+    return lower in DEMANDING_VERBS or lower in FUNCTION_WORDS or _group_of(word) in CONCEPTS
+
+
+def _group_of(word: str) -> str | None:
+    match = TOKEN.fullmatch(word)
+    return match.lastgroup if match else None
+
+
+def _is_name(match: re.Match[str]) -> bool:
+    """A capital within a sentence begins a name, but for what is written in capitals: API, URL."""
+    before = match.string[: match.start()].rstrip()
+    return match[0][0].isupper() and not match[0].isupper() and bool(before) and before[-1] not in _ENDS
+
+
+def _stem(word: str) -> str:
+    word = f"{word[:-3]}y" if word.endswith("ies") else word
+    return _SUFFIX.sub("", _bare(word)) if len(word) > 3 else word
+
+
+def _bare(word: str) -> str:
+    """A word without what makes it a possessive."""
+    return word.removesuffix("'s").removesuffix("\u2019s")
+
+
+_UNTELLING = frozenset(map(_stem, DEMANDING_VERBS | LIGHT_WORDS))

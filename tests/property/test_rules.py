@@ -1,0 +1,224 @@
+"""What forbids or demands is in force until somebody who may withdraws it, or sets another value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.core.extraction.constraints import Rule, in_force
+from proxy.core.extraction.reading import Sentence, binding, weighed
+
+USER, SYSTEM = 0, 1
+
+
+@dataclass(frozen=True)
+class Language:
+    """How one language lays down, and takes back."""
+
+    rules: tuple[str, ...]
+    """Prohibitions and demands, some in words that no list has."""
+    things: tuple[str, ...]
+    withdrawals: tuple[tuple[str, str], ...]
+    """A rule, and the sentence that withdraws it."""
+    values: tuple[str, ...]
+    """What sets a value: of so much there is one at a time."""
+
+
+PATHS = "/etc/passwd", "/srv/keys", "/var/log/boats.txt", "K-4711", "8080", "9090"
+LANGUAGES = {
+    "en": Language(
+        (
+            "Access to {} is forbidden.",
+            "Access to {} is now taboo.",
+            "Reading {} is strictly verboten from now on.",
+            "Never open {}.",
+            "Do not touch {} at night.",
+            "Stay away from {} from now on.",
+            "{} must be locked at night.",
+            "Always log every use of {}.",
+        ),
+        (
+            "the vault",
+            "the crypt",
+            "the north gate",
+            "the south gate",
+            "Anna Berg",
+            "the users table",
+            *PATHS,
+        ),
+        (
+            ("Access to {} is forbidden.", "Access to {} is no longer forbidden."),
+            ("Access to {} is forbidden.", "Access to {} is allowed again."),
+            ("Never open {} at night.", "You may open {} at night again."),
+            ("Always ask before you open {}.", "Don't ask before you open {}."),
+            ("You must lock {}.", "You need not lock {}."),
+        ),
+        ("The budget for {} is {} dollars.", "Spend no more than {1} dollars on {0}."),
+    ),
+    "de": Language(
+        (
+            "Der Zugriff auf {} ist verboten.",
+            "Der Zugriff auf {} ist jetzt tabu.",
+            "Lösche nie {}.",
+            "Du darfst {} nachts nicht öffnen.",
+            "Du musst {} nachts abschließen.",
+            "Protokolliere immer jede Nutzung von {}.",
+        ),
+        ("die Gruft", "den Keller", "den Turm", "Anna Berg", *PATHS),
+        (
+            ("Der Zugriff auf {} ist verboten.", "Der Zugriff auf {} ist wieder erlaubt."),
+            ("Du darfst {} nachts nicht öffnen.", "Du darfst {} nachts wieder öffnen."),
+            ("Der Zugriff auf {} ist untersagt.", "Der Zugriff auf {} ist nicht mehr untersagt."),
+        ),
+        ("Das Budget für {} ist {} Euro.",),
+    ),
+    "es": Language(
+        (
+            "El acceso a {} está prohibido.",
+            "El acceso a {} está ahora vedado.",
+            "No abras nunca {}.",
+            "Debes cerrar {} por la noche.",
+            "Registra siempre cada uso de {}.",
+        ),
+        ("la cripta", "el sótano", "la torre", "Anna Berg", *PATHS),
+        (
+            ("El acceso a {} está prohibido.", "El acceso a {} está permitido de nuevo."),
+            ("El acceso a {} está prohibido.", "El acceso a {} ya no está prohibido."),
+        ),
+        ("El presupuesto para {} es de {} euros.",),
+    ),
+    "fr": Language(
+        (
+            "L'accès à {} est interdit.",
+            "L'accès à {} est désormais tabou.",
+            "N'ouvre jamais {}.",
+            "Tu dois fermer {} la nuit.",
+            "Note toujours chaque usage de {}.",
+        ),
+        ("la crypte", "la cave", "la tour", "Anna Berg", *PATHS),
+        (
+            ("L'accès à {} est interdit.", "L'accès à {} est de nouveau permis."),
+            ("L'accès à {} est interdit.", "L'accès à {} n'est plus interdit."),
+        ),
+        ("Le budget pour {} est de {} euros.",),
+    ),
+    "ja": Language(
+        (
+            "{}へのアクセスは禁止です。",
+            "{}へのアクセスは今後ご法度です。",
+            "{}を絶対に開けないでください。",
+            "{}は夜に必ず閉めてください。",
+            "{}に触れてはいけません。",
+        ),
+        ("金庫", "地下室", "北門", "南門", "Anna Berg", *PATHS),
+        (
+            ("{}を開けないでください。", "{}を開けてもいいです。"),
+            ("{}へのアクセスは禁止です。", "{}へのアクセスの禁止は解除です。"),
+        ),
+        ("{}の予算は{}ドルです。",),
+    ),
+    "zh": Language(
+        (
+            "禁止访问{}。",
+            "{}现在是禁区,必须避开。",
+            "不要打开{}。",
+            "晚上必须锁好{}。",
+            "绝不能触碰{}。",
+        ),
+        ("金库", "地下室", "北门", "南门", "Anna Berg", *PATHS),
+        (
+            ("禁止访问{}。", "现在允许访问{}了。"),
+            ("不要打开{}。", "可以打开{}。"),
+        ),
+        ("{}的预算是{}元。",),
+    ),
+}
+languages = st.sampled_from(list(LANGUAGES.values()))
+
+
+@st.composite
+def sentences(draw: st.DrawFn) -> str:
+    language = draw(languages)
+    return draw(st.sampled_from(language.rules)).format(draw(st.sampled_from(language.things)))
+
+
+authorities = st.sampled_from([USER, SYSTEM])
+
+
+def said(*told: tuple[str, int]) -> list[Rule]:
+    """The rules of messages, one sentence each, in their order."""
+    return [
+        Rule(place, sentence, authority)
+        for place, (text, authority) in enumerate(told)
+        for sentence in binding(weighed(text))
+    ]
+
+
+def standing(*told: tuple[str, int]) -> set[str]:
+    return {rule.sentence.text for rule in in_force(said(*told))[0]}
+
+
+def test_all_that_is_generated_here_binds() -> None:
+    for language in LANGUAGES.values():
+        for rule in (*language.rules, *(rule for rule, _ in language.withdrawals), *language.values):
+            text = rule.format("the vault", 500)
+            assert standing((text, USER)) == {text}
+
+
+@given(st.lists(st.tuples(sentences(), authorities), min_size=2, max_size=12))
+def test_a_rule_stays_whatever_other_rules_are_laid_down(told: list[tuple[str, int]]) -> None:
+    assert standing(*told) == {text for text, _ in told}
+
+
+@given(languages, st.lists(st.tuples(sentences(), authorities), max_size=6), st.data())
+def test_a_withdrawal_takes_its_own_rule_away_and_no_other(
+    language: Language, others: list[tuple[str, int]], data: st.DataObject
+) -> None:
+    rule, withdrawal = data.draw(st.sampled_from(language.withdrawals))
+    thing, *rest = data.draw(st.permutations(language.things))
+    about = {rule.format(thing), withdrawal.format(thing)}
+    others = [(text, authority) for text, authority in others if thing not in text]
+    beside = (rule.format(rest[0]), USER)
+    kept = standing((rule.format(thing), USER), beside, *others, (withdrawal.format(thing), USER))
+    assert rule.format(thing) not in kept
+    assert kept - about == {beside[0], *(text for text, _ in others)}
+
+
+@given(languages, st.data())
+def test_a_user_withdraws_nothing_that_the_operator_laid_down(
+    language: Language, data: st.DataObject
+) -> None:
+    rule, withdrawal = (
+        each.format(data.draw(st.sampled_from(language.things)))
+        for each in data.draw(st.sampled_from(language.withdrawals))
+    )
+    assert rule in standing((rule, SYSTEM), (withdrawal, USER))
+
+
+@given(languages, st.data())
+def test_what_is_laid_down_again_after_it_was_withdrawn_is_in_force(
+    language: Language, data: st.DataObject
+) -> None:
+    thing = data.draw(st.sampled_from(language.things))
+    rule, withdrawal = (each.format(thing) for each in data.draw(st.sampled_from(language.withdrawals)))
+    assert standing((rule, USER), (withdrawal, USER), (rule, USER)) == {rule}
+
+
+@given(languages, st.integers(100, 400), st.integers(500, 900), st.data())
+def test_another_value_for_the_same_thing_replaces_the_older_one_alone(
+    language: Language, less: int, more: int, data: st.DataObject
+) -> None:
+    value = data.draw(st.sampled_from(language.values))
+    things = [thing for thing in language.things if not thing.isdigit()]  # a number among numbers is none
+    one, other, *_ = data.draw(st.permutations(things))
+    told = [value.format(one, less), value.format(other, less), value.format(one, more)]
+    assert standing(*((text, USER) for text in told)) == set(told[1:])
+
+
+def test_a_sentence_that_binds_nobody_is_told_only_where_it_withdrew_a_rule() -> None:
+    permission = "You may open the vault."
+    assert standing((permission, USER)) == set()
+    assert standing(("Never open the vault.", USER), (permission, USER)) == {permission}
+    assert in_force([Rule(0, Sentence(permission, 0))])[0] == []
