@@ -4,14 +4,13 @@ This module moves bytes and answers errors; what a request becomes is :mod:`prox
 and what its turn leaves behind :mod:`proxy.engine.recording.recorder`'s.
 """
 
-from collections.abc import Sequence
 from functools import cache, partial
 
 import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from proxy.core.budget.budget import Stage
-from proxy.core.policy.policy import Policy, Way, chosen
+from proxy.core.policy.policy import Ways
 from proxy.engine.append.append import Appends, StoredAnswer
 from proxy.engine.flow import Exchange, Incoming, Sent
 from proxy.engine.pipeline import Pipeline
@@ -88,11 +87,11 @@ class Managed:
             if head.warning:
                 send = passage.send = with_headers(send, (b"x-unabridged-warning", head.warning))
             ways = head.ways(self._policies.in_force)
-            if head.mode == "off" or all(_is_relayed(head, way.policy) for way in ways):
+            # Where a policy cuts nothing, and the client sends its history, nothing has to be read.
+            if head.mode == "off" or (head.mode == "full" and ways.are_off):
                 await self._relay(scope, receive, send)
                 return
-            streams = max([way.policy.limits.streams for way in ways])
-            with Permit(self._admission, streams) as permit:
+            with Permit(self._admission, ways.streams) as permit:
                 if not await self._manage(head, ways, passage, permit):
                     permit.keep_body_alone()
                     await self._relay(scope, receive, send)
@@ -115,7 +114,7 @@ class Managed:
             passage.status = error.status
             await send_error(passage.scope, passage.send, error, unread=unread)
 
-    async def _manage(self, head: Head, ways: Sequence[Way], passage: _Passage, permit: Permit) -> bool:
+    async def _manage(self, head: Head, ways: Ways, passage: _Passage, permit: Permit) -> bool:
         """Answer the request; False where the model says that it is to be relayed instead."""
         self._metrics.streams_active += 1
         try:
@@ -136,11 +135,9 @@ class Managed:
             self._metrics.streams_active -= 1
         return True
 
-    async def _read(
-        self, head: Head, ways: Sequence[Way], passage: _Passage, permit: Permit
-    ) -> Incoming | None:
+    async def _read(self, head: Head, ways: Ways, passage: _Passage, permit: Permit) -> Incoming | None:
         """The request with its whole body, decoded; None where its model's policy has it relayed."""
-        limit = max([way.policy.limits.body for way in ways])
+        limit = ways.body
         client: Client = passage.scope[CLIENT]
         body = client.whole_body()
         if body is not None:
@@ -157,9 +154,10 @@ class Managed:
         if head.encoding:
             decoded = await decode_body(body, head.encoding, limit)
             permit.take(len(decoded) if decoded is not body else 0)
-        way = ways[0] if len(ways) == 1 else chosen(ways, self._pipeline.wire.model_of(decoded))
+        options = ways.options
+        way = options[0] if len(options) == 1 else ways.chosen(self._pipeline.wire.model_of(decoded))
         policy = way.policy
-        if _is_relayed(head, policy):
+        if head.mode == "full" and policy.strategy.name == "off":
             client.put_back(body)
             return None
         if len(decoded) > policy.limits.body:
@@ -237,8 +235,3 @@ class Managed:
                 passage.fields["degraded"] = exchange.degraded
             if self._logs_content:
                 log_content(request_id(passage.scope), exchange.body, collector.answer().message)
-
-
-def _is_relayed(head: Head, policy: Policy) -> bool:
-    """Whether a policy cuts nothing, and the client has no history that would have to be read."""
-    return head.mode == "full" and policy.strategy.name == "off"

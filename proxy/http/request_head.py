@@ -18,7 +18,7 @@ from operator import attrgetter
 from starlette.types import Scope
 
 from proxy.cache import Lru, Memory
-from proxy.core.policy.policy import PolicySet, Way
+from proxy.core.policy.policy import PolicySet, Ways
 from proxy.engine.flow import BOUNDARY_HEADER, BUDGET_HEADER, POLICY_HEADER, Envelope
 from proxy.engine.intake.naming import SESSION_HEADER, Naming
 from proxy.errors import (
@@ -270,11 +270,11 @@ class Head:
         """What every answer says of headers that look like ours; mostly nothing."""
         self._envelope: Envelope | None = None
         self._policies: PolicySet | None = None
-        self._ways: tuple[Way, ...] = ()
+        self._ways: Ways | None = None
 
-    def ways(self, policies: PolicySet) -> tuple[Way, ...]:
+    def ways(self, policies: PolicySet) -> Ways:
         """What may choose the policy of its requests, of those in force. Raises InvalidPolicy."""
-        if policies is not self._policies:
+        if self._ways is None or policies is not self._policies:
             named = self._named.get(POLICY_HEADER, b"").decode("latin-1").strip()
             self._ways, self._policies = policies.ways(named, self._named), policies
         return self._ways

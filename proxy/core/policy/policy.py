@@ -169,6 +169,22 @@ class Way(msgspec.Struct, frozen=True):
     """The pattern that the model must match; None where any does."""
 
 
+class Ways(msgspec.Struct, frozen=True):
+    """The policies that a request may get by its head, in order, and what holds whichever of them it gets."""
+
+    options: tuple[Way, ...]
+    streams: int
+    """Requests at a time, by the widest limit."""
+    body: int
+    """Bytes, by the widest limit."""
+    are_off: bool
+    """Whether none of them cuts anything."""
+
+    def chosen(self, model: str) -> Way:
+        """The first that is open to a model."""
+        return next(way for way in self.options if way.model is None or fnmatchcase(model, way.model))
+
+
 class PolicySet(msgspec.Struct, frozen=True):
     """The policies that are in force at one moment; another set takes its place when a file is edited."""
 
@@ -185,23 +201,24 @@ class PolicySet(msgspec.Struct, frozen=True):
             raise InvalidPolicy(f"There is no usable policy {name!r}.")
         return policy
 
-    def ways(self, named: str, headers: Mapping[bytes, bytes]) -> tuple[Way, ...]:
-        """What may choose the policy of a request with this head, which ``named`` one or none, in order.
+    def ways(self, named: str, headers: Mapping[bytes, bytes]) -> Ways:
+        """What may choose the policy of a request with this head, which ``named`` one or none.
 
         Raises InvalidPolicy.
         """
-        if named:
-            return (Way(self.named(named), "the request's header"),)
-        found: list[Way] = []
-        for number, rule in enumerate(self.rules, 1):
+        options = [Way(self.named(named), "the request's header")] if named else list[Way]()
+        for number, rule in enumerate(() if named else self.rules, 1):
             if rule.fits(headers):
                 by = f"use rule {number} ({rule.conditions})"
-                found.append(Way(self.named(rule.policy), by, rule.model))
+                options.append(Way(self.named(rule.policy), by, rule.model))
                 if rule.model is None:
-                    return tuple(found)
-        return (*found, Way(self.default, "the server's default"))
-
-
-def chosen(open_ways: Sequence[Way], model: str) -> Way:
-    """The first that is open to a model."""
-    return next(way for way in open_ways if way.model is None or fnmatchcase(model, way.model))
+                    break
+        if not options or options[-1].model is not None:
+            options.append(Way(self.default, "the server's default"))
+        limits = [way.policy.limits for way in options]
+        return Ways(
+            tuple(options),
+            streams=max(each.streams for each in limits),
+            body=max(each.body for each in limits),
+            are_off=all(way.policy.strategy.name == "off" for way in options),
+        )
