@@ -97,38 +97,43 @@ def grown(items: Iterable[T]) -> Grown[T]:
 class Sizes(Sequence[int]):
     """Integers of which any run is added up at once: kept as the sums of all before each place."""
 
-    __slots__ = ("_sums", "total")
+    __slots__ = ("_end", "_start", "_sums", "total")
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, sums: Grown[int]) -> None:
+    def __init__(self, sums: list[int], start: int = 0, end: int | None = None) -> None:
+        """Between the sums number ``start`` and ``end`` of a list that may have gone on."""
         self._sums = sums
-        self.total = sums[-1] - sums[0]
+        self._start = start
+        self._end = len(sums) - 1 if end is None else end
+        self.total = sums[self._end] - sums[start]
         """All of them together."""
 
     @classmethod
     def of(cls, sizes: Iterable[int]) -> Self:
         """The sizes, added up."""
-        return cls(Grown([*accumulate(sizes, initial=0)]))
+        return cls([*accumulate(sizes, initial=0)])
 
     def followed_by(self, new: Sequence[int]) -> "Sizes":
         """These sizes and ``new`` ones."""
-        if not self:
-            return Sizes.of(new)
-        return Sizes(self._sums.followed_by([*islice(accumulate(new, initial=self._sums[-1]), 1, None)]))
+        if not new:
+            return self
+        if self._end == self._start or self._end < len(self._sums) - 1:
+            return Sizes.of([*self, *new])
+        self._sums.extend([*islice(accumulate(new, initial=self._sums[-1]), 1, None)])
+        return Sizes(self._sums, self._start)
 
     def between(self, start: int, end: int | None = None) -> int:
         """Those from ``start`` up to and without ``end`` (the last included without one), added up."""
-        last = len(self._sums) - 1
-        if end is not None and start <= end <= last:
-            return self._sums[end] - self._sums[start]
-        first = min(start, last)
-        return self._sums[last if end is None else max(min(end, last), first)] - self._sums[first]
+        first, last = self._start, self._end
+        if end is None or end > last - first:
+            end = last - first
+        return self._sums[first + end] - self._sums[first + min(start, end)]
 
     def __len__(self) -> int:
-        return len(self._sums) - 1
+        return self._end - self._start
 
     def __iter__(self) -> Iterator[int]:
-        sums = [*self._sums]
+        sums = self._sums[self._start : self._end + 1]
         return map(sub, sums[1:], sums)
 
     @overload
@@ -137,11 +142,13 @@ class Sizes(Sequence[int]):
     def __getitem__(self, place: slice) -> "Sizes": ...
     def __getitem__(self, place: int | slice) -> "int | Sizes":
         if isinstance(place, slice):
-            start, end, step = place.indices(len(self))
-            return Sizes.of([*self][place]) if step != 1 else Sizes(self._sums[start : max(start, end) + 1])
-        length = len(self._sums) - 1
-        index = place if place >= 0 else place + length
-        if not 0 <= index < length:
+            first = self._start
+            start, end, step = place.indices(self._end - first)
+            if step != 1:
+                return Sizes.of([*self][place])
+            return Sizes(self._sums, first + start, first + max(start, end))
+        index = place + (self._start if place >= 0 else self._end)
+        if not self._start <= index < self._end:
             raise IndexError(place)
         return self._sums[index + 1] - self._sums[index]
 
