@@ -156,6 +156,17 @@ def test_an_odd_answer_in_one_piece_is_kept_as_written_and_incomplete(shape: Sha
         assert in_one_piece([body], answered)[0] == body
 
 
+texts = st.sampled_from([None, "", "assistant", "tool", "said", 1, 0.5, True, [], ["said"], {}, {"a": 1}])
+
+
+@given(st.dictionaries(st.sampled_from(["role", "content", "refusal", "reasoning"]), texts, max_size=4))
+def test_a_message_in_one_piece_is_odd_where_it_would_be_as_a_delta(message: Shape) -> None:
+    whole = {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+    chunk = {"choices": [{"index": 0, "delta": message, "finish_reason": "stop"}]}
+    answer, told = read_completion(json.dumps(whole).encode()), collected(stream(chunk))
+    assert (answer.is_odd, answer.complete) == (told.is_odd, told.complete)
+
+
 @given(st.sampled_from([["choices"], 5, "x", True, {"0": {}}]))
 def test_choices_that_are_none_leave_no_complete_answer(choices: object) -> None:
     assert not read_completion(json.dumps({"choices": choices}).encode()).complete

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Raw
 
 from proxy.core.dialects.answers import Answer, Reply, Usage
-from proxy.core.dialects.chat.delta import PartialMessage, object_of
+from proxy.core.dialects.chat.delta import ROLES, PartialMessage, object_of
 from proxy.core.formats.json import (
     UNREADABLE,
     as_mapping,
@@ -183,21 +183,31 @@ def read_completion(body: bytes) -> Answer:
     written = well_formed(written)
     usage = _usage(completion.usage) if completion.usage is not None else None
     error = _error_of(completion, body) if completion.error is not _ABSENT else None
-    message = PartialMessage()
-    message.add(said or {})
-    is_odd = not is_whole or message.is_odd
+    has_calls, is_odd = _checked(said or {})
+    is_odd = is_odd or not is_whole
     return Answer(
         message=written if said is not None else None,
         finish_reason=choice.finish_reason or None,
         usage=usage,
         complete=said is not None and error is None and not is_odd,
         is_odd=is_odd,
-        tool_calls=message.has_calls,
+        tool_calls=has_calls,
         choices=len(completion.choices or []),
         error=error,
         id=completion.id,
         model=completion.model,
     )
+
+
+def _checked(message: Mapping[str, Raw]) -> tuple[bool, bool]:
+    """Whether a whole message calls anything, and whether any of it is nothing that a message may say."""
+    if "tool_calls" in message or "function_call" in message:  # read as those of a stream are
+        partial = PartialMessage()
+        partial.add(message)
+        return partial.has_calls, partial.is_odd
+    texts = [bytes(message[name]) for name in ("content", "refusal", "role") if name in message]
+    is_role = "role" not in message or texts[-1] in ROLES or texts[-1] == b"null"
+    return False, not is_role or any(text[:1] != b'"' and text != b"null" for text in texts)
 
 
 def _read(data: bytes) -> tuple[_Completion | None, bool]:

@@ -33,7 +33,7 @@ _FUNCTION: Shape = {"name": None, "arguments": None}
 _CALL: Shape = {"id": None, "type": None, "function": _FUNCTION, "custom": {"name": None, "input": None}}
 _MESSAGE: Shape = {"role": None, "content": None, "refusal": None, "function_call": _FUNCTION}
 _ANY: Shape = {}
-_ROLES = frozenset(
+ROLES = frozenset(
     {b"", b'""', b'"assistant"', b'"user"', b'"system"', b'"developer"', b'"tool"', b'"function"'}
 )
 
@@ -201,7 +201,7 @@ class PartialMessage:
     @property
     def is_odd(self) -> bool:
         """Whether something was said that is missing here, for it is nothing that a message may say."""
-        is_no_role = self._members.get("role") not in _ROLES
+        is_no_role = self._members.get("role") not in ROLES
         return is_no_role or self._members.is_odd or any(call.is_odd for call in self._calls)
 
     def add(self, delta: Mapping[str, Raw]) -> None:
