@@ -62,22 +62,19 @@ class Decoder:
         if self._overflowed or not chunk:
             return []
         if not self._started:
-            chunk = self._begun(chunk)
+            # One BOM is no part of the stream; wait while the bytes so far may still become one.
+            chunk = bytes(self._pending) + chunk
+            if len(chunk) < len(BOM) and BOM.startswith(chunk):
+                self._pending[:] = chunk
+                return []
+            self._started = True
+            self._pending.clear()
+            chunk = chunk.removeprefix(BOM)
         if self._after_cr or b"\r" in chunk:
             chunk = self._with_lf(chunk)
         is_short = len(self._pending) + len(chunk) <= self._limit
         text = self._finished(chunk)
         return read_events(text if is_short else self._within_limit(text))
-
-    def _begun(self, chunk: bytes) -> bytes:
-        """Strip one BOM from the stream's start, waiting while the bytes so far may still become one."""
-        head = bytes(self._pending) + chunk
-        if len(head) < len(BOM) and BOM.startswith(head):
-            self._pending += chunk
-            return b""
-        self._started = True
-        self._pending.clear()
-        return head.removeprefix(BOM)
 
     def _with_lf(self, chunk: bytes) -> bytes:
         """End every line by LF. A CR ends its line at once; an LF right after it is no line of its own."""
@@ -91,8 +88,6 @@ class Decoder:
     def _finished(self, chunk: bytes) -> bytes:
         """The blocks of lines that a blank line has ended; what follows the last of them is kept pending."""
         pending = self._pending
-        if not self._started:
-            return b""
         if not pending:
             chunk = chunk.lstrip(b"\n")
         ends_across = chunk.startswith(b"\n") and pending.endswith(b"\n")

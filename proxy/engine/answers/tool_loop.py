@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from proxy.core.conversation.messages import extend, read_message
 from proxy.core.conversation.records import HiddenCalls
 from proxy.core.dialects.answers import AnswerEditor, StreamEditor
-from proxy.core.dialects.wire import WireFormat
 from proxy.core.formats.json import as_mapping, loads
 from proxy.core.formats.unpacking import CODINGS, Unpacker, UnpackingError
 from proxy.engine.answers.sending import Sender
@@ -161,7 +160,15 @@ class _Spliced:
                     pass
         self._sent = await self._course.go_on(self._sent)
         self._editor.go_on(may_ask=self._course.rounds.may_ask)
-        return _refusal(self._sent, self._course.rounds.wire)
+        sent = self._sent
+        if sent.response.status == _OK and is_stream(sent.response) and _is_plain(sent.response):
+            return b""
+        try:
+            error = as_mapping(loads(sent.told or sent.begun)).get("error")
+        except ValueError:
+            error = None
+        body = {"error": error} if error else UpstreamInvalidResponse().body()
+        return self._course.rounds.wire.error_event(body)
 
     async def aclose(self) -> None:
         """Close the upstream's answer."""
@@ -209,17 +216,6 @@ async def _whole(sent: Sent, course: _Course) -> Sent:
     told = editor.end()
     response = sent.response if told is body else _Rewritten(sent.response, len(told))
     return replace(sent, response=response, begun=told, is_over=True)
-
-
-def _refusal(sent: Sent, wire: WireFormat) -> bytes:
-    """The event that ends a stream whose upstream did not go on; empty where it does."""
-    if sent.response.status == _OK and is_stream(sent.response) and _is_plain(sent.response):
-        return b""
-    try:
-        error = as_mapping(loads(sent.told or sent.begun)).get("error")
-    except ValueError:
-        error = None
-    return wire.error_event({"error": error} if error else UpstreamInvalidResponse().body())
 
 
 def _is_plain(response: UpstreamResponse) -> bool:
