@@ -23,7 +23,7 @@ from proxy.engine.answers.tool_loop import ToolLoop
 from proxy.engine.background import Background, Foreground
 from proxy.engine.flow import Envelope, Exchange, Incoming, Request, Sent
 from proxy.engine.intake.history import History
-from proxy.engine.intake.naming import NAMED, Naming
+from proxy.engine.intake.naming import Naming
 from proxy.engine.intake.reader import BodyCache, ReadBody, Reader
 from proxy.engine.models.models import Model, Models
 from proxy.engine.planning.decisions import Decisions
@@ -31,6 +31,7 @@ from proxy.engine.recording.recorder import Recorder
 from proxy.engine.sessions.attachments import Attachments
 from proxy.engine.sessions.recognition import Recognition
 from proxy.engine.sessions.session_cache import EpochLog, SessionState
+from proxy.ports import NAMED
 from proxy.telemetry import log_fault
 
 

@@ -6,6 +6,7 @@ port runs over all of them.
 
 from proxy.ports.services import Clock, Passage, Search, TokenCounter, Upstream, UpstreamResponse
 from proxy.ports.session_store import (
+    NAMED,
     Found,
     Listed,
     Lookup,
@@ -24,6 +25,7 @@ from proxy.ports.session_store import (
 )
 
 __all__ = [
+    "NAMED",
     "Clock",
     "Found",
     "Listed",

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -17,6 +17,10 @@ class UnreadableRecord(StoreUnavailable):
 
     default_message = "A record of the store cannot be read."
     reason: ClassVar[str] = "damaged"
+
+
+NAMED: Final = "named"
+"""The sid of a session that a header names: it is alone under its tag. Other sids are hex."""
 
 
 class SessionKey(NamedTuple):

@@ -20,7 +20,7 @@ _ANY = 2**40
 """Tokens: more than anything has."""
 
 
-class Source(StrEnum):
+class WindowSource(StrEnum):
     """Who says how large a window is."""
 
     POLICY = "policy"
@@ -35,7 +35,7 @@ class Window(msgspec.Struct, frozen=True):
     """A context window as far as it is known."""
 
     tokens: int | None = None
-    source: Source = Source.UNKNOWN
+    source: WindowSource = WindowSource.UNKNOWN
     is_least: bool = False
     """Whether it is only known to be at least so large: an answer took more than its source states."""
 

@@ -23,7 +23,7 @@ from typing import Literal
 
 import msgspec
 
-from proxy.core.budget.budget import Source, Window
+from proxy.core.budget.budget import Window, WindowSource
 
 FADES = 3_600.0
 """Seconds for which a refusal or a truncation is believed: servers are restarted with other windows."""
@@ -48,7 +48,7 @@ class WindowEvidence(msgspec.Struct):
 
     refused: int | None = None
     """Tokens of the window by the newest refusal or truncation."""
-    by: Literal[Source.REFUSAL, Source.TRUNCATED] = Source.REFUSAL
+    by: Literal[WindowSource.REFUSAL, WindowSource.TRUNCATED] = WindowSource.REFUSAL
     believed_until: float = 0.0
     """Monotonic seconds."""
     answered: int = 0
@@ -67,26 +67,28 @@ class WindowEvidence(msgspec.Struct):
             self.refused = None
         if policy is not None:
             lowered = self.refused is not None and self.refused < policy
-            return Window(self.refused, self.by) if lowered else Window(policy, Source.POLICY)
+            return Window(self.refused, self.by) if lowered else Window(policy, WindowSource.POLICY)
         if self.refused is not None:
             return Window(self.refused, self.by)
         stated = upstream or prices
         if stated is None:
             return Window()
-        source = Source.UPSTREAM if upstream else Source.PRICES
+        source = WindowSource.UPSTREAM if upstream else WindowSource.PRICES
         return Window(max(stated, self.answered), source, is_least=self.answered > stated)
 
     def learn_refusal(self, stated: int | None, sent: int, now: float) -> None:
         """Take over the window that a refusal states, or guess from the tokens that were sent."""
         if stated is None or stated < LEAST:
             stated = max(int(min(sent, self.refused or sent) * _SHRUNK), LEAST)
-        self._lower(stated, Source.REFUSAL, now)
+        self._lower(stated, WindowSource.REFUSAL, now)
 
     def learn_truncation(self, counted: int, now: float) -> None:
         """The upstream drops what goes beyond so many tokens."""
-        self._lower(counted, Source.TRUNCATED, now)
+        self._lower(counted, WindowSource.TRUNCATED, now)
 
-    def _lower(self, window: int, by: Literal[Source.REFUSAL, Source.TRUNCATED], now: float) -> None:
+    def _lower(
+        self, window: int, by: Literal[WindowSource.REFUSAL, WindowSource.TRUNCATED], now: float
+    ) -> None:
         self.refused, self.by, self.believed_until = window, by, now + FADES
         self.answered = min(self.answered, window)
 

@@ -9,9 +9,9 @@ messages are the same, and a history continues another, whichever SDK carries th
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from typing import Any, cast
+from typing import cast
 
 import msgspec
 
@@ -65,18 +65,19 @@ def read_message(content: Content) -> Message:
     """Everything that placing a message needs, content left behind."""
     exact = content if content.is_exact else content.exact
     made = [(call_id, name, canonical_arguments(text)) for call_id, name, text in exact.calls]
-    parts = [part for part in map(_canonical_part, exact.parts) if part]
+    parts: list[object] = []
+    for part in exact.parts:
+        text: object = part.get("text")
+        if isinstance(text, str):
+            text = text.strip()
+        else:
+            text = _canonical({name: part[name] for name in part if name not in _UNSTABLE_PART_MEMBERS})
+        if text:
+            parts.append(text)
     answers: object = exact.answers[0] if len(exact.answers) == 1 else exact.answers
     said = [exact.role, exact.name, parts, made, answers or None]
     calls = tuple([call_id for call_id, _, _ in content.calls])
     return Message(content.role, hashlib.sha256(dumps(said)).digest(), calls, tuple(content.answers))
-
-
-def _canonical_part(part: Mapping[str, Any]) -> object:
-    text = part.get("text")
-    if isinstance(text, str):
-        return text.strip()
-    return _canonical({name: value for name, value in part.items() if name not in _UNSTABLE_PART_MEMBERS})
 
 
 def canonical_arguments(text: str) -> object:

@@ -17,9 +17,9 @@ from proxy.core.conversation.records import HiddenCalls, Node, Session, Turn
 from proxy.core.dialects.dialect import Dialect
 from proxy.core.planning.plan import Epoch
 from proxy.engine.admin.inspection import Inspected, Inspection
-from proxy.engine.intake.naming import NAMED, SESSION_HEADER, Naming, session_header
+from proxy.engine.intake.naming import SESSION_HEADER, Naming, session_header
 from proxy.errors import InvalidSessionId, InvalidType, NothingToChange, SessionExists
-from proxy.ports import Clock, SessionKey, SessionStore
+from proxy.ports import NAMED, Clock, SessionKey, SessionStore
 
 
 @dataclass(frozen=True)

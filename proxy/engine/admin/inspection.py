@@ -10,7 +10,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from proxy.core.budget.budget import Budget, Source, Window, stage_of
+from proxy.core.budget.budget import Budget, Window, WindowSource, stage_of
 from proxy.core.conversation.extension import Injection
 from proxy.core.conversation.messages import read_message
 from proxy.core.conversation.records import (
@@ -207,7 +207,7 @@ class Inspection:
             hashes=[node.hash for node in branch],
             dialect=self.dialect,
         )
-        window = Window(session.window or None, Source(session.window_from))
+        window = Window(session.window or None, WindowSource(session.window_from))
         sizes = (session.head_tokens, window, chain.last_user_tokens, chain.tokens.total)
         budget = Budget(session.budget or None, session.ratio, *sizes)
         counted = budget.head + chain.tokens.total

@@ -19,7 +19,7 @@ from proxy.core.conversation.records import Node, Session, way_to
 from proxy.core.dialects.wire import Body, WireFormat
 from proxy.engine.append.turn_queue import TURN, TurnQueue
 from proxy.engine.flow import Appended, Exchange, Incoming
-from proxy.engine.intake.naming import NAMED, Headers
+from proxy.engine.intake.naming import Headers
 from proxy.engine.intake.reader import Reader
 from proxy.engine.recording.collector import Collector
 from proxy.engine.recording.recorder import Recorder
@@ -31,7 +31,7 @@ from proxy.errors import (
     StoreUnavailable,
     UnsupportedValue,
 )
-from proxy.ports import MessageStore, SessionKey, Stored
+from proxy.ports import NAMED, MessageStore, SessionKey, Stored
 
 # --- histories of sessions as the store has them, each read once ---
 

@@ -15,14 +15,12 @@ from itertools import chain
 
 from proxy.cache import Lru, Memory
 from proxy.errors import InvalidSessionId
-from proxy.ports import SessionKey
+from proxy.ports import NAMED, SessionKey
 
 Headers = Mapping[bytes, bytes]
 """Request headers by lower-case name; of a repeated one the values are joined by a comma."""
 
 SESSION_HEADER = b"x-unabridged-session"
-NAMED = "named"
-"""The sid of a session that a header names: it is alone under its tag."""
 
 CREDENTIALS = (b"authorization", b"api-key", b"x-api-key", b"x-goog-api-key")
 """Headers by which upstreams know their callers."""

@@ -13,7 +13,7 @@ from proxy.cache import Lru, Memory
 from proxy.core.conversation.messages import has_only_lost
 from proxy.core.conversation.records import Joint
 from proxy.engine.intake.history import History
-from proxy.engine.intake.naming import NAMED, Caller, Naming
+from proxy.engine.intake.naming import Caller, Naming
 from proxy.engine.sessions.session_cache import (
     CachedLane,
     CachedSession,
@@ -22,7 +22,7 @@ from proxy.engine.sessions.session_cache import (
     SessionState,
 )
 from proxy.errors import StoreUnavailable
-from proxy.ports import Clock, Found, Lookup, SessionKey, TurnStore
+from proxy.ports import NAMED, Clock, Found, Lookup, SessionKey, TurnStore
 
 _ASKED = 64
 """Chain hashes, newest first, by which a session is recognised."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.budget.budget import Source, Window
+from proxy.core.budget.budget import Window, WindowSource
 from proxy.core.budget.learning import FADES, Growth, Sample, WindowEvidence
 
 POLICY, UPSTREAM, PRICES = 32_000, 16_000, 128_000
@@ -64,10 +64,10 @@ def test_a_refusal_without_numbers_leaves_three_quarters_of_what_was_sent():
 def test_an_answer_raises_what_upstream_or_price_list_state_and_then_nothing_is_cut_by_it():
     evidence = WindowEvidence()
     evidence.learn_answer(21_000)
-    assert evidence.window(None, None, 8_000, 0.0) == Window(21_000, Source.PRICES, is_least=True)
+    assert evidence.window(None, None, 8_000, 0.0) == Window(21_000, WindowSource.PRICES, is_least=True)
     assert evidence.window(None, None, 8_000, 0.0).limit is None
-    assert evidence.window(None, 64_000, 8_000, 0.0) == Window(64_000, Source.UPSTREAM)
-    assert evidence.window(8_000, None, None, 0.0) == Window(8_000, Source.POLICY)
+    assert evidence.window(None, 64_000, 8_000, 0.0) == Window(64_000, WindowSource.UPSTREAM)
+    assert evidence.window(8_000, None, None, 0.0) == Window(8_000, WindowSource.POLICY)
 
 
 def test_an_answer_alone_says_no_window():

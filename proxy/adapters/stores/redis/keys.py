@@ -58,9 +58,6 @@ from proxy.ports import SessionKey
 
 SESSIONS: Final = "u1:sessions"
 
-NAMED: Final = "named"
-"""The sid of a session that a header names; others are hex."""
-
 SECRETS: Final = "u1:secrets"
 
 LISTED: Final = 100_000

@@ -18,7 +18,7 @@ from redis.exceptions import WatchError
 
 from proxy.adapters.stores.redis import keys
 from proxy.adapters.stores.redis.codec import LINK, VERSION, Codec
-from proxy.ports import SessionKey
+from proxy.ports import NAMED, SessionKey
 
 Codecs = Callable[[SessionKey], Codec]
 
@@ -33,13 +33,13 @@ _Fields = dict[bytes, bytes]
 async def move(client: Redis, codecs: Codecs, former: str, tag: str, tenant: str) -> bool:
     """Take all sessions under the tag `former` to `tag`; whether there were any."""
     async with client.pipeline(transaction=False) as pipe:
-        pipe.exists(keys.session(SessionKey(former, keys.NAMED)))
-        pipe.pttl(keys.session(SessionKey(former, keys.NAMED)) + keys.WAS)
+        pipe.exists(keys.session(SessionKey(former, NAMED)))
+        pipe.pttl(keys.session(SessionKey(former, NAMED)) + keys.WAS)
         pipe.hgetall(keys.tips(former))
         is_named, remembered, tips = cast("tuple[int, int, _Fields]", await pipe.execute())
     holders = {holder for each in tips.values() for holder in each.decode(errors="replace").split(",")}
     sids = {holder.partition("/")[0] for holder in holders}
-    for sid in (keys.NAMED, *sorted(sids)) if is_named else sorted(sids):
+    for sid in (NAMED, *sorted(sids)) if is_named else sorted(sids):
         await _move_session(client, codecs, SessionKey(former, sid), SessionKey(tag, sid), tenant)
     if tips:
         left: int = await client.pttl(keys.tips(former))
@@ -51,7 +51,7 @@ async def move(client: Redis, codecs: Codecs, former: str, tag: str, tenant: str
             await pipe.execute()
         await client.delete(keys.tips(former))
     if remembered > 0 and not is_named:  # it has expired, and appending clients must be told so
-        was = keys.session(SessionKey(tag, keys.NAMED)) + keys.WAS
+        was = keys.session(SessionKey(tag, NAMED)) + keys.WAS
         await client.set(was, 1, px=remembered, nx=True)
     return bool(is_named or tips or remembered > 0)
 
@@ -145,5 +145,5 @@ def _write(pipe: Pipeline, name: str, parts: dict[str, Any], left: int) -> None:
         else:
             untyped.sadd(name + part, *value)
         untyped.pexpire(name + part, left)
-    if name.endswith(keys.NAMED):
+    if name.endswith(NAMED):
         untyped.set(name + keys.WAS, 1, px=left + keys.milliseconds(keys.REMEMBERED))
