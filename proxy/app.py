@@ -23,7 +23,7 @@ from proxy.adapters.tokens import TiktokenCounter
 from proxy.adapters.upstream import open_upstream
 from proxy.cache import Memory
 from proxy.config import Settings, is_loopback
-from proxy.core.dialects.registry import CHAT
+from proxy.core.dialects.registry import CHAT, DIALECTS
 from proxy.core.dialects.wire import WireFormat
 from proxy.engine.admin.edits import Edits
 from proxy.engine.admin.forks import Forks
@@ -286,7 +286,7 @@ def _secrets(settings: Settings) -> tuple[str, ...]:
 
 def _admin_api(settings: Settings, outside: Outside, inside: Inside) -> AdminAPI:
     store, clock, pipeline = outside.store, outside.clock, inside.pipeline
-    inspection = Inspection(pipeline.wire, store, outside.counter, outside.policies.named)
+    inspection = Inspection(DIALECTS, store, outside.counter, outside.policies.named)
     edits = Edits(
         store=store,
         inspection=inspection,

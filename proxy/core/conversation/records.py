@@ -48,6 +48,11 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Chain hash of the newest completed turn on the main line."""
     head: tuple[bytes, ...] = ()
     """The leading system and developer messages of the latest turn, as raw JSON."""
+    dialect: str = "chat"
+    """Name of that in which the messages are written.
+
+    A record leaves out what is as by default, so those from before there was another dialect say the same.
+    """
     lane: str = ""
     model: str = ""
     policy: str = ""

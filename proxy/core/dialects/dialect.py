@@ -103,6 +103,9 @@ class Content(ABC):
 class Dialect(Protocol):
     """How an API writes the messages of a conversation; it has no state."""
 
+    name: str
+    """By which a stored session says that its messages are written so."""
+
     def read(self, raw: bytes) -> Content:
         """Decode a message's bytes; what is no message reads as an empty one."""
         ...

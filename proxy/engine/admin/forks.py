@@ -48,7 +48,7 @@ class Forks:
         if await self.store.session(key) is not None:
             raise SessionExists
         start = root() if key.sid == NAMED else branch[0].parent
-        nodes = await asyncio.to_thread(_placed, self.inspection.dialect, branch, start)
+        nodes = await asyncio.to_thread(_placed, self.inspection.dialect_of(found.session), branch, start)
         ttl = self.inspection.policy_of(found.session).store.ttl
         copies = {old.hash: new.hash for old, new in zip(branch, nodes, strict=True)}
         in_lane = await self._copy_epochs(found, key, branch, copies, ttl)

@@ -57,6 +57,13 @@ class AmbiguousSession(RequestError):  # noqa: N818 - as in `proxy.errors`
         return {"error": {**super().body()["error"], "candidates": self.candidates[:_SHOWN]}}
 
 
+class UnknownDialect(UnreadableRecord):
+    """A session is written in a dialect that another release speaks."""
+
+    default_message = "The session was written by a newer release of the proxy."
+    reason = "newer_release"
+
+
 @dataclass(frozen=True)
 class Cycle:
     """The newest exchange of a session."""
@@ -99,9 +106,13 @@ class Inspection:
     """Reads sessions for people."""
 
     def __init__(
-        self, dialect: Dialect, store: SessionStore, counter: TokenCounter, policies: Callable[[str], Policy]
+        self,
+        dialects: Mapping[str, Dialect],
+        store: SessionStore,
+        counter: TokenCounter,
+        policies: Callable[[str], Policy],
     ) -> None:
-        self.dialect = dialect
+        self._dialects = dialects
         self._store = store
         self._counter = counter
         self._policies = policies
@@ -189,6 +200,13 @@ class Inspection:
             told += [(None, other) for other in unanswered.get(node.hash, ())]
         return told
 
+    def dialect_of(self, session: Session) -> Dialect:
+        """That in which a session's messages are written. Raises UnknownDialect."""
+        found = self._dialects.get(session.dialect)
+        if found is None:
+            raise UnknownDialect
+        return found
+
     def policy_of(self, session: Session) -> Policy:
         """The policy of a session's latest turn; the default one, where that is no more."""
         try:
@@ -198,14 +216,14 @@ class Inspection:
 
     def situation(self, found: Inspected, branch: Sequence[Node]) -> tuple[Situation, Epoch | None]:
         """A branch under the plan in force for it."""
-        session = found.session
+        session, dialect = found.session, self.dialect_of(found.session)
         hidden = found.hidden
         chain = Chain(
-            messages=[read_message(self.dialect.read(node.raw)) for node in branch],
+            messages=[read_message(dialect.read(node.raw)) for node in branch],
             raws=[node.raw for node in branch],
             tokens=Sizes.of((hidden.get(node.hash) or node).tokens for node in branch),
             hashes=[node.hash for node in branch],
-            dialect=self.dialect,
+            dialect=dialect,
         )
         window = Window(session.window or None, WindowSource(session.window_from))
         sizes = (session.head_tokens, window, chain.last_user_tokens, chain.tokens.total)
@@ -225,7 +243,7 @@ class Inspection:
     ) -> ToolCache:
         """Tool results that are fresh after a branch, by the session's policy as it is now."""
         injected = injection.tools if injection else ()
-        dialect = self.dialect
+        dialect = self.dialect_of(session)
         read = ((read_message(dialect.read(node.raw)), node.raw, node.hash) for node in branch)
         return derive(initial(Rules(self.policy_of(session).tools), injected), read, dialect, hidden).cache
 
@@ -242,9 +260,10 @@ class Inspection:
         """The stage of the view."""
         return stage_of(situation.budget.usage(situation.view), situation.policy.stages).value
 
-    def cycle(self, branch: Sequence[Node]) -> Cycle | None:
+    def cycle(self, found: Inspected, branch: Sequence[Node]) -> Cycle | None:
         """The newest exchange of a branch; None where nobody has asked anything."""
-        contents = [self.dialect.read(node.raw) for node in branch]
+        dialect = self.dialect_of(found.session)
+        contents = [dialect.read(node.raw) for node in branch]
         asked = [place for place, content in enumerate(contents) if content.role == "user"]
         if not asked:
             return None

@@ -301,6 +301,7 @@ def _session_after(exchange: Exchange, answered: ChainedAnswer | None, now: floa
         began_with=began_with,
         tip=answered.hash if answered is not None else b"",
         head=request.history.head,
+        dialect=chain.dialect.name,
         lane=request.session.lane.id,
         model=request.model.name,
         policy=request.incoming.policy.name,

@@ -129,7 +129,7 @@ class AdminAPI:
 
     async def _shown(self, found: Inspected) -> schemas.SessionTold:
         branch = await self._inspection.branch(found)
-        return await asyncio.to_thread(lambda: views.session(found, self._inspection.cycle(branch)))
+        return await asyncio.to_thread(lambda: views.session(found, self._inspection.cycle(found, branch)))
 
     # --- looking ---
 
@@ -183,7 +183,7 @@ class AdminAPI:
         branch = await self._inspection.branch(found)
         everything = await self._inspection.everything(found)
         return await asyncio.to_thread(
-            lambda: export(found, branch, self._inspection.cycle(branch), everything, self._now())
+            lambda: export(found, branch, self._inspection.cycle(found, branch), everything, self._now())
         )
 
     # --- changing ---

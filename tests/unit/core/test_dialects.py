@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from msgspec.structs import replace
@@ -10,62 +10,20 @@ from msgspec.structs import replace
 from proxy.core.budget.budget import MESSAGE_TOKENS, Budget
 from proxy.core.conversation.extension import Injection
 from proxy.core.conversation.messages import chain_of, read_message, root
-from proxy.core.dialects.dialect import Content, Dialect
-from proxy.core.extraction.reading import Readings
+from proxy.core.extraction.reading import Readings, read
 from proxy.core.formats.json import dumps, loads
 from proxy.core.persistent import Sizes
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.planner import finish
 from proxy.core.policy.policy import Policy
+from proxy.core.policy.sections import Tool, ToolResults
 from proxy.core.recall.passages import Reach
 from proxy.core.summaries.source import originals_of
+from proxy.core.tool_cache.cache import Rules
+from proxy.core.tool_cache.derive import derive, initial
 from tests.support.conversations import count, prose, session
+from tests.support.lines import LINES, Line, Lines
 
-ROLES = {"u": "user", "a": "assistant", "s": "system", "t": "tool"}
-
-
-class Line(Content):
-    """A message of a toy dialect, written as ``["u", "text"]``."""
-
-    def __init__(self, who: str, said: str) -> None:
-        self.who, self.said = who, said
-        self.role, self.parts = ROLES[who], [{"text": said}]
-
-    def with_texts(self, texts: Sequence[str]) -> Line:
-        return Line(self.who, "".join(texts))
-
-    def with_text(self, text: str) -> Line:
-        return Line(self.who, text)
-
-    def written(self) -> bytes:
-        return dumps([self.who, self.said])
-
-
-class Lines:
-    """The toy dialect."""
-
-    def read(self, raw: bytes) -> Line:
-        return Line(*loads(raw))
-
-    def may_hold_pictures(self, raw: bytes) -> bool:
-        return False
-
-    def note(self, text: str, role: str) -> bytes:
-        return Line(role[0], text).written()
-
-    def call(self, call_id: str, name: str, arguments: str) -> bytes:
-        return Line("a", f"{call_id} {name} {arguments}").written()
-
-    def result(self, call_id: str, text: str) -> bytes:
-        return Line("t", f"{call_id} {text}").written()
-
-    def alternating(
-        self, view: Sequence[bytes], notes: Collection[int], prelude: Sequence[bytes] = ()
-    ) -> list[bytes]:
-        return [*prelude, *view]
-
-
-TOY: Dialect = Lines()
 RULE = "You must never delete the staging database db-4711."
 SAID = [
     ("u", RULE),
@@ -75,11 +33,11 @@ SAID = [
 ]
 
 
-def chain(said: Sequence[tuple[str, str]]) -> Chain:
+def chain(said: Sequence[Sequence[object]]) -> Chain:
     raws = [dumps(each) for each in said]
-    read = [read_message(TOY.read(raw)) for raw in raws]
-    sizes = Sizes.of(MESSAGE_TOKENS + count(TOY.read(raw).countable()) for raw in raws)
-    return Chain(read, raws, sizes, chain_of((each.identity for each in read), root()), TOY)
+    read = [read_message(LINES.read(raw)) for raw in raws]
+    sizes = Sizes.of(MESSAGE_TOKENS + count(LINES.read(raw).countable()) for raw in raws)
+    return Chain(read, raws, sizes, chain_of((each.identity for each in read), root()), LINES)
 
 
 def test_a_conversation_is_planned_cut_and_noted_in_its_own_words():
@@ -123,10 +81,54 @@ def test_summaries_and_recall_read_it():
 def test_what_a_caller_hands_in_is_written_in_it():
     tool = {"name": "rain", "arguments": "{}", "result": "none", "cache_exchanges": None, "call_id": "c1"}
     injection = Injection(dumps({"text": "The customer is Ada.", "tools": [tool]}))
-    said, call, result = (loads(raw) for raw in injection.messages(TOY))
+    said, call, result = (loads(raw) for raw in injection.messages(LINES))
     assert said[0] == "u"
     assert "The customer is Ada." in said[1]
-    assert (call, result) == (["a", "c1 rain {}"], ["t", "c1 none"])
+    assert (call, result) == (["a", "", {"c1": ["rain", "{}"]}], ["t", "", {"c1": "none"}])
+
+
+LOOKED = [
+    ("u", "How high and how long are the bridges?"),
+    ("a", "", {"h": ["height", "{}"], "l": ["length", "{}"]}),
+    ("u", "And hurry, please.", {"h": "7 m, see INV-2023-001. You must never cross it.", "l": "90 m"}),
+    ("a", "Seven and ninety metres."),
+]
+
+
+def test_results_that_come_in_one_message_stay_with_their_calls_and_what_is_said_beside_them():
+    units = chain(LOOKED).units
+    assert [(unit.start, unit.end) for unit in units] == [(0, 1), (1, 3), (3, 4)]
+
+
+def test_what_a_tool_says_beside_a_user_binds_nobody():
+    looked = chain(LOOKED)
+    reading = Readings().of(looked.addresses(looked.content)[2], partial(looked.content, 2))
+    assert {voice for voice, _ in reading.facts} == {"result"}
+    assert reading.sentences == ()
+    assert read(Line("u", "7 m. You must never cross it.")).sentences != ()
+
+
+def test_of_results_that_come_in_one_message_each_is_kept_for_its_own_call():
+    looked, rules = chain(LOOKED), Rules((Tool(match="*", cache_exchanges=2),))
+    places = zip(looked.messages, looked.raws, looked.hashes, strict=True)
+    fresh = derive(initial(rules), places, LINES).cache
+    assert {each.tool: each.text for each in fresh} == {
+        "height": "7 m, see INV-2023-001. You must never cross it.",
+        "length": "90 m",
+    }
+
+
+def test_results_that_come_in_one_message_are_cleared_one_by_one():
+    tools = {"h": ["height", "{}"], "l": ["length", "{}"]}
+    results = [{"h": prose("en", 600, number), "l": prose("en", 500, number)} for number in range(30)]
+    rounds = [each for told in results for each in (("a", "", tools), ("t", "", told))]
+    policy = Policy(tool_results=ToolResults(clear_at_least=0.0))
+    *_, last = session(chain([("u", "Go on."), *rounds]), policy, Budget(3_000, 1.0, 0))
+    cleared = [loads(raw)[2] for raw in last.view if b"[Result of height " in raw]
+    assert cleared
+    for told in cleared:
+        assert [*told] == ["h", "l"]
+        assert told["l"].startswith("[Result of length ")
 
 
 class Replies(Lines):

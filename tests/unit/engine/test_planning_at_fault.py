@@ -1,20 +1,14 @@
 """Law 7: a fault of the proxy's own costs the pruning, never the answer."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 
-from proxy.adapters.files.policies import PolicyLibrary
-from proxy.adapters.files.watcher import WatchedPolicies
-from proxy.adapters.search import SqliteSearch
-from proxy.adapters.stores.memory import MemoryStore
-from proxy.app import Outside, SystemClock, assembled
+from proxy.app import assembled
 from proxy.cache import Memory
 from proxy.config import Settings
 from proxy.core.policy.policy import Policy
 from proxy.engine.flow import Envelope, Incoming
 from proxy.engine.intake.naming import Naming
-from proxy.errors import UpstreamUnreachable
-from proxy.ports import UpstreamResponse
-from proxy.telemetry import Metrics
+from tests.support.world import outside
 
 BODY = (
     b'{"model": "gpt-4o", "messages": ['
@@ -25,24 +19,6 @@ BODY = (
     )
     + b', {"role": "user", "content": "and now?"}]}'
 )
-
-
-class NoUpstream:
-    """Nobody is there."""
-
-    async def send(
-        self,
-        method: str,
-        target: str,
-        headers: Sequence[tuple[bytes, bytes]],
-        body: bytes | AsyncIterator[bytes] | None,
-        *,
-        at_root: bool = False,
-    ) -> UpstreamResponse:
-        raise UpstreamUnreachable
-
-    async def aclose(self) -> None:
-        """Nothing is open."""
 
 
 class BrokenCounter:
@@ -58,26 +34,10 @@ class BrokenCounter:
         """Nothing is loaded."""
 
 
-def outside() -> Outside:
-    """A world whose upstream is away, and whose counter breaks down."""
-    clock, metrics, memory = SystemClock(), Metrics(), Memory()
-    return Outside(
-        memory=memory,
-        learned=memory,
-        clock=clock,
-        metrics=metrics,
-        store=MemoryStore(clock),
-        upstream=NoUpstream(),
-        counter=BrokenCounter(),
-        search=SqliteSearch(),
-        policies=WatchedPolicies(PolicyLibrary(), "default", metrics),
-    )
-
-
 async def test_a_request_is_forwarded_untouched_when_planning_fails():
     headers = {b"x-unabridged-budget": b"400"}
     envelope = Envelope.read(Naming("secret", Memory()), "/chat/completions", headers, [])
-    pipeline = assembled(Settings(upstream="http://127.0.0.1:9/v1"), outside()).pipeline
+    pipeline = assembled(Settings(upstream="http://127.0.0.1:9/v1"), outside(BrokenCounter())).pipeline
     exchange = await pipeline.prepare(Incoming(envelope, BODY, Policy(), 0.0))
     assert exchange.body == BODY
     told = dict(exchange.response_headers())

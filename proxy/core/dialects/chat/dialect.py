@@ -32,6 +32,7 @@ class ChatCompletions:
 
     # --- a conversation ---
 
+    name = "chat"
     read = staticmethod(Content.of)
 
     def may_hold_pictures(self, raw: bytes) -> bool:

@@ -1,0 +1,114 @@
+"""A toy dialect: a message is a line, a body is lines. Nothing outside a dialect asks for more."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from proxy.core.dialects.dialect import Content
+from proxy.core.dialects.wire import Body, WireFormat
+from proxy.core.formats.json import dumps, loads
+from proxy.core.persistent import Grown, grown
+
+ROLES = {"u": "user", "a": "assistant", "s": "system", "t": "tool"}
+
+
+class Line(Content):
+    """A message: ``["u", "text"]``, with calls as ``{id: [tool, arguments]}`` or results as ``{id: text}``.
+
+    A line may bring several results, with or without something that is said beside them.
+    """
+
+    def __init__(self, who: str, said: str, more: Mapping[str, Any] | None = None) -> None:
+        self.who, self.said, self.more = who, said, more or {}
+        self.role, self.parts = ROLES[who], [{"text": said}]
+        if who == "a":
+            self.calls = [(call, *made) for call, made in self.more.items()]
+        elif more:
+            self.answers = tuple(more)
+            self.parts = [{"text": text} for text in (*more.values(), *filter(None, (said,)))]
+
+    def with_texts(self, texts: Sequence[str]) -> Line:
+        results = dict(zip(self.answers, texts, strict=False))
+        return Line(self.who, "".join(texts[len(results) :]), results or self.more)
+
+    def with_text(self, text: str) -> Line:
+        return Line(self.who, text, self.more)
+
+    def pieces(self) -> Sequence[Line]:
+        if not self.answers:
+            return (self,)
+        results = [Line("t", "", {call: text}) for call, text in self.more.items()]
+        return [*results, Line(self.who, self.said)] if self.said else results
+
+    def with_results(self, texts: Sequence[str]) -> Line:
+        return self.with_texts([*texts, self.said])
+
+    def written(self) -> bytes:
+        return dumps([self.who, self.said, self.more] if self.more else [self.who, self.said])
+
+
+class Lines:
+    """How a conversation is written."""
+
+    name = "lines"
+
+    def read(self, raw: bytes) -> Line:
+        return Line(*loads(raw))
+
+    def may_hold_pictures(self, raw: bytes) -> bool:
+        return False
+
+    def note(self, text: str, role: str) -> bytes:
+        return Line(role[0], text).written()
+
+    def call(self, call_id: str, name: str, arguments: str) -> bytes:
+        return Line("a", "", {call_id: [name, arguments]}).written()
+
+    def result(self, call_id: str, text: str) -> bytes:
+        return Line("t", "", {call_id: text}).written()
+
+    def alternating(
+        self, view: Sequence[bytes], notes: Collection[int], prelude: Sequence[bytes] = ()
+    ) -> list[bytes]:
+        return [*prelude, *view]
+
+
+@dataclass(frozen=True)
+class LinesBody:
+    """A request: the model's name, then a line a message; as much of a body as is asked of one."""
+
+    model: str
+    messages: Grown[bytes]
+    members: Collection[str] = ()
+    person: str = ""
+    output_limit: int | None = None
+    is_streamed: bool = False
+    names_cache: bool = True
+
+    @property
+    def raw(self) -> bytes:
+        return self.with_messages(self.messages)
+
+    def head_members(self) -> list[bytes]:
+        return []
+
+    def with_messages(self, messages: Sequence[bytes]) -> bytes:
+        return b"\n".join([self.model.encode(), *messages])
+
+    def beginning(self) -> None:
+        """What a body began with is not known again."""
+
+
+class SpokenLines(Lines):
+    """How requests are written, too."""
+
+    path = "/lines"
+
+    def read_body(self, raw: bytes, max_messages: int) -> Body:
+        model, *messages = raw.split(b"\n", max_messages)
+        return cast("Body", LinesBody(model.decode(), grown(messages)))
+
+
+LINES = cast("WireFormat", SpokenLines())

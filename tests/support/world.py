@@ -1,0 +1,49 @@
+"""The world around the engine, for tests of what it does before anything is sent."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+from proxy.adapters.files.policies import PolicyLibrary
+from proxy.adapters.files.watcher import WatchedPolicies
+from proxy.adapters.search import SqliteSearch
+from proxy.adapters.stores.memory import MemoryStore
+from proxy.app import Outside, SystemClock
+from proxy.cache import Memory
+from proxy.errors import UpstreamUnreachable
+from proxy.ports import TokenCounter, UpstreamResponse
+from proxy.telemetry import Metrics
+
+
+class NoUpstream:
+    """Nobody is there."""
+
+    async def send(
+        self,
+        method: str,
+        target: str,
+        headers: Sequence[tuple[bytes, bytes]],
+        body: bytes | AsyncIterator[bytes] | None,
+        *,
+        at_root: bool = False,
+    ) -> UpstreamResponse:
+        raise UpstreamUnreachable
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+def outside(counter: TokenCounter) -> Outside:
+    """A world whose upstream is away."""
+    clock, metrics, memory = SystemClock(), Metrics(), Memory()
+    return Outside(
+        memory=memory,
+        learned=memory,
+        clock=clock,
+        metrics=metrics,
+        store=MemoryStore(clock),
+        upstream=NoUpstream(),
+        counter=counter,
+        search=SqliteSearch(),
+        policies=WatchedPolicies(PolicyLibrary(), "default", metrics),
+    )
