@@ -6,7 +6,6 @@ meanwhile runs it in a thread.
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -65,7 +64,7 @@ class UnknownDialect(UnreadableRecord):
 
 
 @dataclass(frozen=True)
-class Cycle:
+class NewestExchange:
     """The newest exchange of a session."""
 
     user_question: str
@@ -192,7 +191,18 @@ class Inspection:
         """A branch, numbered, and at their place, without a number, turns that were not answered in full."""
         nodes = await self._store.nodes(found.key)
         branch = _branch(nodes, found.session, tip)
-        unanswered = _unanswered(nodes, {node.hash for node in branch})
+        # Turns beside the branch that nobody has answered in full: one ends in an answer that was cut off, or
+        # in words of the client after which nothing came. They stand by the message that they follow.
+        shown = {node.hash for node in branch}
+        inner = {node.parent for node in nodes.values()} | shown
+        ends = [
+            node for node in nodes.values() if node.hash not in inner and not (node.answer and node.complete)
+        ]
+        unanswered: defaultdict[bytes, list[Node]] = defaultdict(list)
+        for end in sorted(ends, key=lambda node: (node.at, node.sequence)):
+            path = way_to(nodes, end.hash, after=shown)
+            place = unanswered[path[0].parent]
+            place += [node for node in path if node not in place]
         root = branch[0].parent if branch else b""
         told: list[tuple[int | None, Node]] = [(None, node) for node in unanswered.get(root, ())]
         for number, node in enumerate(branch):
@@ -260,7 +270,7 @@ class Inspection:
         """The stage of the view."""
         return stage_of(situation.budget.usage(situation.view), situation.policy.stages).value
 
-    def cycle(self, found: Inspected, branch: Sequence[Node]) -> Cycle | None:
+    def cycle(self, found: Inspected, branch: Sequence[Node]) -> NewestExchange | None:
         """The newest exchange of a branch; None where nobody has asked anything."""
         dialect = self.dialect_of(found.session)
         contents = [dialect.read(node.raw) for node in branch]
@@ -269,7 +279,7 @@ class Inspection:
             return None
         after = contents[asked[-1] + 1 :]
         is_answered = bool(after) and after[-1].role == "assistant" and not after[-1].calls
-        return Cycle(contents[asked[-1]].text, len(after), after[-1].text if is_answered else None)
+        return NewestExchange(contents[asked[-1]].text, len(after), after[-1].text if is_answered else None)
 
 
 def _branch(nodes: Mapping[bytes, Node], session: Session, tip: str | None) -> list[Node]:
@@ -287,19 +297,3 @@ def _branch(nodes: Mapping[bytes, Node], session: Session, tip: str | None) -> l
         newest = max(complete, key=lambda node: (node.at, node.sequence), default=None)
         wanted = newest.hash if newest else b""
     return way_to(nodes, wanted)
-
-
-def _unanswered(nodes: Mapping[bytes, Node], branch: AbstractSet[bytes]) -> Mapping[bytes, list[Node]]:
-    """Turns beside a branch that nobody has answered in full, by the message after which they stand.
-
-    Such a turn ends in an answer that was cut off, or in words of the client after which nothing came.
-    """
-    parents = {node.parent for node in nodes.values()}
-    ends = (node for node in nodes.values() if node.hash not in parents | branch)
-    found: defaultdict[bytes, list[Node]] = defaultdict(list)
-    for end in sorted(ends, key=lambda node: (node.at, node.sequence)):
-        if not (end.answer and end.complete):
-            path = way_to(nodes, end.hash, after=branch)
-            place = found[path[0].parent]
-            place += [node for node in path if node not in place]
-    return found

@@ -9,7 +9,7 @@ from pydantic import AliasChoices, AliasPath, Field
 
 from proxy.core.conversation.records import Node
 from proxy.core.formats.json import loads
-from proxy.engine.admin.inspection import Cycle, Everything, Inspected
+from proxy.engine.admin.inspection import Everything, Inspected, NewestExchange
 from proxy.http.admin import views
 from proxy.http.admin.schemas import EpochTold, Exact, Hash, SessionTold, Shape, Time, exact, time
 
@@ -103,7 +103,7 @@ class Export(Shape):
 
 
 def export(
-    found: Inspected, branch: Sequence[Node], cycle: Cycle | None, everything: Everything, now: float
+    found: Inspected, branch: Sequence[Node], cycle: NewestExchange | None, everything: Everything, now: float
 ) -> Export:
     """All of a session; ``branch`` is that of its default tip, with its newest exchange."""
     head = found.session.head

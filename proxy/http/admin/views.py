@@ -10,12 +10,12 @@ from proxy.core.conversation.records import Node
 from proxy.core.formats.json import loads
 from proxy.core.planning.explain import explain
 from proxy.core.planning.plan import Epoch, Verb
-from proxy.engine.admin.inspection import Cycle, Inspected, Inspection
+from proxy.engine.admin.inspection import Inspected, Inspection, NewestExchange
 from proxy.http.admin import schemas
 from proxy.http.admin.schemas import time
 
 
-def session(found: Inspected, cycle: Cycle | None = None) -> schemas.SessionTold:
+def session(found: Inspected, cycle: NewestExchange | None = None) -> schemas.SessionTold:
     """A session; with its newest exchange where that is given."""
     record = found.session
     written = (anchor for epoch in found.epochs for anchor in epoch.plan.anchors if not anchor.by_code)
