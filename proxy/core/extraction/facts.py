@@ -139,8 +139,12 @@ _FEW_WORDS = 5
 _DEEPEST = 12
 
 _URL = re.compile(r"(?:https?|ftp|wss?|s3|gs|git|ssh|postgres(?:ql)?|redis)://[^\s<>\"'`)\]}|\\]+")
+_LETTERS = r"A-Za-z0-9À-ɏ_"
+_WITHIN = rf"[{_LETTERS}./\\:@$€£¥₹%+,~-]*"
+# Each begins with a set of characters, which a search skips to; what must stand before is asked after it.
 _WORD = re.compile(
-    r"(?:[$€£¥₹#@~]|\.{1,2}/|/)?[A-Za-z0-9À-ɏ_](?:[A-Za-z0-9À-ɏ_./\\:@$€£¥₹%+,~-]|[=>~]=(?=\d))*"
+    rf"[{_LETTERS}$€£¥₹#@~./](?:(?<=[{_LETTERS}])|(?:(?<=[$€£¥₹#@~/])|(?<=\.)\.?/)[{_LETTERS}])"
+    rf"{_WITHIN}(?:[=>~]=(?=\d){_WITHIN})*"
 )
 _MONTHS = [name for names in MONTHS for name in names.split()]
 _MONTH = f"(?:{'|'.join(_MONTHS)})"
@@ -149,7 +153,6 @@ _FROM_MONTH = "|".join(
     for first in dict.fromkeys(name[0] for name in _MONTHS)
 )
 """The rest of a month's name, its first letter read."""
-# Each begins with a set of characters, which a search skips to; what must stand before it is asked after it.
 _SPACED: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "date",
@@ -178,7 +181,9 @@ _SPACED: tuple[tuple[str, re.Pattern[str]], ...] = (
     ),
 )
 _DIGIT = re.compile(r"\d")
-NAME = re.compile(r"\b[A-ZÀ-Þ][a-zß-ÿ]+(?:[ -](?:(?:de|van|von|der|la|le|del) )?[A-ZÀ-Þ][a-zß-ÿ]+){1,3}\b")
+NAME = re.compile(
+    r"[A-ZÀ-Þ](?<!\w.)[a-zß-ÿ]+(?:[ -](?:(?:de|van|von|der|la|le|del) )?[A-ZÀ-Þ][a-zß-ÿ]+){1,3}\b"
+)
 _QUOTED = re.compile(
     r"(?<!\w)[\"“«「『]([^\"“”«»「」『』\n]{2,60})[\"”»」』](?!\w)|(?<!\w)'([^'\n]{4,60})'(?!\w)"
 )

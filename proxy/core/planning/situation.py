@@ -6,7 +6,7 @@ the view, because planning is rare and a view is never larger than its budget.
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -60,23 +60,30 @@ def score(role: str, text: str, position: int, count: int, weights: Importance) 
 def content_score(role: str, text: str, weights: Importance) -> float:
     """What the text alone says of a message's importance."""
     points = 0.0
-    if _any_of(weights.keywords, folded=True).search(text.lower()):
+    if _holds_any(text.lower(), _folded(weights.keywords)):
         points += _KEYWORD
     if role in TOOL_ROLES or weights.tool_marker in text:
         points += _TOOL
-    if _any_of(weights.markers).search(text):
+    if _holds_any(text, weights.markers):
         points += _MARKER
-    if _any_of(weights.approvals).search(text):
+    if _holds_any(text, weights.approvals):
         points += _APPROVAL
     if len(text) < weights.short_length:
         points *= weights.short_penalty
     return min(points, 1.0)
 
 
+def _holds_any(text: str, words: Iterable[str]) -> bool:
+    """Whether any of the words stands in a text; a pattern of all of them takes four times as long."""
+    for word in words:  # noqa: SIM110 - a generator costs more than the search
+        if word in text:
+            return True
+    return False
+
+
 @lru_cache(maxsize=64)
-def _any_of(words: tuple[str, ...], *, folded: bool = False) -> re.Pattern[str]:
-    """A pattern that finds any of the words; one that never matches where there are none."""
-    return re.compile("|".join(re.escape(word.lower() if folded else word) for word in words) or r"(?!)")
+def _folded(words: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple([word.lower() for word in words])
 
 
 # --- the situation ---
