@@ -5,6 +5,7 @@ A pure function of the chain, what is cut and the room: the same epoch has the s
 is not told twice. Tool text never becomes a constraint: whose sentence it was is known from the role.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -14,7 +15,7 @@ from typing import get_args
 
 import msgspec
 
-from proxy.core.conversation.messages import HEAD_ROLES
+from proxy.core.conversation.messages import HEAD_ROLES, TOOL_ROLES
 from proxy.core.extraction.constraints import Rule
 from proxy.core.extraction.facts import Fact
 from proxy.core.extraction.reading import Reading, Voice
@@ -72,6 +73,8 @@ class Mentions(msgspec.Struct):
     voices: frozenset[Voice]
     used: int = 0
     """How many calls have used it."""
+    returned: bool = False
+    """Whether more than one message mentions it."""
 
     @property
     def is_listed(self) -> bool:
@@ -110,7 +113,13 @@ _RULES_SHARE = 0.8
 
 
 _COUNTERS = 4
-"""Values of one label, each from a tool result of its own, from which they are a counter's."""
+"""Values of one label, each from a tool result of its own, from which the label tells no facts."""
+_PASSING = 3
+"""How many of them there are, at least, to one that returned or that somebody spoke of."""
+_MEASURES = frozenset({"number", "amount", "date", "time"})
+"""Kinds of what is measured or counted, and names nothing."""
+_MOST_RESULTS = 0.5
+"""Of the tool results, those with such a label from which what names something is none either."""
 _ALONE: dict[Voice, frozenset[Voice]] = {voice: frozenset({voice}) for voice in get_args(Voice)}
 
 
@@ -262,6 +271,7 @@ class Source:
                     continue
                 if fact.key and not earlier.fact.key:
                     earlier.fact = fact
+                earlier.returned |= earlier.last != place
                 earlier.last, earlier.crowd = place, min(earlier.crowd, crowd)
                 if voice not in earlier.voices:
                     earlier.voices |= _ALONE[voice]
@@ -269,28 +279,34 @@ class Source:
         return self._without_counters(found)
 
     def _without_counters(self, found: dict[str, Mentions]) -> dict[str, Mentions]:
-        """Without the older values of counters: numbers, another in each tool result, of which nobody speaks.
+        """Without what is another in each tool result: process ids, times, counts.
 
-        Of process ids, counts of lines and their like the newest stays, or none where the view shows a newer.
+        Such a value is worth its room where it returned, or where somebody but a tool said it.
         """
-        counted: dict[str, list[Mentions]] = {}
+        passing: dict[str, list[Mentions]] = {}
+        returned: Counter[str] = Counter()
         for each in found.values():
-            if each.fact.key and each.fact.value.isdigit() and each.voices == _ALONE["result"]:
-                counted.setdefault(each.fact.key.casefold(), []).append(each)
-        for label, values in counted.items():
-            places = {each.last for each in values}
-            if len(values) < _COUNTERS or len(places) < len(values):  # a listing tells several at once
-                continue
-            newest = max(places)
-            is_shown = any(  # a newer one, in the view
-                fact.key and fact.key.casefold() == label and self.plan.shows(place)
-                for place in range(newest + 1, len(self._readings))
-                for _, fact in self._readings[place].facts
-            )
-            for each in values:
-                if each.last != newest or is_shown:
-                    del found[each.fact.value]
+            fact, is_passing = each.fact, each.voices == _RESULTS and not each.returned
+            if is_passing and (fact.key or fact.kind in _MEASURES):
+                passing.setdefault(fact.key.casefold() or fact.kind, []).append(each)
+            elif fact.key:
+                returned[fact.key.casefold()] += 1
+        least = max(_COUNTERS, int(_MOST_RESULTS * self._results))
+        for label, values in passing.items():
+            is_single = len({each.last for each in values}) == len(values)  # a listing tells several at once
+            if is_single and len(values) >= max(_COUNTERS, _PASSING * returned[label]):
+                for each in values:
+                    fact = each.fact
+                    is_measure = fact.kind in _MEASURES or fact.value.isdigit()
+                    if is_measure or (fact.kind != "text" and len(values) >= least):
+                        del found[fact.value]
         return found
+
+    @cached_property
+    def _results(self) -> int:
+        """How many tool results are absent."""
+        messages, gaps = self.situation.chain.messages, self.plan.gaps
+        return sum(messages[place].role in TOOL_ROLES for gap in gaps for place in range(gap.start, gap.end))
 
 
 def _newest(readings: Iterable[Reading]) -> dict[str, set[str]]:

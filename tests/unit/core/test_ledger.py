@@ -386,10 +386,37 @@ def told_of(rounds: list[list[Sent]], *said: Sent) -> str:
     return ledger(cut([user("Look."), *(each for made in rounds for each in made), *said, user("and?")]))
 
 
-def test_a_number_that_each_result_has_anew_is_a_counter_of_which_the_newest_is_told() -> None:
-    told = told_of([shell(each, f"Process Group PGID: {32_700 + 17 * each}") for each in range(6)])
-    assert str(32_700 + 17 * 5) in told
-    assert not any(str(32_700 + 17 * each) in told for each in range(5))
+@pytest.mark.parametrize(
+    ("label", "value"),
+    [
+        ("Process Group PGID: ", "327{0}4"),
+        ("elapsed: ", "0:1{0}:2{0}"),
+        ("finished = ", "2031-05-1{0}T12:00:09Z"),
+        ("took ", "41{0}7 ms"),
+        ("request_id: ", "8f3ac{0}9d7b{0}"),
+        ("trace: ", "req-77{0}-x9"),
+    ],
+)
+def test_what_each_result_has_anew_is_no_fact(label: str, value: str) -> None:
+    told = told_of([shell(each, label + value.format(each)) for each in range(6)])
+    assert not any(value.format(each) in told for each in range(6))
+    few = told_of([shell(each, label + value.format(each)) for each in range(3)])
+    assert all(value.format(each) in few for each in range(3))
+
+
+def test_what_names_something_is_told_where_but_some_results_have_its_label() -> None:
+    made = [shell(each, f"order_id: ORD-{811 + 7 * each}X") for each in range(5)]
+    other = [shell(each + 10, "Done.") for each in range(12)]
+    told = told_of([*made, *other])
+    assert all(f"ORD-{811 + 7 * each}X" in told for each in range(5))
+
+
+def test_of_what_each_result_has_anew_that_is_told_which_returned() -> None:
+    rounds = [shell(each, f"Process Group PGID: {32_700 + 17 * each}") for each in range(6)]
+    rounds.append(shell(6, "PGID of the parent is 32717"))
+    told = told_of(rounds)
+    assert "32717" in told
+    assert "32734" not in told
 
 
 def test_numbers_under_one_label_are_told_where_they_are_few_or_somebody_speaks_of_them() -> None:
