@@ -29,6 +29,7 @@ from proxy.core.planning.life import NO_PAST, Past
 from proxy.core.planning.plan import Plan, view_tokens
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Importance, RetentionClass
+from proxy.core.text.lexicon.words import SUCCESSES
 from proxy.core.tool_cache.cache import Rules, ToolCache
 from proxy.core.tool_cache.derive import derive, initial
 
@@ -60,13 +61,16 @@ def score(role: str, text: str, position: int, count: int, weights: Importance) 
 def content_score(role: str, text: str, weights: Importance) -> float:
     """What the text alone says of a message's importance."""
     points = 0.0
-    if _holds_any(text.lower(), _folded(weights.keywords)):
+    folded = text.lower()
+    if _holds_any(folded, _folded(weights.counted_keywords)):
         points += _KEYWORD
+    if weights.success and _holds_any(folded, SUCCESSES):
+        points += weights.success
     if role in TOOL_ROLES or weights.tool_marker in text:
         points += _TOOL
     if _holds_any(text, weights.markers):
         points += _MARKER
-    if _holds_any(text, weights.approvals):
+    if _holds_any(folded, _folded(weights.approvals)):
         points += _APPROVAL
     if len(text) < weights.short_length:
         points *= weights.short_penalty

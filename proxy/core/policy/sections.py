@@ -6,6 +6,7 @@ appendix. Durations are seconds, sizes are bytes and shares are fractions of one
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, field_validator, model_validator
@@ -28,7 +29,7 @@ from proxy.core.policy.values import (
     Share,
     TimeOfDay,
 )
-from proxy.core.text.lexicon.words import KEYWORDS
+from proxy.core.text.lexicon.words import KEYWORDS, SUCCESSES
 
 
 class Section(BaseModel):
@@ -109,6 +110,9 @@ class Importance(Section):
     keywords: tuple[str, ...] = KEYWORDS
     markers: tuple[str, ...] = ("[SYSTEM:", "[User", "[TASK")
     approvals: tuple[str, ...] = ("approval", "duck_call")
+    """Words, compared without case, that count beside the keywords."""
+    success: Share = 0.0
+    """What words for a success count beside the other keywords; 0 counts them as keywords like any other."""
     tool_marker: str = "[Tool:"
     short_length: Count = 20
     """Characters below which a message counts as short."""
@@ -119,6 +123,12 @@ class Importance(Section):
     @classmethod
     def _fill_in_roles(cls, roles: Mapping[str, float]) -> Mapping[str, float]:
         return {**ROLES, **roles}
+
+    @cached_property
+    def counted_keywords(self) -> tuple[str, ...]:
+        """The keywords but for those that count apart, as words for a success."""
+        successes = {each.lower() for each in SUCCESSES} if self.success else set[str]()
+        return tuple(each for each in self.keywords if each.lower() not in successes)
 
 
 class Keep(Section):

@@ -6,6 +6,7 @@ import pytest
 
 from proxy.core.planning.situation import content_score, score
 from proxy.core.policy.sections import Importance
+from proxy.core.text.lexicon.words import KEYWORDS, SUCCESSES
 
 PLAIN = "The river runs under the bridge."
 WEIGHTS = Importance()
@@ -87,6 +88,41 @@ def test_small_talk_counts_for_nothing_in_each_language(text: str):
 )
 def test_each_english_keyword_counts_in_any_case(word: str):
     assert content_score("assistant", f"and then {word.upper()} and so on", WEIGHTS) >= 0.30
+
+
+@pytest.mark.parametrize("text", ["the river said Approval, twice", "the river sent DUCK_CALL on"])
+def test_an_approval_counts_in_any_case(text: str):
+    assert content_score("assistant", text, WEIGHTS) == content_score("assistant", text.lower(), WEIGHTS) > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("an error, and the build is done", 0.50),
+        ("an error under the bridge", 0.30),
+        ("the BUILD is COMPLETED at last", 0.20),
+        ("the build is done, completed, a success", 0.20),
+        ("ビルドのエラーは直しましたので、テストも成功しています。", 0.50),
+        ("Der Fehler ist behoben, die Aufgabe abgeschlossen.", 0.50),
+        ("done: an error", 0.35),  # short: 0.70 x 0.50
+        (PLAIN, 0),
+    ],
+)
+def test_words_for_a_success_add_to_those_for_an_error_where_a_policy_says_how_much(
+    text: str, expected: float
+):
+    assert content_score("assistant", text, Importance(success=0.2)) == pytest.approx(expected)
+    assert content_score("assistant", text, WEIGHTS) <= 0.30
+
+
+def test_each_word_for_a_success_is_a_keyword():
+    assert set(SUCCESSES) <= set(KEYWORDS)
+
+
+def test_a_success_counts_where_a_policy_has_keywords_of_its_own():
+    weights = Importance(keywords=("Brücke", "DONE"), success=0.2)
+    assert content_score("assistant", "unter der Brücke, and done", weights) == pytest.approx(0.50)
+    assert content_score("assistant", "now it is done, all of it", weights) == pytest.approx(0.20)
 
 
 def test_several_keywords_count_once():

@@ -127,6 +127,11 @@ KEYWORDS: tuple[str, ...] = tuple(
 """They make a message's content count for more. Compared without case, as substrings: a stem finds its
 inflections, and a word that several languages share stands once. Everyday particles of a language ("hecho",
 "fait") are left out."""
+SUCCESSES: tuple[str, ...] = tuple(
+    """success completed done 成功 完了 完成 erfolg abgeschlossen erledigt éxito completado terminado
+    succès terminé""".split()
+)
+"""Those of them that tell of a success, compared in the same way."""
 FOREIGN_FAILURES = "fehler|erreur|échec|excepción"
 UNSPACED_FAILURES = "エラー|例外|失敗|错误|失败|錯誤"
 FAILURES = (f"error|exception|traceback|fatal|panic|failed|failure|{FOREIGN_FAILURES}", UNSPACED_FAILURES)
