@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.support.clients import Chat, Chats, Small, question, tokens_of, told
+from tests.support.clients import Chat, Chats, Small, proxying, question, tokens_of, told
 from tests.support.servers import Exchange, Received, eventually
 from tests.support.upstreams import (
     JSON,
@@ -403,6 +403,13 @@ async def test_an_agents_steps_become_a_report_of_progress(model: Model, chats: 
     assert "## Progress Summary" in note
     assert "Here it is." not in note
     assert (await result_counts(chat.url))["compacted"] == 1
+
+
+async def test_the_preset_for_agents_asks_for_such_reports(model: Model, chats: Chats) -> None:
+    model.summary = said(REPORT)
+    async with proxying(model.url, policy="agent") as url:
+        await work(chats(url, X_Unabridged_Budget=str(3 * BUDGET)), model)
+    assert "<working_flow_to_compact>" in json.loads(model.summaries[0].body)["messages"][1]["content"]
 
 
 async def test_a_report_that_is_none_leaves_the_gap_to_the_summary(

@@ -74,6 +74,14 @@ def test_the_presets_with_a_fixed_budget_ask_no_price_and_score_tool_results_lik
     assert not policy.tool_results.clear_first
 
 
+def test_the_preset_for_agents_tells_of_working_steps_in_a_report_of_2000_tokens() -> None:
+    policy = PolicyLibrary().load("agent")
+    assert [each.name for each in policy.compactors] == ["working_flow"]
+    assert policy.summary_tokens(112_000) == 2000
+    assert policy.summary_tokens(8_000) == 1000
+    assert not PolicyLibrary().load("default").compactors
+
+
 def test_the_presets_by_count_differ_by_strategy() -> None:
     library = PolicyLibrary()
     assert library.load("exchanges").strategy.name == "exchanges"
@@ -140,7 +148,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "policies.md"
 def test_every_policy_on_the_page_loads(files: Files) -> None:
     examples = re.findall(r"```toml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert len(examples) >= 5
-    assert {files.load(example).extends for example in examples} == {"default", "agent"}
+    assert {files.load(example).extends for example in examples} == {"default"}
 
 
 def test_the_page_tells_what_does_not_act_yet_and_nothing_more() -> None:
