@@ -3,6 +3,7 @@
 Values stand word for word, none twice: what is part of a value that stands there already needs no room.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import cached_property
@@ -39,13 +40,14 @@ OFTEN = 200
 """Searches of a text from which an index of it pays."""
 _GRAM = 4
 """Characters by which the index finds words."""
+_RUN = re.compile(r"\S+")
 
 
 class Standing:
     """What stands there already, searched for one value after the other.
 
-    A value without spaces stands within a word, so words are looked through that have its rarest four
-    characters; each word once, however often it was said.
+    The longest word of a value stands within a word of the text, so words are looked through that have its
+    rarest four characters; each word once, however often it was said.
     """
 
     def __init__(self, text: str) -> None:
@@ -54,33 +56,46 @@ class Standing:
 
     def __contains__(self, value: str) -> bool:
         self._searches += 1
-        if self._searches < OFTEN:
+        word = max(value.split(), key=len, default="")
+        if self._searches < OFTEN or len(word) < _GRAM:
             return value in self._text
-        words = value.split()
-        if len(words) != 1 or words[0] != value:
-            return all(map(self._may_hold, words)) and value in self._text
-        return self._may_hold(value) if len(value) >= _GRAM else value in self._text
-
-    def _may_hold(self, word: str) -> bool:
-        """Whether a word, of at least four characters, is part of one here; of a shorter one nobody knows."""
-        grams = [word[at : at + _GRAM] for at in range(len(word) - _GRAM + 1)]
-        if not grams or word in self._words:
+        if value in self._places:
             return True
-        found = [self._holding.get(gram, ()) for gram in grams]
-        return any(word in each for each in min(found, key=len))
+        holding = min([self._holding.get(gram, ()) for gram in _grams_of(word)], key=len)
+        if word == value:
+            return any(word in each for each in holding)
+        return any(self._stands_at(value, word, each) for each in holding)
+
+    def _stands_at(self, value: str, word: str, holding: str) -> bool:
+        """Whether a value stands where a ``word`` of it does within one that is ``holding`` it."""
+        before, within = value.index(word), holding.find(word)
+        while within >= 0:
+            starts = [place + within - before for place in self._places[holding]]
+            if any(start >= 0 and self._text.startswith(value, start) for start in starts):
+                return True
+            within = holding.find(word, within + 1)
+        return False
 
     @cached_property
-    def _words(self) -> frozenset[str]:
-        return frozenset(self._text.split())
+    def _places(self) -> Mapping[str, Sequence[int]]:
+        """Where each word of the text stands."""
+        places: defaultdict[str, list[int]] = defaultdict(list)
+        for match in _RUN.finditer(self._text):
+            places[match[0]].append(match.start())
+        return places
 
     @cached_property
     def _holding(self) -> Mapping[str, Sequence[str]]:
         """The words that hold each four characters."""
         holding: defaultdict[str, list[str]] = defaultdict(list)
-        for word in self._words:
-            for gram in {word[at : at + _GRAM] for at in range(len(word) - _GRAM + 1)}:
+        for word in self._places:
+            for gram in set(_grams_of(word)):
                 holding[gram].append(word)
         return holding
+
+
+def _grams_of(word: str) -> list[str]:
+    return [word[at : at + _GRAM] for at in range(len(word) - _GRAM + 1)]
 
 
 class Packing:

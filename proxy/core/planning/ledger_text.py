@@ -160,7 +160,7 @@ def _written(source: "Source", room: int, details: int, beside: str, *, shares: 
     left = room - bullets.fill(firm, int(room * _RULES_SHARE) if is_split else room)
     identifiers = ""
     if rules.identifiers:
-        told = "\n".join([*bullets.chosen, beside])
+        told = Standing("\n".join([*bullets.chosen, beside]))
         packing = Packing(min(left, details), count, source.shown, told)
         packing.fill(source.identifiers())
         identifiers = packing.text

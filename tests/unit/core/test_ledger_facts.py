@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from functools import partial
 
 import pytest
@@ -225,6 +226,21 @@ def test_what_a_long_view_says_is_not_told_again_however_much_was_looked_for() -
     parts = [Fact("number", "1299"), Fact("code", "K1298"), Fact("code", "9X")]
     standing = " ".join(fact.value for fact in shown)
     assert packed(*shown, *missing, *parts, standing=standing) == "codes: K129X X1000K Z9"
+
+
+def searching(number: int) -> float:
+    """Seconds of CPU in which so many values are looked for in a text that has as many like them."""
+    words = [f"run/{each:06x}/log took {each} ms;" for each in range(number)]
+    standing = Standing(" ".join(words))
+    began = time.process_time()
+    assert all(value in standing for each in range(0, number, 2) for value in (f"{each} ms", f"{each:06x}/l"))
+    assert all(f"run/{each:06x}/log{each}" not in standing for each in range(number))
+    return time.process_time() - began
+
+
+def test_four_times_as_many_values_in_four_times_the_text_take_some_four_times_the_work() -> None:
+    few, many = searching(5_000), searching(20_000)
+    assert many <= 8 * few
 
 
 @given(st.text("ab1 /", max_size=300), st.lists(st.text("ab1 /", min_size=1, max_size=9), min_size=1))
