@@ -125,6 +125,23 @@ async def test_a_failed_summary_becomes_a_notice_and_never_an_error(
     assert count_tokens(model.bodies()[-1]) <= BUDGET
 
 
+LINES = [f"They spoke of the river, part {part}." for part in "abcdefgh"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "kept"), [("max_characters = 80", 2), ("max_tokens = 40", 4), ("max_tokens = 200", 8)]
+)
+async def test_a_summary_keeps_to_the_length_that_the_policy_says(
+    model: Model, chats: Chats, small: Small, limit: str, kept: int
+) -> None:
+    model.summary = said(" ".join(LINES))
+    await until_cut(chats(await small(2 * BUDGET, extra=limit)), model)
+    note = notes(model.views()[-1])
+    assert [line in note for line in LINES] == [True] * kept + [False] * (len(LINES) - kept)
+    told_of_it = "at most 80 characters" in json.loads(model.summaries[0].body)["messages"][0]["content"]
+    assert told_of_it == ("characters" in limit)
+
+
 async def test_a_failed_summary_is_not_asked_for_again(model: Model, chats: Chats, small: Small) -> None:
     model.summary = plainly(500, [JSON], b'{"error":{"message":"no"}}')
     chat = chats(await small(BUDGET))

@@ -70,9 +70,11 @@ def gap_of(situation: Situation, span: Span, texts: NewTexts, quotes: tuple[str,
     anchors = texts.get(span, ())
     if not anchors:
         left = situation.policy.summary_tokens(situation.budget.limit)
+        characters = situation.policy.summary.max_characters or float("inf")
         for anchor in reversed(situation.plan.anchors_within(*span)):
             left -= situation.count(anchor.text)
-            if left < 0:
+            characters -= len(anchor.text)
+            if left < 0 or characters < 0:
                 break
             anchors = (anchor, *anchors)
     return noted_gap(situation, span, anchors, quotes, failed=span in texts and not texts[span])

@@ -83,9 +83,11 @@ class Policy(Section):
         """Tokens that one summary may have under a budget of so many tokens.
 
         `summary.max_tokens`; under a large budget a 64th of it, up to 2,000; never more than an eighth, nor
-        than fits into the running summary of `exchanges`.
+        than `summary.max_characters`, nor than fits into the running summary of `exchanges`.
         """
         wanted = max(self.summary.max_tokens, min(budget // 64, 2000))
+        if self.summary.max_characters:
+            wanted = min(wanted, self.summary.max_characters)
         if self.strategy.name == "exchanges":
             wanted = min(wanted, self.strategy.summary_to // _TOKEN_BYTES)
         return max(1, min(wanted, budget // 8))

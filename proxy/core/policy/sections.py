@@ -151,6 +151,8 @@ class Summary(Section):
     """Messages; a smaller gap gets a notice."""
     max_tokens: Positive = 1000
     """Of one summary; `Policy.summary_tokens` fits it to the budget."""
+    max_characters: Count = 0
+    """Of one summary, beside its tokens; 0 is any number."""
     temperature: Annotated[float, Field(strict=True, ge=0, le=2)] = 0.3
     wait: Seconds = 2.5
     """Seconds that a request may wait for its summary."""

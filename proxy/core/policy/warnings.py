@@ -29,7 +29,7 @@ _CUTTING = (
     *("budget", "stages", "importance", "keep", "summary", "ledger", "economy"),
     *("retention", "compactors", "tool_results", "recall"),
 )
-_SUMMARY = ("model", "min_gap", "max_tokens", "temperature", "wait", "timeout", "prompt")
+_SUMMARY = ("model", "min_gap", "max_tokens", "max_characters", "temperature", "wait", "timeout", "prompt")
 _ECONOMY = ("cache_ttl", "cached_price", "expected_turns")
 _MESSAGE_ROLES = {*ROLES, "function"}
 _TOOL_ROLES = {"assistant", "tool", "function"}

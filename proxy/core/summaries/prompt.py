@@ -12,6 +12,7 @@ from proxy.core.dialects.answers import Answer, Ask
 from proxy.core.dialects.dialect import Dialect
 from proxy.core.formats.json import as_mapping, loads_writable, text_or_empty
 from proxy.core.summaries.verification import Evidence, fault_in
+from proxy.core.text.words import first_sentences
 
 STRUCTURED_FROM = 600
 """Tokens of summary from which headings are worth their room."""
@@ -42,13 +43,22 @@ _LONG_FORM = (
 )
 
 
-def ask_for_summary(piece: str, language: str, max_tokens: int, temperature: float, prompt: str) -> Ask:
+_CHARACTERS = 3
+"""That a token has at least, in most texts."""
+
+
+def ask_for_summary(
+    piece: str, language: str, max_tokens: int, temperature: float, prompt: str, max_characters: int = 0
+) -> Ask:
     """The question for a summary of ``piece``; ``prompt`` takes the place of the built-in instruction.
 
     Two or three sentences are asked for as they are: within JSON small models do not find their end.
     """
-    is_structured = max_tokens >= STRUCTURED_FROM
+    has_room = not max_characters or max_characters >= _CHARACTERS * STRUCTURED_FROM
+    is_structured = max_tokens >= STRUCTURED_FROM and has_room
     form = _LONG_FORM if is_structured else _SHORT_FORM
+    if max_characters:
+        form += f" Use at most {max_characters} characters."
     fence = hashlib.sha256(b"transcript\0" + piece.encode(errors="surrogatepass")).hexdigest()[:12]
     return Ask(
         task=prompt or f"{_TASK.format(language=LANGUAGES[language])} {form}",
@@ -57,6 +67,21 @@ def ask_for_summary(piece: str, language: str, max_tokens: int, temperature: flo
         temperature=temperature,
         is_structured=is_structured,
     )
+
+
+def kept_to(text: str, max_tokens: int, max_characters: int, count: Callable[[str], int]) -> str:
+    """The sentences of a summary, from the first on, for which there is room; 0 characters are any number.
+
+    Raises Refused where it begins with more than that.
+    """
+
+    def fits(part: str) -> bool:
+        return (not max_characters or len(part) <= max_characters) and count(part) <= max_tokens
+
+    kept = first_sentences(text, fits)
+    if text and not kept:
+        raise Refused("too_long")
+    return kept
 
 
 class Refused(ValueError):  # noqa: N818 - a judgement, not a failure of ours

@@ -6,7 +6,8 @@ those of kanji, hanzi and katakana. That is enough to see whether two sentences 
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 
 from proxy.core.text.lexicon.words import (
@@ -53,6 +54,15 @@ def words_of(sentence: str) -> frozenset[str]:
 def sentences_in(text: str) -> list[str]:
     """The sentences of a text, each line at least one."""
     return [each.strip() for each in _END.split(text) if each.strip()]
+
+
+def first_sentences(text: str, fits: Callable[[str], bool]) -> str:
+    """As many of a text's sentences, from the first on, as ``fits`` takes together; the text if it may."""
+    if fits(text):
+        return text
+    ends = [match.end() for match in _END.finditer(text)]
+    count = bisect_left(ends, x=True, key=lambda end: not fits(text[:end].rstrip()))
+    return text[: ends[count - 1]].rstrip() if count else ""
 
 
 def share(wanted: frozenset[str], found: frozenset[str]) -> float:

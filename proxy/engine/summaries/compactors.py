@@ -25,7 +25,7 @@ from proxy.core.summaries.compaction import (
     is_working_flow,
     report_in,
 )
-from proxy.core.summaries.prompt import LANGUAGES, Refused, judge, text_of
+from proxy.core.summaries.prompt import LANGUAGES, Refused, judge, kept_to, text_of
 from proxy.core.summaries.source import Piece, Source
 from proxy.engine.models.asking import Asking, Caller, Unanswered
 from proxy.errors import StoreUnavailable, UnabridgedError
@@ -146,6 +146,11 @@ class Job(msgspec.Struct, frozen=True):
         """Tokens that the summary of one piece may have; those of a rebuild are put together by the model."""
         return self.max_tokens if self.rebuilds else max(self.max_tokens // max(self.pieces, 1), 1)
 
+    def characters_of(self, limit: int) -> int:
+        """Characters that a summary of so many tokens may have: as large a part of all; 0 is any number."""
+        most = self.rules.max_characters
+        return most and max(most * limit // self.max_tokens, 1)
+
     @property
     def is_one_call(self) -> bool:
         """Whether its only piece is all of it, kept under its own address."""
@@ -186,7 +191,8 @@ class Compacting:
         try:
             async with asyncio.timeout(_TIMEOUTS * job.caller.timeout):
                 made = (await compaction.compactor.compact(units, context)).strip()
-                text = await asyncio.to_thread(lambda: judge(made, job.source.whole.evidence(), count))
+                made = kept_to(made, job.max_tokens, job.rules.max_characters, count)
+                return await asyncio.to_thread(lambda: judge(made, job.source.whole.evidence(), count))
         except (Unanswered, TimeoutError, UnabridgedError):
             raise
         except Refused:
@@ -194,7 +200,6 @@ class Compacting:
         except Exception as error:  # noqa: BLE001 - foreign code; the built-in summary does it
             log_fault("a compactor failed", error)
             return None
-        return text if count(text) <= job.max_tokens else None
 
     async def _given(self, job: Job, compaction: Compaction) -> tuple[Sequence[GapUnit], Context]:
         """What a compactor is given: the units, dated by when their messages arrived, and what is around.

@@ -197,12 +197,14 @@ class SummaryJobs:
     ) -> str:
         """Where a summary is kept: by what it covers and on which terms it is written.
 
-        Its length is no such term: it follows the ratio, which is learned while a summary is written.
-        Only budgets of another order of magnitude get summaries of their own.
+        What the policy says of its length is such a term. What the budget leaves for it is none: that follows
+        the ratio, which is learned while a summary is written. Only budgets of another order of magnitude get
+        summaries of their own.
         """
         policy, tokens = situation.policy, situation.budget.tokens or 0
         ways = [each.name for each in policy.compactors] if not way else [way]
-        of_model = caller.model, str(tokens.bit_length())
+        most = policy.summary.max_tokens, policy.summary.max_characters
+        of_model = caller.model, str(tokens.bit_length()), *map(str, most)
         terms = "\0".join([*of_model, policy.summary.prompt, terms_of(policy.retention), *ways])
         return self._naming.address(session.tenant, seal, terms.encode(errors="surrogatepass"))
 

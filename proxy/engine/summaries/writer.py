@@ -16,7 +16,7 @@ from typing import Any, Generic, Self, TypeVar
 from proxy.cache import Lru, Memory
 from proxy.core.dialects.answers import Answer
 from proxy.core.summaries.extractive import EARLIER, extractive_summary
-from proxy.core.summaries.prompt import Refused, Untrue, ask_for_summary, judge, longest, text_of
+from proxy.core.summaries.prompt import Refused, Untrue, ask_for_summary, judge, kept_to, longest, text_of
 from proxy.core.summaries.source import Block, Piece
 from proxy.engine.background import Foreground, keep_renewing
 from proxy.engine.models.asking import Asking
@@ -156,9 +156,9 @@ class Writer:
         if not job.pieces:
             raise Refused("empty")  # nothing of the gap may be told
         texts = [await self._piece(job, piece, job.piece_tokens, hurry) for piece in job.source.pieces]
-        text = "\n".join(texts)
-        if not job.rebuilds or self._counter.count(text) <= job.max_tokens:
-            return text
+        text, most, count = "\n".join(texts), job.rules.max_characters, self._counter.count
+        if not job.rebuilds or (count(text) <= job.max_tokens and len(text) <= (most or len(text))):
+            return kept_to(text, job.max_tokens, most, count)
         joined = Piece(tuple(Block(EARLIER, each) for each in texts))
         return await self._piece(job, joined, job.max_tokens, hurry)
 
@@ -191,7 +191,14 @@ class Writer:
     async def _written(self, job: Job, piece: Piece, limit: int, address: str, hurry: asyncio.Event) -> str:
         """Ask the model, once more where its answer will not do; raises _Elsewhere."""
         rules = job.rules
-        ask = ask_for_summary(piece.text, job.source.language, limit, rules.temperature, rules.prompt)
+        ask = ask_for_summary(
+            piece.text,
+            job.source.language,
+            limit,
+            rules.temperature,
+            rules.prompt,
+            job.characters_of(limit),
+        )
 
         async def call() -> Answer:
             return await self._asking.answer(job.caller, ask)
@@ -209,23 +216,25 @@ class Writer:
         self, job: Job, piece: Piece, limit: int, answer: Answer, *, is_last: bool
     ) -> str | None:
         """What may stand in the note; None where the model may be asked again. Raises Refused."""
+        count, characters = self._counter.count, job.characters_of(limit)
         try:
             text = text_of(answer, self._asking.wire)
             return await asyncio.to_thread(
-                lambda: judge(text, piece.evidence(job.source.user_rules), self._counter.count)
+                lambda: judge(
+                    kept_to(text, limit, characters, count), piece.evidence(job.source.user_rules), count
+                )
             )
         except Untrue as fault:
             self._count(str(fault))
             if not is_last:
                 return None
-            count, language = self._counter.count, job.source.language
+            language, most = job.source.language, min(limit, longest(count(piece.text)))
             extract = await asyncio.to_thread(
-                lambda: extractive_summary(
-                    piece.by_role, min(limit, longest(count(piece.text))), count, language
-                )
+                lambda: extractive_summary(piece.by_role, most, count, language)
             )
             if not extract:
                 raise Refused("empty") from None
+            extract = kept_to(extract, most, characters, count)
             self._count("digest")
             return extract
         except Refused:
