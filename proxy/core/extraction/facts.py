@@ -12,6 +12,7 @@ from typing import cast
 
 import msgspec
 
+from proxy.core.extraction.outlines import definitions_in
 from proxy.core.formats.json import loads_writable
 from proxy.core.text.lexicon.words import CURRENCIES, MONTHS, UNITS
 
@@ -223,11 +224,19 @@ def facts_in(text: str) -> list[Fact]:
     return list(found.values())[:MOST_FACTS]
 
 
+def things_in(text: str) -> list[Fact]:
+    """The exact things of a text that may be source code: what it defines, and then all others."""
+    defined = {name: Fact(kind, name) for kind, name in definitions_in(bounded(text)) if len(name) <= LONGEST}
+    found = defined | {fact.value: fact for fact in facts_in(text) if fact.value not in defined}
+    return list(found.values())[:MOST_FACTS]
+
+
 def is_plain(text: str) -> bool:
     """Whether all that is exact in a text are :func:`words_in` it; so with other digits in their places."""
     spaced = any(pattern.search(text) for _, pattern in _SPACED)
     is_marked = ":" in text or "=" in text or text.lstrip().startswith(("{", "["))
-    return not (is_marked or spaced or NAME.search(text) or _QUOTED.search(text))
+    is_defining = next(definitions_in(text), None) is not None
+    return not (is_marked or is_defining or spaced or NAME.search(text) or _QUOTED.search(text))
 
 
 def words_in(text: str) -> list[Fact]:
@@ -345,7 +354,7 @@ def _of_text(value: str, key: str, thing: str) -> Iterator[Fact]:
         return
     if not text or has_control or len(text) > _SHORT:
         nested = leaves_of(text, thing)
-        yield from facts_in(text) if nested is None else nested
+        yield from things_in(text) if nested is None else nested
         return
     kind = kind_of(text) if " " not in text else None
     if kind is not None or LABELS.search(key):

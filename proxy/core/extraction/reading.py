@@ -19,11 +19,11 @@ from proxy.core.dialects.dialect import Content, Dialect
 from proxy.core.extraction.facts import (
     Fact,
     bounded,
-    facts_in,
     is_plain,
     leaves_of,
     pairs_in,
     quotes_in,
+    things_in,
     words_in,
 )
 from proxy.core.text.lexicon.rules import FIRM, PERMITS, PLAIN, QUESTION, STATED, WITHDRAWS
@@ -270,7 +270,7 @@ def _facts(text: str, thing: str) -> list[Fact]:
         return leaves
     pairs = pairs_in(text, thing)
     paired = {fact.value for fact in pairs}
-    return [*pairs, *(fact for fact in facts_in(text) if fact.value not in paired)]
+    return [*pairs, *(fact for fact in things_in(text) if fact.value not in paired)]
 
 
 def addresses_of(

@@ -31,6 +31,10 @@ from proxy.core.planning.situation import Situation
 _KIND = {
     "file": 2.0,
     "path": 1.4,
+    "class": 1.5,
+    "function": 1.2,
+    "constant": 0.9,
+    "test": 0.6,
     "symbol": 1.2,
     "member": 1.0,
     "date": 1.0,

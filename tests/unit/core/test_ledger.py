@@ -425,3 +425,21 @@ def test_numbers_under_one_label_are_told_where_they_are_few_or_somebody_speaks_
     assert all(str(order) in told_of(rounds[:3]) for order in orders[:3])
     spoken = [assistant(f"I looked up order {order}.") for order in orders]
     assert all(str(order) in told_of(rounds, *spoken) for order in orders)
+
+
+def test_source_code_that_is_cut_leaves_its_outline() -> None:
+    made = calling("s1", arguments='{"command": "cat -n quay.py"}')
+    code = [
+        "class Quay:",
+        "    DEPTH = 3",
+        "    def moor(self):",
+        "def berth(boat):",
+        "def test_moor():",
+        *(f"    # {prose('en', 9, each)}" for each in range(30)),
+    ]
+    shown = "\n".join(f"{number:6}\t{line}" for number, line in enumerate(code, 1))
+    told = told_of([[made, result("s1", shown)]])
+    assert "\nclasses: Quay\n" in told
+    assert "\nfunctions: moor berth\n" in told
+    assert "\nconstants: DEPTH\n" in told
+    assert "tests: test_moor" in told
