@@ -32,7 +32,7 @@ class Window(NamedTuple):
 
     tokens: int | None
     """None where nobody knows it."""
-    told: str
+    text: str
     """Whose it is, for people."""
 
 
@@ -124,10 +124,12 @@ def consequences(policy: Policy, decided: Mapping[str, Any], window: Window) -> 
         yield "cuts", "nothing: requests are relayed as they come"
         return
     if decided["budget"] is None:
-        said = "unless the upstream says it, nothing is cut by tokens until it refuses a request for length"
-        yield "budget", f"none: {window.told}; {said}"
+        condition = (
+            "unless the upstream says it, nothing is cut by tokens until it refuses a request for length"
+        )
+        yield "budget", f"none: {window.text}; {condition}"
     else:
-        yield "budget", f"{decided['budget']:,} tokens; {window.told}"
+        yield "budget", f"{decided['budget']:,} tokens; {window.text}"
     counts: Mapping[str, int] = decided["counts"]
     yield from (("cuts", words.format(**counts)) for name, words in _BY_COUNTS.items() if name in counts)
     if policy.strategy.name == "session":

@@ -67,7 +67,7 @@ def _unit(row: Json) -> tuple[object, ...]:
     ]
     shown = Text(state, style=_STATE_STYLES.get(row["state"], ""))
     kept = (row["protection"], row["retention"])
-    said = one_line(row["begins_with"], 40)
+    begins_with = one_line(row["begins_with"], 40)
     runs = ((role, len(list(same))) for role, same in groupby(row["roles"]))
     roles = ", ".join(role if count == 1 else f"{count} {role}" for role, count in runs)
-    return (place, roles, row["tokens"], shown, *kept, *parts, said)
+    return (place, roles, row["tokens"], shown, *kept, *parts, begins_with)

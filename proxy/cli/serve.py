@@ -161,7 +161,7 @@ def _greet(settings: Settings, fault: str, proxy: str | None, *, is_embedded: bo
     file = settings.data_dir / ADMIN_TOKEN_FILE
     kept = file.is_file() and file.read_text(encoding="ascii").strip()
     given = settings.admin_token.get_secret_value() if settings.admin_token else ""
-    told = {
+    facts_for_scripts = {
         "base_url": f"{address}/v1",
         "upstream": settings.upstream,
         **({"upstream_proxy": proxy} if proxy else {}),
@@ -172,10 +172,10 @@ def _greet(settings: Settings, fault: str, proxy: str | None, *, is_embedded: bo
         "token": f"in {file}" if kept == given else f"as {PREFIX}ADMIN_TOKEN has it",
     }
     if as_json:
-        sys.stdout.write(json.dumps(told) + "\n")
+        sys.stdout.write(json.dumps(facts_for_scripts) + "\n")
         sys.stdout.flush()
     else:
-        notes().print(facts(told.items()))
+        notes().print(facts(facts_for_scripts.items()))
 
 
 # --- uvicorn ---

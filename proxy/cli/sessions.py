@@ -134,13 +134,13 @@ def session(answer: Json) -> Iterator[RenderableType]:
     cycle = answer.get("current_cycle")
     if cycle:
         yield ""
-        yield facts([("question", _said(cycle["user_question"])), ("answer", _said(cycle["final_answer"]))])
+        yield facts([("question", _text(cycle["user_question"])), ("answer", _text(cycle["final_answer"]))])
     if answer["epochs"]:
         yield ""
         yield epochs_table(answer["epochs"])
 
 
-def _said(message: object) -> str:
+def _text(message: object) -> str:
     """A message of the cycle, whether it came as text or whole."""
     text = CHAT.read(dumps(message)).text if isinstance(message, dict) else str(message or "")  # pyright: ignore[reportUnknownArgumentType]
     return one_line(text, 100)

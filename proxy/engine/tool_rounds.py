@@ -160,7 +160,7 @@ class Rounds:
     async def settle(self, editor: Editor) -> bool:
         """Answer what a round calls for; whether the upstream is to go on, else the answer is settled."""
         results = await self._results(editor)
-        unanswered = [call for call in editor.asked() if call not in results]
+        unanswered = [call for call in editor.requested() if call not in results]
         dropped = [call for call in unanswered if self.answerers.is_ours(call.tool)]
         is_left = bool(editor.shown()) or len(dropped) < len(unanswered)
         if dropped and not results and not is_left and not self._says_anything(editor.message(dropped)):
@@ -192,22 +192,22 @@ class Rounds:
 
     async def _results(self, editor: Editor) -> dict[ToolCall, _Result]:
         """The results of the calls that are answered and fit, in their order."""
-        asked = editor.asked()
-        if not asked:
+        requested = editor.requested()
+        if not requested:
             return {}
         for call in editor.shown():
             self.answerers.passes(call.tool, call.arguments or "")
         room = self.room - self.tokens - await self._cost(editor.message())
-        each = room // len(asked) - MESSAGE_TOKENS
+        each = room // len(requested) - MESSAGE_TOKENS
 
         async def answer(call: ToolCall) -> str | None:
             if call.arguments is None or each < 0:
                 return None
             return await self.answerers.answer(call.tool, call.arguments, each)
 
-        texts = await asyncio.gather(*map(answer, asked))
+        texts = await asyncio.gather(*map(answer, requested))
         fitting: dict[ToolCall, _Result] = {}
-        for call, text in zip(asked, texts, strict=True):
+        for call, text in zip(requested, texts, strict=True):
             sayings = [] if text is None else [text]
             if self.answerers.is_ours(call.tool):  # the client cannot make a call of ours
                 sayings = [_NOT_NOW if text is None else text, _NO_ROOM]

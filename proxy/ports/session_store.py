@@ -88,7 +88,7 @@ class Found(msgspec.Struct, frozen=True):
     """What was handed in; None where it is what the question named by its digest."""
     joint: bytes = b""
     """By which of the joints it was found, where by one of them."""
-    said: Node | None = None
+    user: Node | None = None
     """The user message that was answered there; it may have changed."""
 
 

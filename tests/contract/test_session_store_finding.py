@@ -130,14 +130,14 @@ class TestJoints:
     async def test_a_session_is_found_by_the_place_of_our_answer(self, store: SessionStore) -> None:
         answer = await found(store, "u1", "a1", "u2", "a2", "u3", sid=None)
         assert (answer.sid, answer.known) == (KEY.sid, chain("u1", "a1")[-1])
-        assert (answer.joint, answer.said) == (
+        assert (answer.joint, answer.user) == (
             joint("u1", "a1", "u2", "a2").hash,
             nodes("u1", "a1", "u2+")[-1],
         )
 
     async def test_where_the_words_are_the_same_nothing_is_told_of_others(self, store: SessionStore) -> None:
         answer = await found(store, "u1", "a1", "u2+", "a2", "u3", sid=None)
-        assert (answer.sid, answer.joint, answer.said) == (KEY.sid, b"", None)
+        assert (answer.sid, answer.joint, answer.user) == (KEY.sid, b"", None)
 
     async def test_the_same_answer_at_another_place_finds_none(self, store: SessionStore) -> None:
         assert await found(store, "u1", "b1", "u2", "a2", "u3", sid=None) == Found()
@@ -157,7 +157,7 @@ class TestJoints:
         for _ in range(3):
             await store.record(KEY, told, DAY)
         answer = await found(store, "u1", "a1", "u2", "a2", "u3", sid=None)
-        assert (answer.sid, answer.said) == (KEY.sid, nodes("u1", "a1", "u2++")[-1])
+        assert (answer.sid, answer.user) == (KEY.sid, nodes("u1", "a1", "u2++")[-1])
 
     async def test_a_branch_that_goes_on_there_becomes_the_tip_and_is_gone_on_from(
         self, store: SessionStore
@@ -176,7 +176,7 @@ class TestJoints:
         await store.record(began, told, DAY)
         asked = lookup("w1", "a1", "w2", sid=None, first="ff")
         answer = await store.find(asked)
-        assert (answer.sid, answer.tag, answer.said) == (began.sid, began.tag, nodes("w1+")[-1])
+        assert (answer.sid, answer.tag, answer.user) == (began.sid, began.tag, nodes("w1+")[-1])
         assert await store.find(replace(asked, first="ee")) == Found()
         other = SessionKey("dd", "04")
         await store.record(other, replace(told, nodes=turn("w0+", "a1").nodes), DAY)

@@ -46,11 +46,11 @@ async def test_the_words_that_were_answered_are_told_to_who_finds_them_by_a_join
     store: SessionStore,
 ) -> None:
     await store.record(KEY, told(*FIRST, headerless=True), DAY)
-    named = replace(joint("w1", "a9"), said=chain(*BRANCH)[2])
+    named = replace(joint("w1", "a9"), user=chain(*BRANCH)[2])
     await store.record(KEY, told(*BRANCH, headerless=True, joint=named), DAY)
     found = await store.find(lookup("w1", "a9", "w2", sid=None))
-    assert found.said is not None
-    assert found.said.raw == LONG
+    assert found.user is not None
+    assert found.user.raw == LONG
 
 
 @pytest.fixture(params=[False, True], ids=["plain", "sealed"])

@@ -246,7 +246,7 @@ def turn(
 
 def joint(*names: str, first: str = "") -> Joint:
     """The last of these messages, an answer of ours to the one before, by its place alone."""
-    return Joint(hash=_place(names), said=chain(*names)[-2], first=first)
+    return Joint(hash=_place(names), user=chain(*names)[-2], first=first)
 
 
 def _place(names: Sequence[str]) -> bytes:

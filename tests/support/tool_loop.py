@@ -64,7 +64,7 @@ def streamed(rounds: Sequence[Sequence[bytes]], answers: Answers, rules: Rules =
                 break
         else:
             told.passed.append(editor.rest())
-        answered = [call for call in editor.asked() if answers(call)]
+        answered = [call for call in editor.requested() if answers(call)]
         told.hidden += answered
         told.rounds.append(json.loads(editor.message()))
         if _is_last(editor, answered, number, len(rounds)):
@@ -82,7 +82,7 @@ def in_one_piece(rounds: Sequence[bytes], answers: Answers, rules: Rules = RULES
     editor, answered = AnswerEditor(rules), list[ToolCall]()
     for number, body in enumerate(rounds, 1):
         editor.feed(body)
-        answered = [call for call in editor.asked() if answers(call)]
+        answered = [call for call in editor.requested() if answers(call)]
         if _is_last(editor, answered, number, len(rounds)):
             break
         editor.go_on(may_ask=number < ROUNDS)
@@ -91,7 +91,7 @@ def in_one_piece(rounds: Sequence[bytes], answers: Answers, rules: Rules = RULES
 
 
 def _is_last(editor: StreamEditor | AnswerEditor, answered: list[ToolCall], number: int, most: int) -> bool:
-    is_asking = len(editor.asked()) > len(answered)
+    is_asking = len(editor.requested()) > len(answered)
     return not answered or is_asking or bool(editor.shown()) or number == most
 
 

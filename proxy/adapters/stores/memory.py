@@ -77,7 +77,7 @@ class MemoryStore:
             injected=stored.injected,
             injection=None if stored.injected == lookup.injected else stored.injection,
             joint=joint,
-            said=stored.nodes.get(self._tips[key.tag, joint][sid]) if joint else None,
+            user=stored.nodes.get(self._tips[key.tag, joint][sid]) if joint else None,
         )
 
     async def begin_epoch(self, key: SessionKey, epoch: Epoch, seen: int, ttl: float) -> tuple[Epoch, ...]:
@@ -100,11 +100,11 @@ class MemoryStore:
             return Recorded.KEPT
         joint = turn.joint
         entries = {node.hash: b"" for node in turn.nodes if node.answer}
-        for name, said in (entries | ({joint.hash: joint.said} if joint else {})).items():
+        for name, user in (entries | ({joint.hash: joint.user} if joint else {})).items():
             holders = self._tips.setdefault((key.tag, name), {})
             if key.sid not in holders:
                 stored.tips.append(name)
-            holders[key.sid] = said
+            holders[key.sid] = user
         if joint and joint.first:
             stored.firsts.add(joint.first)
             self._firsts.setdefault(joint.first, set()).add(key)

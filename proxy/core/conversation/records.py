@@ -107,7 +107,7 @@ class Joint(msgspec.Struct, frozen=True):
 
     hash: bytes
     """:func:`proxy.core.conversation.messages.joint`, from where the last answer before it ends."""
-    said: bytes
+    user: bytes
     """Chain hash of the user message that it answers."""
     first: str = ""
     """The tag under which it is noted where the session is kept, if that depends on what may change."""

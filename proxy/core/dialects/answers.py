@@ -177,7 +177,7 @@ class Editor(Protocol):
         """The message that the client is told."""
         ...
 
-    def asked(self) -> list[ToolCall]:
+    def requested(self) -> list[ToolCall]:
         """The calls of the round that the proxy may answer, in their order."""
         ...
 

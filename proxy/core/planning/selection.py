@@ -176,21 +176,21 @@ class Selection:
         # Left alone, it would be carried out again: https://github.com/openai/codex/issues/42611
         self._take(index)
         situation = self._situation
-        asked = situation.requests[index]
-        if asked is None or situation.protection.get(asked) != FREE or asked in self.cut:
+        request = situation.requests[index]
+        if request is None or situation.protection.get(request) != FREE or request in self.cut:
             return
-        left = self._answers.get(asked)
+        left = self._answers.get(request)
         if left is None:
-            left = self._answers[asked] = situation.answer_to(asked)[::-1]
+            left = self._answers[request] = situation.answer_to(request)[::-1]
         while left and (left[-1] in self.cut or situation.plan.covers(situation.units[left[-1]].start)):
             left.pop()  # what is cut is looked at once
         if left:
             return
-        self._take(asked)
-        place = situation.units[asked].start
+        self._take(request)
+        place = situation.units[request].start
         if situation.classes.may_be_quoted(place) and not situation.is_rule(place):
-            self.quoted.append(asked)
-            self.view += situation.count(self._quote(asked))
+            self.quoted.append(request)
+            self.view += situation.count(self._quote(request))
 
     def _take(self, index: int) -> None:
         # A unit as a whole: a result whose call is gone is refused from then on, at every request:
@@ -234,8 +234,8 @@ class Selection:
                 if self.view <= enough:
                     return
                 self.yielded = max(self.yielded, level)
-                asked = situation.size_at(situation.units[index].start)  # an odd unit holds more than that
-                spared = max(asked - FIRST_USER_LEAST, 0) if level == FIRST_USER else 0
+                request = situation.size_at(situation.units[index].start)  # an odd unit holds more than that
+                spared = max(request - FIRST_USER_LEAST, 0) if level == FIRST_USER else 0
                 if spared and self.view - self._ledger - spared <= most:
                     self.to_clip = spared
                     return

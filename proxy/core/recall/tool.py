@@ -200,11 +200,11 @@ def range_text(reach: Reach, wanted: Wanted, count: Count, room: int) -> str:
     messages = _by_message(reach, first, last)
     for number, (position, pieces) in enumerate(messages):
         offset = wanted.offset if position + 1 == first else 0
-        asked = [each for each in pieces if reach.pieces[each].end > offset] or pieces
-        if answer.add_all(asked):
+        wanted_pieces = [each for each in pieces if reach.pieces[each].end > offset] or pieces
+        if answer.add_all(wanted_pieces):
             continue
-        added = _add_while_room(answer, asked) if number == 0 else 0
-        stopped = reach.pieces[asked[min(added, len(asked) - 1)]]
+        added = _add_while_room(answer, wanted_pieces) if number == 0 else 0
+        stopped = reach.pieces[wanted_pieces[min(added, len(wanted_pieces) - 1)]]
         break
     if not messages:
         closing = f"Messages {first} to {last} are not left out. {_overview(reach)}"

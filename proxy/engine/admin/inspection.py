@@ -204,11 +204,11 @@ class Inspection:
             place = unanswered[path[0].parent]
             place += [node for node in path if node not in place]
         root = branch[0].parent if branch else b""
-        told: list[tuple[int | None, Node]] = [(None, node) for node in unanswered.get(root, ())]
+        numbered: list[tuple[int | None, Node]] = [(None, node) for node in unanswered.get(root, ())]
         for number, node in enumerate(branch):
-            told.append((number, node))
-            told += [(None, other) for other in unanswered.get(node.hash, ())]
-        return told
+            numbered.append((number, node))
+            numbered += [(None, other) for other in unanswered.get(node.hash, ())]
+        return numbered
 
     def dialect_of(self, session: Session) -> Dialect:
         """That in which a session's messages are written. Raises UnknownDialect."""
@@ -261,9 +261,9 @@ class Inspection:
     def view(found: Inspected, situation: Situation, injection: Injection | None = None) -> list[bytes]:
         """What is forwarded of a branch: the head, what was handed in, the chain as its plan leaves it."""
         prelude = injection.messages(situation.chain.dialect) if injection else ()
-        chain, said = situation.chain, found.upstream_messages
-        view = apply(situation.plan, outgoing_slices(chain.raws, chain.hashes, said))
-        return [*found.session.head, *prelude, *single_messages(view, said)]
+        chain, upstream = situation.chain, found.upstream_messages
+        view = apply(situation.plan, outgoing_slices(chain.raws, chain.hashes, upstream))
+        return [*found.session.head, *prelude, *single_messages(view, upstream)]
 
     @staticmethod
     def stage(situation: Situation) -> str:
@@ -274,12 +274,12 @@ class Inspection:
         """The newest exchange of a branch; None where nobody has asked anything."""
         dialect = self.dialect_of(found.session)
         contents = [dialect.read(node.raw) for node in branch]
-        asked = [place for place, content in enumerate(contents) if content.role == "user"]
-        if not asked:
+        users = [place for place, content in enumerate(contents) if content.role == "user"]
+        if not users:
             return None
-        after = contents[asked[-1] + 1 :]
+        after = contents[users[-1] + 1 :]
         is_answered = bool(after) and after[-1].role == "assistant" and not after[-1].calls
-        return NewestExchange(contents[asked[-1]].text, len(after), after[-1].text if is_answered else None)
+        return NewestExchange(contents[users[-1]].text, len(after), after[-1].text if is_answered else None)
 
 
 def _branch(nodes: Mapping[bytes, Node], session: Session, tip: str | None) -> list[Node]:

@@ -119,15 +119,15 @@ class Recaller:
         named = f"{key.tag}\0{key.sid}\0{self.request.session.lane.id}\0{policy.digest}"
         shelf = hashlib.sha256(named.encode(errors="surrogatepass")).hexdigest()
         passages = [Passage(self.reach.key(each), partial(self.reach.text, each)) for each in windows]
-        asked, chosen = (shelf, passages, wanted.query, _RANKED), policy.recall.search
+        of_search, chosen = (shelf, passages, wanted.query, _RANKED), policy.recall.search
         if chosen != "words":
             try:
                 async with asyncio.timeout(self.recall.plugin_seconds):
-                    return best_of(windows, await SEARCHES[chosen].search(*asked)), chosen
+                    return best_of(windows, await SEARCHES[chosen].search(*of_search)), chosen
             except Exception as error:  # noqa: BLE001 - whatever a stranger's search raises or answers
                 log_fault("recall went on by words", error)
         async with asyncio.timeout(_SEARCH_SECONDS):
-            return best_of(windows, await self.recall.search.search(*asked)), "words"
+            return best_of(windows, await self.recall.search.search(*of_search)), "words"
 
     def _windows(self, wanted: Wanted) -> list[range]:
         """The passages that are searched: all, or those of the messages that are asked about."""

@@ -226,7 +226,7 @@ class Appends:
         if stored.session is not None and stored.session.unsaved == answer.hash:
             await self._store.mark_unsaved(key, b"")  # its client is told now
         is_stream = body.is_streamed
-        told = self._wire.stored_answer(
+        content = self._wire.stored_answer(
             answer.raw,
             answer.reply,
             name=answer.hash.hex()[:24],
@@ -234,7 +234,7 @@ class Appends:
             stream=is_stream,
             with_usage=body.wants_usage,
         )
-        return StoredAnswer(told, is_stream)
+        return StoredAnswer(content, is_stream)
 
     def _complete(
         self, incoming: Incoming, body: Body, extension: Extension, key: SessionKey, stored: StoredHistory
@@ -254,9 +254,9 @@ class Appends:
             after = session.newest_from
         else:
             after = self._tip(session, stored.nodes, messages[head:])
-        start, told = stored.way(after)
+        start, content = stored.way(after)
         leading = body.messages[:head] or session.head
-        whole = body.with_messages([*leading, *([told] if told else ()), *body.messages[head:]])
+        whole = body.with_messages([*leading, *([content] if content else ()), *body.messages[head:]])
         appended = Appended(start, session.tip, after or start, retry_key, pins, inject)
         return replace(incoming, body=whole, arrived=arrived, appended=appended)
 

@@ -134,14 +134,14 @@ class History(msgspec.Struct, frozen=True):
 
         None where no user message stands between it and the answer before.
         """
-        start, said = end, -1
+        start, user = end, -1
         while start and (role := self.entries[start - 1].message.role) != "assistant":
             start -= 1
-            if role == "user" and said < 0:
-                said = start
-        if said < 0:
+            if role == "user" and user < 0:
+                user = start
+        if user < 0:
             return None
-        return Joint(joint(self.hashes[start - 1] if start else self.root, answer), self.hashes[said])
+        return Joint(joint(self.hashes[start - 1] if start else self.root, answer), self.hashes[user])
 
     def joint_at(self, place: int) -> Joint | None:
         """The same of an answer that stands in the history; None where that message is none."""

@@ -159,8 +159,8 @@ class StatedWindows:
             return {}
         try:
             async with asyncio.timeout(_SECONDS):
-                asked = method, place, headers, body
-                status, content = await fetch(self._upstream, *asked, _ANSWER_BYTES, at_root=at_root)
+                question = method, place, headers, body
+                status, content = await fetch(self._upstream, *question, _ANSWER_BYTES, at_root=at_root)
         except UnabridgedError as error:
             raise _Unanswered(_PAUSE, is_gone=True) from error
         except TimeoutError as error:

@@ -194,7 +194,7 @@ class Recognition:
             newest = self.cache.of(key)
             if newest.joint != joint.hash:
                 break  # the store knows what was said there
-            if _has_only_lost(history, joint.said, newest.asked):
+            if _has_only_lost(history, joint.user, newest.question):
                 return key, True
         return None, False
 
@@ -205,8 +205,8 @@ class Recognition:
         one to somebody else's words (law 6).
         """
         joints = [joint for joint in map(history.joint_at, range(len(history.hashes))) if joint]
-        said = next((joint.said for joint in joints if joint.hash == found.joint), b"")
-        return found.said is not None and _has_only_lost(history, said, found.said.raw)
+        user = next((joint.user for joint in joints if joint.hash == found.joint), b"")
+        return found.user is not None and _has_only_lost(history, user, found.user.raw)
 
     def answered(
         self, session: SessionState, history: History, answer: bytes, identity: bytes
@@ -223,7 +223,7 @@ class Recognition:
         if joint is None:
             return None
         self._give((tenant, joint.hash), key)
-        session.cached.joint, session.cached.asked = joint.hash, history.raw_of(joint.said)
+        session.cached.joint, session.cached.question = joint.hash, history.raw_of(joint.user)
         self.cache.keep(key, session.cached)
         first = history.first_joint(identity)
         if joint.hash != first and key.tag == session.tag:

@@ -92,13 +92,13 @@ class CachedSession(msgspec.Struct):
     """Whether its newest turn could not be written: the next answer says so, and its body heals it."""
     joint: bytes = b""
     """Where no header names it: the joint of its newest answer,"""
-    asked: bytes = b""
+    question: bytes = b""
     """and the user message that this answers."""
 
     @property
     def weight(self) -> int:
         """About how many bytes it takes."""
-        weight = _SESSION_BYTES + self.hidden_bytes + 128 * len(self.pins) + len(self.asked)
+        weight = _SESSION_BYTES + self.hidden_bytes + 128 * len(self.pins) + len(self.question)
         if self.injection is not None:
             weight += 3 * len(self.injection.injection.raw)  # also as results, and as messages
         if self.lookup is not None and (session := self.lookup.found.session) is not None:
@@ -172,13 +172,13 @@ class CachedSession(msgspec.Struct):
             self.given_hidden, self.stored_hidden, self.hidden_bytes = {}, {}, 0
         if not found.hidden and (found.sid == sid or not self.hidden_bytes):
             return
-        told = {each.hash: each for each in found.hidden}
+        found_hidden = {each.hash: each for each in found.hidden}
         if found.sid != sid:
-            self.given_hidden, self.stored_hidden = {**self.given_hidden, **self.stored_hidden}, told
+            self.given_hidden, self.stored_hidden = {**self.given_hidden, **self.stored_hidden}, found_hidden
         elif not is_whole:
-            self.stored_hidden = {**self.stored_hidden, **told}
-        elif len(told) >= len(self.stored_hidden):
-            self.stored_hidden = told
+            self.stored_hidden = {**self.stored_hidden, **found_hidden}
+        elif len(found_hidden) >= len(self.stored_hidden):
+            self.stored_hidden = found_hidden
         stored = self.stored_hidden
         self.given_hidden = {each: given for each, given in self.given_hidden.items() if each not in stored}
         self._weigh_hidden()

@@ -39,8 +39,8 @@ def found(codec: Codec, fields: FoundFields, lookup: Lookup) -> Found:
     record = session(codec, fields.session)
     if record is None and not (fields.epochs or fields.hidden or fields.injected):
         return Found(was_here=bool(fields.was_here))
-    joint, place, said = fields.said or (b"", b"", None)
-    said, is_link = node(codec, place, said) if said is not None else (None, False)
+    joint, place, user = fields.user or (b"", b"", None)
+    user, is_link = node(codec, place, user) if user is not None else (None, False)
     counts = zip(lookup.uncounted, fields.counts, strict=True)
     return Found(
         sid=fields.sid.decode(errors="replace"),
@@ -53,7 +53,7 @@ def found(codec: Codec, fields: FoundFields, lookup: Lookup) -> Found:
         injected=fields.injected or b"",
         injection=injection(codec, fields.injection),
         joint=joint,
-        said=None if is_link else said,
+        user=None if is_link else user,
     )
 
 

@@ -98,7 +98,7 @@ class FoundFields(msgspec.Struct, frozen=True):
     hidden: list[bytes]
     injected: bytes | None
     injection: bytes | None
-    said: tuple[bytes, bytes, bytes | None] | None
+    user: tuple[bytes, bytes, bytes | None] | None
     """The joint by which it was found, the chain hash of the message that was answered there, and itself."""
 
 
@@ -170,7 +170,7 @@ class Scripts:
             # Somebody waits for a piece, and for a turn that comes late or was appended.
             is_urgent = not record or turn.is_late or turn.begun_at is not None
             joint = turn.joint if record else None
-            found_by = (joint.hash, joint.said.hex(), joint.first) if joint else (b"", "", "")
+            found_by = (joint.hash, joint.user.hex(), joint.first) if joint else (b"", "", "")
             tip = turn.session.tip if turn.advances_tip else b""
             answer: bytes = await self.of_bucket(
                 "record" if is_urgent else "record_later",

@@ -97,8 +97,8 @@ class RedisStore:
         except DamagedRecord:
             await self._discard_damaged(key, lookup.lane)
             raise
-        if fields.said and not found.said:  # a link, which is rare: a long question that was asked twice
-            found = replace(found, said=(await self.nodes(key)).get(fields.said[1]))
+        if fields.user and not found.user:  # a link, which is rare: a long question that was asked twice
+            found = replace(found, user=(await self.nodes(key)).get(fields.user[1]))
         return found
 
     async def _tags(self, first: str) -> list[str]:

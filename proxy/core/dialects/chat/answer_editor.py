@@ -26,7 +26,7 @@ class AnswerEditor:
         self._rules = rules
         self._shared: dict[str, Raw] = {}
         self._usage = b""
-        self._said = PartialMessage()
+        self._rounds_message = PartialMessage()
         self._logprobs = Members()
         self._rounds = 0
         self._body = b""
@@ -47,7 +47,7 @@ class AnswerEditor:
     @property
     def visible(self) -> bytes:
         """The message that the client is told, once that is settled."""
-        return self._said.json()
+        return self._rounds_message.json()
 
     def feed(self, body: bytes) -> None:
         self._body = body
@@ -60,14 +60,14 @@ class AnswerEditor:
         self._calls.take(self._message.get("tool_calls", _NULL))
         self._calls.name_all()
         self._calls.message.add(self._without_calls())
-        self._said.add(self._without_calls())
+        self._rounds_message.add(self._without_calls())
         self._logprobs.add_all(members(self._choice.get("logprobs", _NULL)) or {})
         self._usage = summed(self._usage, _unless_null(self._top.get("usage", _NULL)))
         self._shared = self._shared or {name: self._top[name] for name in _SHARED if name in self._top}
 
-    def asked(self) -> list[ToolCall]:
+    def requested(self) -> list[ToolCall]:
         finish = _unless_null(self._choice.get("finish_reason", _NULL))
-        return [] if self.has_given_up else self._calls.asked(finish)
+        return [] if self.has_given_up else self._calls.requested(finish)
 
     def shown(self) -> list[ToolCall]:
         return self._calls.shown()
@@ -83,7 +83,9 @@ class AnswerEditor:
     def settle(self, hidden: Collection[ToolCall]) -> None:
         self._calls.settle(hidden)
         for call in self._calls.shown():
-            self._said.add({"tool_calls": Raw(b"[" + self._calls.message.calls[call.place].json() + b"]")})
+            self._rounds_message.add(
+                {"tool_calls": Raw(b"[" + self._calls.message.calls[call.place].json() + b"]")}
+            )
 
     @property
     def is_untouched(self) -> bool:
@@ -96,9 +98,9 @@ class AnswerEditor:
         """
         if self.is_untouched:
             return self._body
-        told = members(self.visible) or {}
-        others = {name: raw for name, raw in self._without_calls().items() if name not in told}
-        choice = {**self._choice, "message": object_of({**told, **others}.items())}
+        shown_members = members(self.visible) or {}
+        others = {name: raw for name, raw in self._without_calls().items() if name not in shown_members}
+        choice = {**self._choice, "message": object_of({**shown_members, **others}.items())}
         if self._choice.get("finish_reason") == Raw(b'"tool_calls"') and not self._calls.shows_any:
             choice["finish_reason"] = b'"stop"'
         if logprobs := self._logprobs.closed():

@@ -110,11 +110,11 @@ class Body:
 
     def with_messages(self, messages: Iterable[bytes | bytearray]) -> bytes:
         """The body with other messages and every other byte as it was."""
-        told = b",".join(messages)
+        joined = b",".join(messages)
         if self.spans is None:
-            return self.with_member("messages", b"[%b]" % told)
+            return self.with_member("messages", b"[%b]" % joined)
         start, end = self.spans["messages"]
-        return b"".join((self.raw[:start], b"[", told, b"]", self.raw[end:]))
+        return b"".join((self.raw[:start], b"[", joined, b"]", self.raw[end:]))
 
     def with_member(self, name: str, value: bytes) -> bytes:
         """The body with another value of a top-level member that it has, and every other byte as it was."""

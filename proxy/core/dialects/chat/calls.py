@@ -63,9 +63,9 @@ class Calls:
         """Whether the client sees a call."""
         return _Fate.SHOWN in self._fates
 
-    def take(self, said: Raw) -> list[Element]:
+    def take(self, raw: Raw) -> list[Element]:
         """Take what one delta says of calls."""
-        taken = self.message.add_calls(said)
+        taken = self.message.add_calls(raw)
         for delta, call in taken:
             if call not in self._places:
                 self.name_all()
@@ -101,7 +101,7 @@ class Calls:
         """Whether it is known how the client sees these: what becomes of them and of those before."""
         return all(self._places[call] < self._decided for _, call in elements)
 
-    def asked(self, finish: bytes) -> list[ToolCall]:
+    def requested(self, finish: bytes) -> list[ToolCall]:
         """The calls that the proxy may answer; none where the answer was cut short."""
         return [] if finish in _CUT_SHORT else self._those(_Fate.ASKED)
 

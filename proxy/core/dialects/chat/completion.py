@@ -117,10 +117,10 @@ class StreamCollector:
         if self._done or self._room < 0:
             return
         for event in self._decoder.feed(chunk):
-            said, is_whole = _read(event.data)
-            if said is not None:
+            fields, is_whole = _read(event.data)
+            if fields is not None:
                 self._hole = self._hole or not is_whole
-                self._take(said, event)
+                self._take(fields, event)
             elif event.data.startswith(b"[DONE]"):
                 self._done, self._unread = True, False
                 return
@@ -148,19 +148,21 @@ class StreamCollector:
             model=self._model,
         )
 
-    def _take(self, said: _Completion, event: Event) -> None:
+    def _take(self, fields: _Completion, event: Event) -> None:
         self._unread = False
-        if said.error is not _ABSENT or event.name == "error":
-            self._error = self._error or _error_of(said, event.data)
+        if fields.error is not _ABSENT or event.name == "error":
+            self._error = self._error or _error_of(fields, event.data)
         if not (self._id and self._model):
-            self._id, self._model = self._id or said.id, self._model or said.model
-        if said.usage is not None:
-            self._usage = _usage(said.usage)
-        if said.choices:
+            self._id, self._model = self._id or fields.id, self._model or fields.model
+        if fields.usage is not None:
+            self._usage = _usage(fields.usage)
+        if fields.choices:
             self._room -= len(event.data)
-            if len(said.choices) > 1 and len({each.index or 0 for each in said.choices}) < len(said.choices):
+            if len(fields.choices) > 1 and len({each.index or 0 for each in fields.choices}) < len(
+                fields.choices
+            ):
                 self._hole = True
-            for choice in said.choices:
+            for choice in fields.choices:
                 index = choice.index or 0
                 if choice.finish_reason or index not in self._finish:
                     self._finish[index] = choice.finish_reason or None
@@ -177,19 +179,21 @@ def read_completion(body: bytes) -> Answer:
         return Answer()
     choices = {choice.index or 0: choice for choice in reversed(completion.choices or [])}
     choice = choices.get(0, _Choice())
-    said, written = members(choice.message), bytes(choice.message)
-    if said is not None and not string(said.get("role")):  # no request may be without
-        written = object_of([("role", b'"assistant"'), *((n, raw) for n, raw in said.items() if n != "role")])
+    fields, written = members(choice.message), bytes(choice.message)
+    if fields is not None and not string(fields.get("role")):  # no request may be without
+        written = object_of(
+            [("role", b'"assistant"'), *((n, raw) for n, raw in fields.items() if n != "role")]
+        )
     written = well_formed(written)
     usage = _usage(completion.usage) if completion.usage is not None else None
     error = _error_of(completion, body) if completion.error is not _ABSENT else None
-    has_calls, is_odd = _checked(said or {})
+    has_calls, is_odd = _checked(fields or {})
     is_odd = is_odd or not is_whole
     return Answer(
-        message=written if said is not None else None,
+        message=written if fields is not None else None,
         finish_reason=choice.finish_reason or None,
         usage=usage,
-        complete=said is not None and error is None and not is_odd,
+        complete=fields is not None and error is None and not is_odd,
         is_odd=is_odd,
         tool_calls=has_calls,
         choices=len(completion.choices or []),
@@ -307,9 +311,9 @@ def stored_answer(
     end = {"index": 0, "finish_reason": reply.finish_reason}
     if not stream:
         return msgspec.json.encode({**top, "choices": [{**end, "message": Raw(message)}], **usage})
-    said = members(message) or {}
-    delta: dict[str, object] = {**said}
-    if calls := elements(said.get("tool_calls", Raw(b"null"))):  # they have numbers in a delta
+    fields = members(message) or {}
+    delta: dict[str, object] = {**fields}
+    if calls := elements(fields.get("tool_calls", Raw(b"null"))):  # they have numbers in a delta
         delta["tool_calls"] = [
             {"index": number, **(members(call) or {})} for number, call in enumerate(calls)
         ]

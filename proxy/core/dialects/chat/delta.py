@@ -98,15 +98,15 @@ class Members:
 
     def _merge(self, name: str, value: bytearray | Members | None, raw: bytes) -> None:
         """Go on with an object, which from here on is one of members of its own."""
-        said = members(raw)
-        if said is None or self._depth == _DEEPEST:
+        added = members(raw)
+        if added is None or self._depth == _DEEPEST:
             self._has_left_out = True
             return
         if not isinstance(value, Members):
             whole = Members(self._shape.get(name) or _ANY, self._depth + 1)
             whole.add_all(members(bytes(value)) or {} if value else {})
             self._open[name] = value = whole
-        value.add_all(said)
+        value.add_all(added)
 
     def add_all(self, delta: Mapping[str, Raw]) -> None:
         """Merge all members of a delta."""
@@ -158,14 +158,14 @@ class PartialCall:
     @property
     def name(self) -> str:
         """The function's name as far as it has been said; empty for another kind of tool."""
-        return self._said("name") or ""
+        return self._text_of("name") or ""
 
     @property
     def arguments(self) -> str | None:
         """The function's arguments as far as they have been said; None where they are no text."""
-        return self._said("arguments")
+        return self._text_of("arguments")
 
-    def _said(self, member: str) -> str | None:
+    def _text_of(self, member: str) -> str | None:
         return string(self._members.inner("function").get(member, b'""'))
 
     def json(self) -> bytes:
@@ -215,10 +215,10 @@ class PartialMessage:
     def add_calls(self, raw: Raw) -> list[tuple[dict[str, Raw], PartialCall]]:
         """Merge what a delta says of calls; each with the call that it is about."""
         taken: list[tuple[dict[str, Raw], PartialCall]] = []
-        said = elements(raw)
-        if said is None and raw != _NULL:
+        added = elements(raw)
+        if added is None and raw != _NULL:
             self._members.leave_out()
-        for element in said or ():
+        for element in added or ():
             delta = members(element)
             if delta:
                 call = self._call_of(delta)

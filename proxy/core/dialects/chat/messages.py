@@ -106,8 +106,8 @@ def _calls(members: Mapping[str, Any]) -> Sequence[dialect.Call]:
     calls = members.get("tool_calls")
     for call in map(as_mapping, cast("list[object]", calls) if isinstance(calls, list) else ()):
         body = as_mapping(call.get("function") or call.get("custom"))
-        said = (call.get("id"), body.get("name"), body.get("arguments", body.get("input")))
-        call_id, name, arguments = map(text_or_empty, said)
+        members_of_call = (call.get("id"), body.get("name"), body.get("arguments", body.get("input")))
+        call_id, name, arguments = map(text_or_empty, members_of_call)
         found.append((call_id, name, arguments))
     legacy = as_mapping(members.get("function_call"))
     if legacy:

@@ -4,8 +4,9 @@ Text and reasoning pass at once, in the first round byte for byte. A tool call i
 and, where the proxy may answer it, until the round is over; calls after it wait with it, so that their order
 and numbers are right. Then what ends the answer is held back as well: the reason, the usage and `[DONE]`.
 
-Sans-I/O, and the same for every cut of the bytes. Whoever pumps the bytes asks at the end of a round what is
-to be answered (:meth:`StreamEditor.asked`), and then goes on with the next round's bytes or ends the answer.
+Sans-I/O, and the same for every cut of the bytes. Whoever pumps the bytes asks at the end of a round for the
+calls to be answered (:meth:`StreamEditor.requested`), and goes on with the next round's bytes or ends the
+answer.
 """
 
 from __future__ import annotations
@@ -88,9 +89,9 @@ class StreamEditor:
             return self._release() + left
         return b"" if self._waits else left
 
-    def asked(self) -> list[ToolCall]:
+    def requested(self) -> list[ToolCall]:
         """The calls of the round that the proxy may answer, in their order; none where it broke off."""
-        return self._calls.asked(self._finish) if self.has_ended and not self.has_given_up else []
+        return self._calls.requested(self._finish) if self.has_ended and not self.has_given_up else []
 
     def shown(self) -> list[ToolCall]:
         return self._calls.shown()
@@ -161,11 +162,11 @@ class StreamEditor:
         return chunk.encoded()
 
     def _choice(self, chunk: Chunk) -> bytes:
-        said, calls = chunk.delta, list[Element]()
-        if "tool_calls" in said:
-            calls = self._calls.take(said["tool_calls"])
-            said = {name: raw for name, raw in said.items() if name != "tool_calls"}
-        self._calls.message.add(said)
+        delta, calls = chunk.delta, list[Element]()
+        if "tool_calls" in delta:
+            calls = self._calls.take(delta["tool_calls"])
+            delta = {name: raw for name, raw in delta.items() if name != "tool_calls"}
+        self._calls.message.add(delta)
         passed = self._show_all() if self._calls.message.is_odd else b""
         if chunk.finish:
             self._finish = chunk.finish
@@ -173,12 +174,12 @@ class StreamEditor:
         else:
             passed += self._flushed()
         if chunk.finish and self._waits:
-            passed += self._said(chunk)
+            passed += self._edited(chunk)
             self._tail.append((chunk, calls))
         elif self._may_pass(calls):
             passed += self._shown(chunk, calls)
         else:
-            passed += self._said(chunk)
+            passed += self._edited(chunk)
             self._hold(chunk, calls)
         return passed
 
@@ -198,7 +199,7 @@ class StreamEditor:
         self._waits = self._waits or self._calls.is_asking
         return self._flushed()
 
-    def _said(self, chunk: Chunk) -> bytes:
+    def _edited(self, chunk: Chunk) -> bytes:
         """What is text in a chunk that is held for its calls, or for the end that it brings."""
         if not chunk.says(besides=("role", "tool_calls")):
             return b""
