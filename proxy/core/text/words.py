@@ -183,6 +183,6 @@ def language_of(text: str) -> str:
     words = _LETTERS.findall(sample.lower())
     if len(_HAN.findall(sample)) > len(sample) / 10:
         return "zh"
-    votes = {name: sum(word in everyday for word in words) for name, everyday in EVERYDAY_WORDS.items()}
+    votes = {name: sum(map(everyday.__contains__, words)) for name, everyday in EVERYDAY_WORDS.items()}
     best = max(votes, key=lambda name: votes[name])
     return best if votes[best] > votes["en"] else "en"
