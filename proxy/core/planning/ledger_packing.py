@@ -42,6 +42,8 @@ _SPARE = 64
 """Facts that are tried after the first that no longer fits."""
 OFTEN = 200
 """Searches of a text from which an index of it pays."""
+LONG = 16_000
+"""Characters of a text of which the same is true."""
 _GRAM = 4
 """Characters by which the index finds words."""
 _RUN = re.compile(r"\S+")
@@ -60,8 +62,10 @@ class Standing:
 
     def __contains__(self, value: str) -> bool:
         self._searches += 1
+        if self._searches < OFTEN or len(self._text) < LONG:
+            return value in self._text
         word = max(value.split(), key=len, default="")
-        if self._searches < OFTEN or len(word) < _GRAM:
+        if len(word) < _GRAM:
             return value in self._text
         if value in self._places:
             return True
