@@ -166,6 +166,8 @@ class Decision(msgspec.Struct, frozen=True):
     """Epochs in force, 0 where there is none."""
     summary: str = "none"
     degraded: tuple[str, ...] = ()
+    is_unsigned: bool = False
+    """Whether no signed reasoning goes out: nobody knows behind what it was made, or it was refused."""
 
 
 class Exchange(msgspec.Struct, kw_only=True):

@@ -60,6 +60,12 @@ class Lines:
     def may_hold_pictures(self, raw: bytes) -> bool:
         return False
 
+    def holds_signed_reasoning(self, raw: bytes) -> bool:
+        return False
+
+    def without_reasoning(self, raw: bytes) -> bytes:
+        return raw
+
     def note(self, text: str, role: str) -> bytes:
         return Line(role[0], text).written()
 

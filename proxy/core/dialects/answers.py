@@ -83,6 +83,8 @@ class Refusal(msgspec.Struct, frozen=True):
     """One user message is taken after each assistant message, and no other."""
     takes_no_tools: bool = False
     """No tools are taken, or not so many."""
+    is_of_reasoning: bool = False
+    """Signed reasoning in its messages is not taken back: it was made in another conversation."""
     is_invalid: bool = False
     """The request is called invalid: whatever was added to it may be why."""
     is_of_parameter: bool = False

@@ -114,6 +114,14 @@ class Dialect(Protocol):
         """Whether a message may have pictures, at a glance: others are not decoded to look for them."""
         ...
 
+    def holds_signed_reasoning(self, raw: bytes) -> bool:
+        """Whether a message has reasoning that its provider takes back only after what it was made after."""
+        ...
+
+    def without_reasoning(self, raw: bytes) -> bytes:
+        """A message, or several joined by commas, without such reasoning, every other byte as it was."""
+        ...
+
     def note(self, text: str, role: str) -> bytes:
         """A text of our own as a message: a note, or what a caller has handed in."""
         ...

@@ -9,7 +9,7 @@ same id on every worker, so that of two who make it together one writes it.
 """
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -21,6 +21,7 @@ from proxy.core.planning.gaps import is_no_longer, noted_gap
 from proxy.core.planning.ledger import placed
 from proxy.core.planning.plan import Account, Epoch, Gap, Plan, Span, Verb, Verdict, view_tokens
 from proxy.core.planning.planner import Draft, finish
+from proxy.core.planning.reasoning import first_change, signed_in
 from proxy.core.planning.selection import Selection
 from proxy.core.planning.situation import CRITICAL, FREE, Situation
 
@@ -125,6 +126,11 @@ class Change:
         parent = self.parent.id if self.parent else ""
         # What is undone is an edit too: a chain that lacks it has nothing to be undone.
         depth = max(self.plan.depth, self.before.plan.depth)
+        signed = signed_in(chain)
+        if signed:
+            # It holds where all that was signed before it goes without, so not on a branch beside that.
+            newest = last_user(chain.messages) if self.asked else None
+            depth = max(depth, len(chain) if newest is None else newest + 1)
         reach = chain.hashes[depth - 1]
         # A chain that was rolled back is forwarded whole; an epoch begun at any size holds at any.
         is_at_any_size = self.stage in (Stage.CALM, Stage.WARN)
@@ -158,7 +164,17 @@ class Change:
             asked=self.asked,
             account=self.account,
             plan=self.plan,
+            without_reasoning=self._without_reasoning(signed),
         )
+
+    def _without_reasoning(self, signed: Sequence[int]) -> tuple[int, ...]:
+        """Of the messages that are ``signed``, those of the view that go out without."""
+        already = self.parent.without_reasoning if self.parent is not None else ()
+        are_notes_moved = self.parent is not None and self.parent.alternates != self.alternates
+        is_refused = self.account is not None and self.account.verdict is Verdict.REFUSED
+        start = 0 if are_notes_moved or is_refused else first_change(self.before.plan, self.plan)
+        places = {*already, *(place for place in signed if start is not None and place >= start)}
+        return tuple(sorted(place for place in places if not self.plan.covers(place)))
 
     def _count(self, plan: Plan) -> int:
         """Messages of a view, head included."""
@@ -173,10 +189,10 @@ class Change:
         usage = "no budget, the window is unknown" if budget.tokens is None else usage
         by = "on request" if self.asked else f"by {policy.strategy.name}"
         sums = f"; {self.account.text}" if self.account and self.account.text else ""
-        is_late = self.account is not None and self.account.verdict is Verdict.LATE
+        cuts_nothing = self.account is not None and self.account.cuts_nothing
         if (
             not self.asked
-            and not is_late
+            and not cuts_nothing
             and is_at_any_size
             and policy.stages.max_units
             and policy.strategy.name == "importance"

@@ -126,7 +126,7 @@ def past_of(epochs: Sequence[Epoch], current: Epoch | None, hashes: Sequence[byt
         if epoch.id != wanted:
             continue
         wanted = epoch.parent
-        if not epoch.asked and not epoch.is_late:
+        if not epoch.asked and not epoch.cuts_nothing:
             led.append(epoch)
     return Past(len(led), led[0].length_at_start(hashes)) if led else NO_PAST
 

@@ -164,6 +164,8 @@ class Verdict(StrEnum):
     """Nobody asked."""
     LATE = "late"
     """It only puts late summaries in the place of notices."""
+    REFUSED = "refused"
+    """It only leaves out signed reasoning that the provider refused."""
 
 
 class Verb(StrEnum):
@@ -194,6 +196,11 @@ class Account(msgspec.Struct, frozen=True, array_like=True):
     """Counted tokens that the provider has kept and has to read anew."""
 
     @property
+    def cuts_nothing(self) -> bool:
+        """Whether it is of an epoch that was begun for something else than to make the view smaller."""
+        return self.verdict in (Verdict.LATE, Verdict.REFUSED)
+
+    @property
     def saving(self) -> float:
         """In fresh tokens."""
         return self.calls * self.cached * self.freed
@@ -214,6 +221,8 @@ class Account(msgspec.Struct, frozen=True, array_like=True):
                 return f"the provider's cache is cold{idle}"
             case Verdict.LATE:
                 return "late summaries take the place of notices, the provider's cache is cold"
+            case Verdict.REFUSED:
+                return "the provider refused signed reasoning of before"
             case Verdict.PAYS | Verdict.WAITS:
                 sums = f"{self.calls:.1f} calls with {self.freed} tokens less at {self.cached:.2f}"
                 cost = f"{self.tail} tokens read anew at {self.written - self.cached:.2f}"
@@ -260,11 +269,13 @@ class Epoch(msgspec.Struct, frozen=True, kw_only=True):
     account: Account | None = None
     """What it was decided by, beside its usage; None where a person asked for it."""
     plan: Plan = EMPTY
+    without_reasoning: tuple[int, ...] = ()
+    """Positions of messages of the view that go out without their signed reasoning (law 9)."""
 
     @property
-    def is_late(self) -> bool:
-        """Whether it cut nothing, and only brought summaries that came too late for their notices."""
-        return self.account is not None and self.account.verdict is Verdict.LATE
+    def cuts_nothing(self) -> bool:
+        """Whether it only brought late summaries, or left out reasoning that was refused."""
+        return self.account is not None and self.account.cuts_nothing
 
     def length_at_start(self, hashes: Sequence[bytes]) -> int:
         """Messages that a chain had when the epoch began, so far as it still is that chain."""

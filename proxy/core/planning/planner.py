@@ -18,6 +18,7 @@ from proxy.core.planning.gaps import NewTexts, Summaries, gap_of, is_no_longer, 
 from proxy.core.planning.ledger import cut_tokens, placed, plain_of, room_for
 from proxy.core.planning.life import LEAST_FREED, LIFE, Cause, Gate, allows, cause_of
 from proxy.core.planning.plan import Gap, Plan, Replacement, Span, view_tokens
+from proxy.core.planning.reasoning import is_amid_reasoning
 from proxy.core.planning.replacements import Clearing, clearings, clip_view, picture_clearings
 from proxy.core.planning.selection import NOTICE_TOKENS, Selection
 from proxy.core.planning.situation import FREE, Situation
@@ -90,9 +91,11 @@ def due_strategy(situation: Situation, stage: Stage) -> Strategy | None:
     Quick, since it is asked at every request.
     """
     if not stage.is_pressing and BY_UNITS.is_due(situation, stage):
-        return BY_UNITS
+        return None if is_amid_reasoning(situation.chain) else BY_UNITS
     strategy = strategy_of(situation.policy.strategy.name)
     if not strategy.is_due(situation, stage):
+        return None
+    if not stage.is_pressing and is_amid_reasoning(situation.chain):
         return None
     stage = _planned_at(situation, stage)
     cause = cause_of(stage, acts_now=stage is not Stage.EMERGENCY and strategy.acts_now(situation))

@@ -25,6 +25,7 @@ from proxy.core.persistent import Sizes
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.life import in_force
 from proxy.core.planning.plan import EMPTY, Epoch, apply
+from proxy.core.planning.reasoning import without_reasoning
 from proxy.core.planning.situation import Situation
 from proxy.core.policy.policy import Policy
 from proxy.core.tool_cache.cache import Rules, ToolCache
@@ -258,11 +259,17 @@ class Inspection:
         return derive(initial(Rules(self.policy_of(session).tools), injected), read, dialect, hidden).cache
 
     @staticmethod
-    def view(found: Inspected, situation: Situation, injection: Injection | None = None) -> list[bytes]:
-        """What is forwarded of a branch: the head, what was handed in, the chain as its plan leaves it."""
-        prelude = injection.messages(situation.chain.dialect) if injection else ()
-        chain, upstream = situation.chain, found.upstream_messages
-        view = apply(situation.plan, outgoing_slices(chain.raws, chain.hashes, upstream))
+    def view(
+        found: Inspected, situation: Situation, epoch: Epoch | None, injection: Injection | None = None
+    ) -> list[bytes]:
+        """What is forwarded of a branch: the head, what was handed in, the chain as its epoch leaves it."""
+        chain, upstream, raws = situation.chain, dict(found.upstream_messages), situation.chain.raws
+        prelude = injection.messages(chain.dialect) if injection else ()
+        if unsigned := epoch.without_reasoning if epoch else ():
+            raws = without_reasoning(raws, unsigned, chain.dialect)
+            for each in {own for place, own in enumerate(chain.hashes) if place in unsigned} & upstream.keys():
+                upstream[each] = [chain.dialect.without_reasoning(raw) for raw in upstream[each]]
+        view = apply(situation.plan, outgoing_slices(raws, chain.hashes, upstream))
         return [*found.session.head, *prelude, *single_messages(view, upstream)]
 
     @staticmethod

@@ -89,6 +89,7 @@ class Sender:
             refusal = self.refusal(exchange, sent)
             is_changed = (
                 self._let_alternate(exchange, refusal)
+                or (refusal.is_of_reasoning and await self.decisions.leave_out_reasoning(exchange))
                 or (self.learn_window(exchange, refusal) and await self.decisions.prune_harder(exchange))
                 or self._withdraw_tool(exchange, refusal)
                 or self._withdraw_parameters(exchange, refusal)

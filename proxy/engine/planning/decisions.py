@@ -4,7 +4,7 @@ The budget comes from the policy and what is known of the model, the plan from
 :mod:`proxy.engine.planning.epochs`; a refusal for length has both asked for once more.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from proxy.core.budget.budget import Budget, Stage, budget_tokens, stage_of
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.plan import EMPTY, Plan, apply, view_tokens
+from proxy.core.planning.reasoning import signed_in, without_reasoning
 from proxy.core.policy.policy import Policy
 from proxy.engine.flow import Decision, Exchange, Incoming, Request
 from proxy.engine.intake.history import History
@@ -132,15 +133,28 @@ class Decisions:
     def body(self, request: Request, decision: Decision) -> bytes:
         """What goes out: the client's own bytes, unless a plan is in force or we have put something in."""
         history = request.history
-        if not (decision.plan != EMPTY or history.hidden or history.injection is not None):
+        unsigned = unsigned_in(request, decision)
+        if not (decision.plan != EMPTY or history.hidden or history.injection is not None or unsigned):
             return history.body.raw
         alternates = request.alternates(decision.epoch)
-        return edited_body(history, decision.plan, alternates=alternates, tool=request.tool)
+        return edited_body(history, decision.plan, unsigned, alternates=alternates, tool=request.tool)
 
     def answerers(self, request: Request, decision: Decision) -> list[Answerer]:
         """Who answers the calls of what this request, or its history, has beside the client's tools."""
         is_known = decision.plan != EMPTY or bool(request.history.hidden)
         return [self.recall(request, decision.plan)] if request.tool and is_known else []
+
+    async def leave_out_reasoning(self, exchange: Exchange) -> bool:
+        """Decide again without the signed reasoning that was refused; whether there was any to leave out."""
+        decision = await self.epochs.without_reasoning(exchange.request, exchange.decision)
+        if decision is None:
+            return False
+        body = self.body(exchange.request, decision)
+        if body == exchange.body:
+            return False
+        exchange.decision = decision
+        exchange.set_body(body)
+        return True
 
     async def prune_harder(self, exchange: Exchange) -> bool:
         """Decide again under what was just learned; whether there is anything else to send."""
@@ -157,14 +171,25 @@ class Decisions:
         return True
 
 
-def edited_body(history: History, plan: Plan, *, alternates: bool, tool: bytes = b"") -> bytes:
+def unsigned_in(request: Request, decision: Decision) -> Sequence[int]:
+    """Positions of messages that go out without their signed reasoning (law 9)."""
+    if decision.is_unsigned or (decision.epoch is None and decision.plan != EMPTY):
+        return signed_in(request.chain)  # no epoch says what was made before the plan
+    return decision.epoch.without_reasoning if decision.epoch is not None else ()
+
+
+def edited_body(
+    history: History, plan: Plan, unsigned: Sequence[int] = (), *, alternates: bool, tool: bytes = b""
+) -> bytes:
     """The body with what is put in, and without what a plan cuts; every other byte stays as it was.
 
-    ``alternates`` says whether the model insists on alternating roles (law 1: else nothing is touched);
-    ``tool`` is ours, for reading what the plan cuts.
+    ``unsigned`` are positions of messages that go out without their signed reasoning. ``alternates`` says
+    whether the model insists on alternating roles (law 1: else nothing is touched); ``tool`` is ours, for
+    reading what the plan cuts.
     """
     dialect, prelude = history.counted.dialect, history.prelude
-    view = apply(plan, history.outgoing)
+    outgoing = without_reasoning(history.outgoing, unsigned, dialect) if unsigned else history.outgoing
+    view = apply(plan, outgoing)
     placed = dialect.alternating(view, plan.note_places, prelude) if alternates else [*prelude, *view]
     body = history.body.with_tool(tool) if tool and plan != EMPTY else history.body
     return body.with_messages([*history.head, *placed])

@@ -27,6 +27,7 @@ from proxy.core.planning.planner import (
     with_late,
     yielded_protection,
 )
+from proxy.core.planning.reasoning import is_amid_reasoning, signed_in
 from proxy.core.planning.situation import Situation
 from proxy.engine.background import off_loop
 from proxy.engine.flow import Decision, Request
@@ -85,7 +86,7 @@ class Epochs:
         elif due_strategy(situation, standing.stage) is not None:
             decided = await self._drafted(request, situation, standing)
         if decided is None:
-            if unsummarised(situation) and is_cold(situation):
+            if unsummarised(situation) and is_cold(situation) and not is_amid_reasoning(situation.chain):
                 return await self._bring_late(request, log, situation, standing, races)
             return standing
         decision, may_wait = decided
@@ -95,6 +96,22 @@ class Epochs:
         if account is not None and account.verdict is Verdict.WAITS:
             return standing
         return await self._begin(request, log, situation, decision, account, races)
+
+    async def without_reasoning(self, request: Request, decision: Decision) -> Decision | None:
+        """The same, but for the signed reasoning, which was refused; None where it holds no more of that.
+
+        It is written as an epoch, so that the turns after it leave out the same.
+        """
+        refused, epoch = signed_in(request.chain), decision.epoch
+        plan, already = decision.plan, epoch.without_reasoning if epoch is not None else ()
+        if decision.is_unsigned or all(plan.covers(place) or place in already for place in refused):
+            return None
+        if decision.log is None:
+            return replace(decision, is_unsigned=True)
+        request = replace(request, log=decision.log)
+        situation, standing = self._situation(request, decision.log.epochs)
+        account, before = Account(Verdict.REFUSED), replace(decision, plan=situation.plan, epoch=standing)
+        return await self._begin(request, decision.log, situation, before, account, 0)
 
     def untouched(self, request: Request) -> Decision:
         """The request as the client wrote it: the last resort where planning itself is at fault."""

@@ -78,6 +78,8 @@ class KeptEpoch(EpochTold):
     clipped: list[KeptClip] = Field(
         validation_alias=AliasChoices("clipped", AliasPath("plan", "replacements"))
     )
+    without_reasoning: list[int]
+    """Positions of messages that go out without their signed reasoning."""
 
 
 class Export(Shape):

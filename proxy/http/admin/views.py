@@ -85,7 +85,7 @@ def view(
         epoch=in_force.number if in_force else 0,
         tokens=budget.real(budget.head + situation.view),
         budget=budget.tokens,
-        messages=[loads(raw) for raw in inspection.view(found, situation, injection)],
+        messages=[loads(raw) for raw in inspection.view(found, situation, in_force, injection)],
     )
 
 

@@ -22,6 +22,7 @@ decode_elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
 OPENING = ord("{")
 BOM = b"\xef\xbb\xbf"
 _MEMBER_NAME = re.compile(rb'[ \t\r\n{,]*("(?:[^"\\]|\\.)*")[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
+_ESCAPE = re.compile(rb"\\(u[dD][89a-fA-F][0-9a-fA-F]{2}|.)", re.DOTALL)
 _SPACE = b" \t\r\n"
 _MEMBER_BYTES = 512
 """What a member is reckoned at that is held twice."""
@@ -252,6 +253,16 @@ class Beginning(msgspec.Struct, frozen=True):
         if spans is None or not is_same or bool(new) != has_more:
             return None
         return new, members, spans, len(raw) - len(short)
+
+
+def masked(text: bytes) -> bytes:
+    """JSON with another escape of the same length for each escape of a surrogate, which msgspec may refuse.
+
+    Every offset found in it holds in the original.
+    """
+    if b"\\u" not in text:
+        return text
+    return _ESCAPE.sub(lambda match: b"\\ufffd" if len(match[0]) > 2 else match[0], text)
 
 
 def member_spans(text: bytes, members: Members) -> Spans | None:

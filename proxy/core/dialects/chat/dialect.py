@@ -11,6 +11,7 @@ from proxy.core.dialects.chat.completion import (
     stored_answer,
 )
 from proxy.core.dialects.chat.messages import Content
+from proxy.core.dialects.chat.reasoning import holds_signed_reasoning, without_reasoning
 from proxy.core.dialects.chat.refusals import read_refusal
 from proxy.core.dialects.chat.request import (
     asking_for_usage,
@@ -34,6 +35,9 @@ class ChatCompletions:
 
     name = "chat"
     read = staticmethod(Content.of)
+
+    holds_signed_reasoning = staticmethod(holds_signed_reasoning)
+    without_reasoning = staticmethod(without_reasoning)
 
     def may_hold_pictures(self, raw: bytes) -> bool:
         """Told from its bytes, of which the name of a part may be escaped."""

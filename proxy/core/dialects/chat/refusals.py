@@ -1,4 +1,4 @@
-"""What refusals say: of the context window, the order of roles, tools, and parameters.
+"""What refusals say: of the context window, the order of roles, signed reasoning, tools, and parameters.
 
 Nobody agrees on a code, so most are told by their wording. That the prompt does not fit the window, and how
 large that is, says a row of `_WORDINGS`: each is one upstream's sentence, and the first that fits is read.
@@ -203,6 +203,29 @@ _NO_TOOLS = re.compile(
 )
 
 
+_QUOTE = r"[`'\"\\]{0,3}"
+_OF_REASONING = re.compile(
+    # Anthropic, also where it says more: by which part of the prefix, and how to have it dropped instead
+    rf"invalid {_QUOTE}signature{_QUOTE} in {_QUOTE}(?:redacted_)?thinking"
+    r"|block is bound to a different conversation"
+    rf"|thinking{_QUOTE} blocks in [a-z ]{{0,40}} cannot be modified"
+    # OpenAI
+    r"|encrypted content .{0,200}could not be (?:verified|decrypted)",
+    re.IGNORECASE | re.DOTALL,
+)
+_ENCRYPTED = "invalid_encrypted_content"
+
+
+def _is_of_reasoning(status: int, body: bytes, request: bytes) -> bool:
+    if status not in _STATUSES or (status == _OK and b'"error"' not in body):
+        return False
+    refusal = _said(body, status)
+    found = _OF_REASONING.search(refusal.text) if refusal is not None else None
+    if refusal is not None and _ENCRYPTED in refusal.codes:
+        return True
+    return found is not None and found[0].encode() not in request
+
+
 def read_refusal(status: int, body: bytes, request: bytes = b"") -> Refusal:
     """What a refusal says that another request may heed; the arguments are those of `read_overflow`."""
     overflow, is_invalid = read_overflow(status, body, request), status in _INVALID
@@ -210,6 +233,7 @@ def read_refusal(status: int, body: bytes, request: bytes = b"") -> Refusal:
         overflow=overflow,
         wants_alternation=status == _BAD_REQUEST and _WANTS_ALTERNATION.search(body) is not None,
         takes_no_tools=status in _TOOLLESS and _NO_TOOLS.search(body) is not None,
+        is_of_reasoning=_is_of_reasoning(status, body, request),
         is_invalid=is_invalid,
         is_of_parameter=is_invalid and _UNKNOWN_PARAMETER.search(body) is not None,
         is_of_cache_key=is_invalid and _CACHE_KEY in body,

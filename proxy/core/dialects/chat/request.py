@@ -18,6 +18,7 @@ from proxy.core.dialects.chat.body import (
     Members,
     decode_elements,
     decode_members,
+    masked,
     member_spans,
 )
 from proxy.core.formats.json import as_mapping, dumps, elements, loads, members, string, text_or_empty
@@ -35,7 +36,6 @@ from proxy.errors import (
 _MODEL_FIRST = re.compile(rb'\s*{\s*"model"\s*:\s*"([ !#-[\]-~]+)"')
 """Where most clients write it; in ASCII, without escapes."""
 _BETWEEN = re.compile(rb"[ \t\r\n,\[]*")
-_ESCAPE = re.compile(rb"\\(u[dD][89a-fA-F][0-9a-fA-F]{2}|.)", re.DOTALL)
 _OFFSET = re.compile(r"\(byte (\d+)\)")
 _ABOUT_TOOLS = ("tools", "tool_choice", "parallel_tool_calls")
 """What the API refuses in a request without tools."""
@@ -186,8 +186,8 @@ def _read_with_surrogates(raw: bytes, max_messages: int) -> Body:
     The scan runs over a copy in which each surrogate escape is another escape of the same length, so that
     every offset found in the copy holds in the original.
     """
-    masked = _ESCAPE.sub(lambda match: b"\\ufffd" if len(match[0]) > 2 else match[0], raw)
-    text = masked.removeprefix(BOM)
+    scanned = masked(raw)
+    text = scanned.removeprefix(BOM)
     try:
         members = decode_members(text)
         messages = _split_messages(members, max_messages)
@@ -195,13 +195,13 @@ def _read_with_surrogates(raw: bytes, max_messages: int) -> Body:
         raise _invalid_json(raw, error) from error
     except RecursionError as error:
         raise JSONTooDeep("The request body is nested too deeply.") from error
-    spans = member_spans(masked, members)
+    spans = member_spans(scanned, members)
     if spans is None:  # a name is written twice: read by value, of which the last counts
         values: dict[str, Any] = dict(loads(raw.removeprefix(BOM)))
         printed = {name: dumps(value) for name, value in values.items()}
         return Body(raw, printed, _checked([dumps(each) for each in values["messages"]]))
     originals = {name: raw[start:end] for name, (start, end) in spans.items()}
-    elements = _element_spans(masked, spans["messages"][0], messages)
+    elements = _element_spans(scanned, spans["messages"][0], messages)
     return Body(raw, originals, _checked([raw[start:end] for start, end in elements]))
 
 
