@@ -34,9 +34,11 @@ def first_change(before: Plan, after: Plan) -> int | None:
 
 
 def without_reasoning(messages: Sequence[bytes], places: Iterable[int], dialect: Dialect) -> Sequence[bytes]:
-    """The messages, those at some places without their signed reasoning."""
+    """The messages, those at some places (as far as they are there) without their signed reasoning."""
     edited = [*messages]
     for place in places:
+        if place >= len(edited):  # answered anew: what an epoch on request saw after that is not there
+            continue
         edited[place] = dialect.without_reasoning(edited[place])
     return edited
 

@@ -107,6 +107,7 @@ def test_the_messages_at_some_places_go_without_and_all_others_keep_their_bytes(
     edited = without_reasoning(chain.raws, (1,), chain.dialect)
     assert b"thinking" not in edited[1]
     assert [*edited[2:]] == [*chain.raws[2:]]
+    assert [*without_reasoning(chain.raws, (7,), chain.dialect)] == [*chain.raws]
 
 
 @pytest.mark.parametrize(("stage", "begins"), [(Stage.TRIM, False), (Stage.COMPACT, True)])
