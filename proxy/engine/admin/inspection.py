@@ -267,7 +267,8 @@ class Inspection:
         prelude = injection.messages(chain.dialect) if injection else ()
         if unsigned := epoch.without_reasoning if epoch else ():
             raws = without_reasoning(raws, unsigned, chain.dialect)
-            for each in {own for place, own in enumerate(chain.hashes) if place in unsigned} & upstream.keys():
+            edited = {own for place, own in enumerate(chain.hashes) if place in unsigned}
+            for each in edited & upstream.keys():
                 upstream[each] = [chain.dialect.without_reasoning(raw) for raw in upstream[each]]
         view = apply(situation.plan, outgoing_slices(raws, chain.hashes, upstream))
         return [*found.session.head, *prelude, *single_messages(view, upstream)]
