@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from proxy.core.budget.budget import Budget, Stage
 from proxy.core.conversation.messages import TOOL_ROLES
 from proxy.core.conversation.units import last_user, open_from, request_points
+from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.planning.chain import Chain
+from proxy.core.planning.ledger import plain_of
 from proxy.core.planning.plan import EMPTY, Plan, apply
 from proxy.core.planning.planner import Draft, draft, finish
 from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Conditions, Situation
@@ -166,6 +168,7 @@ def check_under_every_strategy(data: st.DataObject) -> None:
         for turn in turns:
             check_valid(turn)
             check_bounded(turn)
+            check_notices(turn)
             check_again(turn)
         for one, other in pairwise(turns):
             check_stable(one, other)
@@ -200,6 +203,13 @@ def check_bounded(turn: Turn) -> None:
     chain, policy, budget = situation.chain, situation.policy, situation.budget
     may_wait = turn.begun is None and policy.strategy.name in ("off", "wild")
     assert may_wait or fits(chain, turn.plan, budget) or is_reduced(chain, turn.plan, policy, budget)
+
+
+def check_notices(turn: Turn) -> None:
+    """A note that says no more than how many messages are missing is no longer than they are."""
+    chain = turn.situation.chain
+    for gap in plain_of(turn.plan, count, CHAT).gaps:
+        assert gap.anchors or gap.tokens <= chain.tokens.between(gap.start, gap.end)
 
 
 def check_again(turn: Turn) -> None:

@@ -136,7 +136,9 @@ def _holds(gate: Gate, decided: Draft, freed: int) -> bool:
     situation = decided.situation
     match gate:
         case Gate.CHANGES:
-            return bool(decided.cleared) or decided.spans != tuple(gap.span for gap in situation.plan.gaps)
+            standing = _spans_of(situation.plan)
+            is_other = decided.spans != standing
+            return bool(decided.cleared) or (is_other and _spans_of(outlined(decided)) != standing)
         case Gate.FREES:
             return freed >= LEAST_FREED * situation.budget.room
         case Gate.SHRINKS:
@@ -192,7 +194,11 @@ def _select(situation: Situation, stage: Stage, strategy: Strategy) -> tuple[Dra
 
 def outlined(decided: Draft) -> Plan:
     """The plan of a draft with notices for notes and without its ledger; quick."""
-    return _noted(decided, {})
+    return _noted(decided, None)
+
+
+def _spans_of(plan: Plan) -> tuple[Span, ...]:
+    return tuple(gap.span for gap in plan.gaps)
 
 
 def noticed(decided: Draft) -> int:
@@ -233,31 +239,35 @@ def written(decided: Draft, summaries: Summaries) -> Plan:
     return plan
 
 
-def _noted(decided: Draft, texts: NewTexts) -> Plan:
-    """A draft with its notes, but for the ledger; a note that has nothing new to say stays as it is."""
+def _noted(decided: Draft, texts: NewTexts | None) -> Plan:
+    """A draft with its notes, but for the ledger; a note that has nothing new to say stays as it is.
+
+    Without ``texts``, which are not known yet, with notices for them.
+    """
     situation = decided.situation
     plain = plain_of(situation.plan, situation.count, situation.chain.dialect)
     standing = {gap.span: gap for gap in plain.gaps}
     gaps: list[Gap] = []
     for span in decided.spans:
         old = standing.get(span)
-        made = old if old and not texts.get(span) else _worthwhile(decided, span, texts)
+        made = old if old and not (texts and texts.get(span)) else _worthwhile(decided, span, texts)
         gaps += (made,) if made else (standing[gap.span] for gap in situation.plan.gaps_within(*span))
     edits = {edit.position: edit for edit in (*situation.plan.replacements, *decided.cleared)}
     cut = Plan(tuple(gaps))
     return Plan(cut.gaps, tuple(edits[place] for place in sorted(edits) if not cut.covers(place)))
 
 
-def _worthwhile(decided: Draft, span: Span, texts: NewTexts) -> Gap | None:
+def _worthwhile(decided: Draft, span: Span, texts: NewTexts | None) -> Gap | None:
     """A gap with a note that is no longer than what it stands for; None where even a notice would be.
 
-    First what it quotes gives way, then the summary. What a strategy cuts by its count, or at a boundary, is
-    cut however short it is: there it is not for the size.
+    First what it quotes gives way, then the summary. What a strategy cuts by its count and writes down itself
+    is cut however short it is: there it is not for the size.
     """
-    situation, quotes = decided.situation, decided.quotes.get(span, ())
-    if decided.acts_now and decided.strategy is not None and not decided.strategy.slides:
-        return gap_of(situation, span, texts, quotes)
-    ways: list[tuple[NewTexts, tuple[str, ...]]] = [(texts, quotes), (texts, ()), ({}, ())]
+    situation, quotes, strategy = decided.situation, decided.quotes.get(span, ()), decided.strategy
+    writes = decided.acts_now and strategy is not None and strategy.words(situation, *span, None)
+    if writes and (texts is None or texts.get(span)):
+        return gap_of(situation, span, texts or {}, quotes)
+    ways: list[tuple[NewTexts, tuple[str, ...]]] = [(texts or {}, quotes), (texts or {}, ()), ({}, ())]
     made = (gap_of(situation, span, each, quoted) for each, quoted in ways)
     return next((gap for gap in made if is_no_longer(situation, gap)), None)
 

@@ -162,6 +162,8 @@ class Epochs:
             await wanted.wait(missing, min(request.incoming.policy.summary.wait, left))
         summaries = wanted.texts()
         plan = await off_loop(request.chain, lambda: finish(decided, summaries))
+        if plan == situation.plan:  # a summary had no room, and a notice is longer than what it stands for
+            return None
         degraded = _PROTECTED_CUT if yielded_protection(decided) else ()
         summary = wanted.outcome(waited=bool(missing))
         return replace(standing, plan=plan, summary=summary, degraded=degraded), decided.may_wait

@@ -179,6 +179,13 @@ def test_at_a_boundary_all_that_came_before_goes_at_any_usage(conditions: Condit
     assert gone(talk(3), conditions) == [0, 1, 2, 3, 4, 5]
 
 
+def test_at_a_boundary_what_is_shorter_than_a_note_about_it_stays():
+    short = Situation(
+        chain_from([user("hi"), assistant("hello"), user("and now?")]), EMPTY, SESSION, ROOMY, count, ANEW
+    )
+    assert draft(short, Stage.CALM) is None
+
+
 @pytest.mark.parametrize("conditions", [UNKNOWN_CONDITIONS, Conditions(idle=60.0), Conditions(idle=0.0)])
 def test_without_a_pause_nothing_goes_below_trim(conditions: Conditions):
     assert gone(talk(3), conditions) == []
