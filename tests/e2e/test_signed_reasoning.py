@@ -16,7 +16,7 @@ from tests.support.upstreams import Message, calling, running
 
 POLICY = """
 extends = "balanced"
-budget.tokens = 900
+budget.tokens = 1200
 recall.enabled = true
 """
 
@@ -78,6 +78,15 @@ async def test_all_else_of_a_message_that_loses_its_reasoning_keeps_its_bytes(
     sent = [{name: value for name, value in each.items() if name not in names} for each in chat.messages]
     assert kept
     assert all(each in sent for each in kept)
+
+
+async def test_no_summariser_reads_reasoning(signing: SigningModel, url: str, chats: Chats) -> None:
+    chat = chats(url)
+    for number in range(30):
+        await chat.ask(question(number))
+    thoughts = [b"Thought number", b"signature", b"reasoning_details"]
+    assert signing.summaries
+    assert not any(word in call.body for word in thoughts for call in signing.summaries)
 
 
 async def test_while_nothing_is_cut_bodies_go_out_byte_for_byte(
