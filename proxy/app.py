@@ -34,7 +34,9 @@ from proxy.engine.answers.tool_cache import ToolCaches
 from proxy.engine.answers.tool_loop import ToolLoop
 from proxy.engine.append.append import Appends
 from proxy.engine.append.turn_queue import TurnQueue
-from proxy.engine.background import Background, Foreground
+from proxy.engine.background import Background
+from proxy.engine.contention import Contention
+from proxy.engine.foreground import Foreground
 from proxy.engine.intake.naming import Naming
 from proxy.engine.intake.reader import BodyCache, Reader
 from proxy.engine.models.asking import Asking
@@ -195,7 +197,8 @@ def assembled(settings: Settings, outside: Outside, wire: WireFormat = CHAT) -> 
     upstream, memory, learned = outside.upstream, outside.memory, outside.learned
     secret, former = (*_secrets(settings), None)[:2]
     naming = Naming(secret or "", memory, settings.tenant_header, former=former)
-    foreground, background = Foreground(), Background()
+    background = Background()
+    foreground = Foreground(Contention(clock, learned), clock, settings.background_calls)
     summaries = Summaries(
         Asking(wire, upstream, learned), store, counter, foreground, clock, metrics, learned
     )
@@ -286,7 +289,7 @@ def _secrets(settings: Settings) -> tuple[str, ...]:
 
 def _admin_api(settings: Settings, outside: Outside, inside: Inside) -> AdminAPI:
     store, clock, pipeline = outside.store, outside.clock, inside.pipeline
-    inspection = Inspection(DIALECTS, store, outside.counter, outside.policies.named)
+    inspection = Inspection(DIALECTS, store, outside.counter, outside.policies.named, inside.summary_jobs)
     edits = Edits(
         store=store,
         inspection=inspection,

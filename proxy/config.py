@@ -106,6 +106,10 @@ class Settings(BaseModel):
     host: Annotated[str, Field(min_length=1), Flag("ADDRESS", "to listen on (127.0.0.1)")] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535), Flag("PORT", "to listen on; 0 is any free one (8080)")] = 8080
     workers: Annotated[int, Field(ge=1), Flag("N", "processes (1)")] = 1
+    background_calls: Annotated[
+        int, Field(ge=0), Flag("N", "calls for summaries at a time beside users' requests (1)")
+    ] = 1
+    """With none they are made in pauses alone."""
     tenant_header: Annotated[str | None, Flag("NAME", "with which a trusted gateway names the tenant")] = None
     """In lower case."""
     public_url: Annotated[str | None, Flag("URL", "where browsers find it, if elsewhere")] = None

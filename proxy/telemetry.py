@@ -170,6 +170,11 @@ def log_fault(what: str, error: BaseException) -> None:
     _log.error(what, extra={"fields": {"error": type(error).__name__, "frames": frames}})
 
 
+def log_error(what: str, **fields: object) -> None:
+    """Something that went wrong, though not by a fault of ours."""
+    _log.error(what, extra={"fields": fields})
+
+
 def log_warning(what: str, **fields: object) -> None:
     """Something that an operator should look at."""
     _log.warning(what, extra={"fields": fields})

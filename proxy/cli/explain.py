@@ -54,6 +54,10 @@ def explanation(answer: Json) -> Iterator[RenderableType]:
     if answer["epochs"]:
         yield ""
         yield epochs_table(answer["epochs"])
+    if answer["missing_summaries"]:
+        yield ""
+        missing = (f"gap {each['gap'] + 1} ({each['why']})" for each in answer["missing_summaries"])
+        yield Text(f"without a summary: {', '.join(missing)}")
     yield ""
     yield table(_COLUMNS, map(_unit, answer["units"]))
 

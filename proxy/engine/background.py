@@ -1,6 +1,7 @@
-"""Work beside the requests: it outlives its request, and gives way to those whom somebody waits for.
+"""Work beside the requests: it outlives its request.
 
-What must be done runs to its end, and the process's end waits for it.
+What must be done runs to its end, and the process's end waits for it. Calls of our own to the upstream have
+rules of their own (:mod:`proxy.engine.foreground`).
 """
 
 import asyncio
@@ -20,9 +21,6 @@ _LONG = 20_000
 """Counted tokens of a chain from which planning happens off the event loop."""
 _MANY = 200
 """Messages of which the same is true."""
-_QUIET = 1.0
-_WAY = 0.1
-"""Seconds that a user waits at most for a call that is being cancelled."""
 
 
 class Background:
@@ -53,76 +51,6 @@ class Background:
             task.cancel()
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
-
-
-class Foreground:
-    """Users first: calls of our own to the upstream run only while nobody waits for an answer of it.
-
-    A one-slot upstream (a local model) serves whoever comes first; a summary in that slot would stand before
-    a user. So such a call starts ``quiet`` seconds after the last foreground request, and is cancelled when
-    one arrives. ``with foreground:`` is one in flight.
-    """
-
-    def __init__(self, quiet: float = _QUIET) -> None:
-        self._quiet = quiet
-        self._in_flight = 0
-        self._arrivals = 0
-        self._idle = asyncio.Event()
-        self._idle.set()
-        self._background: set[asyncio.Task[Any]] = set()
-
-    def __enter__(self) -> None:
-        self._in_flight += 1
-        self._arrivals += 1
-        self._idle.clear()
-        for task in self._background:
-            task.cancel()
-
-    def __exit__(self, *_: object) -> None:
-        self._in_flight -= 1
-        if not self._in_flight:
-            self._idle.set()
-
-    async def given_way(self) -> None:
-        """Return once the calls that were cancelled for a user have ended, and their connections with them.
-
-        A request that went out before would stand behind them in an upstream's only slot.
-        """
-        if self._background:
-            await asyncio.wait(self._background, timeout=_WAY)
-
-    async def _quiet_again(self, hurry: asyncio.Event) -> None:
-        """A call that is begun in every short pause is paid for each time and never finished."""
-        while True:
-            await self._idle.wait()
-            arrivals = self._arrivals
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._quiet):
-                    await hurry.wait()
-            if self._idle.is_set() and arrivals == self._arrivals:
-                return
-
-    async def when_idle(
-        self, call: Callable[[], Coroutine[Any, Any, T]], attempts: int, hurry: asyncio.Event
-    ) -> T | None:
-        """Run ``call`` once nobody has been waiting for a while (at once when ``hurry`` is set).
-
-        It runs again if it was cancelled for somebody; None after so many attempts.
-        """
-        for _ in range(attempts):
-            await self._quiet_again(hurry)
-            task = asyncio.create_task(call())
-            self._background.add(task)
-            try:
-                return await task
-            except asyncio.CancelledError:
-                current = asyncio.current_task()
-                if current is not None and current.cancelling():
-                    task.cancel()
-                    raise
-            finally:
-                self._background.discard(task)
-        return None
 
 
 async def keep_renewing(renew: Callable[[], Awaitable[object]], lease: float) -> None:

@@ -20,8 +20,9 @@ from proxy.core.tool_cache.cache import ToolCache
 from proxy.engine.answers.sending import Sender
 from proxy.engine.answers.tool_cache import NOTHING_FRESH, ToolCaches
 from proxy.engine.answers.tool_loop import ToolLoop
-from proxy.engine.background import Background, Foreground
+from proxy.engine.background import Background
 from proxy.engine.flow import Envelope, Exchange, Incoming, Request, Sent
+from proxy.engine.foreground import Foreground
 from proxy.engine.intake.history import History
 from proxy.engine.intake.naming import Naming
 from proxy.engine.intake.reader import BodyCache, ReadBody, Reader
@@ -33,6 +34,9 @@ from proxy.engine.sessions.recognition import Recognition
 from proxy.engine.sessions.session_cache import EpochLog, SessionState
 from proxy.ports import NAMED
 from proxy.telemetry import log_fault
+
+_NAME = 256
+"""Characters of a model's name by which its times are remembered: clients choose names of any length."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,9 @@ class Pipeline:
         Raises UpstreamUnreachable, UpstreamTimeout and UpstreamInvalidResponse.
         """
         await self.foreground.given_way()
-        sent = await self.sender.send(exchange)
+        is_streamed = exchange.request.history.body.is_streamed
+        kind = f"{is_streamed} {exchange.request.model.name[:_NAME]}"
+        sent = await self.foreground.head(kind, self.sender.send(exchange))
         if exchange.tools is NOTHING_FRESH and not exchange.answerers:
             return sent
         return await self.tool_loop.run(exchange, sent)

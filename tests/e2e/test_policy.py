@@ -168,6 +168,27 @@ async def test_stages_come_in_their_order_and_warn_is_only_said(
         assert sent["messages"] == chat.messages[: 2 * at + 1]
 
 
+async def test_who_pauses_and_who_never_does_have_the_same_cuts_but_for_what_is_summarised(
+    chats: Chats, tmp_path: Path
+) -> None:
+    rules = 'extends = "balanced"\n[budget]\ntokens = 2000\n'
+    policy = str(write_policy(tmp_path, "small", rules))
+    cuts: list[list[str]] = []
+    for pause in (0.0, 0.05):
+        async with running(Model()) as model, proxying(model.url, policy=policy) as url:
+            model.summary = said("They spoke of it.") if pause else model.hang
+            chat, cut = chats(url, X_Unabridged_Session="s"), list[str]()
+            for number in range(40):
+                response = await chat.ask(question(number))
+                assert told(response, "stage") in ("calm", "warn", "trim"), "nothing waits for a summary"
+                cut.append(told(response, "cut"))
+                await asyncio.sleep(pause)
+            assert ("Summary of" in str(model.views()[-1])) == bool(pause)
+            cuts.append(cut)
+    assert cuts[0] == cuts[1]
+    assert len(set(cuts[0])) >= 4
+
+
 async def test_cut_tells_how_many_messages_are_absent(model: Model, chats: Chats, small: Small) -> None:
     chat = chats(await small(BUDGET))
     responses = await talk(chat, 15)

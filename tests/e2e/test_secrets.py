@@ -38,6 +38,8 @@ SEALED = """
 extends = "balanced"
 [budget]
 tokens = 800
+[stages]
+target = 0.3
 [store]
 encrypt = true
 """

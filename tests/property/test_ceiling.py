@@ -20,7 +20,6 @@ from proxy.core.planning.plan import EMPTY, Plan, apply
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Budget as Limits
 from proxy.core.policy.sections import Keep, Summary
-from proxy.engine.background import Foreground
 from proxy.engine.flow import Decision, Request
 from proxy.engine.intake.naming import Naming
 from proxy.engine.models.asking import Asking
@@ -32,6 +31,7 @@ from proxy.engine.summaries.wanted import SummaryJobs
 from proxy.telemetry import Metrics
 from tests.support.conversations import chain_from, count, is_reduced, valid_conversations
 from tests.support.requests import a_request
+from tests.support.upstreams import giving_way
 
 METRICS = Metrics()
 BESIDE = 256
@@ -86,7 +86,7 @@ class Engine:
         clock, store = Clock(), MemoryStore(Clock())
         nowhere = HttptoolsUpstream("http://127.0.0.1:9/v1", connect_timeout=1.0, read_timeout=1.0)
         summaries = Summaries(
-            Asking(CHAT, nowhere, Memory()), store, Counter(), Foreground(), clock, METRICS, Memory()
+            Asking(CHAT, nowhere, Memory()), store, Counter(), giving_way(clock), clock, METRICS, Memory()
         )
         self._epochs = Epochs(
             store,

@@ -15,6 +15,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from proxy.adapters.tokens import TiktokenCounter
+from proxy.cache import Memory
+from proxy.engine.contention import Contention
+from proxy.engine.foreground import Foreground
+from proxy.ports import Clock
 from tests.support.servers import Exchange, FakeUpstream, Header, Received
 
 Message = dict[str, Any]
@@ -279,3 +283,8 @@ async def running(model: Model) -> AsyncGenerator[Model]:
     async with FakeUpstream(model.serve_one).serve() as upstream:
         model.url = f"{upstream.url}/v1"
         yield model
+
+
+def giving_way(clock: Clock, quiet: float = 1.0) -> Foreground:
+    """Lets calls of our own give way to users: nothing is known of the upstream."""
+    return Foreground(Contention(clock, Memory()), clock, quiet=quiet)

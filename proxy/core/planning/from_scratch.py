@@ -88,7 +88,8 @@ class _Replay:
         situation = self._situation(is_last=is_last)
         is_known = situation.conditions != UNKNOWN_CONDITIONS
         if is_marked or self._stage.is_pressing or (is_known and acts_now(situation)):
-            decided = draft(situation, self._stage)
+            most = None if self.epochs < 1 << _LEADING_BITS else self._ledger + SPARE
+            decided = draft(situation, self._stage, ledger=most)
             if decided is not None:
                 self._begin(decided)
 
@@ -112,17 +113,22 @@ class _Replay:
             past=self._past,
         )
 
-    def _begin(self, decided: Draft) -> None:
-        """Begin an epoch.
+    @property
+    def _is_next_written(self) -> bool:
+        """Whether the ledger of the next epoch is written, from the whole chain, to know its size.
 
-        A ledger is written from the whole chain, to know its size; where it is not, the next may hardly grow.
         Writing every one of the first eight, then four while the epochs double, in the end one, keeps a
         replay linear.
         """
+        number = self.epochs + 1
+        bits = _LEADING_BITS if number < _MANY else 1
+        return number % (1 << max(number.bit_length() - bits, 0)) == 0
+
+    def _begin(self, decided: Draft) -> None:
+        """Begin an epoch; where its ledger is not written, the ledger may hardly grow."""
         situation, plain = decided.situation, written(decided, {})
+        is_written = self._is_next_written
         self.epochs += 1
-        bits = _LEADING_BITS if self.epochs < _MANY else 1
-        is_written = self.epochs % (1 << max(self.epochs.bit_length() - bits, 0)) == 0
         self._most = None if is_written else min(self._ledger + SPARE, room_of(situation, plain))
         self._written = placed(replace(situation, unwritten=0), plain) if is_written else None
         tokens = situation.chain.tokens

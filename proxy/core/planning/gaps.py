@@ -41,7 +41,7 @@ def new_texts(
                 is_whole = old.is_summarised  # the note is behind its summaries
                 texts[span] = _anchors(situation, strategy, old.anchors[0]) if is_whole else old.anchors
             continue
-        generation = generation_upon(situation.plan.anchors_within(*span)) if is_asked else 0
+        generation = generation_upon(situation.anchors_within(*span)) if is_asked else 0
         summary = Anchor(*span, summaries.get(span) or "", generation=generation)
         anchors = _anchors(situation, strategy, summary)
         if anchors or is_asked:
@@ -71,7 +71,7 @@ def gap_of(situation: Situation, span: Span, texts: NewTexts, quotes: tuple[str,
     if not anchors:
         left = situation.policy.summary_tokens(situation.budget.limit)
         characters = situation.policy.summary.max_characters or float("inf")
-        for anchor in reversed(situation.plan.anchors_within(*span)):
+        for anchor in reversed(situation.anchors_within(*span)):
             left -= situation.count(anchor.text)
             characters -= len(anchor.text)
             if left < 0 or characters < 0:

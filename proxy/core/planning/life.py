@@ -35,6 +35,8 @@ from proxy.core.policy.sections import Stages
 
 LEAST_FREED = 0.1
 """Share of the room that an epoch must free to be begun below 100 %."""
+WITHIN = 2
+"""Units in which the summaries of an epoch by count are waited for; then it begins with notices."""
 
 
 class Cause(StrEnum):
@@ -51,7 +53,7 @@ class Cause(StrEnum):
     AT_ONCE = "at once"
     """The strategy acts for another reason than usage: a boundary, or a count of exchanges or messages."""
     UNITS = "units"
-    """So many units have come free to be cut (``stages.max_units``)."""
+    """So many units came since the last epoch (``stages.max_units``)."""
 
 
 class Gate(StrEnum):
@@ -70,12 +72,12 @@ class Gate(StrEnum):
     PAYS = "pays"
     """It saves more than it costs (:mod:`proxy.core.economics.economy`)."""
     PREPARED = "prepared"
-    """Its summaries are written; the session goes on meanwhile."""
+    """Its summaries are written, or :data:`WITHIN` more units came meanwhile."""
 
 
 LIFE: Mapping[Cause, tuple[Gate, ...]] = {
-    Cause.EARLY: (Gate.EARNED, Gate.CHANGES, Gate.FREES, Gate.PREPARED),
-    Cause.TRIM: (Gate.EARNED, Gate.CHANGES, Gate.FREES, Gate.PAYS, Gate.PREPARED),
+    Cause.EARLY: (Gate.EARNED, Gate.CHANGES, Gate.FREES),
+    Cause.TRIM: (Gate.EARNED, Gate.CHANGES, Gate.FREES, Gate.PAYS),
     Cause.COMPACT: (Gate.EARNED, Gate.CHANGES, Gate.FREES),
     Cause.EMERGENCY: (),
     Cause.AT_ONCE: (Gate.CHANGES, Gate.FITS),

@@ -38,6 +38,10 @@ class Anchor(msgspec.Struct, frozen=True, array_like=True):
         """The number of messages that it is about."""
         return self.end - self.start
 
+    def contains(self, other: "Anchor") -> bool:
+        """Whether it is about the messages of another, and about more."""
+        return self.start <= other.start and other.end <= self.end and other.count < self.count
+
 
 class Gap(msgspec.Struct, frozen=True, array_like=True):
     """A run of cut messages, ``start`` up to and without ``end``, and the note that stands in its place."""

@@ -8,7 +8,7 @@ stay alone does not (law 4). What notes say is the business of :mod:`proxy.core.
 
 from collections.abc import Mapping
 from itertools import islice
-from typing import assert_never
+from typing import Final, assert_never
 
 import msgspec
 from msgspec.structs import replace
@@ -19,12 +19,17 @@ from proxy.core.planning.ledger import cut_tokens, placed, plain_of, room_for
 from proxy.core.planning.life import LEAST_FREED, LIFE, Cause, Gate, allows, cause_of
 from proxy.core.planning.plan import Gap, Plan, Replacement, Span, view_tokens
 from proxy.core.planning.reasoning import is_amid_reasoning
-from proxy.core.planning.replacements import Clearing, clearings, clip_view, picture_clearings
+from proxy.core.planning.replacements import clearings, clip_view, picture_clearings
 from proxy.core.planning.selection import NOTICE_TOKENS, Selection
 from proxy.core.planning.situation import FREE, Situation
 from proxy.core.planning.strategies import BY_UNITS, Strategy, strategy_of
 
 _NOTICES = 2
+_TRIES: Final = 3
+"""How often units are chosen, to come near the goal once the size of notes and ledger is known."""
+_NEAR, _AS_NEAR = 0.01, 0.03
+"""Shares of the room: by which what was set aside may be wrong, and by which a view may miss its goal where
+another choice would miss it by less, but cut more."""
 
 
 class Draft(msgspec.Struct, frozen=True):
@@ -39,6 +44,8 @@ class Draft(msgspec.Struct, frozen=True):
     """The firmest protection that had to yield (:mod:`proxy.core.planning.situation`)."""
     cleared: tuple[Replacement, ...] = ()
     """Tool results that go out as placeholders from now on."""
+    ledger: int = 0
+    """Counted tokens that its ledger takes."""
     has_room: bool = True
     """Whether the epoch is worth its while with summaries, and not with notices alone."""
     strategy: Strategy | None = None
@@ -70,19 +77,18 @@ class Draft(msgspec.Struct, frozen=True):
         rules = self.situation.policy.summary
         if not rules.enabled or not self.has_room:
             return ()
-        anchors = self.situation.plan.anchors
-        done = {place for each in anchors if not each.by_code for place in range(each.start, each.end)}
-        may_be_summarised, strategy = self.situation.classes.may_be_summarised, self.strategy
+        return tuple(span for span in self.spans if lacks_summary(self.situation, span, self.strategy))
 
-        def lacks(span: Span) -> bool:
-            left = (place for place in range(*span) if place not in done and may_be_summarised(place))
-            return sum(1 for _ in islice(left, rules.min_gap)) == rules.min_gap
 
-        return tuple(
-            span
-            for span in self.spans
-            if lacks(span) and (strategy is None or strategy.wants_summary(self.situation, *span))
-        )
+def lacks_summary(situation: Situation, span: Span, strategy: Strategy | None) -> bool:
+    """Whether messages that no summary tells of, and that one may, are `min_gap` or more of a gap."""
+    least, may_be_summarised = situation.policy.summary.min_gap, situation.classes.may_be_summarised
+    anchors = (each for each in situation.anchors_within(*span) if not each.by_code)
+    done = {place for each in anchors for place in range(each.start, each.end)}
+    left = (place for place in range(*span) if place not in done and may_be_summarised(place))
+    if sum(1 for _ in islice(left, least)) < least:
+        return False
+    return strategy is None or strategy.wants_summary(situation, *span)
 
 
 def due_strategy(situation: Situation, stage: Stage) -> Strategy | None:
@@ -115,14 +121,21 @@ def acts_now(situation: Situation) -> bool:
     return strategy_of(situation.policy.strategy.name).acts_now(situation)
 
 
-def draft(situation: Situation, stage: Stage) -> Draft | None:
-    """Decide on an epoch; None where none is due, or where it would free too little to be worth it."""
+def draft(situation: Situation, stage: Stage, *, growth: int = 0, ledger: int | None = None) -> Draft | None:
+    """Decide on an epoch; None where none is due, or where it would free too little to be worth it.
+
+    ``growth`` is the counted tokens by which the view will have grown when it begins, where it is prepared
+    before. ``ledger`` is the counted tokens that its ledger takes at most, where it is not written to know
+    that: for each epoch of a long past that is replayed, it would take too long.
+    """
     strategy = due_strategy(situation, stage)
     if strategy is None:
         return None
-    # Epochs by count of units are like those at *trim*: no request waits for their summaries.
-    stage = Stage.TRIM if strategy is BY_UNITS else _planned_at(situation, stage)
-    decided, freed = _select(situation, stage, strategy)
+    if strategy is BY_UNITS:  # like those at *trim*: no request waits for their summaries
+        newest = int(situation.policy.keep.recent * situation.view)
+        stage, situation = Stage.TRIM, replace(situation, newest=newest)
+    stage = _planned_at(situation, stage)
+    decided, freed = _select(situation, stage, strategy, growth, ledger)
     if not all(_holds(gate, decided, freed) for gate in decided.gates):
         return None
     if Gate.FREES not in decided.gates:
@@ -154,42 +167,76 @@ def _holds(gate: Gate, decided: Draft, freed: int) -> bool:
             assert_never(gate)
 
 
-def _select(situation: Situation, stage: Stage, strategy: Strategy) -> tuple[Draft, int]:
+def _select(
+    situation: Situation, stage: Stage, strategy: Strategy, growth: int, most: int | None
+) -> tuple[Draft, int]:
     """Choose, again with more set aside while the notes alone bring the view over the budget.
 
-    Answers also the counted tokens that the epoch frees with notices for notes.
+    And again with less where notes and ledger turn out smaller than what was set aside for them, so that the
+    view comes near its goal. Answers also the counted tokens that the epoch frees with notices for notes.
     """
-    tokens, room = situation.chain.tokens, situation.budget.room
-    set_aside = min(_NOTICES * NOTICE_TOKENS, room // 10) + _summary_room(situation, stage)
-    standing = sum(situation.count(gap.ledger) for gap in situation.plan.gaps if gap.ledger)
-    ledger = max(room_for(situation, tokens.total) - standing - situation.unwritten, 0)
-    acts_now, results = strategy.acts_now(situation), list[Clearing]()
-    if not (strategy.slides or acts_now):  # a strategy that counts knows what it cuts
-        results = [*picture_clearings(situation), *clearings(situation)]
+    budget, acts_now = situation.budget, strategy.acts_now(situation)
+    is_counting = strategy.slides or acts_now  # then it knows what it cuts
+    ledger, to_come = _ledger_growth(situation, most), _summary_room(situation, stage) + growth
+    goal = budget.share(situation.policy.stages.target) - to_come
+    set_aside = min(_NOTICES * NOTICE_TOKENS, budget.room // 10) + to_come
+    results = [] if is_counting else [*picture_clearings(situation), *clearings(situation)]
+    found: list[tuple[bool, float, int, Draft]] = []
     while True:
         selection = Selection(situation, stage, set_aside, ledger, results)
         selection.run(strategy)
-        spans = tuple(selection.spans())
-        decided = Draft(
-            situation,
-            stage,
-            spans,
-            quotes={span: selection.quotes_within(*span) for span in spans},
-            yielded=selection.yielded,
-            cleared=tuple(selection.edits),
-            strategy=strategy,
-            acts_now=acts_now,
-        )
-        plain = outlined(decided)
-        decided = replace(
-            decided,
-            spans=tuple(gap.span for gap in plain.gaps),
-            quotes={gap.span: gap.quotes for gap in plain.gaps},
-        )
-        over = view_tokens(plain, tokens) - selection.to_clip - situation.budget.share(1)
-        if stage is not Stage.EMERGENCY or over <= 0 or selection.is_exhausted:
-            return decided, situation.view - _size_of(situation, plain)
-        set_aside += over
+        decided, size = _drafted(selection, situation, stage, strategy, acts_now=acts_now)
+        over = size - selection.to_clip - budget.share(1)
+        if stage is Stage.EMERGENCY and over > 0 and not selection.is_exhausted:
+            set_aside += over
+            continue
+        if most is not None:
+            decided = replace(decided, ledger=min(decided.ledger, most))
+        elif over <= 0:
+            with_ledger = view_tokens(placed(situation, outlined(decided)), situation.chain.tokens)
+            decided = replace(decided, ledger=with_ledger - size)
+        view = size + decided.ledger
+        missed = max(abs(view - goal) - _AS_NEAR * budget.room, 0)
+        found.append((view > goal, missed, sum(end - start for start, end in decided.spans), decided))
+        spare = selection.view - to_come - view
+        is_last = is_counting or strategy is BY_UNITS or len(found) == _TRIES
+        if is_last or over > 0 or abs(spare) <= _NEAR * budget.room:
+            break
+        set_aside -= spare
+    *_, decided = min(found, key=lambda each: each[:3])
+    return decided, situation.view - noticed(decided)
+
+
+def _ledger_growth(situation: Situation, most: int | None) -> int:
+    """Counted tokens by which the ledger grows at most, from what stands in the view."""
+    standing = sum(situation.count(gap.ledger) for gap in situation.plan.gaps if gap.ledger)
+    room = room_for(situation, situation.chain.tokens.total)
+    return max((room if most is None else min(room, most)) - standing - situation.unwritten, 0)
+
+
+def _drafted(
+    selection: Selection, situation: Situation, stage: Stage, strategy: Strategy, *, acts_now: bool
+) -> tuple[Draft, int]:
+    """What was chosen, as a draft, and the counted tokens of its view without a ledger."""
+    spans = tuple(selection.spans())
+    decided = Draft(
+        situation,
+        stage,
+        spans,
+        quotes={span: selection.quotes_within(*span) for span in spans},
+        yielded=selection.yielded,
+        cleared=tuple(selection.edits),
+        strategy=strategy,
+        acts_now=acts_now,
+    )
+    plain = outlined(decided)
+    decided = replace(
+        decided,
+        spans=tuple(gap.span for gap in plain.gaps),
+        quotes={gap.span: gap.quotes for gap in plain.gaps},
+        ledger=room_for(situation, cut_tokens(situation, plain)),
+    )
+    return decided, view_tokens(plain, situation.chain.tokens)
 
 
 def outlined(decided: Draft) -> Plan:
@@ -203,13 +250,7 @@ def _spans_of(plan: Plan) -> tuple[Span, ...]:
 
 def noticed(decided: Draft) -> int:
     """Counted tokens that the view of a draft has at most, with notices for notes; quick."""
-    return _size_of(decided.situation, outlined(decided))
-
-
-def _size_of(situation: Situation, plain: Plan) -> int:
-    """Counted tokens of the view of a plan that has no ledger yet, once it has one of full size."""
-    ledger = room_for(situation, cut_tokens(situation, plain))
-    return view_tokens(plain, situation.chain.tokens) + ledger
+    return view_tokens(outlined(decided), decided.situation.chain.tokens) + decided.ledger
 
 
 def _summary_room(situation: Situation, stage: Stage) -> int:
@@ -228,14 +269,13 @@ def written(decided: Draft, summaries: Summaries) -> Plan:
     """The plan of a draft but for its ledger, for which it leaves room."""
     situation = decided.situation
     texts = new_texts(situation, decided.spans, decided.strategy, summaries)
-    plan = _noted(decided, texts)
-    while texts and situation.budget.is_over(_size_of(situation, plan)):
+    plan, tokens = _noted(decided, texts), situation.chain.tokens
+    while texts and situation.budget.is_over(view_tokens(plan, tokens) + decided.ledger):
         # A summary may be longer than what was set aside for it; a notice always fits.
         texts.pop(max(texts, key=lambda span: sum(len(anchor.text) for anchor in texts[span])))
         plan = _noted(decided, texts)
     if decided.stage is Stage.EMERGENCY:
-        ledger = room_for(situation, cut_tokens(situation, plan))
-        plan = clip_view(situation, plan, decided.yielded, ledger)
+        plan = clip_view(situation, plan, decided.yielded, decided.ledger)
     return plan
 
 
@@ -289,6 +329,11 @@ def with_late(situation: Situation, texts: Mapping[Span, str]) -> Plan:
     A rewrite of a note has the provider read anew all that follows it, so this is only for when nothing is
     kept there (:func:`proxy.core.economics.economy.is_cold`). An epoch brings them by itself.
     """
-    gaps = {gap.span: gap.quotes for gap in situation.plan.gaps}
+    plan, tokens = situation.plan, situation.chain.tokens
+    gaps = {gap.span: gap.quotes for gap in plan.gaps}
     strategy = strategy_of(situation.policy.strategy.name)
-    return finish(Draft(situation, Stage.TRIM, tuple(gaps), gaps, FREE, strategy=strategy), texts)
+    plain = plain_of(plan, situation.count, situation.chain.dialect)
+    ledger = view_tokens(plan, tokens) - view_tokens(plain, tokens)
+    return finish(
+        Draft(situation, Stage.TRIM, tuple(gaps), gaps, FREE, ledger=ledger, strategy=strategy), texts
+    )

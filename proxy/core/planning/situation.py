@@ -26,7 +26,7 @@ from proxy.core.extraction.constraints import Rule, in_force
 from proxy.core.extraction.reading import Read, Reading
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.life import NO_PAST, Past
-from proxy.core.planning.plan import Plan, view_tokens
+from proxy.core.planning.plan import Anchor, Plan, view_tokens
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Importance, RetentionClass
 from proxy.core.text.lexicon.words import SUCCESSES
@@ -139,6 +139,10 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is r
     pins: AbstractSet[bytes] = frozenset()
     """Chain hashes of the messages that the client has pinned, on whichever branch."""
     past: Past = NO_PAST
+    prepared: tuple[Anchor, ...] = ()
+    """Summaries that no note tells yet, in order: the note of what cuts their messages does."""
+    newest: int | None = None
+    """Counted tokens that the newest units fill uncut; None: `keep.recent` of the budget."""
     read: Read = msgspec.field(default_factory=Read)
     """What is known of what the chain's messages say; others of the same chain go on from it."""
 
@@ -160,6 +164,16 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is r
     def under(self, plan: Plan) -> Self:
         """The same chain under a plan; what is known of it stays known where the plan is the same."""
         return self if plan == self.plan else replace(self, plan=plan)
+
+    def anchors_within(self, start: int, end: int) -> list[Anchor]:
+        """The summaries that there are of what lies between two places, in order."""
+        found = self.plan.anchors_within(start, end)
+        for each in self.prepared:  # it takes the place of those that it was made from
+            others = [other for other in found if not each.contains(other)]
+            is_apart = all(each.end <= other.start or other.end <= each.start for other in others)
+            if is_apart and start <= each.start and each.end <= end:
+                found = [*others, each]
+        return sorted(found, key=attrgetter("start"))
 
     def size_at(self, position: int) -> int:
         """Counted tokens of a message as it stands in the view (clipped ones are smaller)."""
@@ -234,7 +248,9 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is r
     def protection(self) -> dict[int, int]:
         """How firmly each standing unit is protected."""
         levels = dict.fromkeys(self.standing, FREE)
-        recent, left = list[int](), self.budget.share(self.policy.keep.recent)
+        recent, left = list[int](), self.newest
+        if left is None:
+            left = self.budget.share(self.policy.keep.recent)
         for index in reversed(self.standing):
             left -= self.size(index)
             if left < 0:

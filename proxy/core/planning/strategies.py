@@ -15,6 +15,7 @@ from proxy.core.budget.budget import Stage
 from proxy.core.conversation.messages import HEAD_ROLES
 from proxy.core.conversation.units import exchanges_of, last_user, request_points
 from proxy.core.planning.chain import Chain
+from proxy.core.planning.life import WITHIN
 from proxy.core.planning.running_summary import RunningSummary
 from proxy.core.planning.situation import CRITICAL, FREE, PINNED, Situation
 from proxy.core.policy import values
@@ -84,7 +85,7 @@ class Off(Strategy):
 
 
 class ByImportance(Strategy):
-    """The least important first: at *trim* only what scores below ``importance.low``, then whatever is."""
+    """The least important first."""
 
     def is_due(self, situation: Situation, stage: Stage) -> bool:
         """From *trim* on."""
@@ -92,13 +93,12 @@ class ByImportance(Strategy):
 
     def order(self, situation: Situation, stage: Stage) -> Sequence[int]:
         """Unprotected units, the least important first, of equal ones the oldest."""
-        ceiling = situation.policy.importance.low if stage is Stage.TRIM else float("inf")
         scored = (
             (situation.score(index).total, index)
             for index in situation.standing
             if situation.protection[index] == FREE
         )
-        return [index for total, index in sorted(scored) if total < ceiling]
+        return [index for _, index in sorted(scored)]
 
     def is_enough(self, situation: Situation, view: int, goal: int) -> bool:
         """At the goal."""
@@ -313,27 +313,23 @@ def _rolled(situation: Situation) -> list[int]:
 
 
 class ByUnits(Strategy):
-    """Epochs by count: ``stages.max_units`` units that may be cut begin one at any usage.
+    """Epochs by count: ``stages.max_units`` units since the last one begin another at any usage.
 
-    Counted is what has come free since the last epoch began: units that stand in the view, that nothing
-    protects, and that were protected as the newest, or were not there yet, when it began. Such an epoch cuts
-    all that may be cut, oldest first, as a compaction on request does; the newest stay. The count begins
-    again with every epoch, whatever began it, so one cannot follow directly upon another.
+    Counted is what stands in the view and was answered after that epoch began, whatever began it, but for
+    what is pinned or critical. Such an epoch cuts all that may be cut; the newest units stay,
+    and are a share of what the view holds, not of the budget, which may be many times as large.
     """
 
     def is_due(self, situation: Situation, stage: Stage) -> bool:
-        """When enough has come free; quick while it has not: no content is read for a smaller count."""
+        """When so many came since; quick while there are not."""
         most = situation.policy.stages.max_units
         if not most or situation.policy.strategy.name == "off":
             return False
-        start = _newest_units_from(situation, situation.conditions.since)
-        end = _newest_units_from(situation, len(situation.chain))
-        candidates = [each for each in situation.standing if start <= situation.units[each].start < end]
-        return len(candidates) >= most and sum(_is_free(situation, each) for each in candidates) >= most
+        return units_since(situation, most) >= most
 
     def order(self, situation: Situation, stage: Stage) -> Sequence[int]:
         """Everything unprotected."""
-        return [index for index in situation.standing if _is_free(situation, index)]
+        return [index for index in situation.standing if situation.protection[index] == FREE]
 
     def is_enough(self, situation: Situation, view: int, goal: int) -> bool:
         """Never before all is gone."""
@@ -343,23 +339,20 @@ class ByUnits(Strategy):
 BY_UNITS = ByUnits()
 
 
-def _is_free(situation: Situation, index: int) -> bool:
-    return situation.protection[index] == FREE
+def units_since(situation: Situation, least: int = 0) -> int:
+    """Units of the view that were answered since the last epoch, but for pinned and critical ones.
+
+    0 where there are fewer than ``least``, so that no content is read for that.
+    """
+    since = situation.conditions.since
+    # The unit that ends where the epoch began was still to be answered then.
+    new = [index for index in situation.standing if situation.units[index].end >= since]
+    return sum(situation.protection[index] < CRITICAL for index in new) if len(new) >= least else 0
 
 
-def _newest_units_from(situation: Situation, length: int) -> int:
-    """Where the newest units began when the chain had so many messages: `keep.recent`, and the open one."""
-    left = situation.budget.share(situation.policy.keep.recent)
-    start = length
-    for index in reversed(situation.standing):
-        unit = situation.units[index]
-        if unit.start >= length:
-            continue
-        left -= situation.size(index)
-        if left < 0 and start < length:
-            break
-        start = unit.start
-    return start
+def has_waited(situation: Situation) -> bool:
+    """Whether an epoch by count has waited for its summaries as long as it may."""
+    return units_since(situation) >= situation.policy.stages.max_units + WITHIN
 
 
 STRATEGIES: Mapping[str, Strategy] = {

@@ -106,7 +106,7 @@ class Importance(Section):
     role: Share = 0.3
     content: Share = 0.4
     low: Share = 0.5
-    """Units that score below this are cut at *trim*."""
+    """Runs of one or two messages between two gaps that score below this are cut with these."""
     keywords: tuple[str, ...] = KEYWORDS
     markers: tuple[str, ...] = ("[SYSTEM:", "[User", "[TASK")
     approvals: tuple[str, ...] = ("approval", "duck_call")

@@ -54,7 +54,7 @@ class GapUnit:
 
 def units_within(situation: Situation, span: Span) -> tuple[GapUnit, ...]:
     """The units of a gap that no earlier summary is about, without units that no summary may tell of."""
-    summarised = [range(anchor.start, anchor.end) for anchor in situation.plan.anchors]
+    summarised = [range(anchor.start, anchor.end) for anchor in situation.anchors_within(*span)]
     return tuple(
         GapUnit(unit.start, tuple(_entries(situation, unit)))
         for unit in situation.units
@@ -98,7 +98,7 @@ def goal_of(situation: Situation) -> str:
 
 def progress_of(situation: Situation, span: Span) -> str:
     """What earlier summaries say of a gap."""
-    return "\n\n".join(anchor.text for anchor in situation.plan.anchors_within(*span))
+    return "\n\n".join(anchor.text for anchor in situation.anchors_within(*span))
 
 
 # --- the `working_flow` compactor: an agent's working steps, told on as a report of progress ---

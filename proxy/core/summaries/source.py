@@ -117,7 +117,7 @@ def source_of(situation: Situation, span: tuple[int, int], room: int) -> Source:
 
     ``room`` is the counted tokens that a call may have for its prompt.
     """
-    return _source(situation, span, room, situation.plan.anchors_within(*span))
+    return _source(situation, span, room, situation.anchors_within(*span))
 
 
 def originals_of(situation: Situation, span: tuple[int, int], room: int) -> Source:

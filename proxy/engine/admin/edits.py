@@ -99,8 +99,8 @@ class Edits:
                 Caller(rules.model or session.model, self.credentials, rules.timeout),
             )
             wanted = _positions(situation.chain, messages)
-            anchored = situation.under(await self.summary_jobs.anchored(situation, *of_caller))
-            decided = await asyncio.to_thread(compacted, anchored, wanted)
+            informed = await self.summary_jobs.informed(situation, (), *of_caller)
+            decided = await asyncio.to_thread(compacted, informed, wanted)
             if decided is None:
                 return situation.plan
             summaries = await self.summary_jobs.wanted(decided, *of_caller)

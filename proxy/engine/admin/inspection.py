@@ -30,6 +30,9 @@ from proxy.core.planning.situation import Situation
 from proxy.core.policy.policy import Policy
 from proxy.core.tool_cache.cache import Rules, ToolCache
 from proxy.core.tool_cache.derive import NO_HIDDEN, Hidden, derive, initial
+from proxy.engine.models.asking import Caller
+from proxy.engine.sessions.session_cache import CachedLane, SessionState
+from proxy.engine.summaries.wanted import Missing, SummaryJobs
 from proxy.errors import InvalidPolicy, NotFound, RequestError
 from proxy.ports import SessionKey, SessionStore, TokenCounter, UnreadableRecord
 
@@ -111,11 +114,13 @@ class Inspection:
         store: SessionStore,
         counter: TokenCounter,
         policies: Callable[[str], Policy],
+        summary_jobs: SummaryJobs,
     ) -> None:
         self._dialects = dialects
         self._store = store
         self._counter = counter
         self._policies = policies
+        self._summary_jobs = summary_jobs
 
     async def newest(self, limit: int) -> tuple[list[Inspected], Counter[str]]:
         """The sessions used last, and how many between them cannot be read, by the reason."""
@@ -244,6 +249,13 @@ class Inspection:
         policy = self.policy_of(session)
         plan, pins = epoch.plan if epoch else EMPTY, frozenset(session.pins)
         return Situation(chain, plan, policy, budget, self._counter.count, pins=pins), epoch
+
+    def missing(self, found: Inspected, situation: Situation) -> list[Missing]:
+        """Which gaps no summary tells of, and why, as far as this process knows."""
+        session, rules = found.session, situation.policy.summary
+        state = SessionState(session.tenant, found.key, lane=CachedLane(session.lane))
+        caller = Caller(rules.model or session.model, (), rules.timeout)
+        return self._summary_jobs.missing(situation, state, caller)
 
     def fresh(
         self,

@@ -1,20 +1,27 @@
 """Questions of our own to the upstream: they carry nothing of the client's but its auth.
 
 A model that refuses schema or temperature is asked again in plain words. When a call may be made is the
-business of :mod:`proxy.engine.background`.
+business of :mod:`proxy.engine.foreground`.
 """
 
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import NamedTuple
 
 from proxy.cache import Lru, Memory
 from proxy.core.dialects.answers import Answer, Ask
 from proxy.core.dialects.wire import WireFormat
-from proxy.ports import Upstream
+from proxy.ports import Upstream, UpstreamResponse
 
 _ANSWER_BYTES = 2**20
 _REFUSED_PARAMETERS = (400, 422)
+_TOO_MANY, _UNAVAILABLE = 429, 503
+_PASSING = frozenset({408, 409, 425})
+"""Refusals below 500 that may be none a minute later."""
+_LONGEST_LIMIT = 3_600.0
+"""Seconds for which an upstream's word to come later counts at most."""
 _NAME = 256
 """Characters of a model's name by which it is remembered: clients choose names of any length."""
 
@@ -32,6 +39,20 @@ class Caller:
 
 class Unanswered(Exception):  # noqa: N818 - no bad answer, which may be better a second time
     """The upstream did not answer with a completion; the message is the metric's label."""
+
+    def __init__(self, reason: str, *, is_passing: bool = False) -> None:
+        super().__init__(reason)
+        self.is_passing = is_passing
+        """Whether it may answer the same question a minute later."""
+
+
+class RateLimited(Unanswered):
+    """The upstream takes no more calls for now."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__("rate_limited", is_passing=True)
+        self.seconds = seconds
+        """Until it may be asked again; 0 where it does not say."""
 
 
 class Asking:
@@ -53,15 +74,27 @@ class Asking:
         plain = bool(self._plain.get(name))
         body = self.wire.question(ask, caller.model, plain=plain)
         asked = "POST", self.wire.path, caller.headers, body
-        status, content = await fetch(self._upstream, *asked, _ANSWER_BYTES)
+        status, content, limit = await fetch(self._upstream, *asked, _ANSWER_BYTES)
+        if limit is not None:
+            raise RateLimited(limit)
         if content is None:
             raise Unanswered("too_long")
         if status in _REFUSED_PARAMETERS and not plain:
             self._plain.put(name, value=True)
             return await self._answer(caller, ask)
         if status != 200:
-            raise Unanswered("refused")
+            raise Unanswered("refused", is_passing=status >= 500 or status in _PASSING)
         return self.wire.read_answer(content)
+
+
+class Fetched(NamedTuple):
+    """An answer to a question of our own."""
+
+    status: int
+    content: bytes | None
+    """None for a body that is too large."""
+    limit: float | None
+    """As :func:`rate_limit` has it."""
 
 
 async def fetch(
@@ -73,8 +106,8 @@ async def fetch(
     most: int,
     *,
     at_root: bool = False,
-) -> tuple[int, bytes | None]:
-    """Ask something of our own: status and body of the answer, None for a body of more than ``most`` bytes.
+) -> Fetched:
+    """Ask something of our own; of the answer's body at most ``most`` bytes are read.
 
     Raises what the upstream port raises; whoever asks bounds the time.
     """
@@ -85,7 +118,27 @@ async def fetch(
         async for chunk in response.chunks():
             content += chunk
             if len(content) > most:
-                return response.status, None
+                return Fetched(response.status, None, rate_limit(response))
     finally:
         await response.aclose()
-    return response.status, bytes(content)
+    return Fetched(response.status, bytes(content), rate_limit(response))
+
+
+def rate_limit(response: UpstreamResponse) -> float | None:
+    """Seconds for which an answer asks to be left alone, 0 where it does not say; None where it does not ask.
+
+    That is a 429, and a 503 that says when to come again (RFC 9110, section 10.2.3).
+    """
+    headers = {name.lower(): value.decode("latin-1").strip() for name, value in response.headers}
+    after = headers.get(b"retry-after", "")
+    if response.status != _TOO_MANY and not (response.status == _UNAVAILABLE and after):
+        return None
+    if after.isascii() and after.isdigit():
+        seconds = float(after[:6])
+    else:
+        try:  # a date, which counts from the answer's own
+            until = parsedate_to_datetime(after) - parsedate_to_datetime(headers.get(b"date", ""))
+            seconds = until.total_seconds()
+        except (TypeError, ValueError):  # one of them is none, or names no zone
+            seconds = 0.0
+    return min(max(seconds, 0.0), _LONGEST_LIMIT)

@@ -16,7 +16,7 @@ from proxy.core.budget.budget import Stage, stage_of
 from proxy.core.economics.economy import account_of, is_cold, late_account, prices_in, shortfall
 from proxy.core.planning.changes import Change
 from proxy.core.planning.life import NO_PAST, Gate, in_force, past_of
-from proxy.core.planning.plan import EMPTY, Account, Epoch, Plan, Verb, Verdict, view_tokens
+from proxy.core.planning.plan import EMPTY, Account, Epoch, Plan, Span, Verb, Verdict, view_tokens
 from proxy.core.planning.planner import (
     Draft,
     acts_now,
@@ -29,15 +29,16 @@ from proxy.core.planning.planner import (
 )
 from proxy.core.planning.reasoning import is_amid_reasoning, signed_in
 from proxy.core.planning.situation import Situation
+from proxy.core.planning.strategies import BY_UNITS, has_waited
 from proxy.engine.background import off_loop
 from proxy.engine.flow import Decision, Request
 from proxy.engine.models.asking import Caller
-from proxy.engine.planning.planning_cache import PendingDrafts, PlanCache
-from proxy.engine.sessions.session_cache import EpochLog
+from proxy.engine.planning.planning_cache import PendingEpochs, PlanCache
+from proxy.engine.sessions.session_cache import EpochLog, SessionState
 from proxy.engine.summaries.wanted import SummaryJobs, unsummarised
 from proxy.errors import StoreUnavailable
 from proxy.ports import Clock, SessionKey, TokenCounter, TurnStore
-from proxy.telemetry import Metrics
+from proxy.telemetry import Metrics, log_warning
 
 _RACES = 4
 MOST_WAITING = 3.0
@@ -62,7 +63,7 @@ class Epochs:
         self._counter = counter
         self._clock = clock
         self._metrics = metrics
-        self._drafts = PendingDrafts(memory)
+        self._pending = PendingEpochs(memory)
         self._from_scratch = PlanCache(counter.count, memory)
 
     async def decide(self, request: Request, races: int = _RACES) -> Decision:
@@ -80,15 +81,12 @@ class Epochs:
         standing = _unchanged(request, situation.plan, epoch)
         if epoch is not None and _was_decided(epoch, request, standing.stage):
             return standing
-        decided = None
         if epoch is None and standing.stage is Stage.EMERGENCY:
             decided = await self._replayed(request, situation, standing), False
-        elif due_strategy(situation, standing.stage) is not None:
+        else:
             decided = await self._drafted(request, situation, standing)
         if decided is None:
-            if unsummarised(situation) and is_cold(situation) and not is_amid_reasoning(situation.chain):
-                return await self._bring_late(request, log, situation, standing, races)
-            return standing
+            return await self._completed(request, log, situation, standing, races)
         decision, may_wait = decided
         if decision.plan == situation.plan:
             return standing
@@ -119,7 +117,7 @@ class Epochs:
 
     def forget(self, key: SessionKey) -> None:
         """The session was deleted: nothing decided for it is kept."""
-        self._drafts.forget(key)
+        self._pending.forget(key)
 
     def _situation(self, request: Request, epochs: Sequence[Epoch]) -> tuple[Situation, Epoch | None]:
         """What an epoch would be planned from, and the epoch in force."""
@@ -151,28 +149,44 @@ class Epochs:
         self, request: Request, situation: Situation, standing: Decision
     ) -> tuple[Decision, bool] | None:
         """What an epoch that begins now would forward, and whether it may wait; None where none begins."""
-        parent = standing.epoch.id if standing.epoch is not None else ""
-        decided = await self._intend(request, situation, standing.stage, parent)
+        if due_strategy(situation, standing.stage) is None:
+            if prices_in(situation) is None:
+                await self._prepare(request, situation, standing, Stage.TRIM)
+            return None
+        decided, under_way = await self._intend(request, situation, standing)
         if decided is None:
             return None
-        wanted = await self._summary_jobs.wanted(decided, request.session, _caller(request))
+        wanted = await self._summary_jobs.wanted(decided, *_caller_of(request), under_way)
         missing = wanted.start_missing()
         if missing and decided.waits:
-            left = request.incoming.arrived + MOST_WAITING - self._clock.monotonic()
-            await wanted.wait(missing, min(request.incoming.policy.summary.wait, left))
+            await wanted.wait(missing, self._patience(request))
         summaries = wanted.texts()
         plan = await off_loop(request.chain, lambda: finish(decided, summaries))
         if plan == situation.plan:  # a summary had no room, and a notice is longer than what it stands for
             return None
         degraded = _PROTECTED_CUT if yielded_protection(decided) else ()
-        summary = wanted.outcome(waited=bool(missing))
+        summary = wanted.outcome(plan, waited=bool(missing) and decided.waits)
         return replace(standing, plan=plan, summary=summary, degraded=degraded), decided.may_wait
 
-    async def _bring_late(
+    def _patience(self, request: Request) -> float:
+        """Seconds that it may still wait for summaries."""
+        left = request.incoming.arrived + MOST_WAITING - self._clock.monotonic()
+        return min(request.incoming.policy.summary.wait, left)
+
+    async def _completed(
         self, request: Request, log: EpochLog, situation: Situation, standing: Decision, races: int
     ) -> Decision:
-        """Put summaries that came too late in the place of their notices: it costs nothing now."""
-        texts = self._summary_jobs.late(situation, request.session, _caller(request))
+        """No epoch is due: have summarised what still lacks a summary.
+
+        Those that came too late take the place of their notices where it costs nothing now.
+        """
+        epoch = standing.epoch
+        if epoch is None or not unsummarised(situation):
+            return standing
+        await self._begin_lacking(request, situation, epoch)
+        if not is_cold(situation) or is_amid_reasoning(situation.chain):
+            return standing
+        texts = self._summary_jobs.late(situation, *_caller_of(request))
         if not texts:
             return standing
         new = await off_loop(request.chain, lambda: with_late(situation, texts))
@@ -183,45 +197,67 @@ class Epochs:
         return await self._begin(request, log, situation, decision, late_account(situation, new), races)
 
     async def _intend(
+        self, request: Request, situation: Situation, standing: Decision
+    ) -> tuple[Draft | None, Sequence[Span]]:
+        """The draft of the epoch that is due, or None where it waits; and what is being summarised for it."""
+        stage, parent = standing.stage, _id_of(standing.epoch)
+        prepared = self._pending.prepared(request)
+        under_way = self._summary_jobs.under_way(situation, prepared, *_caller_of(request))
+        if under_way and stage is Stage.COMPACT:
+            await self._summary_jobs.wait(situation, under_way, self._patience(request), *_caller_of(request))
+            under_way = self._summary_jobs.under_way(situation, prepared, *_caller_of(request))
+        situation = await self._summary_jobs.informed(situation, prepared, *_caller_of(request))
+        is_by_units = due_strategy(situation, stage) is BY_UNITS
+        if is_by_units and under_way and not has_waited(situation):
+            return None, under_way
+        if is_by_units or stage.is_pressing or acts_now(situation) or prices_in(situation) is None:
+            decided = await off_loop(request.chain, lambda: draft(situation, stage))
+        else:
+            decided = await self._worthwhile(request, situation, stage, parent)
+            if decided is None and stage is Stage.TRIM:
+                await self._prepare(request, situation, standing, Stage.COMPACT)
+        if decided is not None and Gate.PREPARED in decided.gates and not has_waited(situation):
+            wanted = await self._summary_jobs.wanted(decided, *_caller_of(request), under_way)
+            if wanted.start_missing():
+                self._pending.prepare(request, parent, wanted.spans)
+                return None, under_way
+        return decided, under_way
+
+    async def _worthwhile(
         self, request: Request, situation: Situation, stage: Stage, parent: str
     ) -> Draft | None:
-        """The draft of the epoch that is due; None where it waits, while one is prepared."""
-        of_caller = request.session, _caller(request)
-        situation = situation.under(await self._summary_jobs.anchored(situation, *of_caller))
-        kept = await self._drafts.still_good(request, situation, stage, parent)
-        if stage.is_pressing or acts_now(situation):
-            return kept or await off_loop(request.chain, lambda: draft(situation, stage))
-        decided = kept if kept is not None and kept.stage is Stage.TRIM else None
-        # Whether it may come out otherwise than when it was last thought about.
-        is_open = kept is None
-        if prices_in(situation) is not None:
-            is_open = is_cold(situation) or self._drafts.has_grown(request, parent)
-        is_new = decided is None and is_open
-        if is_new:
-            self._drafts.reckon(request, parent)  # others that ask meanwhile need not
-            decided = await off_loop(request.chain, lambda: draft(situation, stage))
-        lacking = shortfall(decided) if decided is not None else 0
-        if is_new:
-            self._drafts.reckon(request, parent, lacking)
-        if decided is None or lacking:
-            return await self._prepare(request, situation, kept, parent) if stage is Stage.TRIM else None
-        wanted = await self._summary_jobs.wanted(decided, *of_caller)
-        if wanted.start_missing() and Gate.PREPARED in decided.gates:
-            self._drafts.keep(request, decided, parent)
+        """The draft of an epoch that pays; None where none does, or nothing has changed since one did not."""
+        if not (is_cold(situation) or self._pending.has_grown(request, parent)):
             return None
-        return decided
+        self._pending.reckon(request, parent)  # others that ask meanwhile need not
+        decided = await off_loop(request.chain, lambda: draft(situation, stage))
+        lacking = shortfall(decided) if decided is not None else 0
+        self._pending.reckon(request, parent, lacking)
+        return None if lacking else decided
 
-    async def _prepare(self, request: Request, situation: Situation, kept: Draft | None, parent: str) -> None:
-        """No epoch begins; what *compact* would cut is summarised meanwhile, as soon as that is near."""
-        rules, usage = request.incoming.policy.stages, request.budget.usage(situation.view)
-        if prices_in(situation) is not None and 2 * usage < rules.trim + rules.compact:
+    async def _prepare(
+        self, request: Request, situation: Situation, standing: Decision, stage: Stage
+    ) -> None:
+        """Have summarised what an epoch would cut at a stage that is near, once between two epochs."""
+        rules, budget = situation.policy.stages, request.budget
+        at, below = (rules.trim, rules.warn) if stage is Stage.TRIM else (rules.compact, rules.trim)
+        is_near = 2 * budget.usage(situation.view) >= at + below
+        if not (is_near and situation.policy.summary.enabled) or due_strategy(situation, stage) is None:
             return
-        decided = kept or await off_loop(request.chain, lambda: draft(situation, Stage.COMPACT))
+        parent = _id_of(standing.epoch)
+        if self._pending.is_prepared(request, parent):
+            return
+        prepared = self._pending.prepared(request)
+        under_way = self._summary_jobs.under_way(situation, prepared, *_caller_of(request))
+        situation = await self._summary_jobs.informed(situation, prepared, *_caller_of(request))
+        growth = max(int(at * budget.limit) - budget.head - situation.view, 0)
+        decided = await off_loop(request.chain, lambda: draft(situation, stage, growth=growth))
         if decided is None:
+            self._pending.prepare(request, parent, ())
             return
-        wanted = await self._summary_jobs.wanted(decided, request.session, _caller(request))
+        wanted = await self._summary_jobs.wanted(decided, *_caller_of(request), under_way)
+        self._pending.prepare(request, parent, wanted.spans)
         wanted.start_missing()
-        self._drafts.keep(request, decided, parent)
 
     async def _begin(
         self,
@@ -258,15 +294,34 @@ class Epochs:
         except StoreUnavailable:
             return unsaved
         if any(other.id == epoch.id for other in stored.epochs):
-            self._drafts.drop(request)
+            self._pending.drop(request)
             self._metrics.epochs.labels(stage=decision.stage.value).inc()
             newly_cut = max(decision.plan.cut - situation.plan.cut, 0)
             self._metrics.cut_messages.labels(reason=decision.stage.value).inc(newly_cut)
-            self._summary_jobs.rebuild(situation.under(decision.plan), request.session, _caller(request))
+            begun_from = situation.under(decision.plan)
+            self._summary_jobs.rebuild(begun_from, *_caller_of(request))
+            await self._begin_lacking(request, begun_from, epoch)
+            self._warn(request, situation, begun_from)
             return replace(begun, log=stored)
         if races <= 0:
             return unsaved
         return await self.decide(replace(request, log=stored), races - 1)
+
+    async def _begin_lacking(self, request: Request, situation: Situation, epoch: Epoch) -> None:
+        """Have summarised what an epoch cut; what is there by the next one goes into its notes."""
+        prepared = self._pending.prepared(request)
+        begun = await self._summary_jobs.begin_lacking(situation, epoch, prepared, *_caller_of(request))
+        if begun:
+            self._pending.prepare(request, "", tuple(begun))
+
+    def _warn(self, request: Request, before: Situation, begun: Situation) -> None:
+        """Tell of gaps that still have no summary, though they had the time of an epoch, or it has failed."""
+        were = self._summary_jobs.missing(before, *_caller_of(request))
+        for each in self._summary_jobs.missing(begun, *_caller_of(request)):
+            start, end = each.span
+            if each.why != "not yet" or any(start <= gap.span[0] and gap.span[1] <= end for gap in were):
+                session = request.session.key.id_for(request.session.tenant)
+                log_warning("a summary is missing", session=session, messages=end - start, why=each.why)
 
     async def _append(self, request: Request, log: EpochLog) -> EpochLog:
         """Append to the lane what the store does not hold yet; answers what the lane then holds.
@@ -288,10 +343,10 @@ class Epochs:
         return EpochLog(epochs, len(epochs))
 
 
-def _caller(request: Request) -> Caller:
-    """In whose name a request's summaries are written."""
+def _caller_of(request: Request) -> tuple[SessionState, Caller]:
+    """For which session, and in whose name, its summaries are written."""
     rules, credentials = request.incoming.policy.summary, request.incoming.envelope.credentials
-    return Caller(rules.model or request.model.name, credentials, rules.timeout)
+    return request.session, Caller(rules.model or request.model.name, credentials, rules.timeout)
 
 
 def _unchanged(request: Request, plan: Plan, epoch: Epoch | None = None) -> Decision:
@@ -306,6 +361,10 @@ def _unchanged(request: Request, plan: Plan, epoch: Epoch | None = None) -> Deci
         number=epoch.number if epoch is not None else 0,
         summary="ready" if plan.gaps and plan.anchors else "none",
     )
+
+
+def _id_of(epoch: Epoch | None) -> str:
+    return epoch.id if epoch is not None else ""
 
 
 def _was_decided(epoch: Epoch, request: Request, stage: Stage) -> bool:

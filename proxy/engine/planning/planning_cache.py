@@ -1,7 +1,6 @@
-"""What this process remembers of planning: drafts that wait, and plans from scratch.
+"""What this process remembers of planning: epochs that are still to begin, and plans from scratch.
 
-A draft that waits, for its summaries or because an epoch would not pay yet, is remembered without content, so
-that the next turns neither plan again nor ask for other summaries.
+Of an epoch to come it remembers which summaries were begun for it, and when it was reckoned whether it pays.
 
 A plan from scratch is a pure function of what it is given (:mod:`proxy.core.planning.from_scratch`), and dear
 where the chain is long. Such requests come again, retried or to be answered anew, before there is an epoch
@@ -10,34 +9,33 @@ the very policy that it was made by.
 """
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import chain
 from typing import NamedTuple, Self
 
 import msgspec
 
 from proxy.cache import Lru, Memory
-from proxy.core.budget.budget import Stage
 from proxy.core.planning.from_scratch import plan_from_scratch
-from proxy.core.planning.plan import EMPTY, Plan, Replacement, Span
-from proxy.core.planning.planner import Draft, acts_now, noticed
+from proxy.core.planning.plan import EMPTY, Plan, Span
 from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Conditions, Count, Situation
-from proxy.core.planning.strategies import Strategy
 from proxy.core.policy.policy import Policy
 from proxy.engine.background import off_loop
 from proxy.engine.flow import Request
 from proxy.ports import SessionKey
 
-_DRAFT_BYTES = 2048
-"""What a draft is reckoned at beside its texts."""
 _STEPS = 0.02, 0.05
 """By which share of the room a conversation grows, at least and at most, before it is reckoned again whether
 an epoch pays. Between them it grows by what was lacking: sooner nothing but the pace can have changed."""
+_PREPARED = 16
+"""Gaps of a lane whose summaries are remembered to be on their way."""
 
 
-class _Request(NamedTuple):
-    """The request at which something was found of a lane."""
+def _lane(request: Request) -> tuple[SessionKey, str]:
+    return request.session.key, request.session.lane.id
+
+
+class _Moment(NamedTuple):
+    """The request of a lane at which something was found."""
 
     parent: str
     """Id of the epoch in force."""
@@ -54,101 +52,67 @@ class _Request(NamedTuple):
         return parent == self.parent and len(hashes) >= self.length and hashes[self.length - 1] == self.seal
 
 
-@dataclass(frozen=True)
-class _Kept:
-    """A draft at the request for which it was made."""
+class _Prepared(NamedTuple):
+    """Gaps whose summaries were begun, and in no note when they were."""
 
-    stage: Stage
+    moment: _Moment
     spans: tuple[Span, ...]
-    quotes: Mapping[Span, tuple[str, ...]]
-    yielded: int
-    cleared: tuple[Replacement, ...]
-    strategy: Strategy | None
-    request: _Request
-
-    def is_of(self, decided: Draft) -> bool:
-        ours, theirs = (self.stage, self.spans, self.cleared), (decided.stage, decided.spans, decided.cleared)
-        return ours == theirs
 
 
 class _Reckoned(NamedTuple):
-    """At which request it was last reckoned whether an epoch pays."""
+    """When it was last reckoned whether an epoch pays."""
 
-    request: _Request
+    moment: _Moment
     lacking: int
     """Counted tokens."""
 
 
-class PendingDrafts:
-    """The drafts of all sessions of this process, one a lane."""
+class PendingEpochs:
+    """What is known of the epochs that no lane has begun yet."""
 
     def __init__(self, memory: Memory) -> None:
-        self._kept: Lru[tuple[SessionKey, str], _Kept] = Lru(memory, _weight)
+        self._prepared: Lru[tuple[SessionKey, str], _Prepared] = Lru(memory)
         self._reckoned: Lru[tuple[SessionKey, str], _Reckoned] = Lru(memory)
 
-    def keep(self, request: Request, decided: Draft, parent: str) -> None:
-        """Remember a draft until an epoch begins."""
-        kept = self._kept.get((request.session.key, request.session.lane.id))
-        if kept is not None and kept.request.leads_to(request, parent) and kept.is_of(decided):
-            return
-        made = _Kept(
-            stage=decided.stage,
-            spans=decided.spans,
-            quotes=decided.quotes,
-            yielded=decided.yielded,
-            cleared=decided.cleared,
-            strategy=decided.strategy,
-            request=_Request.of(request, parent),
-        )
-        self._kept.put((request.session.key, request.session.lane.id), made)
+    def prepare(self, request: Request, parent: str, spans: tuple[Span, ...]) -> None:
+        """The summaries of these gaps have been begun; those of others before them may be on their way."""
+        latest = tuple(dict.fromkeys((*spans, *self.prepared(request))))[:_PREPARED]
+        self._prepared.put(_lane(request), _Prepared(_Moment.of(request, parent), latest))
 
-    async def still_good(
-        self, request: Request, situation: Situation, stage: Stage, parent: str
-    ) -> Draft | None:
-        """The draft that is kept for a lane, if it still brings the view well below *trim*."""
-        kept = self._kept.get((request.session.key, request.session.lane.id))
-        if kept is None or not kept.request.leads_to(request, parent) or acts_now(situation):
-            return None
-        kept_stage = stage if stage.is_pressing else kept.stage
-        if any(start <= place < end for place in situation.standing_pins for start, end in kept.spans):
-            return None
-        decided = Draft(
-            situation, kept_stage, kept.spans, kept.quotes, kept.yielded, kept.cleared, strategy=kept.strategy
-        )
-        size = await off_loop(request.chain, lambda: noticed(decided))
-        return decided if size < request.budget.share(request.incoming.policy.stages.trim) else None
+    def prepared(self, request: Request) -> tuple[Span, ...]:
+        """The gaps whose summaries were begun last, as far as the chain is the same, the latest first."""
+        found = self._prepared.get(_lane(request))
+        is_same = found is not None and found.moment.leads_to(request, found.moment.parent)
+        return found.spans if found is not None and is_same else ()
+
+    def is_prepared(self, request: Request, parent: str) -> bool:
+        """Whether the next epoch upon ``parent`` has been prepared."""
+        found = self._prepared.get(_lane(request))
+        return found is not None and found.moment.leads_to(request, parent)
 
     def reckon(self, request: Request, parent: str, lacking: int = 0) -> None:
         """It is reckoned whether an epoch pays; so many counted tokens are ``lacking``, if that is known."""
         if request.chain.hashes:
-            self._reckoned.put(
-                (request.session.key, request.session.lane.id),
-                _Reckoned(_Request.of(request, parent), lacking),
-            )
+            moment = _Moment.of(request, parent)
+            self._reckoned.put(_lane(request), _Reckoned(moment, lacking))
 
     def has_grown(self, request: Request, parent: str) -> bool:
         """Whether so much came since then that the sums may come out otherwise."""
-        before = self._reckoned.get((request.session.key, request.session.lane.id))
-        if before is None or not before.request.leads_to(request, parent):
+        before = self._reckoned.get(_lane(request))
+        if before is None or not before.moment.leads_to(request, parent):
             return True
         least, most = map(request.budget.share, _STEPS)
-        grown = request.chain.tokens.between(before.request.length)
+        grown = request.chain.tokens.between(before.moment.length)
         return grown >= min(max(before.lacking, least), most)
 
     def drop(self, request: Request) -> None:
         """An epoch has begun."""
-        self._kept.drop((request.session.key, request.session.lane.id))
-        self._reckoned.drop((request.session.key, request.session.lane.id))
+        self._reckoned.drop(_lane(request))
 
     def forget(self, key: SessionKey) -> None:
         """The session was deleted."""
-        self._kept.drop_where(lambda entry, _: entry[0] == key)
+        self._prepared.drop_where(lambda entry, _: entry[0] == key)
         self._reckoned.drop_where(lambda entry, _: entry[0] == key)
-
-
-def _weight(kept: _Kept) -> int:
-    texts = [*chain.from_iterable(kept.quotes.values()), *[each.raw for each in kept.cleared]]
-    return _DRAFT_BYTES + sum(map(len, texts))
 
 
 # --- plans from scratch ---

@@ -6,21 +6,30 @@ are there and which could not be had. Nothing waits for one longer than it was t
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from proxy.cache import Lru, Memory
 from proxy.core.summaries.prompt import Refused
-from proxy.engine.background import Foreground
+from proxy.engine.foreground import Foreground
 from proxy.engine.models.asking import Asking, Unanswered
 from proxy.engine.summaries.compactors import Job
-from proxy.engine.summaries.writer import Interrupted, Writer
+from proxy.engine.summaries.writer import Writer
 from proxy.errors import StoreUnavailable, UnabridgedError
 from proxy.ports import Clock, SessionKey, SummaryStore, TokenCounter
-from proxy.telemetry import Metrics, log_fault
+from proxy.telemetry import Metrics, log_error, log_fault
 
 _WRITING = 64
 """Summaries that may be on their way at once; beyond, the oldest that nobody waits for gives way."""
 _FAULT_PAUSE, _REFUSED_PAUSE = 60.0, 3_600.0
 """Seconds after which a summary is tried again that a fault prevented, or that was no good."""
+
+
+class _Failure(NamedTuple):
+    """Why a summary could not be had."""
+
+    until: float
+    """When it may be tried again, in monotonic seconds."""
+    reason: str
 
 
 class Summaries:
@@ -41,8 +50,7 @@ class Summaries:
         self._metrics = metrics
         self._writer = Writer(asking, store, counter, foreground, metrics, memory)
         self._texts = self._writer.texts
-        self._failed: Lru[str, float] = Lru(memory)
-        """When what failed may be tried again, in monotonic seconds."""
+        self._failed: Lru[str, _Failure] = Lru(memory)
         self._writing: dict[str, asyncio.Task[None]] = {}
         self._hurry: dict[str, asyncio.Event] = {}
 
@@ -50,10 +58,24 @@ class Summaries:
         """A summary that this process holds."""
         return self._texts.get(address)
 
+    def is_writing(self, address: str) -> bool:
+        """Whether it is on its way."""
+        return address in self._writing
+
     def has_failed(self, address: str) -> bool:
         """Whether it was tried, could not be had, and need not be tried again yet."""
-        until = self._failed.get(address)
-        return until is not None and self._clock.monotonic() < until
+        failure = self._failed.get(address)
+        return failure is not None and self._clock.monotonic() < failure.until
+
+    def failure(self, address: str) -> str | None:
+        """Why it could not be had when it was tried last, as the metric has it; None where it could."""
+        failure = self._failed.get(address)
+        return None if failure is None or self.is_writing(address) else failure.reason
+
+    def may_start(self, address: str) -> bool:
+        """Whether it is neither there nor on its way, and may be tried, if need be again."""
+        is_known = self.ready(address) is not None or self.is_writing(address)
+        return not is_known and not self.has_failed(address)
 
     async def recall(self, key: SessionKey, addresses: Sequence[str]) -> None:
         """Fetch what other workers, or an earlier life of this one, have written."""
@@ -71,8 +93,7 @@ class Summaries:
 
         ``job`` is called in a thread, since it reads the whole gap; None where it is not to be written.
         """
-        known = self.ready(address) is not None or self.has_failed(address)
-        if known or address in self._writing or not self._has_place():
+        if not (self.may_start(address) and self._has_place()):
             return
         hurry = self._hurry[address] = asyncio.Event()
         task = asyncio.create_task(self._write(address, job, hurry), name="summary")
@@ -122,17 +143,18 @@ class Summaries:
             return
         try:
             await self._writer.write(job, hurry)
-        except Interrupted:
-            self._metrics.summaries.labels(result="interrupted").inc()
-        except (Refused, Unanswered) as refusal:
-            self._fail(address, str(refusal), _REFUSED_PAUSE)
+        except Refused as refusal:
+            self._fail(job, str(refusal), _REFUSED_PAUSE)
+        except Unanswered as refusal:
+            self._fail(job, str(refusal), _FAULT_PAUSE if refusal.is_passing else _REFUSED_PAUSE)
         except TimeoutError:
-            self._fail(address, "timeout", _FAULT_PAUSE)
+            self._fail(job, "timeout", _FAULT_PAUSE)
         except UnabridgedError:
-            self._fail(address, "unreachable", _FAULT_PAUSE)
+            self._fail(job, "unreachable", _FAULT_PAUSE)
         else:
             self._metrics.summaries.labels(result="rebuilt" if job.rebuilds else "written").inc()
 
-    def _fail(self, address: str, reason: str, pause: float) -> None:
-        self._failed.put(address, self._clock.monotonic() + pause)
+    def _fail(self, job: Job, reason: str, pause: float) -> None:
+        self._failed.put(job.address, _Failure(self._clock.monotonic() + pause, reason))
         self._metrics.summaries.labels(result=reason).inc()
+        log_error("a summary failed", session=".".join(job.key), reason=reason)

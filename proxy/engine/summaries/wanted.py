@@ -6,15 +6,17 @@ loop (law 7): most requests only look whether it is there.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from proxy.cache import Lru, Memory
 from proxy.core.conversation.retention import terms_of
 from proxy.core.planning.gaps import generation_upon
-from proxy.core.planning.plan import Anchor, Gap, Plan, Span
-from proxy.core.planning.planner import Draft
+from proxy.core.planning.plan import Anchor, Epoch, Gap, Plan, Span
+from proxy.core.planning.planner import Draft, lacks_summary
 from proxy.core.planning.situation import Situation
+from proxy.core.planning.strategies import strategy_of
 from proxy.core.summaries.compaction import goal_of, progress_of, units_within
 from proxy.core.summaries.source import GENERATIONS, Source, drifted, seal_of, source_of, worthwhile_originals
 from proxy.engine.background import off_loop
@@ -55,6 +57,16 @@ class Wanted:
         self._addresses = addresses
         self._job = job
 
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """The gaps."""
+        return tuple(self._addresses)
+
+    async def recall(self, key: SessionKey) -> None:
+        """Fetch those that the store holds."""
+        if self._addresses:
+            await self._summaries.recall(key, list(self._addresses.values()))
+
     def start_missing(self) -> list[str]:
         """Begin to write those that are not there and have not failed; answers their addresses."""
         missing: list[str] = []
@@ -77,14 +89,31 @@ class Wanted:
                 texts[span] = text
         return texts
 
-    def outcome(self, *, waited: bool) -> str:
-        """The word for the summary header."""
-        if not self._addresses:
-            return "none"
+    def outcome(self, plan: Plan, *, waited: bool) -> str:
+        """The word for the summary header, for the plan that was made."""
         texts = self.texts()
-        if any(texts.get(span) is None for span in self._addresses):
+        if any(texts.get(span) is None for span in self._addresses if waited or span in texts):
             return "failed"
-        return "waited" if waited else "ready"
+        if waited:
+            return "waited"
+        return "ready" if plan.anchors else "none"
+
+
+class Missing(NamedTuple):
+    """A gap that no summary tells of."""
+
+    gap: int
+    """Its index in the plan."""
+    span: Span
+    why: str
+    """`failed: …` with the reason, `no room` for what there is, or `not yet`."""
+
+
+class _Begun(NamedTuple):
+    """The summaries of what an epoch cut: all of them have been begun."""
+
+    epoch: str
+    addresses: tuple[str, ...]
 
 
 class SummaryJobs:
@@ -94,20 +123,52 @@ class SummaryJobs:
         self._summaries = summaries
         self._naming = naming
         self._declined = Declined(memory)
+        self._begun: Lru[tuple[SessionKey, str], _Begun] = Lru(memory)
+        """By lane."""
 
-    async def wanted(self, decided: Draft, session: SessionState, caller: Caller) -> Wanted:
-        """The summaries of a draft; those that the store holds are fetched."""
+    async def wanted(
+        self, decided: Draft, session: SessionState, caller: Caller, under_way: Sequence[Span] = ()
+    ) -> Wanted:
+        """The summaries of a draft; those that the store holds are fetched.
+
+        A gap that holds one of which the summary is ``under_way`` has to wait for that.
+        """
         situation = decided.situation
         spans = await off_loop(situation.chain, lambda: decided.wanted)
-        addresses = {
-            span: self._address(situation, session, caller, seal_of(situation.chain, *span)) for span in spans
-        }
-        if addresses:
-            await self._summaries.recall(session.key, list(addresses.values()))
+        spans = [span for span in spans if not _holds_any(span, under_way)]
+        wanted = self._of(situation, spans, session, caller)
+        await wanted.recall(session.key)
+        return wanted
+
+    def _of(
+        self, situation: Situation, spans: Sequence[Span], session: SessionState, caller: Caller
+    ) -> Wanted:
+        addresses = {span: self._place(situation, session, caller, span) for span in spans}
         return Wanted(self._summaries, addresses, partial(self._job, situation, session, caller))
 
-    async def anchored(self, situation: Situation, session: SessionState, caller: Caller) -> Plan:
-        """The plan with summaries that came too late for their notes, or were made anew."""
+    def under_way(
+        self, situation: Situation, spans: Sequence[Span], session: SessionState, caller: Caller
+    ) -> list[Span]:
+        """Those of these gaps of which a summary is being written."""
+        is_writing = self._summaries.is_writing
+        return [span for span in spans if is_writing(self._place(situation, session, caller, span))]
+
+    async def wait(
+        self,
+        situation: Situation,
+        spans: Sequence[Span],
+        seconds: float,
+        session: SessionState,
+        caller: Caller,
+    ) -> None:
+        """Wait for the summaries of these gaps, at most so long."""
+        places = [self._place(situation, session, caller, span) for span in spans]
+        await self._summaries.wait(places, seconds)
+
+    async def informed(
+        self, situation: Situation, prepared: Sequence[Span], session: SessionState, caller: Caller
+    ) -> Situation:
+        """With summaries that no note tells yet: of gaps that are ``prepared``, too late, or made anew."""
         drifting = drifted(situation)
         if drifting:
             addresses = [self._rebuilt_at(situation, session, caller, each) for each in drifting]
@@ -124,14 +185,77 @@ class SummaryJobs:
                     if text is not None:  # it was made anew from its originals
                         anchors[place] = Anchor(anchor.start, anchor.end, text)
             gaps.append(gap if (*anchors,) == gap.anchors else replace(gap, anchors=(*anchors,)))
-        return Plan((*gaps,), situation.plan.replacements)
+        situation = situation.under(Plan((*gaps,), situation.plan.replacements))
+        fresh: list[Anchor] = []
+        for span in prepared:
+            text = self._summaries.ready(self._place(situation, session, caller, span))
+            if text is not None:
+                fresh.append(Anchor(*span, text, generation=generation_upon(situation.anchors_within(*span))))
+        return replace(situation, prepared=tuple(fresh)) if fresh else situation
+
+    async def begin_lacking(
+        self,
+        situation: Situation,
+        epoch: Epoch,
+        prepared: Sequence[Span],
+        session: SessionState,
+        caller: Caller,
+    ) -> Sequence[Span]:
+        """Have summarised what an epoch cut and no summary tells of, for the next one; answers what is begun.
+
+        What has failed for a reason that passes is begun again. What holds a gap that is ``prepared``, or a
+        summary that is made anew, goes on from that: while it is under way, this is not begun.
+        """
+        lane = (session.key, session.lane.id)
+        if not situation.policy.summary.enabled or self._is_begun(self._begun.get(lane), epoch):
+            return ()
+        situation = await self.informed(situation, prepared, session, caller)
+        strategy = strategy_of(situation.policy.strategy.name)
+        lacking = await off_loop(
+            situation.chain,
+            lambda: [gap.span for gap in situation.plan.gaps if lacks_summary(situation, gap.span, strategy)],
+        )
+        under_way = self.under_way(situation, prepared, session, caller)
+        for anchor in drifted(situation):
+            if self._summaries.is_writing(self._rebuilt_at(situation, session, caller, anchor)):
+                under_way.append((anchor.start, anchor.end))
+        ready = [span for span in lacking if not _holds_any(span, under_way)]
+        self._of(situation, ready, session, caller).start_missing()
+        if len(ready) == len(lacking):
+            addresses = tuple(self._place(situation, session, caller, span) for span in lacking)
+            self._begun.put(lane, _Begun(epoch.id, addresses))
+        return ready
+
+    def _is_begun(self, begun: _Begun | None, epoch: Epoch) -> bool:
+        """Whether all of an epoch's summaries are there, on their way, or not to be tried again yet."""
+        if begun is None or begun.epoch != epoch.id:
+            return False
+        return not any(map(self._summaries.may_start, begun.addresses))
+
+    def missing(self, situation: Situation, session: SessionState, caller: Caller) -> list[Missing]:
+        """Which gaps no summary tells of, and why, as far as this process knows."""
+        if not situation.policy.summary.enabled:
+            return []
+        strategy = strategy_of(situation.policy.strategy.name)
+        return [
+            Missing(number, gap.span, self._why(situation, gap, session, caller))
+            for number, gap in enumerate(situation.plan.gaps)
+            if lacks_summary(situation, gap.span, strategy)
+        ]
+
+    def _why(self, situation: Situation, gap: Gap, session: SessionState, caller: Caller) -> str:
+        address = self._place(situation, session, caller, gap.span)
+        text, failure = self._summaries.ready(address), self._summaries.failure(address)
+        if text is None:
+            return "not yet" if failure is None else f"failed: {failure.replace('_', ' ')}"
+        is_too_long = situation.budget.is_over(situation.view + situation.count(text))
+        return "no room" if is_too_long else "not yet"
 
     def late(self, situation: Situation, session: SessionState, caller: Caller) -> dict[Span, str]:
         """Summaries that came too late for their notes, as far as this process has them."""
         found: dict[Span, str] = {}
         for gap in unsummarised(situation):
-            seal = seal_of(situation.chain, gap.start, gap.end)
-            text = self._summaries.ready(self._address(situation, session, caller, seal))
+            text = self._summaries.ready(self._place(situation, session, caller, gap.span))
             if text is not None:
                 found[gap.span] = text
         return found
@@ -192,6 +316,10 @@ class SummaryJobs:
         seal = seal_of(situation.chain, anchor.start, anchor.end)
         return self._address(situation, session, caller, seal, "rebuilt")
 
+    def _place(self, situation: Situation, session: SessionState, caller: Caller, span: Span) -> str:
+        """Where a gap's summary is kept."""
+        return self._address(situation, session, caller, seal_of(situation.chain, *span))
+
     def _address(
         self, situation: Situation, session: SessionState, caller: Caller, seal: bytes, way: str = ""
     ) -> str:
@@ -213,6 +341,10 @@ def unsummarised(situation: Situation) -> list[Gap]:
     """The gaps whose notes a summary is still to come for."""
     least = situation.policy.summary.min_gap
     return [gap for gap in situation.plan.gaps if gap.count >= least and not gap.is_summarised]
+
+
+def _holds_any(span: Span, others: Sequence[Span]) -> bool:
+    return any(span[0] <= start and end <= span[1] for start, end in others)
 
 
 def _room(situation: Situation) -> int:

@@ -18,7 +18,8 @@ from proxy.core.dialects.answers import Answer
 from proxy.core.summaries.extractive import EARLIER, extractive_summary
 from proxy.core.summaries.prompt import Refused, Untrue, ask_for_summary, judge, kept_to, longest, text_of
 from proxy.core.summaries.source import Block, Piece
-from proxy.engine.background import Foreground, keep_renewing
+from proxy.engine.background import keep_renewing
+from proxy.engine.foreground import Foreground
 from proxy.engine.models.asking import Asking
 from proxy.engine.summaries.compactors import Compacting, Job
 from proxy.errors import StoreUnavailable
@@ -91,15 +92,9 @@ async def take(store: SummaryStore, key: SessionKey, address: str) -> Lease | No
 
 T = TypeVar("T")
 
-_ATTEMPTS = 3
-"""How often a call may be cut off by users before it is left until the summary is needed again."""
 _GLANCES = (0.1, 2.0)
 """Seconds between two looks for what another worker writes: the first, and the longest."""
 _MOST_GLANCES = 60
-
-
-class Interrupted(Exception):  # noqa: N818 - no error: users came first, and it may be tried again
-    """A call was cut off too often."""
 
 
 class _Elsewhere(Exception):  # noqa: N818 - no error: it is being written
@@ -138,7 +133,7 @@ class Writer:
     async def write(self, job: Job, hurry: asyncio.Event) -> str:
         """The text for a gap; ``hurry`` is set once a request waits for it.
 
-        Raises Refused, Interrupted, Unanswered, TimeoutError and UnabridgedError where there is none.
+        Raises Refused, Unanswered, TimeoutError and UnabridgedError where there is none.
         """
         text = await self._compacted(job, hurry)
         if text is None:
@@ -272,10 +267,7 @@ class Writer:
     async def _alone(
         self, job: Job, address: str, call: Callable[[], Coroutine[Any, Any, T]], hurry: asyncio.Event
     ) -> _Leased[T]:
-        """Call while nobody waits for the upstream and no other worker writes the same.
-
-        Raises _Elsewhere, and Interrupted where users came too often.
-        """
+        """Call when no user is held up by it and no other worker writes the same. Raises _Elsewhere."""
 
         async def leased() -> _Leased[T]:
             lease = await take(self._store, job.key, address)
@@ -284,7 +276,9 @@ class Writer:
             try:
                 is_written = await self._found(job, address) is not None  # while we reached for the lease
                 got = None if is_written else _Leased(await call(), lease)
-            except BaseException:
+            except BaseException as error:
+                if isinstance(error, asyncio.CancelledError):
+                    self._count("interrupted")
                 await lease.give_up()
                 raise
             if got is None:
@@ -292,10 +286,7 @@ class Writer:
                 raise _Elsewhere
             return got
 
-        got = await self._foreground.when_idle(leased, _ATTEMPTS, hurry)
-        if got is None:
-            raise Interrupted
-        return got
+        return await self._foreground.run(leased, hurry)
 
     def _count(self, result: str) -> None:
         self._metrics.summaries.labels(result=result).inc()

@@ -183,6 +183,15 @@ class View(Shape):
     messages: list[Any]
 
 
+class MissingSummary(Shape):
+    """A gap that no summary tells of."""
+
+    gap: int
+    """Its index, as units name it."""
+    why: str
+    """`failed: ` with a reason such as `echo` or `too long`, `no room`, or `not yet`."""
+
+
 class Explanation(Shape):
     """What became of each unit of a branch, and why."""
 
@@ -208,6 +217,8 @@ class Explanation(Shape):
     pins: list[int]
     """Messages that the client has pinned on this branch, by their numbers."""
     epochs: list[EpochTold]
+    missing_summaries: list[MissingSummary]
+    """As far as the process that answers knows: what another one tried to write it cannot tell."""
     units: list[Row]
 
 

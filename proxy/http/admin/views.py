@@ -112,6 +112,10 @@ def explanation(
         injected=len(injection.messages(situation.chain.dialect)) if injection else 0,
         pins=situation.pinned,
         epochs=[epoch(each) for each in found.epochs],
+        missing_summaries=[
+            schemas.MissingSummary(gap=each.gap, why=each.why)
+            for each in inspection.missing(found, situation)
+        ],
         units=explain(situation),
     )
 

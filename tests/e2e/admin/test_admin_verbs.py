@@ -194,7 +194,7 @@ class TestFork:
     async def test_the_epochs_before_it_come_along_and_stay_in_force(
         self, chats: Chats, small: Small, model: Model, header: dict[str, str], body: object, person: Message
     ) -> None:
-        url = await small(800)
+        url = await small(800, extra="[stages]\ntarget = 0.3\n")
         chat = chats(url, **header)
         chat.members |= person
         responses = await talk(chat, 12)

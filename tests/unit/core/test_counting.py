@@ -59,20 +59,14 @@ def test_the_count_begins_again_with_an_epoch():
     assert due_strategy(situation(agent(11), policy(), plan, began), Stage.CALM)
 
 
-def test_the_newest_count_when_they_are_the_newest_no_more():
-    rules = policy(recent=5 * ROUND / 100_000)
-    due = [rounds for rounds in range(30) if due_strategy(situation(agent(rounds), rules), Stage.CALM)]
-    assert due[0] > 6
-    began = len(agent(due[0]))
-    decided = draft(situation(agent(due[0]), rules), Stage.CALM)
+def test_the_newest_units_count_as_well_and_stay():
+    rules = policy(recent=0.25)
+    assert not due_strategy(situation(agent(5), rules), Stage.CALM)
+    decided = draft(situation(agent(12), rules), Stage.CALM)
     assert decided is not None
-    plan = finish(decided, {})
-    again = [
-        n
-        for n in range(30)
-        if n > due[0] and due_strategy(situation(agent(n), rules, plan, began), Stage.CALM)
-    ]
-    assert again[0] == due[0] + 5, "as many later as are counted"
+    ((start, end),) = decided.spans
+    assert start == 1
+    assert len(agent(8)) <= end <= len(agent(9)), "a quarter of what the view holds stays, and the open round"
 
 
 def test_what_an_epoch_left_standing_is_not_counted_again():

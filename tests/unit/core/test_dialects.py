@@ -123,8 +123,8 @@ def test_results_that_come_in_one_message_are_cleared_one_by_one():
     results = [{"h": prose("en", 600, number), "l": prose("en", 500, number)} for number in range(30)]
     rounds = [each for told in results for each in (("a", "", tools), ("t", "", told))]
     policy = Policy(tool_results=ToolResults(clear_at_least=0.0))
-    *_, last = session(chain([("u", "Go on."), *rounds]), policy, Budget(3_000, 1.0, 0))
-    cleared = [loads(raw)[2] for raw in last.view if b"[Result of height " in raw]
+    turns = session(chain([("u", "Go on."), *rounds]), policy, Budget(3_000, 1.0, 0))
+    cleared = [loads(raw)[2] for turn in turns for raw in turn.view if b"[Result of height " in raw]
     assert cleared
     for told in cleared:
         assert [*told] == ["h", "l"]

@@ -85,3 +85,24 @@ def test_a_summary_is_a_generation_above_the_oldest_that_it_is_made_from(
 ):
     anchors = [Anchor(2 * n, 2 * n + 2, "x", generation=each) for n, each in enumerate(generations)]
     assert generation_upon(anchors) == expected
+
+
+START, END = FIRST
+
+
+@pytest.mark.parametrize(
+    ("before", "ready", "told"),
+    [
+        ((START, END - 2), (END - 2, END), {"told before", "ready"}),
+        ((START, END - 2), (START, END), {"ready"}),
+        ((START, END - 2), (START, END - 2), {"told before"}),
+        ((START, END - 2), (START + 1, END), {"told before"}),
+    ],
+    ids=["apart", "of more messages", "of the same messages", "of others too"],
+)
+def test_a_summary_that_no_note_tells_yet_takes_the_place_of_those_that_it_was_made_from(
+    before: tuple[int, int], ready: tuple[int, int], told: set[str]
+) -> None:
+    given = situation(Anchor(*before, "told before"))
+    informed = replace(given, prepared=(Anchor(*ready, "ready"),))
+    assert {each.text for each in informed.anchors_within(START, END)} == told

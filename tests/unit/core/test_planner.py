@@ -95,6 +95,36 @@ def test_a_conversation_goes_through_every_stage():
     ]
 
 
+@pytest.mark.parametrize("head", [0, 1_000])
+@pytest.mark.parametrize("summary", [None, "They built a bridge. " * 8])
+@pytest.mark.parametrize(
+    ("tokens", "trim", "compact", "target"),
+    [(8_000, 0.8, 0.9, 0.7), (6_000, 0.6, 0.75, 0.5), (12_000, 0.9, 0.95, 0.8), (20_000, 0.8, 0.9, 0.5)],
+    ids=["balanced", "conservative", "aggressive", "default"],
+)
+@pytest.mark.parametrize("messages", [talk(400), agent(300)], ids=["chat", "agent"])
+def test_an_epoch_begins_at_trim_and_ends_within_five_points_of_its_goal(
+    messages: list[Sent],
+    tokens: int,
+    trim: float,
+    compact: float,
+    target: float,
+    summary: str | None,
+    head: int,
+):
+    stages = Stages(warn=0.4, trim=trim, compact=compact, target=target)
+    policy = Policy(stages=stages, summary=Summary(max_tokens=150))
+    budget = Budget(tokens, 1.0, head)
+    goal = head + target * (tokens - head)
+    least = goal + 0.1 * (tokens - head)  # an epoch frees a tenth of the room
+    begun = [each for each in session(chain_from(messages), policy, budget, summary) if each.begun]
+    assert len(begun) >= 2
+    for each in begun:
+        before = head + view_tokens(each.before, each.chain.tokens)
+        assert trim * tokens <= before <= max(trim * tokens, least) + 0.05 * tokens
+        assert abs(head + each.tokens - goal) <= 0.05 * tokens
+
+
 def test_after_an_epoch_a_session_is_calm_again_and_fills_up_anew():
     chain, budget = chain_from(talk(60)), Budget(2500, 1.0, 0)
     begun = [done for done in session(chain, BALANCED, budget) if done.begun is not None]

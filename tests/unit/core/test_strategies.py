@@ -17,7 +17,7 @@ from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Conditions, Situat
 from proxy.core.planning.strategies import STRATEGIES, Topic, strategy_of
 from proxy.core.policy import values
 from proxy.core.policy.policy import Policy
-from proxy.core.policy.sections import Importance, Keep, Ledger, Strategy, Summary
+from proxy.core.policy.sections import Keep, Ledger, Strategy, Summary
 from proxy.core.text.similarity import Likeness
 from proxy.core.text.words import size
 from tests.support.conversations import (
@@ -72,12 +72,11 @@ def test_errors_and_results_go_after_chat_and_before_requests():
     assert [index for index in order if index < 4] == [3, 1, 2, 0]  # 0.21 · 0.285 · 0.295 · 0.30
 
 
-def test_at_trim_only_what_scores_below_low_goes():
-    weights = Importance(low=0.32)
-    sit = situation(talk(3), FREE.model_copy(update={"importance": weights}))
-    order = strategy_of("importance").order(sit, Stage.TRIM)
-    assert order == [index for index in [1, 0, 3, 2, 5, 4] if sit.score(index).total < 0.32]
-    assert 0 < len(order) < 6
+@pytest.mark.parametrize("stage", [Stage.TRIM, Stage.COMPACT])
+def test_whatever_it_scores_may_go_the_least_important_first(stage: Stage):
+    sit = situation(talk(3), FREE)
+    order = strategy_of("importance").order(sit, stage)
+    assert order == [1, 0, 3, 2, 5, 4] == sorted(order, key=lambda each: sit.score(each).total)
 
 
 def test_protected_units_do_not_go():

@@ -12,7 +12,7 @@ from proxy.cache import Memory
 from proxy.engine.models.asking import fetch
 from proxy.engine.models.stated_windows import StatedWindows
 from proxy.ports import Upstream
-from tests.support.servers import Exchange, FakeUpstream, eventually
+from tests.support.servers import Exchange, FakeUpstream, Header, eventually
 from tests.support.stores import HandClock
 
 
@@ -45,7 +45,7 @@ async def test_an_answer_up_to_the_bound_is_read_and_its_connection_kept(
     server.script = answer
     for _ in range(2):
         asked = "POST", "/ask", [(b"a", b"b")], body
-        assert await fetch(upstream, *asked, 1_000) == (201, b"a" * 1_000)
+        assert await fetch(upstream, *asked, 1_000) == (201, b"a" * 1_000, None)
     assert server.connections == 1
     request = server.requests[0]
     assert (request.value("a"), bytes(request.body)) == (b"b", body or b"")
@@ -54,7 +54,7 @@ async def test_an_answer_up_to_the_bound_is_read_and_its_connection_kept(
 
 async def test_a_larger_one_is_left(server: FakeUpstream, upstream: Upstream) -> None:
     server.script = endless
-    assert await fetch(upstream, "GET", "/ask", [], None, 1_000) == (200, None)
+    assert await fetch(upstream, "GET", "/ask", [], None, 1_000) == (200, None, None)
     await eventually(lambda: server.open_connections == 0)
 
 
@@ -66,3 +66,32 @@ async def test_an_endless_list_of_models_states_no_window(server: FakeUpstream, 
     assert model.window is None
     assert not stated.may_tell(model, [])
     await eventually(lambda: server.open_connections == 0)
+
+
+DATE = (b"Date", b"Sun, 06 Nov 1994 08:49:37 GMT")
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "seconds"),
+    [
+        (200, [(b"Retry-After", b"5")], None),
+        (500, [(b"Retry-After", b"5")], None),
+        (503, [], None),
+        (503, [(b"Retry-After", b"5")], 5),
+        (429, [], 0),
+        (429, [(b"retry-after", b"120")], 120),
+        (429, [(b"Retry-After", b"999999999")], 3_600),
+        (429, [DATE, (b"Retry-After", b"Sun, 06 Nov 1994 08:50:07 GMT")], 30),
+        (429, [DATE, (b"Retry-After", b"Sun, 06 Nov 1994 08:00:00 GMT")], 0),
+        (429, [(b"Retry-After", b"Sun, 06 Nov 1994 08:50:07 GMT")], 0),
+        (429, [DATE, (b"Retry-After", b"soon")], 0),
+    ],
+)
+async def test_an_upstream_that_wants_to_be_left_alone_says_for_how_long(
+    server: FakeUpstream, upstream: Upstream, status: int, headers: list[Header], seconds: float | None
+) -> None:
+    async def answer(exchange: Exchange) -> None:
+        await exchange.answer(status, headers, b"{}")
+
+    server.script = answer
+    assert (await fetch(upstream, "GET", "/ask", [], None, 1_000)).limit == seconds

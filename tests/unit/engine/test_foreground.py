@@ -1,10 +1,35 @@
-"""Background calls give way: they begin while nobody waits, and end when somebody comes."""
+"""Background calls: a few at a time whatever the traffic is; where they hold up users, they give way."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
 
-from proxy.engine.background import Foreground
+import pytest
+
+from proxy.app import SystemClock
+from proxy.cache import Memory
+from proxy.engine.contention import Contention
+from proxy.engine.flow import Sent
+from proxy.engine.foreground import Foreground
+from proxy.engine.models.asking import RateLimited
+from tests.support.servers import PATIENCE, eventually
+
+KIND = "chat"
+LONG = 10.0
+
+
+class Answer:
+    """An upstream's answer without a body."""
+
+    def __init__(self, status: int = 200, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
+        self.status = status
+        self.headers = headers
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        yield b""
+
+    async def aclose(self) -> None: ...
 
 
 def hurried() -> asyncio.Event:
@@ -13,8 +38,149 @@ def hurried() -> asyncio.Event:
     return event
 
 
-async def test_a_call_begins_only_once_the_last_user_is_served() -> None:
-    foreground, begun = Foreground(0.0), asyncio.Event()
+def unmeasured(quiet: float = 0.0, most: int = 1) -> Foreground:
+    """Nothing is known of the upstream, so calls give way."""
+    return Foreground(Contention(SystemClock(), Memory()), SystemClock(), most, quiet=quiet)
+
+
+def measured(most: int = 1, seconds: float = 0.01) -> Foreground:
+    """It is known how long an answer takes, and not yet whether calls hold it up."""
+    contention = Contention(SystemClock(), Memory())
+    for _ in range(3):
+        contention.answered_alone(KIND, seconds)
+    return Foreground(contention, SystemClock(), most, quiet=LONG)
+
+
+class Calls:
+    """Calls that go on until they are let go."""
+
+    def __init__(self) -> None:
+        self.begun = self.cancelled = self.most = self._now = 0
+        self.go = asyncio.Event()
+
+    async def one(self) -> str:
+        self.begun += 1
+        self._now += 1
+        self.most = max(self.most, self._now)
+        try:
+            await self.go.wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        finally:
+            self._now -= 1
+        return "done"
+
+
+async def answered(seconds: float = 0.0, answer: Answer | None = None) -> Sent:
+    await asyncio.sleep(seconds)
+    return Sent(answer or Answer(), b"", is_over=True)
+
+
+# --- beside users ---
+
+
+async def test_a_call_runs_beside_users_who_never_pause() -> None:
+    foreground, calls = measured(), Calls()
+    with foreground:
+        running = asyncio.create_task(foreground.run(calls.one, asyncio.Event()))
+        await eventually(lambda: calls.begun == 1)
+        for _ in range(20):
+            with foreground:
+                await foreground.given_way()
+                await foreground.head(KIND, answered())
+        calls.go.set()
+        assert await running == "done"
+    assert calls.cancelled == 0
+
+
+async def test_so_many_run_at_a_time_and_the_others_in_their_turn() -> None:
+    foreground, calls = measured(most=2), Calls()
+    running = [asyncio.create_task(foreground.run(calls.one, asyncio.Event())) for _ in range(5)]
+    await eventually(lambda: calls.begun == 2)
+    await asyncio.sleep(0.05)
+    assert calls.begun == 2
+    calls.go.set()
+    assert await asyncio.gather(*running) == ["done"] * 5
+    assert calls.most == 2
+
+
+async def test_a_call_that_a_request_waits_for_stands_in_no_line() -> None:
+    foreground, calls = measured(), Calls()
+    hurry = asyncio.Event()
+    first = asyncio.create_task(foreground.run(calls.one, asyncio.Event()))
+    await eventually(lambda: calls.begun == 1)
+    second = asyncio.create_task(foreground.run(calls.one, hurry))
+    await asyncio.sleep(0.2)
+    assert calls.begun == 1
+    hurry.set()
+    await eventually(lambda: calls.begun == 2)
+    calls.go.set()
+    await asyncio.gather(first, second)
+
+
+async def test_a_user_who_waits_too_long_beside_it_ends_the_call_and_from_then_on_calls_give_way() -> None:
+    foreground, calls = measured(), Calls()
+    running = asyncio.create_task(foreground.run(calls.one, asyncio.Event()))
+    await eventually(lambda: calls.begun == 1)
+    with foreground:
+        head = asyncio.create_task(foreground.head(KIND, answered(LONG)))
+        await eventually(lambda: calls.cancelled == 1)
+        assert not head.done()
+        head.cancel()
+        await asyncio.sleep(0.2)
+        assert calls.begun == 1
+    running.cancel()
+
+
+async def test_with_none_calls_give_way_whatever_was_measured() -> None:
+    foreground, calls = measured(most=0), Calls()
+    with foreground:
+        running = asyncio.create_task(foreground.run(calls.one, hurried()))
+        await asyncio.sleep(0.2)
+        assert calls.begun == 0
+    await eventually(lambda: calls.begun == 1)
+    running.cancel()
+
+
+# --- the upstream's limit ---
+
+
+async def test_after_a_429_the_call_is_made_again_when_the_upstream_says() -> None:
+    foreground, asked = measured(), list[float]()
+    now = asyncio.get_running_loop().time
+
+    async def call() -> str:
+        asked.append(now())
+        if len(asked) == 1:
+            raise RateLimited(0.3)
+        return "done"
+
+    assert await foreground.run(call, hurried()) == "done"
+    assert asked[1] - asked[0] >= 0.3
+
+
+@pytest.mark.parametrize(
+    ("status", "headers"), [(429, [(b"Retry-After", b"1")]), (503, [(b"retry-after", b"1")])]
+)
+async def test_after_a_users_429_no_call_is_made_until_the_upstream_says(
+    status: int, headers: Sequence[tuple[bytes, bytes]]
+) -> None:
+    foreground, calls = measured(), Calls()
+    with foreground:
+        await foreground.head(KIND, answered(answer=Answer(status, headers)))
+    running = asyncio.create_task(foreground.run(calls.one, hurried()))
+    await asyncio.sleep(0.5)
+    assert calls.begun == 0
+    await eventually(lambda: calls.begun == 1)
+    running.cancel()
+
+
+# --- giving way ---
+
+
+async def test_a_call_that_gives_way_begins_only_once_the_last_user_is_served() -> None:
+    foreground, begun = unmeasured(), asyncio.Event()
 
     async def call() -> str:
         begun.set()
@@ -22,71 +188,71 @@ async def test_a_call_begins_only_once_the_last_user_is_served() -> None:
 
     with foreground:
         with foreground:
-            waiting = asyncio.create_task(foreground.when_idle(call, 3, hurried()))
+            waiting = asyncio.create_task(foreground.run(call, hurried()))
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.01)
         assert not begun.is_set()
     assert await waiting == "done"
 
 
-async def test_a_call_is_cut_off_when_a_user_comes_and_begins_again_after() -> None:
-    foreground, begun = Foreground(0.0), 0
-
-    async def call() -> int:
-        nonlocal begun
-        begun += 1
-        await asyncio.sleep(0.02)
-        return begun
-
-    waiting = asyncio.create_task(foreground.when_idle(call, 3, hurried()))
-    await asyncio.sleep(0.01)
+async def test_it_is_cut_off_when_a_user_comes_and_begins_again_after() -> None:
+    foreground, calls = unmeasured(), Calls()
+    waiting = asyncio.create_task(foreground.run(calls.one, hurried()))
+    await eventually(lambda: calls.begun == 1)
     with foreground:
-        await asyncio.sleep(0.03)
-        assert begun == 1
-    assert await waiting == 2
-
-
-async def test_a_call_that_is_cut_off_each_time_is_given_up() -> None:
-    foreground = Foreground(0.0)
-
-    async def call() -> None:
-        await asyncio.sleep(10)
-
-    waiting = asyncio.create_task(foreground.when_idle(call, 2, hurried()))
-    while not waiting.done():
-        await asyncio.sleep(0.005)
-        with foreground:
-            await asyncio.sleep(0)
-    assert waiting.result() is None
+        await eventually(lambda: calls.cancelled == 1)
+        assert calls.begun == 1
+        calls.go.set()
+    assert await asyncio.wait_for(waiting, PATIENCE) == "done"
+    assert calls.begun == 2
 
 
 async def test_what_nobody_is_in_a_hurry_for_waits_for_quiet() -> None:
-    foreground, begun = Foreground(10.0), asyncio.Event()
+    foreground, calls = unmeasured(LONG), Calls()
+    with foreground:
+        pass
+    waiting = asyncio.create_task(foreground.run(calls.one, asyncio.Event()))
+    await asyncio.sleep(0.2)
+    assert calls.begun == 0
+    waiting.cancel()
+
+
+async def test_a_call_that_was_cut_off_waits_for_a_longer_pause_each_time() -> None:
+    foreground, begun = unmeasured(0.1), list[float]()
+    now, ended = asyncio.get_running_loop().time, 0.0
+    pauses = list[float]()
 
     async def call() -> None:
-        begun.set()
+        begun.append(now())
+        await asyncio.sleep(LONG)
 
-    waiting = asyncio.create_task(foreground.when_idle(call, 2, asyncio.Event()))
-    await asyncio.sleep(0.02)
-    assert not begun.is_set()
+    waiting = asyncio.create_task(foreground.run(call, asyncio.Event()))
+    for number in range(1, 4):
+        await eventually(lambda number=number: len(begun) == number)
+        pauses.append(begun[-1] - ended)
+        with foreground:
+            await foreground.given_way()
+        ended = now()
+    assert pauses[1] >= 0.2
+    assert pauses[2] >= 0.4
     waiting.cancel()
 
 
 async def test_a_users_request_goes_out_when_what_was_cancelled_for_it_has_ended() -> None:
-    foreground, begun, events = Foreground(0), asyncio.Event(), list[str]()
+    foreground, begun, events = unmeasured(), asyncio.Event(), list[str]()
 
     async def call() -> None:
         begun.set()
         try:
-            await asyncio.Event().wait()
+            await asyncio.sleep(0 if events else LONG)
         finally:
             await asyncio.sleep(0)
             events.append("connection closed")
 
-    working = asyncio.create_task(foreground.when_idle(call, 1, asyncio.Event()))
+    working = asyncio.create_task(foreground.run(call, hurried()))
     await begun.wait()
     with foreground:
         await foreground.given_way()
         events.append("request sent")
     await working
-    assert events == ["connection closed", "request sent"]
+    assert events[:2] == ["connection closed", "request sent"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+import pytest
 from msgspec.structs import replace
 
 from proxy.adapters.stores.memory import MemoryStore
@@ -12,14 +13,13 @@ from proxy.cache import Memory
 from proxy.core.dialects.registry import CHAT
 from proxy.core.policy.sections import Summary
 from proxy.core.summaries.source import Block, Piece, Source
-from proxy.engine.background import Foreground
 from proxy.engine.models.asking import Asking, Caller
 from proxy.engine.summaries.compactors import Job
 from proxy.engine.summaries.pool import Summaries
 from proxy.telemetry import Metrics
 from tests.support.servers import PATIENCE
 from tests.support.stores import DAY, KEY, HandClock
-from tests.support.upstreams import COUNTER, Model, running
+from tests.support.upstreams import COUNTER, JSON, Model, giving_way, plainly, running
 
 TEXT = "We built the bridge of stone. " * 30
 WAITED_FOR = Job(
@@ -47,7 +47,7 @@ async def test_what_a_request_waits_for_is_written_however_much_waits_for_a_paus
             Asking(CHAT, upstream, Memory()),
             MemoryStore(clock),
             COUNTER,
-            Foreground(NEVER),
+            giving_way(clock, NEVER),
             clock,
             Metrics(),
             Memory(),
@@ -64,7 +64,8 @@ async def test_what_a_request_waits_for_is_written_however_much_waits_for_a_paus
 
 async def test_what_requests_wait_for_gives_way_to_nothing() -> None:
     async with running(Model()) as model:
-        upstream, clock, foreground = HttptoolsUpstream(model.url), HandClock(), Foreground()
+        upstream, clock = HttptoolsUpstream(model.url), HandClock()
+        foreground = giving_way(clock)
         summaries = Summaries(
             Asking(CHAT, upstream, Memory()),
             MemoryStore(clock),
@@ -89,7 +90,8 @@ async def test_what_requests_wait_for_gives_way_to_nothing() -> None:
 
 async def test_what_is_being_written_is_not_read_again_and_never_on_the_event_loop() -> None:
     async with running(Model()) as model:
-        upstream, clock, foreground = HttptoolsUpstream(model.url), HandClock(), Foreground()
+        upstream, clock = HttptoolsUpstream(model.url), HandClock()
+        foreground = giving_way(clock)
         summaries = Summaries(
             Asking(CHAT, upstream, Memory()),
             MemoryStore(clock),
@@ -111,5 +113,29 @@ async def test_what_is_being_written_is_not_read_again_and_never_on_the_event_lo
         summaries.start(WAITED_FOR.address, read)
         assert len(readers) == 1
         assert threading.get_ident() not in readers
+        await summaries.aclose()
+        await upstream.aclose()
+
+
+@pytest.mark.parametrize(("status", "minutes"), [(500, 1), (403, 60)])
+async def test_what_failed_may_be_tried_again_soon_where_the_reason_passes(status: int, minutes: int) -> None:
+    async with running(Model(summary=plainly(status, [JSON], b"{}"))) as model:
+        upstream, clock = HttptoolsUpstream(model.url), HandClock()
+        summaries = Summaries(
+            Asking(CHAT, upstream, Memory()),
+            MemoryStore(clock),
+            COUNTER,
+            giving_way(clock),
+            clock,
+            Metrics(),
+            Memory(),
+        )
+        start(summaries, WAITED_FOR)
+        await summaries.wait([WAITED_FOR.address], PATIENCE)
+        assert summaries.failure(WAITED_FOR.address) == "refused"
+        clock.time += 60 * minutes - 1
+        assert not summaries.may_start(WAITED_FOR.address)
+        clock.time += 1
+        assert summaries.may_start(WAITED_FOR.address)
         await summaries.aclose()
         await upstream.aclose()

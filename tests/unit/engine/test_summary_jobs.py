@@ -15,7 +15,6 @@ from proxy.core.budget.budget import Budget
 from proxy.core.dialects.registry import CHAT
 from proxy.core.planning.plan import Anchor
 from proxy.core.policy.policy import Policy
-from proxy.engine.background import Foreground
 from proxy.engine.intake.naming import Naming
 from proxy.engine.models.asking import Asking
 from proxy.engine.planning.epochs import Epochs
@@ -27,7 +26,7 @@ from tests.support.conversations import assistant, chain_from, user
 from tests.support.requests import a_request
 from tests.support.servers import PATIENCE
 from tests.support.stores import HandClock
-from tests.support.upstreams import COUNTER, Model, running
+from tests.support.upstreams import COUNTER, Model, giving_way, running
 
 TEXT = "We built the bridge of stone, and a boat went under it. "
 CHAIN = chain_from([said(f"{n} {TEXT}") for n in range(1_000) for said in (user, assistant)] + [user("And?")])
@@ -62,7 +61,7 @@ async def test_a_long_gap_is_counted_in_no_thread_in_which_requests_wait() -> No
         upstream, clock, counter = HttptoolsUpstream(model.url), HandClock(), NotingCounter()
         store, metrics = MemoryStore(clock), Metrics()
         summaries = Summaries(
-            Asking(CHAT, upstream, Memory()), store, counter, Foreground(), clock, metrics, Memory()
+            Asking(CHAT, upstream, Memory()), store, counter, giving_way(clock), clock, metrics, Memory()
         )
         epochs = Epochs(
             store,

@@ -7,7 +7,7 @@ import pytest
 from proxy.cache import Memory
 from proxy.core.budget.budget import Budget
 from proxy.engine.flow import Request
-from proxy.engine.planning.planning_cache import PendingDrafts
+from proxy.engine.planning.planning_cache import PendingEpochs
 from tests.support.conversations import Sent, chain_from, prose, user
 from tests.support.requests import a_request
 
@@ -29,17 +29,17 @@ def words(tokens: int) -> Sent:
 def test_it_is_thought_about_again_when_what_was_lacking_has_come_or_a_twentieth_of_the_room(
     lacking: int, sooner: int, later: int
 ) -> None:
-    drafts = PendingDrafts(Memory())
-    drafts.reckon(request(), "one", lacking)
-    assert not drafts.has_grown(request(), "one")
-    assert not drafts.has_grown(request(words(sooner)), "one")
-    assert drafts.has_grown(request(words(later)), "one")
+    pending = PendingEpochs(Memory())
+    pending.reckon(request(), "one", lacking)
+    assert not pending.has_grown(request(), "one")
+    assert not pending.has_grown(request(words(sooner)), "one")
+    assert pending.has_grown(request(words(later)), "one")
 
 
 def test_it_is_thought_about_again_after_an_epoch_on_another_branch_and_where_it_never_was() -> None:
-    drafts = PendingDrafts(Memory())
-    assert drafts.has_grown(request(), "one")
-    drafts.reckon(request(), "one", 5_000)
-    assert drafts.has_grown(request(), "two")
-    assert drafts.has_grown(request(talk=BEFORE[1:] + BEFORE[:1]), "one")
-    assert drafts.has_grown(request(talk=BEFORE[:5]), "one")
+    pending = PendingEpochs(Memory())
+    assert pending.has_grown(request(), "one")
+    pending.reckon(request(), "one", 5_000)
+    assert pending.has_grown(request(), "two")
+    assert pending.has_grown(request(talk=BEFORE[1:] + BEFORE[:1]), "one")
+    assert pending.has_grown(request(talk=BEFORE[:5]), "one")

@@ -1,0 +1,183 @@
+"""Users first: when calls of our own to the upstream are made, and when they give way.
+
+A few of them run at a time, whatever the traffic is. Where they hold up users, which is measured
+(:mod:`proxy.engine.contention`), they begin in a pause, and end when a user comes: a summary in the only slot
+of a local model would stand before a user.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from proxy.engine.contention import Contention
+from proxy.engine.flow import Sent
+from proxy.engine.models.asking import RateLimited, rate_limit
+from proxy.ports import Clock, UpstreamResponse
+
+T = TypeVar("T")
+
+_OK = 200
+_QUIET, _LONGEST_QUIET = 1.0, 60.0
+"""Seconds without a request after which a call begins that gives way. They double each time when a user came
+before it had ended: what is begun in every short pause is paid for each time and never finished."""
+_AFTER = 0.1
+"""Seconds before a call begins, so that the request that asked for it is sent before it."""
+_LOOK = 1.0
+"""Seconds after which is asked again whether calls give way."""
+_WAY = 0.1
+"""Seconds that a user waits at most for a call that is being cancelled."""
+_LIMITED, _LONGEST_LIMIT = 20.0, 600.0
+"""Seconds without calls after a 429 that does not say how many; they double each time."""
+
+
+class Foreground:
+    """The users' requests that are under way, and our own calls beside them, at ``most`` so many.
+
+    With none the calls always give way. ``with foreground:`` is a request in flight. A call that a request
+    waits for stands in no line: it is that user's own.
+    """
+
+    def __init__(self, contention: Contention, clock: Clock, most: int = 1, *, quiet: float = _QUIET) -> None:
+        self._contention = contention
+        self._clock = clock
+        self._most = most
+        self._quiet = quiet
+        self._in_flight = 0
+        self._ended = clock.monotonic() - _LONGEST_QUIET
+        """When the last request was over, in monotonic seconds."""
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._calls: set[asyncio.Task[Any]] = set()
+        self._begun = 0
+        """Calls so far."""
+        self._room = asyncio.Event()
+        self._stopped = 0.0
+        """Until when no call is made, in monotonic seconds."""
+
+    # --- users' requests ---
+
+    def __enter__(self) -> None:
+        self._in_flight += 1
+        self._idle.clear()
+        if self._yields:
+            self._cancel()
+
+    def __exit__(self, *_: object) -> None:
+        self._in_flight -= 1
+        self._ended = self._clock.monotonic()
+        if not self._in_flight:
+            self._idle.set()
+
+    async def given_way(self) -> None:
+        """Return once the calls that were cancelled for a user have ended, and their connections with them.
+
+        A request that went out before would stand behind them in an upstream's only slot.
+        """
+        if ending := [task for task in self._calls if task.cancelling()]:
+            await asyncio.wait(ending, timeout=_WAY)
+
+    async def head(self, kind: str, sending: Coroutine[Any, Any, Sent]) -> Sent:
+        """The upstream's answer to a user, once it begins; how long that takes is measured.
+
+        A call of ours beside which it takes too long, while nothing is known yet, is cancelled.
+        """
+        calls, since = self._begun, self._clock.monotonic()
+        is_beside = bool(self._calls)
+        patience = self._contention.patience(kind) if is_beside else None
+        guard = asyncio.get_running_loop().call_later(patience, self._overrun) if patience else None
+        try:
+            sent = await sending
+        finally:
+            if guard is not None:
+                guard.cancel()
+        seconds = self._clock.monotonic() - since
+        if sent.response.status != _OK:
+            self._heed(sent.response)
+        elif is_beside:
+            self._contention.answered_beside(kind, seconds)
+        elif calls == self._begun:
+            self._contention.answered_alone(kind, seconds)
+        return sent
+
+    def _overrun(self) -> None:
+        self._contention.overran()
+        self._cancel()
+
+    def _heed(self, response: UpstreamResponse) -> None:
+        """Make no call of our own where an answer to a user says that there are too many."""
+        seconds = rate_limit(response)
+        if seconds is not None:
+            self._stop(seconds or _LIMITED)
+
+    def _stop(self, seconds: float) -> None:
+        self._stopped = max(self._stopped, self._clock.monotonic() + seconds)
+
+    # --- calls of our own ---
+
+    async def run(self, call: Callable[[], Coroutine[Any, Any, T]], hurry: asyncio.Event) -> T:
+        """What ``call`` answers, which is made when it may be, and sooner once ``hurry`` is set.
+
+        It is made again after it was cancelled for a user, or met the upstream's limit of calls.
+        """
+        quiet, limit = self._quiet, _LIMITED
+        while True:
+            await self._may_begin(hurry, quiet)
+            task = asyncio.create_task(call())
+            self._calls.add(task)
+            self._begun += 1
+            try:
+                return await task
+            except RateLimited as refusal:
+                self._stop(refusal.seconds or limit)
+                limit = min(2 * limit, _LONGEST_LIMIT)
+            except asyncio.CancelledError:
+                current = asyncio.current_task()
+                if current is not None and current.cancelling():
+                    task.cancel()
+                    raise
+                quiet = min(2 * quiet, _LONGEST_QUIET)
+            finally:
+                self._calls.discard(task)
+                self._room.set()
+
+    async def _may_begin(self, hurry: asyncio.Event, quiet: float) -> None:
+        await _either(hurry.wait(), seconds=_AFTER)
+        while True:
+            if (left := self._stopped - self._clock.monotonic()) > 0:
+                await asyncio.sleep(left)
+                continue
+            if self._yields and not await self._is_pause(hurry, quiet):
+                continue
+            if hurry.is_set() or len(self._calls) < max(self._most, 1):
+                return
+            self._room.clear()
+            await _either(hurry.wait(), self._room.wait(), seconds=_LOOK)
+
+    async def _is_pause(self, hurry: asyncio.Event, quiet: float) -> bool:
+        """Whether nobody has been waiting for a while; waits for that, a little."""
+        if self._in_flight:
+            await _either(self._idle.wait(), seconds=_LOOK)
+            return False
+        left = self._ended + quiet - self._clock.monotonic()
+        if left <= 0 or hurry.is_set():
+            return True
+        await _either(hurry.wait(), seconds=min(left, _LOOK))
+        return False
+
+    @property
+    def _yields(self) -> bool:
+        return not self._most or self._contention.yields
+
+    def _cancel(self) -> None:
+        for task in self._calls:
+            task.cancel()
+
+
+async def _either(*waits: Coroutine[Any, Any, object], seconds: float) -> None:
+    """Return once one of them has, or after so long."""
+    tasks = [asyncio.ensure_future(each) for each in waits]
+    try:
+        await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
