@@ -252,7 +252,7 @@ class Sent(msgspec.Struct, frozen=True):
     """What was read of the body already."""
     is_over: bool
     """Whether ``begun`` is all of it."""
-    told: bytes = b""
+    opening: bytes = b""
     """What may be a refusal: the body of an error, the data of a stream's first event."""
 
     def chunks(self) -> AsyncIterator[bytes]:

@@ -211,8 +211,8 @@ class Rounds:
             sayings = [] if text is None else [text]
             if self.answerers.is_ours(call.tool):  # the client cannot make a call of ours
                 sayings = [_NOT_NOW if text is None else text, _NO_ROOM]
-            for said in sayings:  # the first that fits
-                message = self.wire.result(call.id, said)
+            for candidate in sayings:  # the first that fits
+                message = self.wire.result(call.id, candidate)
                 cost = await self._cost(message)
                 if cost <= room:
                     fitting[call] = _Result(message, cost)

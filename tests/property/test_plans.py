@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from proxy.core.budget.budget import Budget, Stage
 from proxy.core.conversation.messages import TOOL_ROLES
-from proxy.core.conversation.units import Asked, last_user, open_from, request_points, units_of
+from proxy.core.conversation.units import OpenTurn, last_user, open_from, request_points, units_of
 from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.persistent import Sizes
@@ -347,7 +347,7 @@ def test_a_rolled_back_chain_keeps_what_it_asks(drawn: Session, data: st.DataObj
 
     def spares(plan: Plan) -> bool:
         spans = [(gap.start, gap.end) for gap in plan.gaps]
-        return Asked(rolled.messages).is_spared(spans, [edit.position for edit in plan.replacements])
+        return OpenTurn(rolled.messages).is_spared(spans, [edit.position for edit in plan.replacements])
 
     held = in_force(epochs, rolled.hashes, rolled.tokens.total, spares)
     assert held == in_force(epochs, rolled.hashes, rolled.tokens.total, spares, rolled.settled)

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from proxy.core.conversation.messages import Message
-from proxy.core.conversation.units import Asked, Unit, open_from, request_points, units_of
+from proxy.core.conversation.units import OpenTurn, Unit, open_from, request_points, units_of
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.persistent import Prior
 from proxy.core.planning.chain import Chain
@@ -83,7 +83,7 @@ def test_the_open_unit_is_a_unit_and_nothing_stands_after_it_but_a_prefill(messa
 
 @given(histories)
 def test_what_is_settled_ends_before_all_that_is_still_to_be_answered(messages: list[Message]):
-    asked = Asked(messages)
+    asked = OpenTurn(messages)
     assert asked.settled <= asked.open_from
     assert asked.settled in (0, asked.last_user)
 
@@ -125,7 +125,7 @@ def test_units_go_on_from_those_of_whichever_requests_came_before(
     for is_branch, length in requests:
         messages = ([*line[:fork], *branch] if is_branch else line)[:length]
         raws = [b"%d %d" % (place, is_branch and place >= fork) for place in range(len(messages))]
-        assert Asked(messages, raws, known).units == units_of(messages)
+        assert OpenTurn(messages, raws, known).units == units_of(messages)
 
 
 @given(st.lists(_said, max_size=15))

@@ -61,7 +61,7 @@ class Wire(asyncio.Transport):
 
 
 @dataclass
-class Asked:
+class OpenTurn:
     """A request as the application had it."""
 
     scope: Scope
@@ -78,7 +78,7 @@ class Connection:
     """One connection to an application that reads a request to its end and answers, when it may."""
 
     wire: Wire = field(default_factory=Wire)
-    asked: list[Asked] = field(default_factory=list[Asked])
+    asked: list[OpenTurn] = field(default_factory=list[OpenTurn])
     may_answer: asyncio.Event = field(default_factory=asyncio.Event)
     keep_alive: float = 75
     is_left: bool = False
@@ -91,7 +91,7 @@ class Connection:
         self.guard.connection_made(self.wire)
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        asked = Asked(scope)
+        asked = OpenTurn(scope)
         self.asked.append(asked)
         more = True
         while more:

@@ -96,8 +96,8 @@ class SettingsFile:
                 if name not in known:
                     _ = library.load(name) if location == ("policy",) else library.named(name)
             except PolicyError as error:
-                said = error.message if error.file == name else str(error)
-                raise self.file.error(f'`policy = "{name}"`: {said}', location) from None
+                reason = error.message if error.file == name else str(error)
+                raise self.file.error(f'`policy = "{name}"`: {reason}', location) from None
 
 
 def load_settings(**flags: object) -> tuple[Settings, SettingsFile | None]:

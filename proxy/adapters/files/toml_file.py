@@ -49,8 +49,8 @@ class FileError(OperatorError):
         return cls(first.file, first.line, first.message, key=first.key, others=others)
 
     def body(self) -> dict[str, Any]:
-        told = [{name: getattr(each, name) for name in _OF_A_MISTAKE} for each in self.mistakes]
-        return {**super().body(), "mistakes": told}
+        listed = [{name: getattr(each, name) for name in _OF_A_MISTAKE} for each in self.mistakes]
+        return {**super().body(), "mistakes": listed}
 
 
 class PolicyError(FileError):
@@ -180,13 +180,13 @@ def _syntax_complaint(error: tomllib.TOMLDecodeError, text: str) -> tuple[int, s
     """The line, counted from 1, at which `text` is not TOML, and why."""
     place = _TOML_PLACE.search(str(error))
     line = int(place[1]) if place and place[1] else text.count("\n") + 1
-    said = _TOML_PLACE.sub("", str(error))
+    complaint = _TOML_PLACE.sub("", str(error))
     found = _KEY_OF_LINE.match(text.split("\n")[line - 1])
     key = f"`{found[1]}`" if found else "a key"
     if place and not place[1]:
-        return line, f"is not TOML: the file ends too early ({said[:1].lower()}{said[1:]})"
-    if twice := _DECLARED_TWICE.fullmatch(said):
+        return line, f"is not TOML: the file ends too early ({complaint[:1].lower()}{complaint[1:]})"
+    if twice := _DECLARED_TWICE.fullmatch(complaint):
         table = twice[1].replace("'", "").replace(", ", ".")
         return line, f"is not TOML: the table `{table}` stands here for the second time"
-    reworded = _REWORDED.get(said)
-    return line, f"is not TOML: {reworded.format(key=key) if reworded else said}"
+    reworded = _REWORDED.get(complaint)
+    return line, f"is not TOML: {reworded.format(key=key) if reworded else complaint}"

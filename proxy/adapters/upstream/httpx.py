@@ -311,15 +311,15 @@ class _Body(httpx2.AsyncByteStream):
                 yield part
 
 
-def _invalid(said: str) -> UnabridgedError:
+def _invalid(message: str) -> UnabridgedError:
     """What the library says of an answer that is none."""
-    if "StreamReset" in said:
+    if "StreamReset" in message:
         return UpstreamUnreachable("connection reset", "the HTTP/2 stream")
-    if any(word in said for word in ("disconnected", "closed connection", "ConnectionTerminated")):
+    if any(word in message for word in ("disconnected", "closed connection", "ConnectionTerminated")):
         return UpstreamInvalidResponse("connection closed", "before the answer was complete")
-    if said == TOO_LARGE:
-        return UpstreamInvalidResponse(detail=said)
-    is_large = "Receive buffer too long" in said
+    if message == TOO_LARGE:
+        return UpstreamInvalidResponse(detail=message)
+    is_large = "Receive buffer too long" in message
     return UpstreamInvalidResponse(detail="head too large" if is_large else "not valid HTTP")
 
 

@@ -58,9 +58,9 @@ def outbound_proxy(upstream: str) -> httpx2.Proxy | None:
     name = next((name for name in (url.scheme, "all") if name in proxies), None)
     if name is None or is_loopback(url.host) or _is_excepted(url, proxies.get("no", "")):
         return None
-    told = proxies[name] if "://" in proxies[name] else f"http://{proxies[name]}"
+    address = proxies[name] if "://" in proxies[name] else f"http://{proxies[name]}"
     try:
-        proxy = httpx2.URL(told)
+        proxy = httpx2.URL(address)
     except httpx2.InvalidURL:
         proxy = None
     if proxy is None or proxy.scheme not in _PORTS or not proxy.host:

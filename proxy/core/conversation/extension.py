@@ -41,7 +41,7 @@ _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}\Z")
 _CALL_ID = re.compile(r"[!-~]{1,64}\Z")
 _ID_LENGTH = 9
 """Characters of an id that we give: nine letters and digits, the one form that every API takes."""
-_TOLD = 40
+_MEMBER_LENGTH = 40
 """Characters of an unknown member's name that are told."""
 
 
@@ -84,12 +84,12 @@ class Injection:
     def messages(self, dialect: Dialect) -> tuple[bytes, ...]:
         """What stands before the conversation: something said by the user's side, then calls and results."""
         if self._written is None or self._written[0] is not dialect:
-            said = [dialect.note(handed_in(self.text, language_of(self.text)), ROLE)]
+            written = [dialect.note(handed_in(self.text, language_of(self.text)), ROLE)]
             for tool in self.tools:
-                said.append(dialect.call(tool.call_id, tool.name, tool.arguments))
-                said.append(dialect.result(tool.call_id, tool.result))
-            vars(self)["_written"] = dialect, tuple(said)
-            return tuple(said)
+                written.append(dialect.call(tool.call_id, tool.name, tool.arguments))
+                written.append(dialect.result(tool.call_id, tool.result))
+            vars(self)["_written"] = dialect, tuple(written)
+            return tuple(written)
         return self._written[1]
 
     @cached_property
@@ -215,9 +215,9 @@ def _name_calls(results: Sequence[dict[str, Any]], name: str) -> None:
         taken |= {each["call_id"]} - {""}
     for each in results:
         if not each["call_id"]:
-            said = dumps([each["name"], each["arguments"], each["result"]])
-            while (call_id := hashlib.sha256(said).hexdigest()[:_ID_LENGTH]) in taken:
-                said += b"."
+            written = dumps([each["name"], each["arguments"], each["result"]])
+            while (call_id := hashlib.sha256(written).hexdigest()[:_ID_LENGTH]) in taken:
+                written += b"."
             each["call_id"] = call_id
             taken.add(call_id)
 
@@ -229,7 +229,7 @@ def _object(value: object, name: str, known: Collection[str]) -> Mapping[str, An
     members = as_mapping(cast("object", value))
     unknown = next((member for member in members if member not in known), None)
     if unknown is not None:
-        param = f"{name}.{unknown[:_TOLD]}".encode("ascii", "backslashreplace").decode()
+        param = f"{name}.{unknown[:_MEMBER_LENGTH]}".encode("ascii", "backslashreplace").decode()
         raise UnknownParameter(f"Unknown parameter: '{param}'.", param=param)
     return members
 

@@ -75,9 +75,9 @@ def read_message(content: Content) -> Message:
         if text:
             parts.append(text)
     answers: object = exact.answers[0] if len(exact.answers) == 1 else exact.answers
-    said = [exact.role, exact.name, parts, made, answers or None]
+    identifying = [exact.role, exact.name, parts, made, answers or None]
     calls = tuple([call_id for call_id, _, _ in content.calls])
-    return Message(content.role, hashlib.sha256(dumps(said)).digest(), calls, tuple(content.answers))
+    return Message(content.role, hashlib.sha256(dumps(identifying)).digest(), calls, tuple(content.answers))
 
 
 def canonical_arguments(text: str) -> object:

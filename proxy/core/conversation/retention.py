@@ -143,5 +143,5 @@ class Classes:
 
 def terms_of(rules: Sequence[Retention]) -> str:
     """What tells summaries apart that were written under other rules; empty without any."""
-    said = repr([rule.model_dump(mode="json") for rule in rules])
-    return sha256(said.encode(errors="surrogatepass")).hexdigest()[:12] if rules else ""
+    terms = repr([rule.model_dump(mode="json") for rule in rules])
+    return sha256(terms.encode(errors="surrogatepass")).hexdigest()[:12] if rules else ""

@@ -92,7 +92,7 @@ def last_user(messages: Sequence[Message]) -> int | None:
     return None
 
 
-class Asked(msgspec.Struct, frozen=True, dict=True):  # a dict for what is reckoned once
+class OpenTurn(msgspec.Struct, frozen=True, dict=True):  # a dict for what is reckoned once
     """What a chain asks of the model, of which nothing may be cut or clipped."""
 
     messages: Sequence[Message]

@@ -88,20 +88,20 @@ class SummaryMeter:
     """Estimates the calls for summaries of a lane whose gaps are not summarised in fact."""
 
     def __init__(self) -> None:
-        self._asked: set[Span] = set()
+        self._summarised: set[Span] = set()
 
     def calls(self, decided: Draft) -> SummaryCalls:
         """What a draft would ask for: each gap once; a summary in a larger gap stands for its messages."""
         situation = decided.situation
         most = situation.policy.summary_tokens(situation.budget.limit)
         source, text, sizes = 0, 0, situation.chain.tokens
-        for span in (span for span in decided.wanted if span not in self._asked):
-            inside = [each for each in self._asked if span[0] <= each[0] and each[1] <= span[1]]
+        for span in (span for span in decided.wanted if span not in self._summarised):
+            inside = [each for each in self._summarised if span[0] <= each[0] and each[1] <= span[1]]
             counted = sum(sum(sizes[first:last]) for first, last in inside)
             tokens = sum(sizes[span[0] : span[1]]) - counted + len(inside) * most
             source += tokens
             text += min(most, tokens // 2)
-        self._asked = {span for span in self._asked if span in decided.spans} | {*decided.wanted}
+        self._summarised = {span for span in self._summarised if span in decided.spans} | {*decided.wanted}
         return SummaryCalls(situation.budget.real(source), situation.budget.real(text))
 
 

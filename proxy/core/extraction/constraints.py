@@ -76,8 +76,8 @@ def _sets_attribute(
 ) -> bool:
     """Whether a sentence gives an attribute that both name another value, of the kinds ``fitting``."""
     held = newer.attributes & older.attributes & _HELD
-    is_said = bool(held or newer.head or older.head) or (newer.uses and newer.words == older.words)
-    if fitting <= _OBJECTS and not (is_said or newer.replaces):
+    is_stated = bool(held or newer.head or older.head) or (newer.uses and newer.words == older.words)
+    if fitting <= _OBJECTS and not (is_stated or newer.replaces):
         return False  # they just stand beside its name
     if newer.tells_change or newer.replaces:
         return True
@@ -138,15 +138,15 @@ def in_force(rules: Iterable[Rule]) -> tuple[list[Rule], list[tuple[Rule, Rule]]
     """
     standing = _Standing()
     replaced: list[tuple[Rule, Rule]] = []
-    said: set[tuple[object, int]] = set()
+    bound: set[tuple[object, int]] = set()
     for rule in sorted(rules, key=lambda rule: -rule.position):
         subject = subject_of(rule.sentence.text)
         is_firm = rule.sentence.strength > 1 or subject.forbids or not subject.words
         # Of what is merely laid down, as requests are, the newest in the same words is enough.
         told = rule.sentence.text if is_firm else (subject.words, _act_and_values(subject))
-        if (told, rule.authority) in said:
+        if (told, rule.authority) in bound:
             continue
-        said.add((told, rule.authority))
+        bound.add((told, rule.authority))
         newer = standing.successor(rule, subject)
         if newer is None:
             standing.add(rule, subject)
@@ -168,35 +168,35 @@ def _at_least(rule: Rule, strength: int) -> Rule:
     return replace(rule, sentence=Sentence(rule.sentence.text, strength))
 
 
-_Said = tuple[Rule, Subject]
+_Bound = tuple[Rule, Subject]
 
 
 class _Standing:
     """Rules in force, the newest first, found by what a sentence that replaces another must share with it."""
 
     def __init__(self) -> None:
-        self._rules: dict[int, _Said] = {}
-        self._withdrawing: dict[frozenset[str], list[_Said]] = {}
-        self._told: dict[tuple[frozenset[str], frozenset[frozenset[str]]], list[_Said]] = {}
-        self._naming: dict[str, list[_Said]] = {}
-        self._setting: dict[frozenset[str], list[_Said]] = {}
+        self._rules: dict[int, _Bound] = {}
+        self._withdrawing: dict[frozenset[str], list[_Bound]] = {}
+        self._told: dict[tuple[frozenset[str], frozenset[frozenset[str]]], list[_Bound]] = {}
+        self._naming: dict[str, list[_Bound]] = {}
+        self._setting: dict[frozenset[str], list[_Bound]] = {}
 
     def add(self, rule: Rule, subject: Subject) -> None:
         """A rule that is older than all that stand."""
-        said = self._rules[len(self._rules)] = rule, subject
+        bound = self._rules[len(self._rules)] = rule, subject
         if subject.withdraws or subject.permits:
-            self._withdrawing.setdefault(subject.act, []).append(said)
+            self._withdrawing.setdefault(subject.act, []).append(bound)
         else:
-            self._told.setdefault(_act_and_values(subject), []).append(said)
+            self._told.setdefault(_act_and_values(subject), []).append(bound)
         for name in subject.attributes:
-            self._naming.setdefault(name, []).append(said)
+            self._naming.setdefault(name, []).append(bound)
         for things in _set_in(subject):
-            self._setting.setdefault(things, []).append(said)
+            self._setting.setdefault(things, []).append(bound)
 
     def remove(self, rule: Rule) -> None:
-        self._rules = {place: said for place, said in self._rules.items() if said[0] is not rule}
+        self._rules = {place: bound for place, bound in self._rules.items() if bound[0] is not rule}
 
-    def all(self) -> list[_Said]:
+    def all(self) -> list[_Bound]:
         return list(self._rules.values())
 
     def successor(self, rule: Rule, subject: Subject) -> Rule | None:
@@ -215,7 +215,7 @@ class _Standing:
     def elliptic(self) -> Iterator[tuple[Rule, Rule]]:
         """Rules that newer ones replace which name less than they do, where there is but one that fits."""
         telling = [
-            said for said in self.all() if said[1].withdraws or said[1].permits or said[1].tells_change
+            bound for bound in self.all() if bound[1].withdraws or bound[1].permits or bound[1].tells_change
         ]
         for newer, about in telling[:_COMPARED]:
             fitting = [

@@ -80,8 +80,8 @@ def binding(sentences: Sequence[Sentence]) -> list[Sentence]:
 
 
 def _may_withdraw(sentence: str) -> bool:
-    is_told = PERMITS.search(sentence) or WITHDRAWS.search(sentence)
-    return bool(is_told) and not QUESTION.search(sentence)
+    is_eased = PERMITS.search(sentence) or WITHDRAWS.search(sentence)
+    return bool(is_eased) and not QUESTION.search(sentence)
 
 
 def lays_down(sentences: Sequence[Sentence]) -> bool:

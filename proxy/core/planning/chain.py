@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from proxy.core.conversation.messages import Message
-from proxy.core.conversation.units import Asked, Unit, beginnings, open_from
+from proxy.core.conversation.units import OpenTurn, Unit, beginnings, open_from
 from proxy.core.dialects.dialect import Content, Dialect
 from proxy.core.extraction.reading import Address, addresses_of
 from proxy.core.persistent import Prior, Sizes
@@ -55,7 +55,7 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for what is recko
     @property
     def last_user_tokens(self) -> int:
         """Counted tokens of the last user message, which is never cut."""
-        place = self._asked.last_user
+        place = self._open_turn.last_user
         return 0 if place is None else self.tokens[place]
 
     @property
@@ -71,7 +71,7 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for what is recko
             count = bisect_left(units, len(self), key=_start)
             if count and units[count - 1].end == len(self):  # nothing later belongs to one of these
                 return units[:count]
-        return self._asked.units
+        return self._open_turn.units
 
     @cached_property
     def users(self) -> list[int]:
@@ -95,7 +95,7 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for what is recko
     @property
     def last_user(self) -> int | None:
         """Position of the last user message."""
-        return self._asked.last_user
+        return self._open_turn.last_user
 
     @property
     def open_from(self) -> int:
@@ -109,24 +109,24 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for what is recko
         clipped = [edit.position for edit in plan.replacements if not edit.why]
         gone = [(gap.start, gap.end) for gap in plan.gaps]
         gone += [(edit.position, edit.position + 1) for edit in plan.replacements if edit.why]
-        return self._asked.is_spared(sorted(gone), clipped)
+        return self._open_turn.is_spared(sorted(gone), clipped)
 
     @property
     def settled(self) -> int:
         """Messages, the oldest, that every plan may edit."""
-        return self._asked.settled
+        return self._open_turn.settled
 
     @cached_property
-    def _asked(self) -> Asked:
-        return Asked(self.messages, self.raws, self.gathered.units)
+    def _open_turn(self) -> OpenTurn:
+        return OpenTurn(self.messages, self.raws, self.gathered.units)
 
     def addresses(self, content: Callable[[int], Content], first: int = 0) -> list[Address]:
         """Under which of :data:`READINGS` the messages from ``first`` on stand; ``content`` decodes one."""
-        if first and self._asked.is_apart(first):
+        if first and self._open_turn.is_apart(first):
             return [*addresses_of(self.dialect, self.raws, self.messages, content, first)]
         found = self.gathered.addresses.continued(
             self.raws,
-            self._asked.is_apart,
+            self._open_turn.is_apart,
             lambda first: addresses_of(self.dialect, self.raws, self.messages, content, first),
         )
         if found:

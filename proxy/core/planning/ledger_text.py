@@ -164,8 +164,8 @@ def _written(source: "Source", room: int, details: int, beside: str, *, shares: 
     left = room - bullets.fill(firm, int(room * _RULES_SHARE) if is_split else room)
     identifiers = ""
     if rules.identifiers:
-        told = Standing("\n".join([*bullets.chosen, beside]))
-        packing = Packing(min(left, details), count, source.shown, told)
+        stands_already = Standing("\n".join([*bullets.chosen, beside]))
+        packing = Packing(min(left, details), count, source.shown, stands_already)
         packing.fill(source.identifiers())
         identifiers = packing.text
         left -= count(identifiers) if identifiers else 0

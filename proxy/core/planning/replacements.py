@@ -124,10 +124,10 @@ def _results(situation: Situation) -> list[_Result]:
 def _placeholder(situation: Situation, result: _Result, reason: str) -> Replacement:
     is_lost = reason != REPEATED and situation.classes.may_be_quoted(result.position)
     texts: list[str] = []
-    for (tool, _), said in zip(result.calls, result.texts, strict=True):
-        digest = hashlib.sha256(said.encode(errors="surrogatepass")).hexdigest()[:8]
-        text = f"[Result of {tool} {_WHY[reason]} ({len(said):,} characters, {digest})]"
-        tail = said[-_LOOKED_AT:]
+    for (tool, _), result_text in zip(result.calls, result.texts, strict=True):
+        digest = hashlib.sha256(result_text.encode(errors="surrogatepass")).hexdigest()[:8]
+        text = f"[Result of {tool} {_WHY[reason]} ({len(result_text):,} characters, {digest})]"
+        tail = result_text[-_LOOKED_AT:]
         if is_lost and speaks_of_error(tail):
             text += f"\n… {tail[-_TAIL:].lstrip()}"
         texts.append(text)

@@ -337,10 +337,10 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is r
     def requests(self) -> dict[int, int | None]:
         """By unit of the view, the user unit that it is a part of the answer to."""
         found: dict[int, int | None] = {}
-        before, asked = -1, None
+        before, request = -1, None
         for index in self.standing:
-            found[index] = asked if index == before + 1 else self._request_of(index)
-            before, asked = index, index if self.is_user(index) else found[index]
+            found[index] = request if index == before + 1 else self._request_of(index)
+            before, request = index, index if self.is_user(index) else found[index]
         return found
 
     def _request_of(self, index: int) -> int | None:

@@ -26,9 +26,14 @@ PIECE_TOKENS = 12_000
 _LEAST_PIECE = 200
 _PROMPT_TOKENS = 250
 """Counted tokens of the instruction around a piece."""
-_SAID = 2_400
+_USER_CHARACTERS = 2_400
 """Characters that are told of a message of a user's."""
-_TOLD = {"user": _SAID, "system": _SAID, "developer": _SAID, "assistant": 640}
+_CHARACTERS_OF = {
+    "user": _USER_CHARACTERS,
+    "system": _USER_CHARACTERS,
+    "developer": _USER_CHARACTERS,
+    "assistant": 640,
+}
 _RESULT, _ARGUMENTS = 240, 128
 """And of tool results, and of a call's arguments: most of an agent's tokens, and soon stale. What is exact in
 them is the ledger's business, and reading them once more to say less would be most of a summary's price."""
@@ -145,12 +150,12 @@ def _source(situation: Situation, span: tuple[int, int], room: int, anchors: Seq
     # A token has three characters or more in nearly every text; what has fewer makes a larger piece.
     blocks = list(_blocks(situation, span, {anchor.start: anchor for anchor in anchors}, 3 * most))
     sizes = [situation.count(block.transcript) for block in blocks]
-    said = [block.text for block in blocks if block.role == "user"]
+    user_texts = [block.text for block in blocks if block.role == "user"]
     return Source(
         pieces=tuple(map(Piece, _packed(blocks, sizes, most))),
         tokens=sum(sizes),
         seal=seal_of(situation.chain, start, end),
-        language=language_of(" ".join((said or [block.text for block in blocks])[-_SAMPLE:])),
+        language=language_of(" ".join((user_texts or [block.text for block in blocks])[-_SAMPLE:])),
     )
 
 
@@ -176,7 +181,7 @@ def _blocks(
 
 def _block(content: Content, characters: int) -> Block:
     calls = (f"[calls {name}] {_shortened(arguments, _ARGUMENTS)}" for _, name, arguments in content.calls)
-    most = min(_TOLD.get(content.role, _RESULT), characters)
+    most = min(_CHARACTERS_OF.get(content.role, _RESULT), characters)
     return Block(content.role, _shortened(content.text, most), tuple(calls))
 
 

@@ -160,16 +160,16 @@ _AGREED_SHARE, _ASKED_SHARE = 0.5, 0.34
 
 def _has_users_words(summary: str, evidence: Evidence) -> bool:
     """Whether all that ``summary`` says of the user has the user's words."""
-    said = evidence.user_text
-    users, squeezed = words_of(said), _squeezed(said)
+    of_users = evidence.user_text
+    users, squeezed = words_of(of_users), _squeezed(of_users)
     for claim, is_assent in _claims(summary):
         quotes = _QUOTED.findall(claim)
         words = words_of(_QUOTED.sub(" ", claim))
         if not all(_squeezed(quote) in squeezed for quote in quotes):
             return False
-        if quotes or (not words and said.strip()):
+        if quotes or (not words and of_users.strip()):
             continue
-        if is_assent and ASSENT.search(said) and share(words, words_of(evidence.text)) >= _AGREED_SHARE:
+        if is_assent and ASSENT.search(of_users) and share(words, words_of(evidence.text)) >= _AGREED_SHARE:
             continue
         if share(words, users) < (_AGREED_SHARE if is_assent else _ASKED_SHARE):
             return False

@@ -48,7 +48,7 @@ class Forks:
         if await self.store.session(key) is not None:
             raise SessionExists
         start = root() if key.sid == NAMED else branch[0].parent
-        nodes = await asyncio.to_thread(_placed, self.inspection.dialect_of(found.session), branch, start)
+        nodes = await asyncio.to_thread(_chained, self.inspection.dialect_of(found.session), branch, start)
         ttl = self.inspection.policy_of(found.session).store.ttl
         copies = {old.hash: new.hash for old, new in zip(branch, nodes, strict=True)}
         in_lane = await self._copy_epochs(found, key, branch, copies, ttl)
@@ -154,7 +154,7 @@ def _up_to(branch: Sequence[Node], at: int | None) -> Sequence[Node]:
     return branch if at is None else branch[: at + 1]
 
 
-def _placed(dialect: Dialect, branch: Sequence[Node], start: bytes) -> tuple[Node, ...]:
+def _chained(dialect: Dialect, branch: Sequence[Node], start: bytes) -> tuple[Node, ...]:
     """The messages of a branch on a chain that begins with ``start``."""
     hashes = chain_of((read_message(dialect.read(node.raw)).identity for node in branch), start)
     parents = [start, *hashes]

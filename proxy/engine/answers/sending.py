@@ -84,7 +84,7 @@ class Sender:
         try:
             if sent.response.status == _OK:
                 self._answered(exchange)
-                if not sent.told:
+                if not sent.opening:
                     return sent
             refusal = self.refusal(exchange, sent)
             is_changed = (
@@ -136,7 +136,7 @@ class Sender:
 
     def refusal(self, exchange: Exchange, sent: Sent) -> Refusal:
         """What an answer says, if it is a refusal."""
-        return self.wire.refusal(sent.response.status, sent.told, exchange.body)
+        return self.wire.refusal(sent.response.status, sent.opening, exchange.body)
 
     def learn_window(self, exchange: Exchange, refusal: Refusal, more: int = 0) -> bool:
         """Whether something was learned from a refusal for length.
@@ -204,11 +204,11 @@ async def _begin(response: UpstreamResponse) -> Sent:
         begun += chunk
         if response.status not in _REFUSALS or len(begun) > _BEGUN_BYTES:
             return Sent(response, bytes(begun), is_over=False)
-    told, coding = bytes(begun), header_of(response, b"content-encoding")
+    opening, coding = bytes(begun), header_of(response, b"content-encoding")
     if coding in CODINGS:  # a refusal that was compressed, though nobody had asked for that
         with suppress(UnpackingError):
-            told = Unpacker(coding, _BEGUN_BYTES).feed(told)
-    return Sent(response, bytes(begun), is_over=True, told=told)
+            opening = Unpacker(coding, _BEGUN_BYTES).feed(opening)
+    return Sent(response, bytes(begun), is_over=True, opening=opening)
 
 
 async def _begin_stream(response: UpstreamResponse) -> Sent:
@@ -218,7 +218,7 @@ async def _begin_stream(response: UpstreamResponse) -> Sent:
         begun += chunk
         events = decoder.feed(chunk)
         if events:
-            return Sent(response, bytes(begun), is_over=False, told=events[0].data)
+            return Sent(response, bytes(begun), is_over=False, opening=events[0].data)
         if len(begun) > _BEGUN_BYTES:
             return Sent(response, bytes(begun), is_over=False)
         if all(not line or line.startswith(b":") for line in begun.splitlines()):
@@ -241,8 +241,8 @@ async def _after_comments(response: UpstreamResponse, decoder: Decoder, begun: b
         begun += chunk
         events = decoder.feed(chunk)
         if events or not chunk or len(begun) > _BEGUN_BYTES:
-            told = events[0].data if events else b""
-            return Sent(response, bytes(begun), is_over=not chunk, told=told)
+            opening = events[0].data if events else b""
+            return Sent(response, bytes(begun), is_over=not chunk, opening=opening)
 
 
 class _Waited:

@@ -164,7 +164,7 @@ class _Spliced:
         if sent.response.status == _OK and is_stream(sent.response) and _is_plain(sent.response):
             return b""
         try:
-            error = as_mapping(loads(sent.told or sent.begun)).get("error")
+            error = as_mapping(loads(sent.opening or sent.begun)).get("error")
         except ValueError:
             error = None
         body = {"error": error} if error else UpstreamInvalidResponse().body()
@@ -230,7 +230,7 @@ def _unpacked(sent: Sent) -> Sent:
     coding = header_of(sent.response, b"content-encoding")
     if coding not in CODINGS:
         return sent
-    return Sent(_Unpacked(sent, Unpacker(coding, _ANSWER_BYTES)), b"", is_over=False, told=sent.told)
+    return Sent(_Unpacked(sent, Unpacker(coding, _ANSWER_BYTES)), b"", is_over=False, opening=sent.opening)
 
 
 class _Unpacked:

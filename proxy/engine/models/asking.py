@@ -73,8 +73,8 @@ class Asking:
         name = caller.model[:_NAME]
         plain = bool(self._plain.get(name))
         body = self.wire.question(ask, caller.model, plain=plain)
-        asked = "POST", self.wire.path, caller.headers, body
-        status, content, limit = await fetch(self._upstream, *asked, _ANSWER_BYTES)
+        request = "POST", self.wire.path, caller.headers, body
+        status, content, limit = await fetch(self._upstream, *request, _ANSWER_BYTES)
         if limit is not None:
             raise RateLimited(limit)
         if content is None:

@@ -190,9 +190,9 @@ def edited_body(
     dialect, prelude = history.counted.dialect, history.prelude
     outgoing = without_reasoning(history.outgoing, unsigned, dialect) if unsigned else history.outgoing
     view = apply(plan, outgoing)
-    placed = dialect.alternating(view, plan.note_places, prelude) if alternates else [*prelude, *view]
+    outgoing_view = dialect.alternating(view, plan.note_places, prelude) if alternates else [*prelude, *view]
     body = history.body.with_tool(tool) if tool and plan != EMPTY else history.body
-    return body.with_messages([*history.head, *placed])
+    return body.with_messages([*history.head, *outgoing_view])
 
 
 def reserve_of(history: History, policy: Policy) -> int | None:

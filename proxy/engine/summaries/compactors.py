@@ -160,8 +160,8 @@ class Job(msgspec.Struct, frozen=True):
         """Where a piece's summary is kept: by its content, so that no piece is paid for twice."""
         if self.is_one_call:
             return self.address
-        told = f"{self.terms}\0{limit}\0{piece.text}".encode(errors="surrogatepass")
-        return hashlib.sha256(told).hexdigest()[:40]
+        content = f"{self.terms}\0{limit}\0{piece.text}".encode(errors="surrogatepass")
+        return hashlib.sha256(content).hexdigest()[:40]
 
 
 # --- letting a compactor work ---

@@ -105,7 +105,7 @@ class _Elsewhere(Exception):  # noqa: N818 - no error: it is being written
 class _Leased(Generic[T]):
     """What was had while a lease was held, which is held still."""
 
-    said: T
+    outcome: T
     lease: Lease
 
 
@@ -202,7 +202,7 @@ class Writer:
         while True:
             got = await self._alone(job, address, call, hurry)
             async with got.lease:
-                text = await self._judged(job, piece, limit, got.said, is_last=is_last)
+                text = await self._judged(job, piece, limit, got.outcome, is_last=is_last)
                 if text is not None:
                     return await self._kept(job, address, text, got.lease)
             is_last = True
@@ -251,11 +251,11 @@ class Writer:
         except _Elsewhere:
             return await self._found(job, job.address)  # or the built-in way waits for it
         async with got.lease:
-            if got.said is None:
+            if got.outcome is None:
                 self._count("not_compacted")
                 return None
             self._count("compacted")
-            return await self._kept(job, job.address, got.said, got.lease)
+            return await self._kept(job, job.address, got.outcome, got.lease)
 
     async def _kept(self, job: Job, address: str, text: str, lease: Lease) -> str:
         """Keep a text; where another worker has taken over and written, theirs counts."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proxy.core.conversation.messages import Message
-from proxy.core.conversation.units import Asked, Unit, last_user, open_from, request_points, units_of
+from proxy.core.conversation.units import OpenTurn, Unit, last_user, open_from, request_points, units_of
 from proxy.core.persistent import Prior
 
 U, A, S = (Message(role, b"") for role in ("user", "assistant", "system"))
@@ -112,32 +112,32 @@ def test_requests_were_made_before_each_assistant_message_and_now():
 
 
 def test_edits_spare_a_request_that_stands_after_them():
-    assert Asked([U, A, U]).is_spared([(0, 2)], [])
+    assert OpenTurn([U, A, U]).is_spared([(0, 2)], [])
 
 
 def test_edits_do_not_spare_a_last_user_message_that_they_cut_or_clip():
-    assert not Asked([U, A, U]).is_spared([(0, 3)], [])
-    assert not Asked([U, A, U]).is_spared([], [2])
+    assert not OpenTurn([U, A, U]).is_spared([(0, 3)], [])
+    assert not OpenTurn([U, A, U]).is_spared([], [2])
 
 
 def test_edits_do_not_spare_a_last_user_message_that_they_cut_even_where_rounds_stand_after_it():
     rounds = [U, calls("a"), result("a"), calls("b"), result("b")]
-    assert not Asked(rounds).is_spared([(0, 3)], [])
+    assert not OpenTurn(rounds).is_spared([(0, 3)], [])
 
 
 def test_edits_spare_the_open_round_of_an_agent():
     rounds = [U, calls("a"), result("a"), calls("b"), result("b")]
-    assert Asked(rounds).is_spared([(1, 3)], [])
-    assert not Asked(rounds).is_spared([(1, 5)], [])
+    assert OpenTurn(rounds).is_spared([(1, 3)], [])
+    assert not OpenTurn(rounds).is_spared([(1, 5)], [])
 
 
 def test_no_edits_spare_everything():
-    assert Asked([U]).is_spared([], [])
-    assert Asked([]).is_spared([], [])
+    assert OpenTurn([U]).is_spared([], [])
+    assert OpenTurn([]).is_spared([], [])
 
 
 def test_units_that_are_known_give_way_where_a_late_result_answers_an_early_call():
     messages, known = [calls("a"), U, result("a")], Prior[Unit]()
     for length in (2, 3):
         raws = [b"%d" % place for place in range(length)]
-        assert Asked(messages[:length], raws, known).units == units_of(messages[:length])
+        assert OpenTurn(messages[:length], raws, known).units == units_of(messages[:length])

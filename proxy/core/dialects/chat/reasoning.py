@@ -85,8 +85,8 @@ def _without(message: bytes) -> bytes:
     members = decode_members(text)
     spans = member_spans(text, members)
     if spans is None:  # a name is written twice: of such a message each reader knows the last value alone
-        kept = as_mapping(loads(message)).items()
-        return dumps({name: value for name, value in kept if name not in (*_REASONING, _NESTED)})
+        members_of = as_mapping(loads(message)).items()
+        return dumps({name: value for name, value in members_of if name not in (*_REASONING, _NESTED)})
     left = bytearray(message[: text.index(b'"')] if spans else message[:1])
     position, is_first = len(left), True
     for name, (start, end) in spans.items():

@@ -25,7 +25,7 @@ _READ_AT_MOST = 16 * 1024
 """Characters of a refusal that are searched; their sentence stands at the front."""
 
 
-class _Said(msgspec.Struct):
+class _ErrorText(msgspec.Struct):
     text: str
     codes: set[str]
     window: int | None = None
@@ -128,7 +128,7 @@ def read_overflow(status: int, body: bytes, request: bytes = b"") -> Overflow | 
         return None
     if status == _OK and b'"choices"' in body and b'"error"' not in body:  # part of an answer
         return None
-    refusal = _said(body, status)
+    refusal = _error_text(body, status)
     if refusal is None or not (refusal.text or refusal.codes):
         return None
     known = bool(_CODES & refusal.codes)
@@ -146,18 +146,18 @@ def read_overflow(status: int, body: bytes, request: bytes = b"") -> Overflow | 
     )
 
 
-def _said(body: bytes, status: int) -> _Said | None:
+def _error_text(body: bytes, status: int) -> _ErrorText | None:
     """The error in a body: OpenAI's shape, a list of one (Gemini), a bare object, a string (Ollama), text."""
     top = members((elements(body) or [body])[0])
     if top is None:
-        return _Said(body[:_READ_AT_MOST].decode("utf-8", "replace"), set()) if status != _OK else None
+        return _ErrorText(body[:_READ_AT_MOST].decode("utf-8", "replace"), set()) if status != _OK else None
     error = members(top["error"]) if "error" in top else top
     if error is None:
         error = {"message": top["error"]}
     texts = [string(error.get(name)) for name in ("message", "detail", "msg")]
     details = members(error["metadata"]) if "metadata" in error else None
     texts.append(string((details or {}).get("raw")))  # OpenRouter quotes the provider
-    return _Said(
+    return _ErrorText(
         " ".join(filter(None, texts))[:_READ_AT_MOST],
         {code for name in ("code", "type", "status") if (code := string(error.get(name)))},
         integer(error.get("n_ctx")),
@@ -219,7 +219,7 @@ _ENCRYPTED = "invalid_encrypted_content"
 def _is_of_reasoning(status: int, body: bytes, request: bytes) -> bool:
     if status not in _STATUSES or (status == _OK and b'"error"' not in body):
         return False
-    refusal = _said(body, status)
+    refusal = _error_text(body, status)
     found = _OF_REASONING.search(refusal.text) if refusal is not None else None
     if refusal is not None and _ENCRYPTED in refusal.codes:
         return True
