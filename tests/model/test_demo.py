@@ -66,9 +66,10 @@ def test_the_window_was_learned_from_the_server(seen: Seen) -> None:
     assert seen.turns[-1].tokens("budget") < WINDOW
 
 
-def test_epochs_are_rare_and_between_them_the_model_finds_its_prompt_in_its_cache(seen: Seen) -> None:
+def test_between_two_epochs_the_model_finds_its_prompt_in_its_cache(seen: Seen) -> None:
     epochs = [int(turn.epoch) for turn in seen.turns]
-    assert 1 <= epochs[-1] < len(seen.turns) // 2
+    # In so small a window each question takes a sixth of it, and the goal is two questions away.
+    assert 1 <= epochs[-1] <= (len(seen.turns) + 1) // 2
     assert epochs == sorted(epochs)
     for before, after in pairwise(seen.turns):
         if after.epoch == before.epoch:
