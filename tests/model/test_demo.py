@@ -27,8 +27,8 @@ from proxy.cli.demo.show import (  # noqa: E402
 )
 from proxy.cli.terminal import notes  # noqa: E402
 
-WINDOW = 512
-SHORT = QUESTIONS[:9]
+WINDOW = 768
+SHORT = QUESTIONS[:11]
 
 
 @dataclass(frozen=True)
@@ -66,10 +66,9 @@ def test_the_window_was_learned_from_the_server(seen: Seen) -> None:
     assert seen.turns[-1].tokens("budget") < WINDOW
 
 
-def test_between_two_epochs_the_model_finds_its_prompt_in_its_cache(seen: Seen) -> None:
+def test_epochs_are_rare_and_between_them_the_model_finds_its_prompt_in_its_cache(seen: Seen) -> None:
     epochs = [int(turn.epoch) for turn in seen.turns]
-    # In so small a window each question takes a sixth of it, and the goal is two questions away.
-    assert 1 <= epochs[-1] <= (len(seen.turns) + 1) // 2
+    assert 1 <= epochs[-1] < len(seen.turns) // 2
     assert epochs == sorted(epochs)
     for before, after in pairwise(seen.turns):
         if after.epoch == before.epoch:
