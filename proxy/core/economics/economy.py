@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from proxy.core.budget.prices import Prices
 from proxy.core.planning.plan import Account, Plan, Verdict, view_tokens
-from proxy.core.planning.planner import Draft, noticed, outlined
+from proxy.core.planning.planner import Draft
 from proxy.core.planning.situation import Situation
 
 
@@ -68,7 +68,7 @@ def shortfall(decided: Draft) -> int:
     where the calls to come follow from what is freed, it pays in proportion to the square of that. It may pay
     sooner: the pace of the conversation changes, and with it the calls to come.
     """
-    plan, view = outlined(decided), noticed(decided)
+    plan, view = decided.outline, decided.most_tokens
     account = account_of(decided.situation, plan, may_wait=decided.may_wait, view=view)
     if account is None or account.verdict is not Verdict.WAITS:
         return 0

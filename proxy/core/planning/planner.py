@@ -7,6 +7,7 @@ stay alone does not (law 4). What notes say is the business of :mod:`proxy.core.
 """
 
 from collections.abc import Mapping
+from functools import cached_property
 from itertools import islice
 from typing import Final, assert_never
 
@@ -32,7 +33,7 @@ _NEAR, _AS_NEAR = 0.01, 0.03
 another choice would miss it by less, but cut more."""
 
 
-class Draft(msgspec.Struct, frozen=True):
+class Draft(msgspec.Struct, frozen=True, dict=True):
     """An epoch that is decided but for the words of its notes."""
 
     situation: Situation
@@ -52,6 +53,16 @@ class Draft(msgspec.Struct, frozen=True):
     """The strategy that decided, and writes its notes; None where a person did."""
     acts_now: bool = False
     """Whether it begins for another reason than usage, at once."""
+
+    @cached_property
+    def outline(self) -> Plan:
+        """Its plan with notices for notes and without its ledger; quick."""
+        return _noted(self, None)
+
+    @property
+    def most_tokens(self) -> int:
+        """Counted tokens that its view has at most, with notices for notes; quick."""
+        return view_tokens(self.outline, self.situation.chain.tokens) + self.ledger
 
     @property
     def gates(self) -> tuple[Gate, ...]:
@@ -151,13 +162,13 @@ def _holds(gate: Gate, decided: Draft, freed: int) -> bool:
         case Gate.CHANGES:
             standing = _spans_of(situation.plan)
             is_other = decided.spans != standing
-            return bool(decided.cleared) or (is_other and _spans_of(outlined(decided)) != standing)
+            return bool(decided.cleared) or (is_other and _spans_of(decided.outline) != standing)
         case Gate.FREES:
             return freed >= LEAST_FREED * situation.budget.room
         case Gate.SHRINKS:
             before = plain_of(situation.plan, situation.count, situation.chain.dialect)
             tokens = situation.chain.tokens
-            return view_tokens(outlined(decided), tokens) < view_tokens(before, tokens)
+            return view_tokens(decided.outline, tokens) < view_tokens(before, tokens)
         case Gate.FITS:
             return not situation.budget.is_over(situation.view - freed)
         case Gate.EARNED | Gate.PAYS | Gate.PREPARED:
@@ -185,7 +196,8 @@ def _select(
     while True:
         selection = Selection(situation, stage, set_aside, ledger, results)
         selection.run(strategy)
-        decided, size = _drafted(selection, situation, stage, strategy, acts_now=acts_now)
+        decided, plain = _drafted(selection, situation, stage, strategy, acts_now=acts_now)
+        size = view_tokens(plain, situation.chain.tokens)
         over = size - selection.to_clip - budget.share(1)
         if stage is Stage.EMERGENCY and over > 0 and not selection.is_exhausted:
             set_aside += over
@@ -193,18 +205,23 @@ def _select(
         if most is not None:
             decided = replace(decided, ledger=min(decided.ledger, most))
         elif over <= 0:
-            with_ledger = view_tokens(placed(situation, outlined(decided)), situation.chain.tokens)
+            with_ledger = view_tokens(placed(situation, plain), situation.chain.tokens)
             decided = replace(decided, ledger=with_ledger - size)
         view = size + decided.ledger
         missed = max(abs(view - goal) - _AS_NEAR * budget.room, 0)
         found.append((view > goal, missed, sum(end - start for start, end in decided.spans), decided))
         spare = selection.view - to_come - view
-        is_last = is_counting or strategy is BY_UNITS or len(found) == _TRIES
-        if is_last or over > 0 or abs(spare) <= _NEAR * budget.room:
+        if (
+            is_counting
+            or strategy is BY_UNITS
+            or len(found) == _TRIES
+            or over > 0
+            or abs(spare) <= _NEAR * budget.room
+        ):
             break
         set_aside -= spare
     *_, decided = min(found, key=lambda each: each[:3])
-    return decided, situation.view - noticed(decided)
+    return decided, situation.view - decided.most_tokens
 
 
 def _ledger_growth(situation: Situation, most: int | None) -> int:
@@ -216,8 +233,8 @@ def _ledger_growth(situation: Situation, most: int | None) -> int:
 
 def _drafted(
     selection: Selection, situation: Situation, stage: Stage, strategy: Strategy, *, acts_now: bool
-) -> tuple[Draft, int]:
-    """What was chosen, as a draft, and the counted tokens of its view without a ledger."""
+) -> tuple[Draft, Plan]:
+    """What was chosen, as a draft, and its plan with notices for notes and without its ledger."""
     spans = tuple(selection.spans())
     decided = Draft(
         situation,
@@ -229,28 +246,18 @@ def _drafted(
         strategy=strategy,
         acts_now=acts_now,
     )
-    plain = outlined(decided)
+    plain = decided.outline
     decided = replace(
         decided,
         spans=tuple(gap.span for gap in plain.gaps),
         quotes={gap.span: gap.quotes for gap in plain.gaps},
         ledger=room_for(situation, cut_tokens(situation, plain)),
     )
-    return decided, view_tokens(plain, situation.chain.tokens)
-
-
-def outlined(decided: Draft) -> Plan:
-    """The plan of a draft with notices for notes and without its ledger; quick."""
-    return _noted(decided, None)
+    return decided, plain
 
 
 def _spans_of(plan: Plan) -> tuple[Span, ...]:
     return tuple(gap.span for gap in plan.gaps)
-
-
-def noticed(decided: Draft) -> int:
-    """Counted tokens that the view of a draft has at most, with notices for notes; quick."""
-    return view_tokens(outlined(decided), decided.situation.chain.tokens) + decided.ledger
 
 
 def _summary_room(situation: Situation, stage: Stage) -> int:

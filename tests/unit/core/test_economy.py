@@ -10,7 +10,7 @@ from proxy.core.budget.prices import UNKNOWN_PRICES, Prices
 from proxy.core.economics.economy import account_of, is_cold, late_account, shortfall
 from proxy.core.planning.life import NO_PAST, Past
 from proxy.core.planning.plan import Account, Gap, Plan, Span, Verdict
-from proxy.core.planning.planner import Draft, noticed, outlined, with_late
+from proxy.core.planning.planner import Draft, with_late
 from proxy.core.planning.situation import FREE, Conditions, Situation
 from proxy.core.planning.strategies import BY_UNITS, ByImportance, Strategy
 from proxy.core.policy.policy import Policy
@@ -168,7 +168,7 @@ def test_what_is_lacking_is_what_must_be_freed_beyond_before_it_pays(calls: floa
     given = situation(expected_turns=calls)
     decided = trimming(given, (0, 2))
     lacking = shortfall(decided)
-    account = account_of(given, outlined(decided), may_wait=True, view=noticed(decided))
+    account = account_of(given, decided.outline, may_wait=True, view=decided.most_tokens)
     assert account is not None
 
     def pays(freed: int) -> bool:
