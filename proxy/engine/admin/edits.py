@@ -18,11 +18,9 @@ from proxy.core.planning.situation import Situation
 from proxy.engine.admin.inspection import Inspected, Inspection
 from proxy.engine.answers.tool_cache import ToolCaches
 from proxy.engine.append.turn_queue import COMPACTOR, TurnQueue
-from proxy.engine.models.asking import Caller
 from proxy.engine.planning.epochs import Epochs
 from proxy.engine.recording.recorder import Recorder
 from proxy.engine.sessions.recognition import Recognition
-from proxy.engine.sessions.session_cache import CachedLane, SessionState
 from proxy.engine.summaries.wanted import SummaryJobs
 from proxy.errors import InvalidType, NotFound, NothingToChange, SessionBusy
 from proxy.ports import Clock, SessionStore
@@ -93,19 +91,17 @@ class Edits:
 
         async def plan(standing: Standing) -> Plan:
             found, situation, _ = standing
-            session, rules = found.session, situation.policy.summary
-            of_caller = (
-                SessionState(session.tenant, found.key, lane=CachedLane(session.lane)),
-                Caller(rules.model or session.model, self.credentials, rules.timeout),
-            )
+            rules = situation.policy.summary
+            owner = found.owner(rules, self.credentials)
             wanted = _positions(situation.chain, messages)
-            informed = await self.summary_jobs.informed(situation, (), *of_caller)
+            informed = await self.summary_jobs.informed(situation, owner)
             decided = await asyncio.to_thread(compacted, informed, wanted)
             if decided is None:
                 return situation.plan
-            summaries = await self.summary_jobs.wanted(decided, *of_caller)
+            summaries = await self.summary_jobs.wanted(decided, owner)
             if self.credentials:
-                await summaries.wait(summaries.start_missing(), rules.wait)
+                summaries.start_missing()
+                await summaries.wait(rules.wait)
             return await asyncio.to_thread(finish, decided, summaries.texts())
 
         if found.session.blocked == "paused":  # no turn begins; and nobody's turn it is in the line

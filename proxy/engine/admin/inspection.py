@@ -28,11 +28,11 @@ from proxy.core.planning.plan import EMPTY, Epoch, apply
 from proxy.core.planning.reasoning import without_reasoning
 from proxy.core.planning.situation import Situation
 from proxy.core.policy.policy import Policy
+from proxy.core.policy.sections import Summary
 from proxy.core.tool_cache.cache import Rules, ToolCache
 from proxy.core.tool_cache.derive import NO_HIDDEN, Hidden, derive, initial
 from proxy.engine.models.asking import Caller
-from proxy.engine.sessions.session_cache import CachedLane, SessionState
-from proxy.engine.summaries.wanted import Missing, SummaryJobs
+from proxy.engine.summaries.wanted import Missing, Owner, SummaryJobs
 from proxy.errors import InvalidPolicy, NotFound, RequestError
 from proxy.ports import SessionKey, SessionStore, TokenCounter, UnreadableRecord
 
@@ -91,6 +91,12 @@ class Inspected:
     def upstream_messages(self) -> Mapping[bytes, Sequence[bytes]]:
         """The messages that stand upstream for one of the transcript's, by its chain hash."""
         return {each.hash: each.messages for each in self.hidden.values()}
+
+    def owner(self, rules: Summary, credentials: Sequence[tuple[bytes, bytes]] = ()) -> Owner:
+        """Of the summaries of its latest lane; with ``credentials`` they can be written."""
+        session = self.session
+        caller = Caller.for_summaries(rules, session.model, credentials)
+        return Owner(session.tenant, self.key, session.lane, caller)
 
 
 @dataclass(frozen=True)
@@ -252,10 +258,7 @@ class Inspection:
 
     def missing(self, found: Inspected, situation: Situation) -> list[Missing]:
         """Which gaps no summary tells of, and why, as far as this process knows."""
-        session, rules = found.session, situation.policy.summary
-        state = SessionState(session.tenant, found.key, lane=CachedLane(session.lane))
-        caller = Caller(rules.model or session.model, (), rules.timeout)
-        return self._summary_jobs.missing(situation, state, caller)
+        return self._summary_jobs.missing(situation, found.owner(situation.policy.summary))
 
     def fresh(
         self,

@@ -8,11 +8,12 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from proxy.cache import Lru, Memory
 from proxy.core.dialects.answers import Answer, Ask
 from proxy.core.dialects.wire import WireFormat
+from proxy.core.policy.sections import Summary
 from proxy.ports import Upstream, UpstreamResponse
 
 _ANSWER_BYTES = 2**20
@@ -35,6 +36,13 @@ class Caller:
     """The caller's credentials; held in memory only."""
     timeout: float
     """Seconds that one call may take."""
+
+    @classmethod
+    def for_summaries(
+        cls, rules: Summary, model: str, credentials: Sequence[tuple[bytes, bytes]] = ()
+    ) -> Self:
+        """Who has a conversation with this model summarised, as the policy says."""
+        return cls(rules.model or model, credentials, rules.timeout)
 
 
 class Unanswered(Exception):  # noqa: N818 - no bad answer, which may be better a second time

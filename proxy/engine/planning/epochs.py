@@ -32,10 +32,9 @@ from proxy.core.planning.situation import Situation
 from proxy.core.planning.strategies import BY_UNITS, has_waited
 from proxy.engine.background import off_loop
 from proxy.engine.flow import Decision, Request
-from proxy.engine.models.asking import Caller
 from proxy.engine.planning.planning_cache import PendingEpochs, PlanCache
-from proxy.engine.sessions.session_cache import EpochLog, SessionState
-from proxy.engine.summaries.wanted import SummaryJobs, unsummarised
+from proxy.engine.sessions.session_cache import EpochLog
+from proxy.engine.summaries.wanted import Owner, SummaryJobs, Wanted, unsummarised
 from proxy.errors import StoreUnavailable
 from proxy.ports import Clock, SessionKey, TokenCounter, TurnStore
 from proxy.telemetry import Metrics, log_warning
@@ -156,16 +155,16 @@ class Epochs:
         decided, under_way = await self._intend(request, situation, standing)
         if decided is None:
             return None
-        wanted = await self._summary_jobs.wanted(decided, *_caller_of(request), under_way)
-        missing = wanted.start_missing()
-        if missing and decided.waits:
-            await wanted.wait(missing, self._patience(request))
+        wanted = await self._summary_jobs.wanted(decided, Owner.of_request(request), under_way)
+        waits = wanted.start_missing() and decided.waits
+        if waits:
+            await wanted.wait(self._patience(request))
         summaries = wanted.texts()
         plan = await off_loop(request.chain, lambda: finish(decided, summaries))
         if plan == situation.plan:  # a summary had no room, and a notice is longer than what it stands for
             return None
         degraded = _PROTECTED_CUT if yielded_protection(decided) else ()
-        summary = wanted.outcome(plan, waited=bool(missing) and decided.waits)
+        summary = wanted.outcome(plan, waited=waits)
         return replace(standing, plan=plan, summary=summary, degraded=degraded), decided.may_wait
 
     def _patience(self, request: Request) -> float:
@@ -186,7 +185,7 @@ class Epochs:
         await self._begin_lacking(request, situation, epoch)
         if not is_cold(situation) or is_amid_reasoning(situation.chain):
             return standing
-        texts = self._summary_jobs.late(situation, *_caller_of(request))
+        texts = self._summary_jobs.late(situation, Owner.of_request(request))
         if not texts:
             return standing
         new = await off_loop(request.chain, lambda: with_late(situation, texts))
@@ -201,12 +200,11 @@ class Epochs:
     ) -> tuple[Draft | None, Sequence[Span]]:
         """The draft of the epoch that is due, or None where it waits; and what is being summarised for it."""
         stage, parent = standing.stage, _id_of(standing.epoch)
-        prepared = self._pending.prepared(request)
-        under_way = self._summary_jobs.under_way(situation, prepared, *_caller_of(request))
-        if under_way and stage is Stage.COMPACT:
-            await self._summary_jobs.wait(situation, under_way, self._patience(request), *_caller_of(request))
-            under_way = self._summary_jobs.under_way(situation, prepared, *_caller_of(request))
-        situation = await self._summary_jobs.informed(situation, prepared, *_caller_of(request))
+        owner, prepared = self._prepared(request, situation)
+        if stage is Stage.COMPACT:
+            await prepared.wait(self._patience(request))
+        under_way = prepared.under_way
+        situation = await self._summary_jobs.informed(situation, owner, prepared)
         is_by_units = due_strategy(situation, stage) is BY_UNITS
         if is_by_units and under_way and not has_waited(situation):
             return None, under_way
@@ -217,7 +215,7 @@ class Epochs:
             if decided is None and stage is Stage.TRIM:
                 await self._prepare(request, situation, standing, Stage.COMPACT)
         if decided is not None and Gate.PREPARED in decided.gates and not has_waited(situation):
-            wanted = await self._summary_jobs.wanted(decided, *_caller_of(request), under_way)
+            wanted = await self._summary_jobs.wanted(decided, owner, under_way)
             if wanted.start_missing():
                 self._pending.prepare(request, parent, wanted.spans)
                 return None, under_way
@@ -247,15 +245,15 @@ class Epochs:
         parent = _id_of(standing.epoch)
         if self._pending.is_prepared(request, parent):
             return
-        prepared = self._pending.prepared(request)
-        under_way = self._summary_jobs.under_way(situation, prepared, *_caller_of(request))
-        situation = await self._summary_jobs.informed(situation, prepared, *_caller_of(request))
+        owner, prepared = self._prepared(request, situation)
+        under_way = prepared.under_way
+        situation = await self._summary_jobs.informed(situation, owner, prepared)
         growth = max(int(at * budget.limit) - budget.head - situation.view, 0)
         decided = await off_loop(request.chain, lambda: draft(situation, stage, growth=growth))
         if decided is None:
             self._pending.prepare(request, parent, ())
             return
-        wanted = await self._summary_jobs.wanted(decided, *_caller_of(request), under_way)
+        wanted = await self._summary_jobs.wanted(decided, owner, under_way)
         self._pending.prepare(request, parent, wanted.spans)
         wanted.start_missing()
 
@@ -299,7 +297,7 @@ class Epochs:
             newly_cut = max(decision.plan.cut - situation.plan.cut, 0)
             self._metrics.cut_messages.labels(reason=decision.stage.value).inc(newly_cut)
             begun_from = situation.under(decision.plan)
-            self._summary_jobs.rebuild(begun_from, *_caller_of(request))
+            self._summary_jobs.rebuild(begun_from, Owner.of_request(request))
             await self._begin_lacking(request, begun_from, epoch)
             self._warn(request, situation, begun_from)
             return replace(begun, log=stored)
@@ -309,15 +307,21 @@ class Epochs:
 
     async def _begin_lacking(self, request: Request, situation: Situation, epoch: Epoch) -> None:
         """Have summarised what an epoch cut; what is there by the next one goes into its notes."""
-        prepared = self._pending.prepared(request)
-        begun = await self._summary_jobs.begin_lacking(situation, epoch, prepared, *_caller_of(request))
+        owner, prepared = self._prepared(request, situation)
+        begun = await self._summary_jobs.begin_lacking(situation, epoch, prepared, owner)
         if begun:
-            self._pending.prepare(request, "", tuple(begun))
+            self._pending.prepare(request, "", begun)
+
+    def _prepared(self, request: Request, situation: Situation) -> tuple[Owner, Wanted]:
+        """Whose summaries a request's are, and those that were begun for an epoch to come."""
+        owner = Owner.of_request(request)
+        return owner, self._summary_jobs.of(situation, self._pending.prepared(request), owner)
 
     def _warn(self, request: Request, before: Situation, begun: Situation) -> None:
         """Tell of gaps that still have no summary, though they had the time of an epoch, or it has failed."""
-        were = self._summary_jobs.missing(before, *_caller_of(request))
-        for each in self._summary_jobs.missing(begun, *_caller_of(request)):
+        owner = Owner.of_request(request)
+        were = self._summary_jobs.missing(before, owner)
+        for each in self._summary_jobs.missing(begun, owner):
             start, end = each.span
             if each.why != "not yet" or any(start <= gap.span[0] and gap.span[1] <= end for gap in were):
                 session = request.session.key.id_for(request.session.tenant)
@@ -341,12 +345,6 @@ class Epochs:
             else:
                 place += 1
         return EpochLog(epochs, len(epochs))
-
-
-def _caller_of(request: Request) -> tuple[SessionState, Caller]:
-    """For which session, and in whose name, its summaries are written."""
-    rules, credentials = request.incoming.policy.summary, request.incoming.envelope.credentials
-    return request.session, Caller(rules.model or request.model.name, credentials, rules.timeout)
 
 
 def _unchanged(request: Request, plan: Plan, epoch: Epoch | None = None) -> Decision:

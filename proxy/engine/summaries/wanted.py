@@ -6,7 +6,7 @@ loop (law 7): most requests only look whether it is there.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from msgspec.structs import replace
 
@@ -20,9 +20,9 @@ from proxy.core.planning.strategies import strategy_of
 from proxy.core.summaries.compaction import goal_of, progress_of, units_within
 from proxy.core.summaries.source import GENERATIONS, Source, drifted, seal_of, source_of, worthwhile_originals
 from proxy.engine.background import off_loop
+from proxy.engine.flow import Request
 from proxy.engine.intake.naming import Naming
 from proxy.engine.models.asking import Caller
-from proxy.engine.sessions.session_cache import SessionState
 from proxy.engine.summaries.compactors import Compaction, Job, first_for
 from proxy.engine.summaries.pool import Summaries
 from proxy.ports import SessionKey
@@ -31,24 +31,40 @@ _AGAIN = 1.25
 """How much longer a gap must be before it is read again whether its summary is worth making anew."""
 
 
+class Owner(NamedTuple):
+    """Whose summaries they are: a lane of a session, and the caller in whose name the model is asked."""
+
+    tenant: str
+    key: SessionKey
+    lane: str
+    caller: Caller
+
+    @classmethod
+    def of_request(cls, request: Request) -> Self:
+        """The owner of what is summarised for a request."""
+        session, rules = request.session, request.incoming.policy.summary
+        caller = Caller.for_summaries(rules, request.model.name, request.incoming.envelope.credentials)
+        return cls(session.tenant, session.key, session.lane.id, caller)
+
+
 class Declined:
     """Gaps whose summaries were found not to be worth making anew."""
 
     def __init__(self, memory: Memory) -> None:
         self._ends: Lru[tuple[SessionKey, str, int], int] = Lru(memory)
 
-    def holds(self, session: SessionState, anchor: Anchor) -> bool:
+    def holds(self, owner: Owner, anchor: Anchor) -> bool:
         """Whether that was found of the gap when it was hardly shorter."""
-        end = self._ends.get((session.key, session.lane.id, anchor.start))
+        end = self._ends.get((owner.key, owner.lane, anchor.start))
         return end is not None and end <= anchor.end < _AGAIN * end
 
-    def add(self, session: SessionState, anchor: Anchor) -> None:
+    def add(self, owner: Owner, anchor: Anchor) -> None:
         """It was found of this gap."""
-        self._ends.put((session.key, session.lane.id, anchor.start), anchor.end)
+        self._ends.put((owner.key, owner.lane, anchor.start), anchor.end)
 
 
 class Wanted:
-    """One draft's summaries, by gap."""
+    """The summaries of some gaps, by gap."""
 
     def __init__(
         self, summaries: Summaries, addresses: Mapping[Span, str], job: Callable[[Span], Job]
@@ -62,23 +78,34 @@ class Wanted:
         """The gaps."""
         return tuple(self._addresses)
 
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Where their summaries are kept."""
+        return tuple(self._addresses.values())
+
+    @property
+    def under_way(self) -> list[Span]:
+        """Those of which a summary is being written."""
+        return [span for span, address in self._addresses.items() if self._summaries.is_writing(address)]
+
     async def recall(self, key: SessionKey) -> None:
         """Fetch those that the store holds."""
-        if self._addresses:
-            await self._summaries.recall(key, list(self._addresses.values()))
+        await self._summaries.recall(key, self.addresses)
 
-    def start_missing(self) -> list[str]:
-        """Begin to write those that are not there and have not failed; answers their addresses."""
-        missing: list[str] = []
-        for span, address in self._addresses.items():
-            if self._summaries.ready(address) is None and not self._summaries.has_failed(address):
-                self._summaries.start(address, partial(self._job, span))
-                missing.append(address)
-        return missing
+    def start_missing(self) -> bool:
+        """Begin to write those that are not there and have not failed; whether any is still to come."""
+        missing = [
+            (span, address)
+            for span, address in self._addresses.items()
+            if self._summaries.ready(address) is None and not self._summaries.has_failed(address)
+        ]
+        for span, address in missing:
+            self._summaries.start(address, partial(self._job, span))
+        return bool(missing)
 
-    async def wait(self, addresses: Sequence[str], seconds: float) -> None:
-        """Wait for these, at most so long."""
-        await self._summaries.wait(addresses, seconds)
+    async def wait(self, seconds: float) -> None:
+        """Wait for those that are being written, at most so long."""
+        await self._summaries.wait(self.addresses, seconds)
 
     def texts(self) -> dict[Span, str | None]:
         """What is decided by now: a text, or None where there will be none."""
@@ -126,9 +153,7 @@ class SummaryJobs:
         self._begun: Lru[tuple[SessionKey, str], _Begun] = Lru(memory)
         """By lane."""
 
-    async def wanted(
-        self, decided: Draft, session: SessionState, caller: Caller, under_way: Sequence[Span] = ()
-    ) -> Wanted:
+    async def wanted(self, decided: Draft, owner: Owner, under_way: Sequence[Span] = ()) -> Wanted:
         """The summaries of a draft; those that the store holds are fetched.
 
         A gap that holds one of which the summary is ``under_way`` has to wait for that.
@@ -136,44 +161,22 @@ class SummaryJobs:
         situation = decided.situation
         spans = await off_loop(situation.chain, lambda: decided.wanted)
         spans = [span for span in spans if not _holds_any(span, under_way)]
-        wanted = self._of(situation, spans, session, caller)
-        await wanted.recall(session.key)
+        wanted = self.of(situation, spans, owner)
+        await wanted.recall(owner.key)
         return wanted
 
-    def _of(
-        self, situation: Situation, spans: Sequence[Span], session: SessionState, caller: Caller
-    ) -> Wanted:
-        addresses = {span: self._place(situation, session, caller, span) for span in spans}
-        return Wanted(self._summaries, addresses, partial(self._job, situation, session, caller))
+    def of(self, situation: Situation, spans: Sequence[Span], owner: Owner) -> Wanted:
+        """The summaries of these gaps."""
+        addresses = {span: self._place(situation, owner, span) for span in spans}
+        return Wanted(self._summaries, addresses, partial(self._job, situation, owner))
 
-    def under_way(
-        self, situation: Situation, spans: Sequence[Span], session: SessionState, caller: Caller
-    ) -> list[Span]:
-        """Those of these gaps of which a summary is being written."""
-        is_writing = self._summaries.is_writing
-        return [span for span in spans if is_writing(self._place(situation, session, caller, span))]
-
-    async def wait(
-        self,
-        situation: Situation,
-        spans: Sequence[Span],
-        seconds: float,
-        session: SessionState,
-        caller: Caller,
-    ) -> None:
-        """Wait for the summaries of these gaps, at most so long."""
-        places = [self._place(situation, session, caller, span) for span in spans]
-        await self._summaries.wait(places, seconds)
-
-    async def informed(
-        self, situation: Situation, prepared: Sequence[Span], session: SessionState, caller: Caller
-    ) -> Situation:
-        """With summaries that no note tells yet: of gaps that are ``prepared``, too late, or made anew."""
+    async def informed(self, situation: Situation, owner: Owner, prepared: Wanted | None = None) -> Situation:
+        """With summaries that no note tells yet: those ``prepared``, those too late, or made anew."""
         drifting = drifted(situation)
         if drifting:
-            addresses = [self._rebuilt_at(situation, session, caller, each) for each in drifting]
-            await self._summaries.recall(session.key, addresses)
-        late = self.late(situation, session, caller)
+            addresses = [self._rebuilt_at(situation, owner, each) for each in drifting]
+            await self._summaries.recall(owner.key, addresses)
+        late = self.late(situation, owner)
         gaps: list[Gap] = []
         for gap in situation.plan.gaps:
             anchors = list(gap.anchors)
@@ -181,50 +184,45 @@ class SummaryJobs:
                 anchors = [Anchor(*gap.span, late[gap.span], generation=generation_upon(gap.anchors))]
             for place, anchor in enumerate(anchors if gap.span not in late else ()):
                 if anchor.generation >= GENERATIONS:
-                    text = self._summaries.ready(self._rebuilt_at(situation, session, caller, anchor))
+                    text = self._summaries.ready(self._rebuilt_at(situation, owner, anchor))
                     if text is not None:  # it was made anew from its originals
                         anchors[place] = Anchor(anchor.start, anchor.end, text)
             gaps.append(gap if (*anchors,) == gap.anchors else replace(gap, anchors=(*anchors,)))
         situation = situation.under(Plan((*gaps,), situation.plan.replacements))
-        fresh: list[Anchor] = []
-        for span in prepared:
-            text = self._summaries.ready(self._place(situation, session, caller, span))
-            if text is not None:
-                fresh.append(Anchor(*span, text, generation=generation_upon(situation.anchors_within(*span))))
+        fresh = [
+            Anchor(*span, text, generation=generation_upon(situation.anchors_within(*span)))
+            for span, text in (prepared.texts() if prepared is not None else {}).items()
+            if text is not None
+        ]
         return replace(situation, prepared=tuple(fresh)) if fresh else situation
 
     async def begin_lacking(
-        self,
-        situation: Situation,
-        epoch: Epoch,
-        prepared: Sequence[Span],
-        session: SessionState,
-        caller: Caller,
-    ) -> Sequence[Span]:
+        self, situation: Situation, epoch: Epoch, prepared: Wanted, owner: Owner
+    ) -> tuple[Span, ...]:
         """Have summarised what an epoch cut and no summary tells of, for the next one; answers what is begun.
 
         What has failed for a reason that passes is begun again. What holds a gap that is ``prepared``, or a
         summary that is made anew, goes on from that: while it is under way, this is not begun.
         """
-        lane = (session.key, session.lane.id)
+        lane = (owner.key, owner.lane)
         if not situation.policy.summary.enabled or self._is_begun(self._begun.get(lane), epoch):
             return ()
-        situation = await self.informed(situation, prepared, session, caller)
+        situation = await self.informed(situation, owner, prepared)
         strategy = strategy_of(situation.policy.strategy.name)
         lacking = await off_loop(
             situation.chain,
             lambda: [gap.span for gap in situation.plan.gaps if lacks_summary(situation, gap.span, strategy)],
         )
-        under_way = self.under_way(situation, prepared, session, caller)
+        under_way = prepared.under_way
         for anchor in drifted(situation):
-            if self._summaries.is_writing(self._rebuilt_at(situation, session, caller, anchor)):
+            if self._summaries.is_writing(self._rebuilt_at(situation, owner, anchor)):
                 under_way.append((anchor.start, anchor.end))
         ready = [span for span in lacking if not _holds_any(span, under_way)]
-        self._of(situation, ready, session, caller).start_missing()
+        wanted = self.of(situation, ready, owner)
+        wanted.start_missing()
         if len(ready) == len(lacking):
-            addresses = tuple(self._place(situation, session, caller, span) for span in lacking)
-            self._begun.put(lane, _Begun(epoch.id, addresses))
-        return ready
+            self._begun.put(lane, _Begun(epoch.id, wanted.addresses))
+        return wanted.spans
 
     def _is_begun(self, begun: _Begun | None, epoch: Epoch) -> bool:
         """Whether all of an epoch's summaries are there, on their way, or not to be tried again yet."""
@@ -232,56 +230,54 @@ class SummaryJobs:
             return False
         return not any(map(self._summaries.may_start, begun.addresses))
 
-    def missing(self, situation: Situation, session: SessionState, caller: Caller) -> list[Missing]:
+    def missing(self, situation: Situation, owner: Owner) -> list[Missing]:
         """Which gaps no summary tells of, and why, as far as this process knows."""
         if not situation.policy.summary.enabled:
             return []
         strategy = strategy_of(situation.policy.strategy.name)
         return [
-            Missing(number, gap.span, self._why(situation, gap, session, caller))
+            Missing(number, gap.span, self._why(situation, gap, owner))
             for number, gap in enumerate(situation.plan.gaps)
             if lacks_summary(situation, gap.span, strategy)
         ]
 
-    def _why(self, situation: Situation, gap: Gap, session: SessionState, caller: Caller) -> str:
-        address = self._place(situation, session, caller, gap.span)
+    def _why(self, situation: Situation, gap: Gap, owner: Owner) -> str:
+        address = self._place(situation, owner, gap.span)
         text, failure = self._summaries.ready(address), self._summaries.failure(address)
         if text is None:
             return "not yet" if failure is None else f"failed: {failure.replace('_', ' ')}"
         is_too_long = situation.budget.is_over(situation.view + situation.count(text))
         return "no room" if is_too_long else "not yet"
 
-    def late(self, situation: Situation, session: SessionState, caller: Caller) -> dict[Span, str]:
+    def late(self, situation: Situation, owner: Owner) -> dict[Span, str]:
         """Summaries that came too late for their notes, as far as this process has them."""
         found: dict[Span, str] = {}
         for gap in unsummarised(situation):
-            text = self._summaries.ready(self._place(situation, session, caller, gap.span))
+            text = self._summaries.ready(self._place(situation, owner, gap.span))
             if text is not None:
                 found[gap.span] = text
         return found
 
-    def rebuild(self, situation: Situation, session: SessionState, caller: Caller) -> None:
+    def rebuild(self, situation: Situation, owner: Owner) -> None:
         """Begin to make anew what has been summarised too often, where it pays; nobody waits for it."""
         for anchor in drifted(situation) if situation.policy.summary.enabled else ():
-            if self._declined.holds(session, anchor):
+            if self._declined.holds(owner, anchor):
                 continue
-            address = self._rebuilt_at(situation, session, caller, anchor)
-            self._summaries.start(address, partial(self._rebuilt, situation, session, caller, anchor))
+            address = self._rebuilt_at(situation, owner, anchor)
+            self._summaries.start(address, partial(self._rebuilt, situation, owner, anchor))
 
-    def _rebuilt(
-        self, situation: Situation, session: SessionState, caller: Caller, anchor: Anchor
-    ) -> Job | None:
+    def _rebuilt(self, situation: Situation, owner: Owner, anchor: Anchor) -> Job | None:
         source = worthwhile_originals(situation, anchor, _room(situation))
         if source is None:
-            self._declined.add(session, anchor)
+            self._declined.add(owner, anchor)
             return None
-        address = self._rebuilt_at(situation, session, caller, anchor)
-        return replace(self._plain_job(situation, session, caller, address, source), rebuilds=True)
+        address = self._rebuilt_at(situation, owner, anchor)
+        return replace(self._plain_job(situation, owner, address, source), rebuilds=True)
 
-    def _job(self, situation: Situation, session: SessionState, caller: Caller, span: Span) -> Job:
+    def _job(self, situation: Situation, owner: Owner, span: Span) -> Job:
         source = source_of(situation, span, _room(situation))
-        address = self._address(situation, session, caller, source.seal)
-        plain = self._plain_job(situation, session, caller, address, source)
+        address = self._address(situation, owner, source.seal)
+        plain = self._plain_job(situation, owner, address, source)
         named = situation.policy.compactors
         units = units_within(situation, span) if named else ()
         taken = first_for(named, units) if units else None
@@ -296,33 +292,29 @@ class SummaryJobs:
         )
         return replace(plain, compaction=compaction)
 
-    def _plain_job(
-        self, situation: Situation, session: SessionState, caller: Caller, address: str, source: Source
-    ) -> Job:
+    def _plain_job(self, situation: Situation, owner: Owner, address: str, source: Source) -> Job:
         policy = situation.policy
         return Job(
             address=address,
-            terms=self._address(situation, session, caller, b""),
+            terms=self._address(situation, owner, b""),
             source=source,
-            caller=caller,
+            caller=owner.caller,
             rules=policy.summary,
             max_tokens=policy.summary_tokens(situation.budget.limit),
-            key=session.key,
+            key=owner.key,
             ttl=policy.store.ttl,
             room=_room(situation),
         )
 
-    def _rebuilt_at(self, situation: Situation, session: SessionState, caller: Caller, anchor: Anchor) -> str:
+    def _rebuilt_at(self, situation: Situation, owner: Owner, anchor: Anchor) -> str:
         seal = seal_of(situation.chain, anchor.start, anchor.end)
-        return self._address(situation, session, caller, seal, "rebuilt")
+        return self._address(situation, owner, seal, "rebuilt")
 
-    def _place(self, situation: Situation, session: SessionState, caller: Caller, span: Span) -> str:
+    def _place(self, situation: Situation, owner: Owner, span: Span) -> str:
         """Where a gap's summary is kept."""
-        return self._address(situation, session, caller, seal_of(situation.chain, *span))
+        return self._address(situation, owner, seal_of(situation.chain, *span))
 
-    def _address(
-        self, situation: Situation, session: SessionState, caller: Caller, seal: bytes, way: str = ""
-    ) -> str:
+    def _address(self, situation: Situation, owner: Owner, seal: bytes, way: str = "") -> str:
         """Where a summary is kept: by what it covers and on which terms it is written.
 
         What the policy says of its length is such a term. What the budget leaves for it is none: that follows
@@ -332,9 +324,9 @@ class SummaryJobs:
         policy, tokens = situation.policy, situation.budget.tokens or 0
         ways = [each.name for each in policy.compactors] if not way else [way]
         most = policy.summary.max_tokens, policy.summary.max_characters
-        of_model = caller.model, str(tokens.bit_length()), *map(str, most)
+        of_model = owner.caller.model, str(tokens.bit_length()), *map(str, most)
         terms = "\0".join([*of_model, policy.summary.prompt, terms_of(policy.retention), *ways])
-        return self._naming.address(session.tenant, seal, terms.encode(errors="surrogatepass"))
+        return self._naming.address(owner.tenant, seal, terms.encode(errors="surrogatepass"))
 
 
 def unsummarised(situation: Situation) -> list[Gap]:

@@ -18,9 +18,8 @@ from proxy.core.policy.policy import Policy
 from proxy.engine.intake.naming import Naming
 from proxy.engine.models.asking import Asking
 from proxy.engine.planning.epochs import Epochs
-from proxy.engine.sessions.session_cache import CachedLane
 from proxy.engine.summaries.pool import Summaries
-from proxy.engine.summaries.wanted import Declined, SummaryJobs
+from proxy.engine.summaries.wanted import Declined, Owner, SummaryJobs
 from proxy.telemetry import Metrics
 from tests.support.conversations import assistant, chain_from, user
 from tests.support.requests import a_request
@@ -82,13 +81,14 @@ async def test_a_long_gap_is_counted_in_no_thread_in_which_requests_wait() -> No
 
 
 def test_a_gap_that_was_not_worth_reading_again_is_not_asked_about_before_it_has_grown() -> None:
-    declined, small = Declined(Memory()), Anchor(0, 100, "They spoke.", generation=3)
-    assert not declined.holds(REQUEST.session, small)
-    declined.add(REQUEST.session, small)
-    assert [declined.holds(REQUEST.session, replace(small, end=end)) for end in (50, 100, 124, 125)] == [
+    declined, owner = Declined(Memory()), Owner.of_request(REQUEST)
+    small = Anchor(0, 100, "They spoke.", generation=3)
+    assert not declined.holds(owner, small)
+    declined.add(owner, small)
+    assert [declined.holds(owner, replace(small, end=end)) for end in (50, 100, 124, 125)] == [
         False,
         True,
         True,
         False,
     ]
-    assert not declined.holds(replace(REQUEST.session, lane=CachedLane("other")), small)
+    assert not declined.holds(owner._replace(lane="other"), small)
