@@ -60,6 +60,9 @@ class Lines:
     def may_hold_pictures(self, raw: bytes) -> bool:
         return False
 
+    def holds_reasoning(self, raw: bytes) -> bool:
+        return False
+
     def holds_signed_reasoning(self, raw: bytes) -> bool:
         return False
 

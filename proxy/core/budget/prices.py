@@ -62,3 +62,15 @@ class Prices(msgspec.Struct, frozen=True):
 
 
 UNKNOWN_PRICES = Prices()
+
+
+class Prompt(msgspec.Struct, frozen=True):
+    """One request, as it is billed. Tokens are the model's, head included."""
+
+    tokens: int
+    cached: int
+
+    def dollars(self, prices: Prices) -> float:
+        """What it costs."""
+        return prices.of_prompt(self.tokens, self.cached)
+

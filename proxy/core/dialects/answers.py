@@ -38,9 +38,9 @@ class Ask:
     """One question to the upstream model."""
 
     task: str
-    """The system message."""
+    """What is to be done: the system message, where it goes on from no conversation."""
     text: str
-    """The user message."""
+    """What it is to be done with."""
     max_tokens: int
     temperature: float
     is_structured: bool = False

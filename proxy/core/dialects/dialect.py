@@ -114,6 +114,10 @@ class Dialect(Protocol):
         """Whether a message may have pictures, at a glance: others are not decoded to look for them."""
         ...
 
+    def holds_reasoning(self, raw: bytes) -> bool:
+        """Whether a message, or one of several joined by commas, has what a model thought, signed or not."""
+        ...
+
     def holds_signed_reasoning(self, raw: bytes) -> bool:
         """Whether a message has reasoning that its provider takes back only after what it was made after."""
         ...

@@ -94,6 +94,11 @@ class Body(Protocol):
         """Whether calls may be answered out of the client's sight: one answer, which may call any tool."""
         ...
 
+    @property
+    def leaves_answer_open(self) -> bool:
+        """Whether the model may answer in plain words: no format is asked for, and no call must be made."""
+        ...
+
     def head_members(self) -> list[bytes]:
         """What stands in it beside messages and costs tokens: tools, the response format."""
         ...
@@ -169,6 +174,14 @@ class WireFormat(Dialect, Protocol):
 
     def question(self, ask: Ask, model: str, *, plain: bool) -> bytes:
         """A request of our own; ``plain`` leaves out schema and temperature, which some refuse."""
+        ...
+
+    def question_after(self, raw: bytes, ask: Ask, *, plain: bool) -> bytes:
+        """A request of our own that goes on from another's body, which its provider has kept, if possible.
+
+        It has the same messages, byte for byte, what else the provider's prompt depends on, and one more user
+        message: ``ask``. It has nothing else of the body: not who is talking, nor what is kept of it.
+        """
         ...
 
     def asking_for_usage(self, raw: bytes) -> bytes:

@@ -15,18 +15,25 @@ g tokens of growth a call, depth D costs r * D / 2 a call for what is not cut ye
 for what is read anew; the sum is least where r * D * (D / 2g) = (w - r) * tail. What summaries cost is no
 part of it: every message is summarised once, however often epochs begin.
 
+A summary of what is cut can be asked for in two ways: from the cut part alone, at the price of fresh tokens,
+or from the whole of what was sent last, most of it at the price of cached ones.
+
 Law 3: these sums decide whether an epoch begins, never what it says; they are stored in it.
 """
 
 from dataclasses import dataclass
 from math import ceil, sqrt
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from proxy.core.budget.prices import Prices
+from proxy.core.budget.prices import Prices, Prompt
 from proxy.core.planning.plan import Account, Plan, Verdict, view_tokens
 from proxy.core.planning.planner import Draft
 from proxy.core.planning.situation import Situation
+
+_RELIABLE = 0.5
+"""Of the time after which a prefix is certainly gone: for so long it is certainly there."""
 
 
 def account_of(
@@ -104,18 +111,43 @@ def is_cold(situation: Situation) -> bool:
         return not situation.past.epochs
     if conditions.is_new_head or conditions.idle >= prices.ttl:
         return True
-    newest, tokens = _newest_from(situation), situation.chain.tokens
+    return not prices.cached_prefix(_sent_last(situation))
+
+
+class Reading(NamedTuple):
+    """Having a model read once more what a lane sent last."""
+
+    prompt: Prompt
+    seconds: float
+    """For which the provider certainly has what it has kept of it."""
+
+
+def cheaper_reading(situation: Situation, afresh: int) -> Reading | None:
+    """Reading what the lane sent last, where that costs no more than ``afresh`` counted tokens at full price.
+
+    Prices that nobody knows stand for a server that keeps prefixes at hardly any cost. This is no matter of
+    when an epoch begins: it is asked whatever the policy says of that.
+    """
+    conditions = situation.conditions
+    if not situation.policy.summary.cached_prefix:
+        return None
+    if conditions.prices is None or conditions.idle is None or conditions.is_new_head:
+        return None
+    prices = conditions.prices.under(situation.policy.economy)
+    tokens, seconds = _sent_last(situation), _RELIABLE * prices.ttl - conditions.idle
+    prompt = Prompt(tokens, prices.cached_prefix(tokens))
+    if not prompt.cached or seconds <= 0:
+        return None
+    is_cheaper = prompt.dollars(prices) <= Prompt(situation.budget.real(afresh), 0).dollars(prices)
+    return Reading(prompt, seconds) if is_cheaper else None
+
+
+def _sent_last(situation: Situation) -> int:
+    """The model's tokens of the lane's last request."""
+    newest, tokens = situation.chain.sent_before, situation.chain.tokens
     edits = (edit for edit in situation.plan.replacements if edit.position >= newest)
     brought = tokens.between(newest) + sum(edit.tokens - tokens[edit.position] for edit in edits)
-    was_sent = situation.budget.head + situation.view - brought
-    return not prices.cached_prefix(situation.budget.real(was_sent))
-
-
-def _newest_from(situation: Situation) -> int:
-    """Where the messages begin that no request has held yet: with the newest answer."""
-    messages = situation.chain.messages
-    answers = (place for place in range(len(messages) - 1, -1, -1) if messages[place].role == "assistant")
-    return next(answers, 0)
+    return situation.budget.real(situation.budget.head + situation.view - brought)
 
 
 @dataclass(frozen=True)
@@ -142,7 +174,7 @@ class _Sums:
         places = [start for start, _, _ in notes[0] ^ notes[1]] + [each.position for each in edits]
         if not places:
             return 0
-        first, new = min(places), _newest_from(self.situation)
+        first, new = min(places), self.situation.chain.sent_before
         tokens = self.situation.chain.tokens
         tail = self.unwritten + tokens.between(first, new)
         for gap in self.plan.gaps:

@@ -59,6 +59,12 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for what is recko
         return 0 if place is None else self.tokens[place]
 
     @property
+    def sent_before(self) -> int:
+        """How many messages the request before held, as far as one can tell: those before the newest answer."""
+        places = range(len(self.messages) - 1, -1, -1)
+        return next((place for place in places if self.messages[place].role == "assistant"), 0)
+
+    @property
     def exchanges(self) -> int:
         """Final answers."""
         return sum(message.is_final for message in self.messages)

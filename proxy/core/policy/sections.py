@@ -163,6 +163,8 @@ class Summary(Section):
     """Whether the model insists on alternating roles; `auto` learns it from a refusal."""
     prompt: str = ""
     """Instruction to the model that writes; empty is the built-in one."""
+    cached_prefix: StrictBool = True
+    """Whether a summary may be asked for behind what was sent last, which the provider has cached."""
 
 
 _LEAST_LEDGER = 1600

@@ -29,6 +29,7 @@ _MEMBER_BYTES = 512
 _HEAD_MEMBERS = ("tools", "functions", "response_format")
 _OUTPUT_LIMITS = ("max_completion_tokens", "max_tokens")
 _LEFT_TO_THE_MODEL = (None, "auto", "required")
+_NO_CALL_NEEDED = (None, "auto", "none")
 
 Members = Mapping[str, bytes | msgspec.Raw | memoryview]
 """Members by name, each as the bytes of its value."""
@@ -105,6 +106,11 @@ class Body:
     @property
     def may_hide_calls(self) -> bool:
         return self.get("n") in (None, 1) and self.get("tool_choice") in _LEFT_TO_THE_MODEL
+
+    @property
+    def leaves_answer_open(self) -> bool:
+        choices = (self.get("tool_choice"), self.get("function_call"))
+        return "response_format" not in self.members and all(each in _NO_CALL_NEEDED for each in choices)
 
     def head_members(self) -> list[bytes]:
         return [self.slice(name) for name in _HEAD_MEMBERS if name in self.members]

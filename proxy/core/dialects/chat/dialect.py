@@ -11,13 +11,18 @@ from proxy.core.dialects.chat.completion import (
     stored_answer,
 )
 from proxy.core.dialects.chat.messages import Content
-from proxy.core.dialects.chat.reasoning import holds_signed_reasoning, without_reasoning
+from proxy.core.dialects.chat.reasoning import (
+    holds_reasoning,
+    holds_signed_reasoning,
+    without_reasoning,
+)
 from proxy.core.dialects.chat.refusals import read_refusal
 from proxy.core.dialects.chat.request import (
     asking_for_usage,
     followed_by,
     model_of,
     question,
+    question_after,
     read_body,
     with_cache_key,
     without_tools,
@@ -36,6 +41,7 @@ class ChatCompletions:
     name = "chat"
     read = staticmethod(Content.of)
 
+    holds_reasoning = staticmethod(holds_reasoning)
     holds_signed_reasoning = staticmethod(holds_signed_reasoning)
     without_reasoning = staticmethod(without_reasoning)
 
@@ -85,6 +91,7 @@ class ChatCompletions:
     model_of = staticmethod(model_of)
     read_body = staticmethod(read_body)
     question = staticmethod(question)
+    question_after = staticmethod(question_after)
     asking_for_usage = staticmethod(asking_for_usage)
     with_cache_key = staticmethod(with_cache_key)
     followed_by = staticmethod(followed_by)

@@ -26,6 +26,18 @@ _NOT_BOUND = "google-gemini"
 """How the `format` of blocks begins without which Gemini refuses the calls beside them."""
 
 
+def holds_reasoning(raw: bytes) -> bool:
+    """Whether a message, or one of several with commas between them, has any, or cannot be read."""
+    if not any(hint in raw for hint in (b"reasoning", b"thinking", b"signature", b"\\u")):
+        return False
+    try:
+        messages = _listed(loads(b"[%b]" % raw))
+    except ValueError:
+        return True
+    nested = [as_mapping(message.get(_NESTED)) for message in messages]
+    return any(message.get(name) for message in (*messages, *nested) for name in _REASONING)
+
+
 def holds_signed_reasoning(raw: bytes) -> bool:
     """Whether a message has reasoning that is signed or encrypted."""
     if b"reasoning" not in raw and b"thinking_blocks" not in raw:

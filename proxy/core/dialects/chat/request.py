@@ -39,6 +39,13 @@ _BETWEEN = re.compile(rb"[ \t\r\n,\[]*")
 _OFFSET = re.compile(r"\(byte (\d+)\)")
 _ABOUT_TOOLS = ("tools", "tool_choice", "parallel_tool_calls")
 """What the API refuses in a request without tools."""
+_OF_THE_PROMPT = (
+    *("model", "messages", "tools", "tool_choice", "parallel_tool_calls", "functions", "function_call"),
+    *("prompt_cache_key", "prompt_cache_retention", "cache_control", "cache_prompt", "id_slot"),
+    *("reasoning_effort", "reasoning", "thinking", "enable_thinking", "verbosity", "chat_template_kwargs"),
+    *("service_tier", "provider"),
+)
+"""What decides how a prompt begins, and where its provider, or a local server, looks for what it has kept."""
 _SCHEMA = {
     "type": "json_schema",
     "json_schema": {
@@ -225,7 +232,25 @@ def question(ask: Ask, model: str, *, plain: bool) -> bytes:
         "model": model,
         "messages": [{"role": "system", "content": ask.task}, {"role": "user", "content": ask.text}],
     }
+    body |= _limits(ask, plain=plain)
+    return dumps({**body, "response_format": _SCHEMA} if ask.is_structured and not plain else body)
+
+
+def question_after(raw: bytes, ask: Ask, *, plain: bool) -> bytes:
+    """A request of our own that goes on from another's messages; ``plain`` as in :func:`question`.
+
+    Of its members, those of the prompt go along as they are. A format for the answer would change how the
+    prompt begins, so that none is asked for.
+    """
+    read = read_body(raw, len(raw))
+    message = dumps({"role": "user", "content": f"{ask.task}\n\n{ask.text}"})
+    values = {name: bytes(read.members[name]) for name in _OF_THE_PROMPT if name in read.members}
+    values["messages"] = b"[%b]" % b",".join((*read.messages, message))
+    values |= {name: dumps(value) for name, value in _limits(ask, plain=plain).items()}
+    return b"{%b}" % b",".join(b'"%b":%b' % (name.encode(), value) for name, value in values.items())
+
+
+def _limits(ask: Ask, *, plain: bool) -> dict[str, object]:
     if plain:
-        return dumps({**body, "max_completion_tokens": ask.max_tokens})
-    body |= {"max_tokens": ask.max_tokens, "temperature": ask.temperature}
-    return dumps({**body, "response_format": _SCHEMA} if ask.is_structured else body)
+        return {"max_completion_tokens": ask.max_tokens}
+    return {"max_tokens": ask.max_tokens, "temperature": ask.temperature}
