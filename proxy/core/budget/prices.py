@@ -73,4 +73,3 @@ class Prompt(msgspec.Struct, frozen=True):
     def dollars(self, prices: Prices) -> float:
         """What it costs."""
         return prices.of_prompt(self.tokens, self.cached)
-

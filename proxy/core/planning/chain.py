@@ -60,7 +60,7 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for what is recko
 
     @property
     def sent_before(self) -> int:
-        """How many messages the request before held, as far as one can tell: those before the newest answer."""
+        """How many messages the request before is taken to have held: those before the newest answer."""
         places = range(len(self.messages) - 1, -1, -1)
         return next((place for place in places if self.messages[place].role == "assistant"), 0)
 

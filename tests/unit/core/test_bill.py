@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from proxy.core.budget.budget import Budget, Stage
-from proxy.core.budget.prices import UNKNOWN_PRICES, Prices
-from proxy.core.economics.simulate import Meter, Prompt, SummaryCalls, SummaryMeter
+from proxy.core.budget.prices import UNKNOWN_PRICES, Prices, Prompt
+from proxy.core.economics.simulate import Meter, SummaryCalls, SummaryMeter
 from proxy.core.planning.plan import EMPTY, Gap, Plan
 from proxy.core.planning.planner import Draft
-from proxy.core.planning.situation import FREE, Situation
+from proxy.core.planning.situation import FREE, Conditions, Situation
 from proxy.core.policy.policy import Policy
+from proxy.core.policy.sections import Economy, Summary
 from tests.support.conversations import assistant, chain_from, count, prose, user
 
 BUDGET = Budget(8_000, 1.0, 500)
@@ -60,11 +63,49 @@ def test_dollars_are_for_a_million_tokens():
     assert SummaryCalls(1_000_000, 100_000).dollars(prices) == pytest.approx(2.5 + 0.8)
 
 
+EXCHANGES = [
+    message for n in range(20) for message in (user(prose("en", 50, n)), assistant(prose("en", 50, n)))
+]
+
+
+def summarised(
+    *, idle: float | None = 10.0, policy: Policy | None = None, count_of: int = 30
+) -> SummaryCalls:
+    """The call for one gap of a conversation that goes on after so many seconds."""
+    chain = chain_from([*EXCHANGES, user("And?")])
+    conditions = Conditions(idle=idle, prices=UNKNOWN_PRICES)
+    situation = Situation(chain, EMPTY, policy or Policy(), BUDGET, count, conditions=conditions)
+    return SummaryMeter().calls(Draft(situation, Stage.COMPACT, ((0, count_of),), {}, FREE))
+
+
+def test_a_summary_is_read_out_of_what_the_provider_has_kept_where_that_costs_less():
+    chain = chain_from([*EXCHANGES, user("And?")])
+    cut, sent = sum(chain.tokens[:30]), BUDGET.head + sum(chain.tokens[:39])  # all before the newest answer
+    read = summarised()
+    assert (read.source, read.cached) == (sent, UNKNOWN_PRICES.cached_prefix(sent))
+    assert read.dollars(UNKNOWN_PRICES) < SummaryCalls(cut, read.text).dollars(UNKNOWN_PRICES)
+
+
+@pytest.mark.parametrize(
+    "otherwise",
+    [
+        {"idle": None},
+        {"idle": UNKNOWN_PRICES.ttl},
+        {"policy": Policy(summary=Summary(model="another"))},
+        {"policy": Policy(summary=Summary(cached_prefix=False))},
+        {"policy": Policy(economy=Economy(cached_price=1.0))},
+        {"count_of": 5},
+    ],
+    ids=["first request", "cold", "another model", "by policy", "no discount", "a small gap"],
+)
+def test_a_summary_is_read_afresh_where_that_costs_less_or_nothing_is_kept(otherwise: dict[str, Any]):
+    read = summarised(**otherwise)
+    chain = chain_from([*EXCHANGES, user("And?")])
+    assert (read.source, read.cached) == (sum(chain.tokens[: otherwise.get("count_of", 30)]), 0)
+
+
 def test_each_gap_is_summarised_once_and_a_larger_one_builds_upon_it():
-    said = [
-        message for n in range(20) for message in (user(prose("en", 50, n)), assistant(prose("en", 50, n)))
-    ]
-    chain = chain_from(said)
+    chain = chain_from(EXCHANGES)
     situation = Situation(chain, EMPTY, Policy(), BUDGET, count)
     most, lane = situation.policy.summary_tokens(BUDGET.limit), SummaryMeter()
 
