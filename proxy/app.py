@@ -35,8 +35,7 @@ from proxy.engine.answers.tool_loop import ToolLoop
 from proxy.engine.append.append import Appends
 from proxy.engine.append.turn_queue import TurnQueue
 from proxy.engine.background import Background
-from proxy.engine.contention import Contention
-from proxy.engine.foreground import Foreground
+from proxy.engine.foreground import Contention, Foreground
 from proxy.engine.intake.naming import Naming
 from proxy.engine.intake.reader import BodyCache, Reader
 from proxy.engine.models.asking import Asking

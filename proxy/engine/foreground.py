@@ -1,15 +1,20 @@
 """Users first: when calls of our own to the upstream are made, and when they give way.
 
-A few of them run at a time, whatever the traffic is. Where they hold up users, which is measured
-(:mod:`proxy.engine.contention`), they begin in a pause, and end when a user comes: a summary in the only slot
-of a local model would stand before a user.
+A few of them run at a time, whatever the traffic is. Where they hold up users they begin in a pause, and end
+when a user comes: a summary in the only slot of a local model would stand before a user. Whether they do is
+measured, never assumed, for a server that takes one request at a time says so nowhere: the time from a
+request to the head of its answer is compared with what is usual for its kind while no call of ours is under
+way.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Coroutine
+from enum import Enum
+from statistics import median
 from typing import Any, TypeVar
 
-from proxy.engine.contention import Contention
+from proxy.cache import Lru, Memory
 from proxy.engine.flow import Sent
 from proxy.engine.models.asking import RateLimited, rate_limit
 from proxy.ports import Clock, UpstreamResponse
@@ -37,7 +42,9 @@ class Foreground:
     waits for stands in no line: it is that user's own.
     """
 
-    def __init__(self, contention: Contention, clock: Clock, most: int = 1, *, quiet: float = _QUIET) -> None:
+    def __init__(
+        self, contention: "Contention", clock: Clock, most: int = 1, *, quiet: float = _QUIET
+    ) -> None:
         self._contention = contention
         self._clock = clock
         self._most = most
@@ -59,7 +66,7 @@ class Foreground:
     def __enter__(self) -> None:
         self._in_flight += 1
         self._idle.clear()
-        if self._yields:
+        if self._calls and self._yields:
             self._cancel()
 
     def __exit__(self, *_: object) -> None:
@@ -68,25 +75,20 @@ class Foreground:
         if not self._in_flight:
             self._idle.set()
 
-    async def given_way(self) -> None:
-        """Return once the calls that were cancelled for a user have ended, and their connections with them.
-
-        A request that went out before would stand behind them in an upstream's only slot.
-        """
-        if ending := [task for task in self._calls if task.cancelling()]:
-            await asyncio.wait(ending, timeout=_WAY)
-
-    async def head(self, kind: str, sending: Coroutine[Any, Any, Sent]) -> Sent:
+    async def head(self, kind: str, send: Callable[[], Coroutine[Any, Any, Sent]]) -> Sent:
         """The upstream's answer to a user, once it begins; how long that takes is measured.
 
-        A call of ours beside which it takes too long, while nothing is known yet, is cancelled.
+        It is asked for once the calls that were cancelled for the user have ended, and their connections with
+        them: a request that went out before would stand behind them in an upstream's only slot. A call of
+        ours beside which it takes too long, while nothing is known yet, is cancelled.
         """
-        calls, since = self._begun, self._clock.monotonic()
-        is_beside = bool(self._calls)
-        patience = self._contention.patience(kind) if is_beside else None
-        guard = asyncio.get_running_loop().call_later(patience, self._overrun) if patience else None
+        if self._calls and (ending := [task for task in self._calls if task.cancelling()]):
+            await asyncio.wait(ending, timeout=_WAY)
+        calls, since, guard = self._begun, self._clock.monotonic(), None
+        if (is_beside := bool(self._calls)) and (patience := self._contention.patience(kind)):
+            guard = asyncio.get_running_loop().call_later(patience, self._overrun)
         try:
-            sent = await sending
+            sent = await send()
         finally:
             if guard is not None:
                 guard.cancel()
@@ -181,3 +183,113 @@ async def _either(*waits: Coroutine[Any, Any, object], seconds: float) -> None:
     finally:
         for task in tasks:
             task.cancel()
+
+
+# --- what is measured of the upstream ---
+
+_SAMPLES = 16
+"""Answers of a kind from which is told what is usual."""
+_LEAST_SAMPLES = 3
+_LATEST = 8
+"""Answers beside a call of ours that count."""
+_SLOWED_TIMES, _SLOWED_BY = 1.5, 0.05
+"""How many times the usual, and how many seconds more, an answer takes that was held up."""
+_SLOWED = 5
+"""Answers held up among the latest that show an upstream that serves one request at a time."""
+_FREE = 4
+"""Answers that show one that serves several, if at most a quarter was held up."""
+_PATIENCE_TIMES, _PATIENCE = 3.0, 0.25
+"""How long an answer may keep a user waiting while nothing is known: so many times the usual, and at least so
+many seconds more than that."""
+_REST, _LONGEST_REST = 60.0, 3_600.0
+"""Seconds after which it is tried again, at first and at most: upstreams are exchanged behind their URL."""
+
+
+class _Serves(Enum):
+    """How many requests the upstream serves at a time."""
+
+    UNKNOWN = 0
+    ONE = 1
+    SEVERAL = 2
+
+
+class Contention:
+    """What this process has measured of its upstream.
+
+    An answer's kind is what its usual time depends on: the model, and whether it is streamed.
+    """
+
+    def __init__(self, clock: Clock, memory: Memory) -> None:
+        self._clock = clock
+        self._alone: Lru[str, deque[float]] = Lru(memory)
+        """Seconds of the latest answers of a kind while no call of ours was under way."""
+        self._beside: deque[bool] = deque(maxlen=_LATEST)
+        """Which of the latest answers beside a call of ours were held up."""
+        self._serves = _Serves.UNKNOWN
+        self._latest: deque[float] | None = None
+        """Those of the kind that was answered last, of which it is known what is usual."""
+        self._rest = _REST
+        self._tried_again = 0.0
+        """When it is, in monotonic seconds."""
+
+    @property
+    def yields(self) -> bool:
+        """Whether a call of ours waits for a pause, and ends when a user comes.
+
+        So it does, too, as long as nobody knows what is usual, and nothing could be measured.
+        """
+        if self._serves is _Serves.ONE and self._clock.monotonic() >= self._tried_again:
+            self._serves = _Serves.UNKNOWN
+            self._beside.clear()
+        return self._serves is _Serves.ONE or self._latest is None
+
+    def patience(self, kind: str) -> float | None:
+        """Seconds for which a user may wait beside a call of ours; None where it is known to hold up nobody.
+
+        Where one waits longer, :meth:`overran` says so, and the call ends: that bounds what learning costs.
+        """
+        if self._serves is not _Serves.UNKNOWN:
+            return None
+        usual = self._usual_of(kind) or (median(self._latest) if self._latest else None)
+        if usual is None:
+            return None
+        return max(_PATIENCE_TIMES * usual, usual + _PATIENCE)
+
+    def overran(self) -> None:
+        """A user has waited longer than that."""
+        if self._serves is _Serves.UNKNOWN:
+            self._found(_Serves.ONE)
+
+    def answered_alone(self, kind: str, seconds: float) -> None:
+        """An answer's head took so long while no call of ours was under way."""
+        samples = self._alone.get(kind)
+        if samples is None:
+            self._alone.put(kind, samples := deque[float](maxlen=_SAMPLES))
+        samples.append(seconds)
+        if len(samples) >= _LEAST_SAMPLES:
+            self._latest = samples
+
+    def answered_beside(self, kind: str, seconds: float) -> None:
+        """An answer's head took so long, and a call of ours was under way when it was asked for."""
+        usual = self._usual_of(kind)
+        if usual is None or self._serves is _Serves.ONE:
+            return
+        self._beside.append(seconds >= max(_SLOWED_TIMES * usual, usual + _SLOWED_BY))
+        slowed = sum(self._beside)
+        if slowed >= _SLOWED:
+            self._found(_Serves.ONE)
+        elif len(self._beside) >= _FREE and 4 * slowed <= len(self._beside):
+            self._found(_Serves.SEVERAL)
+
+    def _usual_of(self, kind: str) -> float | None:
+        samples = self._alone.get(kind)
+        return median(samples) if samples is not None and len(samples) >= _LEAST_SAMPLES else None
+
+    def _found(self, serves: _Serves) -> None:
+        self._serves = serves
+        if serves is _Serves.SEVERAL:
+            self._rest = _REST
+            return
+        self._beside.clear()
+        self._tried_again = self._clock.monotonic() + self._rest
+        self._rest = min(2 * self._rest, _LONGEST_REST)

@@ -7,6 +7,7 @@ Whoever moves the bytes calls :meth:`Pipeline.prepare`, :meth:`Pipeline.answer`,
 import hashlib
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import partial
 
 from proxy.core.budget.budget import Budget
 from proxy.core.conversation.extension import Extension, Injection, take_extension
@@ -93,10 +94,9 @@ class Pipeline:
 
         Raises UpstreamUnreachable, UpstreamTimeout and UpstreamInvalidResponse.
         """
-        await self.foreground.given_way()
         is_streamed = exchange.request.history.body.is_streamed
         kind = f"{is_streamed} {exchange.request.model.name[:_NAME]}"
-        sent = await self.foreground.head(kind, self.sender.send(exchange))
+        sent = await self.foreground.head(kind, partial(self.sender.send, exchange))
         if exchange.tools is NOTHING_FRESH and not exchange.answerers:
             return sent
         return await self.tool_loop.run(exchange, sent)

@@ -16,8 +16,7 @@ from typing import Any
 
 from proxy.adapters.tokens import TiktokenCounter
 from proxy.cache import Memory
-from proxy.engine.contention import Contention
-from proxy.engine.foreground import Foreground
+from proxy.engine.foreground import Contention, Foreground
 from proxy.ports import Clock
 from tests.support.servers import Exchange, FakeUpstream, Header, Received
 

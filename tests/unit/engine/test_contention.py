@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.cache import Memory
-from proxy.engine.contention import Contention
+from proxy.engine.foreground import Contention
 from tests.support.stores import HandClock
 
 USUAL = 0.2

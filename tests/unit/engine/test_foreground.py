@@ -9,9 +9,8 @@ import pytest
 
 from proxy.app import SystemClock
 from proxy.cache import Memory
-from proxy.engine.contention import Contention
 from proxy.engine.flow import Sent
-from proxy.engine.foreground import Foreground
+from proxy.engine.foreground import Contention, Foreground
 from proxy.engine.models.asking import RateLimited
 from tests.support.servers import PATIENCE, eventually
 
@@ -87,8 +86,7 @@ async def test_a_call_runs_beside_users_who_never_pause() -> None:
         await eventually(lambda: calls.begun == 1)
         for _ in range(20):
             with foreground:
-                await foreground.given_way()
-                await foreground.head(KIND, answered())
+                await foreground.head(KIND, answered)
         calls.go.set()
         assert await running == "done"
     assert calls.cancelled == 0
@@ -124,7 +122,7 @@ async def test_a_user_who_waits_too_long_beside_it_ends_the_call_and_from_then_o
     running = asyncio.create_task(foreground.run(calls.one, asyncio.Event()))
     await eventually(lambda: calls.begun == 1)
     with foreground:
-        head = asyncio.create_task(foreground.head(KIND, answered(LONG)))
+        head = asyncio.create_task(foreground.head(KIND, lambda: answered(LONG)))
         await eventually(lambda: calls.cancelled == 1)
         assert not head.done()
         head.cancel()
@@ -168,7 +166,7 @@ async def test_after_a_users_429_no_call_is_made_until_the_upstream_says(
 ) -> None:
     foreground, calls = measured(), Calls()
     with foreground:
-        await foreground.head(KIND, answered(answer=Answer(status, headers)))
+        await foreground.head(KIND, lambda: answered(answer=Answer(status, headers)))
     running = asyncio.create_task(foreground.run(calls.one, hurried()))
     await asyncio.sleep(0.5)
     assert calls.begun == 0
@@ -231,7 +229,7 @@ async def test_a_call_that_was_cut_off_waits_for_a_longer_pause_each_time() -> N
         await eventually(lambda number=number: len(begun) == number)
         pauses.append(begun[-1] - ended)
         with foreground:
-            await foreground.given_way()
+            await foreground.head(KIND, answered)
         ended = now()
     assert pauses[1] >= 0.2
     assert pauses[2] >= 0.4
@@ -249,10 +247,13 @@ async def test_a_users_request_goes_out_when_what_was_cancelled_for_it_has_ended
             await asyncio.sleep(0)
             events.append("connection closed")
 
+    async def send() -> Sent:
+        events.append("request sent")
+        return await answered()
+
     working = asyncio.create_task(foreground.run(call, hurried()))
     await begun.wait()
     with foreground:
-        await foreground.given_way()
-        events.append("request sent")
+        await foreground.head(KIND, send)
     await working
     assert events[:2] == ["connection closed", "request sent"]
