@@ -175,6 +175,12 @@ class Exchange(msgspec.Struct, kw_only=True):
 
     request: Request
     decision: Decision
+    sent_tokens: int = 0
+    """Counted tokens of what is forwarded."""
+    sent: int = 0
+    """The same in the model's tokens."""
+    full: int = 0
+    """The model's tokens of the whole conversation."""
     plain: bytes
     """What goes out, but for what only we ask for."""
     body: bytes = b""
@@ -202,22 +208,14 @@ class Exchange(msgspec.Struct, kw_only=True):
     """The turn on its way into the store."""
 
     def __post_init__(self) -> None:
-        self.set_body(self.plain)
+        self.decide(self.request, self.decision, self.plain)
 
-    @property
-    def sent_tokens(self) -> int:
-        """Counted tokens of what is forwarded."""
-        return self.request.budget.head + self.decision.view
-
-    @property
-    def sent(self) -> int:
-        """The same in the model's tokens."""
-        return self.request.budget.real(self.sent_tokens)
-
-    @property
-    def full(self) -> int:
-        """The model's tokens of the whole conversation."""
-        return self.request.budget.real(self.request.counted)
+    def decide(self, request: Request, decision: Decision, plain: bytes) -> None:
+        """Let this be what is asked, what was decided on it, and what goes out."""
+        self.request, self.decision, budget = request, decision, request.budget
+        self.sent_tokens = budget.head + decision.view
+        self.sent, self.full = budget.real(self.sent_tokens), budget.real(request.counted)
+        self.set_body(plain)
 
     def set_body(self, plain: bytes) -> None:
         """Let this go out, without what only we ask for."""

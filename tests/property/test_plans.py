@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from proxy.core.budget.budget import Budget, Stage
-from proxy.core.conversation.messages import TOOL_ROLES
-from proxy.core.conversation.units import OpenTurn, last_user, open_from, request_points, units_of
+from proxy.core.conversation.messages import TOOL_ROLES, last_user
+from proxy.core.conversation.units import OpenTurn, open_from, request_points, units_of
 from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.persistent import Sizes

@@ -11,8 +11,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from proxy.core.budget.budget import Budget, Stage
-from proxy.core.conversation.messages import TOOL_ROLES
-from proxy.core.conversation.units import last_user, open_from, request_points
+from proxy.core.conversation.messages import TOOL_ROLES, last_user
+from proxy.core.conversation.units import open_from, request_points
 from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.planning.chain import Chain

@@ -18,8 +18,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from proxy.core.budget.budget import MESSAGE_TOKENS, Budget, Stage, stage_of
-from proxy.core.conversation.messages import TOOL_ROLES, chain_of, head_length, read_message, root
-from proxy.core.conversation.units import last_user, request_points
+from proxy.core.conversation.messages import TOOL_ROLES, chain_of, head_length, last_user, read_message, root
+from proxy.core.conversation.units import request_points
 from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.persistent import Sizes

@@ -58,6 +58,14 @@ def head_length(roles: Sequence[str]) -> int:
     return len(roles)
 
 
+def last_user(messages: Sequence[Message]) -> int | None:
+    """Position of the last user message."""
+    for back, message in enumerate(reversed(messages), 1):
+        if message.role == "user":
+            return len(messages) - back
+    return None
+
+
 # --- what makes two messages the same ---
 
 

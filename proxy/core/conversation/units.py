@@ -15,7 +15,7 @@ from operator import attrgetter
 
 import msgspec
 
-from proxy.core.conversation.messages import HEAD_ROLES, Message
+from proxy.core.conversation.messages import HEAD_ROLES, Message, last_user
 from proxy.core.persistent import Prior
 
 
@@ -82,14 +82,6 @@ def open_from(messages: Sequence[Message], units: Sequence[Unit]) -> int:
     last = len(units) - 1
     message = messages[units[last].start]
     return max(last - 1, 0) if message.is_final else last  # a prefill
-
-
-def last_user(messages: Sequence[Message]) -> int | None:
-    """Position of the last user message."""
-    for back, message in enumerate(reversed(messages), 1):
-        if message.role == "user":
-            return len(messages) - back
-    return None
 
 
 class OpenTurn(msgspec.Struct, frozen=True, dict=True):  # a dict for what is reckoned once

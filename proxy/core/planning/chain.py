@@ -10,7 +10,7 @@ from typing import Self
 import msgspec
 from msgspec.structs import replace
 
-from proxy.core.conversation.messages import Message
+from proxy.core.conversation.messages import Message, last_user
 from proxy.core.conversation.units import OpenTurn, Unit, beginnings, open_from
 from proxy.core.dialects.dialect import Content, Dialect
 from proxy.core.extraction.reading import Address, addresses_of
@@ -55,7 +55,7 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for what is recko
     @property
     def last_user_tokens(self) -> int:
         """Counted tokens of the last user message, which is never cut."""
-        place = self._open_turn.last_user
+        place = last_user(self.messages)
         return 0 if place is None else self.tokens[place]
 
     @property

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import msgspec
 
 from proxy.core.budget.budget import Stage
+from proxy.core.conversation.messages import last_user
 from proxy.core.conversation.notes import quote
-from proxy.core.conversation.units import last_user
 from proxy.core.planning.gaps import is_no_longer, noted_gap
 from proxy.core.planning.ledger import placed
 from proxy.core.planning.plan import Account, Epoch, Gap, Plan, Span, Verb, Verdict, view_tokens

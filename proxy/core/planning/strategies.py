@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from proxy.core.budget.budget import Stage
-from proxy.core.conversation.messages import HEAD_ROLES
-from proxy.core.conversation.units import exchanges_of, last_user, request_points
+from proxy.core.conversation.messages import HEAD_ROLES, last_user
+from proxy.core.conversation.units import exchanges_of, request_points
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.life import WITHIN
 from proxy.core.planning.running_summary import RunningSummary
@@ -29,6 +29,8 @@ class Strategy(ABC):
     Three methods make one. The others are for strategies that act at any usage, or that write notes.
     """
 
+    by_usage: ClassVar[bool] = False
+    """Whether it is due by usage alone, from *trim* on: below that nobody need ask it."""
     slides: ClassVar[bool] = False
     """Whether the chain's end alone decides what it keeps: it acts at nearly every request, and a chain
     without a plan need not be played from its start."""
@@ -86,6 +88,8 @@ class Off(Strategy):
 
 class ByImportance(Strategy):
     """The least important first."""
+
+    by_usage = True
 
     def is_due(self, situation: Situation, stage: Stage) -> bool:
         """From *trim* on."""
@@ -364,6 +368,11 @@ STRATEGIES: Mapping[str, Strategy] = {
     "off": Off(),
 }
 """Those that are built in."""
+
+
+def acts_by_usage(policy: Policy) -> bool:
+    """Whether nothing but usage makes an epoch due."""
+    return not policy.stages.max_units and strategy_of(policy.strategy.name).by_usage
 
 
 def strategy_of(name: str) -> Strategy:

@@ -170,8 +170,8 @@ class Sender:
         if not (refusal.takes_no_tools and tool and tool in exchange.body):
             return False
         exchange.is_tool_refused = not exchange.request.history.body.has_tools
-        exchange.request = replace(exchange.request, tool=b"")
-        exchange.set_body(self.decisions.body(exchange.request, exchange.decision))
+        request = replace(exchange.request, tool=b"")
+        exchange.decide(request, exchange.decision, self.decisions.body(request, exchange.decision))
         return True
 
     def _withdraw_parameters(self, exchange: Exchange, refusal: Refusal) -> bool:

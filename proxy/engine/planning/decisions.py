@@ -152,8 +152,7 @@ class Decisions:
         body = self.body(exchange.request, decision)
         if body == exchange.body:
             return False
-        exchange.decision = decision
-        exchange.set_body(body)
+        exchange.decide(exchange.request, decision, body)
         return True
 
     async def prune_harder(self, exchange: Exchange) -> bool:
@@ -166,8 +165,7 @@ class Decisions:
         if body == exchange.body:
             return False
         exchange.answerers = self.answerers(request, decision)
-        exchange.request, exchange.decision = request, decision
-        exchange.set_body(body)
+        exchange.decide(request, decision, body)
         return True
 
 

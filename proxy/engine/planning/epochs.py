@@ -29,7 +29,7 @@ from proxy.core.planning.planner import (
 )
 from proxy.core.planning.reasoning import is_amid_reasoning, signed_in
 from proxy.core.planning.situation import Situation
-from proxy.core.planning.strategies import BY_UNITS, has_waited
+from proxy.core.planning.strategies import BY_UNITS, acts_by_usage, has_waited
 from proxy.engine.background import off_loop
 from proxy.engine.flow import Decision, Request
 from proxy.engine.planning.planning_cache import PendingEpochs, PlanCache
@@ -72,6 +72,10 @@ class Epochs:
             # Its own past is replayed, so that each turn without a store cuts what the last one cut.
             plan, number = await self._from_scratch.of(request)
             return replace(_unchanged(request, plan), number=number)
+        if not log.epochs and acts_by_usage(request.incoming.policy):
+            whole = _unchanged(request, EMPTY)
+            if whole.stage is Stage.CALM:
+                return whole
         if log.saved < len(log.epochs):
             with suppress(StoreUnavailable):
                 log = await self._append(request, log)

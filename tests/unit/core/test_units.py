@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from proxy.core.conversation.messages import Message
-from proxy.core.conversation.units import OpenTurn, Unit, last_user, open_from, request_points, units_of
+from proxy.core.conversation.messages import Message, last_user
+from proxy.core.conversation.units import OpenTurn, Unit, open_from, request_points, units_of
 from proxy.core.persistent import Prior
 
 U, A, S = (Message(role, b"") for role in ("user", "assistant", "system"))

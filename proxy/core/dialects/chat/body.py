@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import msgspec
 
-from proxy.core.formats.json import as_mapping, dumps, loads, loads_writable, text_or_empty
+from proxy.core.formats.json import as_mapping, dumps, loads, text_or_empty, writable
 from proxy.core.persistent import Grown, grown
 
 decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -69,7 +69,8 @@ class Body:
 
     @property
     def model(self) -> str:
-        return text_or_empty(loads_writable(self.slice("model") or b"null"))
+        raw = bytes(self.members.get("model", b"null"))
+        return text_or_empty(loads(writable(raw) if b"\\u" in raw else raw))
 
     @property
     def person(self) -> str:
