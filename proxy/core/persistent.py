@@ -60,10 +60,11 @@ class Grown(Sequence[T]):
             raise IndexError(place)
         return self._items[index]
 
-    def begins_with(self, others: Sequence[T]) -> bool:
+    def begins_with(self, others: Iterable[T]) -> bool:
         """Whether the first items are these others."""
-        end = self._start + len(others)
-        return end <= self._end and self._items[self._start : end] == [*others]
+        first = [*others]
+        end = self._start + len(first)
+        return end <= self._end and self._items[self._start : end] == first
 
     def newest(self, most: int) -> tuple[T, ...]:
         """The last items, at most so many, newest first."""

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from proxy.cache import Lru, Memory
 from proxy.engine.flow import Sent
 from proxy.engine.models.asking import RateLimited, rate_limit
-from proxy.ports import Clock, UpstreamResponse
+from proxy.ports import Clock
 
 T = TypeVar("T")
 
@@ -94,7 +94,9 @@ class Foreground:
                 guard.cancel()
         seconds = self._clock.monotonic() - since
         if sent.response.status != _OK:
-            self._heed(sent.response)
+            limit = rate_limit(sent.response)
+            if limit is not None:  # it says that there are too many calls: none of our own is made
+                self._stop(limit or _LIMITED)
         elif is_beside:
             self._contention.answered_beside(kind, seconds)
         elif calls == self._begun:
@@ -104,12 +106,6 @@ class Foreground:
     def _overrun(self) -> None:
         self._contention.overran()
         self._cancel()
-
-    def _heed(self, response: UpstreamResponse) -> None:
-        """Make no call of our own where an answer to a user says that there are too many."""
-        seconds = rate_limit(response)
-        if seconds is not None:
-            self._stop(seconds or _LIMITED)
 
     def _stop(self, seconds: float) -> None:
         self._stopped = max(self._stopped, self._clock.monotonic() + seconds)

@@ -284,8 +284,7 @@ class MemoryStore:
 
     def _renewed(self, key: SessionKey, ttl: float) -> StoredSession:
         """The session, made where it is not there, from now on for `ttl` seconds."""
-        self._purge()
-        stored = self._sessions.get(key)
+        stored = self._live(key)
         expires = self._clock.monotonic() + ttl
         if stored is None:
             stored = self._sessions[key] = StoredSession(due=math.inf, expires=expires)

@@ -6,6 +6,7 @@ session is a tree: each record names its parent, a branch is a walk from a tip t
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from functools import cached_property
 
 import msgspec
 
@@ -113,7 +114,7 @@ class Joint(msgspec.Struct, frozen=True):
     """The tag under which it is noted where the session is kept, if that depends on what may change."""
 
 
-class Turn(msgspec.Struct, frozen=True, kw_only=True):
+class Turn(msgspec.Struct, frozen=True, kw_only=True, dict=True):  # a dict for what is reckoned once
     """One turn to be recorded: the messages that were new in it, our answer, and the session after it."""
 
     session: Session
@@ -132,11 +133,11 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     is_late: bool = False
     """Whether it could not be written at its time: it waits for nothing more."""
 
-    @property
-    def outer_parents(self) -> set[bytes]:
+    @cached_property
+    def outer_parents(self) -> frozenset[bytes]:
         """Messages that it is said upon, and does not bring; the first of a chain is said upon none."""
         within = {node.hash for node in self.nodes}
-        return {node.parent for node in self.nodes if node.sequence} - within
+        return frozenset({node.parent for node in self.nodes if node.sequence} - within)
 
 
 # --- a session's tree of messages: each knows the one before it; a branch is the way to one from the root ---

@@ -54,7 +54,7 @@ class Recall:
     @cached_property
     def pieces(self) -> Lru[bytes, Sequence[Piece]]:
         """The pieces of messages, for all requests of this process."""
-        return Lru(self.memory, _weight)
+        return Lru(self.memory, lambda pieces: _PIECE_BYTES * len(pieces))
 
     def of(self, request: Request, plan: Plan) -> Recaller:
         """An answerer for one request."""
@@ -138,7 +138,3 @@ class Recaller:
             for window in reach.windows
             if first <= pieces[window.stop - 1].position + 1 and pieces[window.start].position + 1 <= last
         ]
-
-
-def _weight(pieces: Sequence[Piece]) -> int:
-    return _PIECE_BYTES * len(pieces)

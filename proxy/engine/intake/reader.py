@@ -82,13 +82,17 @@ class Reader:
         model = body.model
         if before is None or before.root != start or before.length == len(before.head):
             before = await _off_loop(body.messages, lambda: self._head(body, start, model))
-        raws, after, is_counted = body.messages[before.length :], before.tip, before.model == model
-        new, hashes = await _off_loop(raws, lambda: self._placed(raws, after))
-        tip, entries = hashes[-1] if hashes else after, [each.entry for each in new]
+        after, come = before.tip, [*body.messages[before.length :]]
+        new, hashes = await _off_loop(come, lambda: self._placed(come, after))
+        tip, exchanges, entries = hashes[-1] if hashes else after, before.exchanges, list[CachedMessage]()
+        for each in new:
+            entries.append(each.entry)
+            exchanges += each.entry.message.is_final
         raws, chain = body.messages[len(before.head) :], before.hashes.followed_by(hashes)
-        every = before.entries.followed_by(entries)
-        if not is_counted:
+        every, counted = before.entries.followed_by(entries), before.counted
+        if before.model != model:
             new, hashes = [NewMessage(entry, raw) for entry, raw in zip(every, raws, strict=True)], [*chain]
+            counted = self._nothing
         return History(
             body=body,
             model=model,
@@ -100,8 +104,8 @@ class Reader:
             hashes=chain,
             tip=tip,
             length=before.length + len(entries),
-            exchanges=before.exchanges + sum([entry.message.is_final for entry in entries]),
-            counted=before.counted if is_counted else self._nothing,
+            exchanges=exchanges,
+            counted=counted,
             new=new,
             uncounted={
                 own: each.entry for own, each in zip(hashes, new, strict=True) if each.entry.text is None
@@ -186,7 +190,7 @@ class Reader:
         members = body.head_members()
         for part in [*members, tool] if tool else members:
             digest = xxhash.xxh3_128_digest(part, self._seed)
-            tokens += await self._count_once(digest, [part], _plain_text)
+            tokens += await self._count_once(digest, [part], lambda raw: raw.decode(errors="replace"))
         if history.injection is not None:
             messages = history.injection.messages(self.dialect)
             tokens += MESSAGE_TOKENS * len(messages)
@@ -210,10 +214,6 @@ async def _off_loop(raws: Sequence[bytes], work: Callable[[], T]) -> T:
     if len(raws) <= PIECE and sum(map(len, raws)) <= _PIECE_BYTES:
         return work()
     return await asyncio.to_thread(work)
-
-
-def _plain_text(raw: bytes) -> str:
-    return raw.decode(errors="replace")
 
 
 def _weight(entry: CachedMessage) -> int:

@@ -62,7 +62,7 @@ class Recognition:
             found = certain = cached.known(lookup, revision, self._clock.now())
         if certain is None:
             found = await self._find(lookup, caller, history, needs_store=needs_store)
-        if key and found is not None and len(cached.stored_hidden) < lookup.hidden_from(key.sid):
+        if key and found is not None and len(cached.stored_hidden) < lookup.hidden_seen[1]:
             lookup = replace(lookup, hidden_seen=("", 0))  # it was deleted meanwhile
             found = await self._find(lookup, caller, history, needs_store=needs_store)
         if key is None:

@@ -152,7 +152,7 @@ class CachedSession(msgspec.Struct):
         counts = {node.hash: node.tokens for node in turn.nodes}
         found = replace(held.found, session=replace(turn.session, pins=before.pins), counts=counts)
         ends = turn.session.updated + ttl
-        self.lookup = replace(held, found=found, parents=frozenset(turn.outer_parents), ends=ends)
+        self.lookup = replace(held, found=found, parents=turn.outer_parents, ends=ends)
 
     # --- answers in which calls were hidden ---
 
