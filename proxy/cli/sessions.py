@@ -39,7 +39,7 @@ _LOOKS = {
 _CHANGES = {
     "export": "all that is kept of it, as one line of JSON",
     "fork": "make a branch a session of its own",
-    "compact": "cut messages now",
+    "compact": "cut messages now, and say what becomes of their summary",
     "restore": "undo cuts",
     "pause": "let turns in append mode wait",
     "resume": "let them go on",
@@ -254,6 +254,8 @@ def _change(args: argparse.Namespace, api: AdminApi) -> int:
             messages = f"{words(answer['original_count'])} → {words(answer['final_count'])} messages"
             tokens = f"{words(answer['original_tokens'])} → {words(answer['final_tokens'])} tokens"
             show(f"epoch {answer['number']}: {messages}, {tokens}")
+            if "summary" in answer:
+                show(f"summary: {answer['summary']}")
         case "fork":
             show(f"forked as {name}: send it as X-Unabridged-Session")
         case "delete":

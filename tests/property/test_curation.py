@@ -15,6 +15,7 @@ from proxy.core.planning.planner import finish
 from proxy.core.planning.situation import CRITICAL, Situation
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Keep, Summary
+from proxy.errors import NothingToChange
 from tests.support.conversations import (
     Sent,
     budgets,
@@ -110,8 +111,9 @@ def test_a_restored_view_is_one_that_the_api_takes(
 def test_what_is_compacted_goes_in_whole_units_and_leaves_what_is_to_be_answered(
     situation: Situation, asked: frozenset[int] | None
 ) -> None:
-    decided = compacted(situation, asked)
-    if decided is None:
+    try:
+        decided = compacted(situation, asked)
+    except NothingToChange:
         return
     for summary in (None, SUMMARY):
         plan, chain = finish(decided, dict.fromkeys(decided.wanted, summary)), situation.chain
@@ -122,7 +124,8 @@ def test_what_is_compacted_goes_in_whole_units_and_leaves_what_is_to_be_answered
         assert oddities(apply(plan, chain.raws)) <= odd
         for index, level in situation.protection.items():
             assert level < CRITICAL or not plan.covers(situation.units[index].start)
-    assert view_tokens(finish(decided, {}), situation.chain.tokens) < situation.view
+    if decided.spans != tuple(gap.span for gap in situation.plan.gaps):
+        assert view_tokens(finish(decided, {}), situation.chain.tokens) < situation.view
 
 
 @given(situations(cut=True), wanted)

@@ -10,9 +10,6 @@ from tests.support.clients import ADMIN, KEY, Chat, admin, user
 from tests.support.servers import PATIENCE
 from tests.support.upstreams import Message
 
-LOOSE = 'extends = "default"\nkeep.recent = 0.03\n'
-"""Lets all but the newest exchanges go when it is asked to."""
-
 
 async def do(url: str, verb: str, body: object = None, session: str = "chat") -> Any:
     response = await ask(url, "POST", f"sessions/{session}/{verb}", body)

@@ -13,6 +13,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import msgspec
+from msgspec.structs import replace
 
 from proxy.core.budget.budget import Stage
 from proxy.core.conversation.messages import last_user
@@ -23,31 +24,51 @@ from proxy.core.planning.plan import Account, Epoch, Gap, Plan, Span, Verb, Verd
 from proxy.core.planning.planner import Draft, finish
 from proxy.core.planning.reasoning import first_change, signed_in
 from proxy.core.planning.selection import Selection
-from proxy.core.planning.situation import CRITICAL, FREE, Situation
+from proxy.core.planning.situation import FREE, Situation
+from proxy.errors import NothingToChange
+
+_STAYS = "the newest request and its answer, system messages, what is pinned and what is critical stay"
+_NOTHING_LEFT = f"There is nothing to cut: {_STAYS}, and all else is cut."
+_NOTHING_NAMED = f"There is nothing to cut: no whole message or tool call that may go is named; {_STAYS}."
+_NO_SHORTER = "There is nothing to cut: a note would be as long as the messages that it stands for."
 
 
-def compacted(situation: Situation, wanted: Collection[int] | None) -> Draft | None:
+def on_request(situation: Situation) -> Situation:
+    """The same where a person asks: what is new or first may go, and no gap is too short for a summary."""
+    policy = situation.policy
+    keep = policy.keep.model_copy(update={"recent": 0.0, "first_user": False})
+    summary = policy.summary.model_copy(update={"min_gap": 1})
+    return replace(situation, policy=policy.model_copy(update={"keep": keep, "summary": summary}))
+
+
+def compacted(situation: Situation, wanted: Collection[int] | None) -> Draft:
     """Cut the units that lie wholly within the messages ``wanted``; None: all that may be cut.
 
-    Messages that were named go even where the policy would keep them as the newest, or as the first request;
-    pinned and later system messages stay. Answers None where nothing would become smaller.
+    The newest messages go, too, and the first request; later system messages, what is pinned or critical, and
+    what the model is still to answer stay. Where nothing is left to cut but gaps lack their summaries, these
+    are wanted. Raises NothingToChange, with the reason.
     """
+    situation = on_request(situation)
 
     def may_go(index: int) -> bool:
-        protection, unit = situation.protection[index], situation.units[index]
-        if wanted is None:
-            return protection == FREE
-        return protection < CRITICAL and all(place in wanted for place in range(unit.start, unit.end))
+        unit = situation.units[index]
+        is_wanted = wanted is None or all(place in wanted for place in range(unit.start, unit.end))
+        return is_wanted and situation.protection[index] == FREE
 
-    chosen = filter(may_go, situation.standing)
     selection = Selection(situation, Stage.COMPACT, 0)
-    for index in sorted(chosen, key=situation.is_user):  # an answer takes its request along, and quotes it
+    # An answer takes its request along, and quotes it.
+    for index in sorted(filter(may_go, situation.standing), key=situation.is_user):
         selection.take(index)
     spans = tuple(selection.spans())
     quotes = {span: selection.quotes_within(*span) for span in spans}
     decided = Draft(situation, Stage.COMPACT, spans, quotes, FREE)
-    view = view_tokens(finish(decided, {}), situation.chain.tokens)
-    return decided if selection.cut and view < situation.view else None
+    if not selection.cut:
+        if wanted is None and decided.wanted:
+            return decided
+        raise NothingToChange(_NOTHING_LEFT if wanted is None else _NOTHING_NAMED)
+    if view_tokens(finish(decided, {}), situation.chain.tokens) >= situation.view:
+        raise NothingToChange(_NO_SHORTER)
+    return decided
 
 
 def restored(situation: Situation, wanted: Collection[int] | None) -> Plan:

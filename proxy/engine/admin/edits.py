@@ -8,10 +8,11 @@ takes anything away, and it takes all of it.
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from proxy.core.budget.budget import Stage
 from proxy.core.planning.chain import Chain
-from proxy.core.planning.changes import Change, compacted, restored
+from proxy.core.planning.changes import Change, compacted, on_request, restored
 from proxy.core.planning.plan import Epoch, Plan, Verb
 from proxy.core.planning.planner import finish
 from proxy.core.planning.situation import Situation
@@ -21,7 +22,7 @@ from proxy.engine.append.turn_queue import COMPACTOR, TurnQueue
 from proxy.engine.planning.epochs import Epochs
 from proxy.engine.recording.recorder import Recorder
 from proxy.engine.sessions.recognition import Recognition
-from proxy.engine.summaries.wanted import SummaryJobs
+from proxy.engine.summaries.wanted import Owner, SummaryJobs
 from proxy.errors import InvalidType, NotFound, NothingToChange, SessionBusy
 from proxy.ports import Clock, SessionStore
 
@@ -32,6 +33,14 @@ Ranges = Sequence[range]
 """Numbers of messages, as the transcript has them."""
 Standing = tuple[Inspected, Situation, Epoch | None]
 """A session, its default tip under the plan in force, and the epoch that this plan is of."""
+
+
+class Compacted(NamedTuple):
+    """What was cut on request."""
+
+    epoch: Epoch
+    summary: str
+    """Whether the summary of it is written, with whose key, or why not, in words."""
 
 
 @dataclass(frozen=True)
@@ -82,35 +91,53 @@ class Edits:
 
         return await self._change(found, Verb.RESTORE, plan)
 
-    async def compact(self, found: Inspected, messages: Ranges | None = None) -> Epoch:
-        """Cut these messages, or all that may be cut; appended turns wait meanwhile.
+    async def compact(self, found: Inspected, messages: Ranges | None = None) -> Compacted:
+        """Cut these messages, or all that may be cut; other turns wait meanwhile.
 
         Raises NothingToChange where nothing would become smaller, SessionBusy where others are at it for
         longer than the policy lets a turn wait, and InvalidType for messages that there are not.
         """
+        summary = ""
 
         async def plan(standing: Standing) -> Plan:
+            nonlocal summary
             found, situation, _ = standing
-            rules = situation.policy.summary
+            situation, rules = on_request(situation), situation.policy.summary
             owner = found.owner(rules, self.credentials)
-            wanted = _positions(situation.chain, messages)
             informed = await self.summary_jobs.informed(situation, owner)
+            wanted = _positions(situation.chain, messages)
             decided = await asyncio.to_thread(compacted, informed, wanted)
-            if decided is None:
-                return situation.plan
             summaries = await self.summary_jobs.wanted(decided, owner)
-            if self.credentials:
-                summaries.start_missing()
+            is_begun = bool(self.credentials) and summaries.start_missing()
+            if is_begun:
                 await summaries.wait(rules.wait)
-            return await asyncio.to_thread(finish, decided, summaries.texts())
+            new = await asyncio.to_thread(finish, decided, summaries.texts())
+            summary = self._summary(situation.under(new), owner, is_begun=is_begun)
+            if new == situation.plan:
+                raise NothingToChange(f"There is nothing left to cut. Its summary: {summary}.")
+            return new
 
         if found.session.blocked == "paused":  # no turn begins; and nobody's turn it is in the line
-            return await self._change(found, Verb.COMPACT, plan)
+            return Compacted(await self._change(found, Verb.COMPACT, plan), summary)
         rules = self.inspection.policy_of(found.session).append
         async with self.line.place(
             found.key, COMPACTOR, wait=rules.wait, queue=rules.queue, finished=_at_once
         ):
-            return await self._change(found, Verb.COMPACT, plan)
+            return Compacted(await self._change(found, Verb.COMPACT, plan), summary)
+
+    def _summary(self, situation: Situation, owner: Owner, *, is_begun: bool) -> str:
+        """What there is to say of the summary of what is cut; ``is_begun``: a call for it was made here."""
+        if not situation.policy.summary.enabled:
+            return "none, as the policy says"
+        whys = [each.why for each in self.summary_jobs.missing(situation, owner)]
+        if "not yet" in whys:
+            by_whom = "is being written with the operator's key"
+            return by_whom if self.credentials else "comes with the tenant's next request"
+        if whys:
+            return whys[0]
+        if is_begun:
+            return "written with the operator's key"
+        return "written before" if situation.plan.anchors else "none, nothing of it may be told"
 
     async def _change(
         self, found: Inspected, asked: Verb, plan: Callable[[Standing], Awaitable[Plan]]

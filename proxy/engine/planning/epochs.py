@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from proxy.cache import Memory
 from proxy.core.budget.budget import Stage, stage_of
 from proxy.core.economics.economy import account_of, is_cold, late_account, prices_in, shortfall
-from proxy.core.planning.changes import Change
+from proxy.core.planning.changes import Change, on_request
 from proxy.core.planning.life import NO_PAST, Gate, in_force, past_of
 from proxy.core.planning.plan import EMPTY, Account, Epoch, Plan, Span, Verb, Verdict, view_tokens
 from proxy.core.planning.planner import (
@@ -181,14 +181,19 @@ class Epochs:
     ) -> Decision:
         """No epoch is due: have summarised what still lacks a summary.
 
-        Those that came too late take the place of their notices where it costs nothing now.
+        Those that came too late take the place of their notices where it costs nothing now; at once where a
+        person asked for the cut, and the request waits for those that it has begun.
         """
         epoch = standing.epoch
+        is_asked = epoch is not None and epoch.asked is Verb.COMPACT
+        situation = on_request(situation) if is_asked else situation
         if epoch is None or not unsummarised(situation):
             return standing
-        await self._begin_lacking(request, situation, epoch)
-        if not is_cold(situation) or is_amid_reasoning(situation.chain):
+        begun = await self._begin_lacking(request, situation, epoch)
+        if is_amid_reasoning(situation.chain) or not (is_asked or is_cold(situation)):
             return standing
+        if is_asked:
+            await begun.wait(self._patience(request))
         texts = self._summary_jobs.late(situation, Owner.of_request(request))
         if not texts:
             return standing
@@ -196,7 +201,8 @@ class Epochs:
         usage = request.budget.usage(view_tokens(new, request.chain.tokens))
         if new == situation.plan or usage >= situation.policy.stages.trim:
             return standing
-        decision = replace(standing, plan=new, summary="ready")
+        summary = "waited" if is_asked and begun.spans else "ready"
+        decision = replace(standing, plan=new, summary=summary)
         return await self._begin(request, log, situation, decision, late_account(situation, new), races)
 
     async def _intend(
@@ -309,12 +315,13 @@ class Epochs:
             return unsaved
         return await self.decide(replace(request, log=stored), races - 1)
 
-    async def _begin_lacking(self, request: Request, situation: Situation, epoch: Epoch) -> None:
+    async def _begin_lacking(self, request: Request, situation: Situation, epoch: Epoch) -> Wanted:
         """Have summarised what an epoch cut; what is there by the next one goes into its notes."""
         owner, prepared = self._prepared(request, situation)
         begun = await self._summary_jobs.begin_lacking(situation, epoch, prepared, owner)
-        if begun:
-            self._pending.prepare(request, "", begun)
+        if begun.spans:
+            self._pending.prepare(request, "", begun.spans)
+        return begun
 
     def _prepared(self, request: Request, situation: Situation) -> tuple[Owner, Wanted]:
         """Whose summaries a request's are, and those that were begun for an epoch to come."""

@@ -198,7 +198,7 @@ class SummaryJobs:
 
     async def begin_lacking(
         self, situation: Situation, epoch: Epoch, prepared: Wanted, owner: Owner
-    ) -> tuple[Span, ...]:
+    ) -> Wanted:
         """Have summarised what an epoch cut and no summary tells of, for the next one; answers what is begun.
 
         What has failed for a reason that passes is begun again. What holds a gap that is ``prepared``, or a
@@ -206,7 +206,7 @@ class SummaryJobs:
         """
         lane = (owner.key, owner.lane)
         if not situation.policy.summary.enabled or self._is_begun(self._begun.get(lane), epoch):
-            return ()
+            return self.of(situation, (), owner)
         situation = await self.informed(situation, owner, prepared)
         strategy = strategy_of(situation.policy.strategy.name)
         lacking = await off_loop(
@@ -222,7 +222,7 @@ class SummaryJobs:
         wanted.start_missing()
         if len(ready) == len(lacking):
             self._begun.put(lane, _Begun(epoch.id, wanted.addresses))
-        return wanted.spans
+        return wanted
 
     def _is_begun(self, begun: _Begun | None, epoch: Epoch) -> bool:
         """Whether all of an epoch's summaries are there, on their way, or not to be tried again yet."""
@@ -246,7 +246,9 @@ class SummaryJobs:
         text, failure = self._summaries.ready(address), self._summaries.failure(address)
         if text is None:
             return "not yet" if failure is None else f"failed: {failure.replace('_', ' ')}"
-        is_too_long = situation.budget.is_over(situation.view + situation.count(text))
+        size = situation.count(text)
+        is_no_shorter = size >= situation.chain.tokens.between(*gap.span)
+        is_too_long = is_no_shorter or situation.budget.is_over(situation.view + size)
         return "no room" if is_too_long else "not yet"
 
     def late(self, situation: Situation, owner: Owner) -> dict[Span, str]:

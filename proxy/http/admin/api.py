@@ -202,10 +202,10 @@ class AdminAPI:
         return await self._shown(await self._forks.fork(found, body.tip, body.at, body.name))
 
     @_operation("POST", f"{_ONE}/compact")
-    async def compact(self, request: Request, body: schemas.CompactBody) -> schemas.EpochTold:
+    async def compact(self, request: Request, body: schemas.CompactBody) -> schemas.Compacted:
         """Cut messages now."""
-        found = await self._found(request)
-        return views.epoch(await self._edits.compact(found, _ranges(body.messages)))
+        epoch, summary = await self._edits.compact(await self._found(request), _ranges(body.messages))
+        return schemas.Compacted(**views.epoch(epoch).model_dump(), summary=summary)
 
     @_operation("POST", f"{_ONE}/restore")
     async def restore(self, request: Request, body: schemas.RestoreBody) -> schemas.EpochTold:

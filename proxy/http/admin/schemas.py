@@ -95,6 +95,14 @@ class EpochTold(Shape):
     reason: str
 
 
+class Compacted(EpochTold):
+    """What was cut on request."""
+
+    summary: str
+    """Of what is cut: `written with the operator's key`, `is being written with the operator's key`,
+    `comes with the tenant's next request`, `written before`, `no room`, `failed: ` or `none`, and why."""
+
+
 class SessionTold(Shape):
     """A session as its latest turn left it."""
 

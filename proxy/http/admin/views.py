@@ -93,7 +93,7 @@ def explanation(
     inspection: Inspection, found: Inspected, branch: Sequence[Node], injection: Injection | None
 ) -> schemas.Explanation:
     """Why the view of a branch looks as it does."""
-    record, (situation, _) = found.session, inspection.situation(found, branch)
+    record, (situation, in_force) = found.session, inspection.situation(found, branch)
     budget, stages = situation.budget, situation.policy.stages
     return schemas.Explanation(
         id=found.id,
@@ -114,7 +114,7 @@ def explanation(
         epochs=[epoch(each) for each in found.epochs],
         missing_summaries=[
             schemas.MissingSummary(gap=each.gap, why=each.why)
-            for each in inspection.missing(found, situation)
+            for each in inspection.missing(found, situation, in_force)
         ],
         units=explain(situation),
     )

@@ -1,19 +1,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
-from tests.support.clients import Chat, Chats, proxying, write_policy
-from tests.support.operator import LOOSE, talk
+from tests.support.clients import Chat, Chats, proxying
+from tests.support.operator import talk
 from tests.support.upstreams import Model
 
 
 @pytest.fixture
-async def url(model: Model, tmp_path: Path) -> AsyncIterator[str]:
-    policy = write_policy(tmp_path, "loose", LOOSE)
-    async with proxying(model.url, policy=str(policy)) as served:
+async def url(model: Model) -> AsyncIterator[str]:
+    async with proxying(model.url) as served:
         yield served
 
 

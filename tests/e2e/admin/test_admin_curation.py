@@ -6,11 +6,13 @@ import asyncio
 import json
 from pathlib import Path
 
-from tests.support.clients import Chat, Chats, Small, admin, proxying, told, write_policy
-from tests.support.operator import LOOSE, append, ask, code, do, talk, views
+import pytest
+
+from tests.support.clients import KEY, Chat, Chats, Small, admin, proxying, told, write_policy
+from tests.support.operator import append, ask, code, do, talk, views
 from tests.support.servers import PATIENCE, Exchange, eventually
 from tests.support.stores import embedded_valkey
-from tests.support.upstreams import Model, calling, said
+from tests.support.upstreams import Model, calling, completion, said
 
 EARLY = "[stages]\nwarn = 0.2\ntrim = 0.3\ncompact = 0.4\ntarget = 0.2\n"
 """Cuts where there is still much room above."""
@@ -24,8 +26,7 @@ class TestCompact:
         assert (epoch["asked"], epoch["stage"], epoch["number"]) == ("compact", "calm", 1)
         assert epoch["removed_tokens"] > 0
         response = await chat.ask("And now?")
-        assert told(response, "epoch") == "1"
-        assert 0 < int(told(response, "cut")) < 12
+        assert told(response, "cut") == "10"
         assert model.views()[-1] == (await views(url))[:-1]
         assert model.views()[-1][-3:] == chat.messages[-4:-1]
 
@@ -50,34 +51,97 @@ class TestCompact:
         assert "<note " in str(model.views()[-1])
         assert roles == (["user", "assistant"] * len(roles))[: len(roles)]
 
+    @pytest.mark.parametrize("turns", [2, 6], ids=["short", "longer"])
     async def test_with_the_operators_key_the_gap_is_summarised(
-        self, model: Model, chats: Chats, tmp_path: Path
+        self, model: Model, chats: Chats, turns: int
     ) -> None:
-        policy = write_policy(tmp_path, "loose", LOOSE)
-        async with proxying(model.url, upstream_key="sk-operator", policy=str(policy)) as url:
+        async with proxying(model.url, upstream_key="sk-operator") as url:
             chat = chats(url, X_Unabridged_Session="chat")
-            await talk(chat)
-            await do(url, "compact")
+            await talk(chat, turns)
+            assert (await do(url, "compact"))["summary"] == "written with the operator's key"
             assert "They spoke of the plan" in json.dumps(await views(url))
+            response = await chat.ask("And now?")
+            assert (told(response, "epoch"), told(response, "cut")) == ("1", str(2 * turns - 2))
         (call,) = model.summaries
         assert dict(call.headers)[b"authorization"] == b"Bearer sk-operator"
 
-    async def test_without_it_a_notice_stands_there_and_nobodys_key_is_used(
-        self, url: str, chat: Chat, model: Model
+    @pytest.mark.parametrize("turns", [2, 6], ids=["short", "longer"])
+    async def test_without_it_the_tenants_next_request_brings_it(
+        self, url: str, chats: Chats, model: Model, turns: int
     ) -> None:
-        await do(url, "compact")
+        chat = chats(url, X_Unabridged_Session="chat")
+        await talk(chat, turns)
+        assert (await do(url, "compact"))["summary"] == "comes with the tenant's next request"
         assert "messages omitted]" in json.dumps(await views(url))
-        assert model.summaries == []
+        assert model.summaries == [], "nobody's key is used"
+        response = await chat.ask("And now?")
+        assert told(response, "summary") == "waited"
+        assert "They spoke of the plan" in json.dumps(model.views()[-1])
+        (call,) = model.summaries
+        assert dict(call.headers)[b"authorization"] == KEY.encode()
+        again = await chat.ask("And then?")
+        assert told(again, "epoch") == told(response, "epoch")
+        assert len(model.summaries) == 1
 
-    async def test_meanwhile_the_session_is_compacting_and_appended_turns_wait(
+    async def test_a_summary_that_takes_longer_than_anybody_waits_comes_once_it_is_there(
         self, model: Model, chats: Chats, tmp_path: Path
     ) -> None:
-        policy = write_policy(tmp_path, "patient", LOOSE + 'summary.wait = "10s"\n')
+        policy = write_policy(tmp_path, "hasty", 'extends = "default"\nsummary.wait = "20ms"\n')
         released = asyncio.Event()
 
         async def slowly(exchange: Exchange) -> None:
             await released.wait()
-            await exchange.answer_json({"choices": [{"message": said("Later."), "finish_reason": "stop"}]})
+            await exchange.answer_json(completion(said("They spoke of the plan; all went well.")))
+
+        model.summary = slowly
+        async with proxying(model.url, upstream_key="sk-operator", policy=str(policy)) as url:
+            chat = chats(url, X_Unabridged_Session="chat")
+            await talk(chat)
+            assert (await do(url, "compact"))["summary"] == "is being written with the operator's key"
+            assert told(await chat.ask("And now?"), "epoch") == "1", "with a notice meanwhile"
+            released.set()
+            async with asyncio.timeout(PATIENCE):
+                while told(await chat.ask("And then?"), "epoch") == "1":
+                    pass
+            assert "They spoke of the plan" in json.dumps(model.views()[-1])
+        assert len(model.summaries) == 1, "nobody pays for it twice"
+
+    async def test_one_that_failed_is_told_of_and_so_is_a_policy_that_wants_none(
+        self, model: Model, chats: Chats, tmp_path: Path
+    ) -> None:
+        model.summary = said("")
+        off = str(write_policy(tmp_path, "plain", 'extends = "default"\nsummary.enabled = false\n'))
+        for policy, summary in (("default", "failed: empty"), (off, "none, as the policy says")):
+            async with proxying(model.url, upstream_key="sk-operator", policy=policy) as url:
+                chat = chats(url, X_Unabridged_Session="chat")
+                await talk(chat)
+                assert (await do(url, "compact"))["summary"] == summary
+                assert "They spoke" not in json.dumps(await views(url))
+
+    async def test_where_nothing_can_be_cut_the_refusal_says_why(self, url: str, chats: Chats) -> None:
+        chat = chats(url, X_Unabridged_Session="chat")
+        await chat.ask("Hello")
+        for body, why in (
+            (None, "newest request and its answer"),
+            ({"messages": "0"}, "no whole message or tool call that may go is named"),
+        ):
+            refused = await ask(url, "POST", "sessions/chat/compact", body)
+            assert code(refused) == (409, "nothing_to_change")
+            assert why in refused.json()["error"]["message"]
+        await talk(chat)
+        await do(url, "compact")
+        refused = await ask(url, "POST", "sessions/chat/compact")
+        assert "comes with the tenant's next request" in refused.json()["error"]["message"]
+
+    async def test_meanwhile_the_session_is_compacting_and_appended_turns_wait(
+        self, model: Model, chats: Chats, tmp_path: Path
+    ) -> None:
+        policy = write_policy(tmp_path, "patient", 'extends = "default"\nsummary.wait = "10s"\n')
+        released = asyncio.Event()
+
+        async def slowly(exchange: Exchange) -> None:
+            await released.wait()
+            await exchange.answer_json(completion(said("Later.")))
 
         async with proxying(model.url, upstream_key="sk-operator", policy=str(policy)) as url:
             chat = chats(url, X_Unabridged_Session="chat")
@@ -122,11 +186,11 @@ class TestRestore:
         await chat.ask("And now?")
         assert model.views()[-1] != chat.messages[:-1]
         epoch = await do(url, "restore")
-        assert (epoch["asked"], epoch["number"]) == ("restore", 2)
+        assert (epoch["asked"], epoch["number"]) == ("restore", 3)
         assert epoch["removed_count"] < 0
         assert await views(url) == chat.messages
         response = await chat.ask("And then?")
-        assert (told(response, "epoch"), told(response, "cut")) == ("2", "0")
+        assert (told(response, "epoch"), told(response, "cut")) == ("3", "0")
         assert model.chats[-1].body.endswith(
             json.dumps({**chat.members, "messages": chat.messages[:-1]}).encode()
         )
@@ -202,13 +266,9 @@ class TestRestore:
             assert code(await ask(url, "POST", "sessions/chat/restore", body)) == (409, "nothing_to_change")
         assert await admin(url, "sessions/chat") == before
 
-    async def test_every_worker_restores_the_same(self, model: Model, chats: Chats, tmp_path: Path) -> None:
-        policy = str(write_policy(tmp_path, "loose", LOOSE))
+    async def test_every_worker_restores_the_same(self, model: Model, chats: Chats) -> None:
         with embedded_valkey() as store:
-            async with (
-                proxying(model.url, store=store, policy=policy) as one,
-                proxying(model.url, store=store, policy=policy) as two,
-            ):
+            async with proxying(model.url, store=store) as one, proxying(model.url, store=store) as two:
                 chat = chats(one, X_Unabridged_Session="chat")
                 await talk(chat)
                 await do(one, "compact")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from msgspec.structs import replace
 
 from proxy.core.budget.budget import Budget, Stage
@@ -14,6 +15,7 @@ from proxy.core.planning.situation import Situation
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Keep
 from proxy.core.summaries.source import source_of
+from proxy.errors import NothingToChange
 from tests.support.conversations import Sent, assistant, calling, chain_from, count, prose, result, user
 
 CHAT = [
@@ -32,7 +34,6 @@ def situation(messages: list[Sent], plan: Plan = EMPTY, keep: Keep | None = None
 
 def cut(messages: list[Sent], *asked: int, summary: str | None = None, keep: Keep | None = None) -> Plan:
     decided = compacted(situation(messages, keep=keep), frozenset(asked) or None)
-    assert decided is not None
     return finish(decided, dict.fromkeys(decided.wanted, summary) if summary else {})
 
 
@@ -44,21 +45,33 @@ def note(plan: Plan, index: int = 0) -> str:
     return json.loads(plan.gaps[index].note)["content"]
 
 
-def test_without_a_range_all_that_the_policy_lets_go_goes() -> None:
-    assert spans(cut(CHAT)) == [(0, 10)]
-    assert spans(cut(CHAT, keep=Keep(recent=0, first_user=True))) == [(1, 10)]
+def test_whoever_asks_has_all_cut_but_what_is_open_whatever_the_policy_would_keep() -> None:
+    keep = Keep(recent=1.0, first_user=True)
+    assert spans(cut(CHAT, keep=keep)) == spans(cut(CHAT, *range(12), keep=keep)) == [(0, 10)]
+    assert spans(cut(CHAT[:4], keep=keep)) == [(0, 2)], "a short one too"
+
+
+def test_of_a_short_session_too_a_summary_is_wanted() -> None:
+    decided = compacted(situation(CHAT[:4]), None)
+    assert decided.wanted == ((0, 2),)
+    assert "They spoke" in note(finish(decided, {(0, 2): "They spoke of a bridge."}))
+
+
+def test_where_all_is_cut_the_summaries_that_are_lacking_are_wanted_and_nothing_else() -> None:
+    plan = cut(CHAT)
+    decided = compacted(situation(CHAT, plan), None)
+    assert decided.wanted == ((0, 10),)
+    assert finish(decided, {}) == plan
+    assert "They spoke" in note(finish(decided, {(0, 10): "They spoke of a bridge."}))
+    with pytest.raises(NothingToChange, match="all else is cut"):
+        compacted(situation(CHAT, cut(CHAT, summary="They spoke of a bridge.")), None)
 
 
 def test_a_range_takes_the_units_within_it_and_no_other() -> None:
     assert spans(cut(CHAT, 2, 3, 4, 5)) == [(2, 6)]
-    assert compacted(situation(TOOLS), frozenset({1, 2})) is None, "half a unit stays"
+    with pytest.raises(NothingToChange, match="no whole message or tool call"):
+        compacted(situation(TOOLS), frozenset({1, 2}))
     assert spans(cut(TOOLS, 1, 2, 3)) == [(1, 4)]
-
-
-def test_a_range_may_take_the_first_request_and_the_newest_but_never_what_is_open() -> None:
-    keep = Keep(recent=1.0, first_user=True)
-    assert compacted(situation(CHAT, keep=keep), None) is None
-    assert spans(cut(CHAT, *range(12), keep=keep)) == [(0, 10)]
 
 
 def test_a_pinned_message_is_not_compacted() -> None:
@@ -68,7 +81,6 @@ def test_a_pinned_message_is_not_compacted() -> None:
 def test_what_a_client_has_pinned_is_not_compacted() -> None:
     pinned = replace(situation(CHAT), pins=frozenset({chain_from(CHAT).hashes[4]}))
     decided = compacted(pinned, frozenset(range(8)))
-    assert decided is not None
     assert decided.spans == ((0, 4), (5, 8))
 
 
@@ -80,19 +92,16 @@ def classed(class_: str, content: str) -> Situation:
 
 def test_what_is_critical_is_not_compacted() -> None:
     decided = compacted(classed("critical", "^2\\?"), frozenset(range(8)))
-    assert decided is not None
     assert decided.spans == ((0, 4), (5, 8))
 
 
 def test_of_a_batch_those_go_that_are_named() -> None:
     decided = compacted(classed("batch_compressible", "river"), frozenset({2, 3}))
-    assert decided is not None
     assert decided.spans == ((2, 4),)
 
 
 def test_what_is_ephemeral_is_compacted_and_not_told() -> None:
     decided = compacted(classed("ephemeral", "^2!"), None)
-    assert decided is not None
     assert decided.wanted == ((0, 10),)
     told = source_of(decided.situation, (0, 10), 10_000).whole.text
     assert "1! the river" in told
@@ -107,7 +116,10 @@ def test_a_request_whose_answer_goes_goes_with_it_and_is_quoted() -> None:
 
 def test_what_would_not_become_smaller_is_left() -> None:
     short = [user("Hi"), assistant("Hi"), user("Well?"), assistant("Well.")]
-    assert compacted(situation(short), None) is None
+    with pytest.raises(NothingToChange, match="a note would be as long"):
+        compacted(situation(short), None)
+    with pytest.raises(NothingToChange, match="newest request and its answer"):
+        compacted(situation(short[:2]), None)
 
 
 def test_a_part_that_comes_back_takes_its_summary_from_the_note() -> None:
