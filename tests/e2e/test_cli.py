@@ -201,7 +201,7 @@ async def test_cuts_are_made_and_undone(cli: Run) -> None:
     code, out, _ = await cli("sessions", "compact", NAME, "--messages", "2-7")
     assert code == 0
     assert re.match(r"epoch \d+: 16 → 11 messages, [\d,]+ → [\d,]+ tokens\n", out)
-    assert out.endswith("summary: comes with the tenant's next request\n")
+    assert out.endswith("summary: none, as the policy says\n")
     _, out, _ = await cli("explain", NAME, "--json")
     cut = [unit["start"] for unit in json.loads(out)["units"] if unit["state"] == "cut"]
     assert cut == [2, 3, 4, 5, 6, 7]
