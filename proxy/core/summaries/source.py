@@ -2,9 +2,9 @@
 
 Anchored: what an earlier summary said stands in the source in its place, and only what is newly cut is told
 in full. Rebuilt: told from the originals alone, so that summaries of summaries do not drift. That is every
-fourth epoch of a gap, and only where what has to be read is at most a twentieth of what the session sent
-while the gap grew: small budgets fail that test with long messages, for there a rebuild would be most of what
-summaries cost. It is waited for by nobody, and takes the old one's place when the next epoch begins.
+fourth epoch of a gap, and only where reading them costs at most a twentieth of what the session's prompts
+cost in these epochs: small budgets fail that test with long messages, for there a rebuild would be most of
+what summaries cost. It is waited for by nobody, and takes the old one's place when the next epoch begins.
 """
 
 import hashlib
@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
 
+from proxy.core.budget.prices import UNKNOWN_PRICES
 from proxy.core.dialects.dialect import Content
 from proxy.core.planning.chain import Chain
+from proxy.core.planning.life import distance
 from proxy.core.planning.plan import Anchor
 from proxy.core.planning.situation import Situation
 from proxy.core.summaries.extractive import EARLIER, of_users
@@ -213,7 +215,7 @@ GENERATIONS = 3
 """Summaries of summaries upon the first one, after which the originals are read again."""
 MOST_PIECES = 16
 _SHARE = 0.05
-"""Of the tokens that were sent while the gap grew."""
+"""Of what was paid for prompts since the originals were read last."""
 
 
 def drifted(situation: Situation) -> list[Anchor]:
@@ -235,8 +237,12 @@ def worthwhile_originals(situation: Situation, anchor: Anchor, room: int) -> Sou
 
 
 def _pays(situation: Situation, anchor: Anchor, pieces: int, tokens: int) -> bool:
-    messages = situation.chain.messages[anchor.start : anchor.end]
-    requests = sum(message.role == "assistant" for message in messages)
-    stages = situation.policy.stages
-    sent = requests * situation.budget.limit * (stages.target + stages.compact) / 2
-    return pieces <= MOST_PIECES and tokens <= _SHARE * sent
+    chain, budget, stages = situation.chain, situation.budget, situation.policy.stages
+    prices = (situation.conditions.prices or UNKNOWN_PRICES).under(situation.policy.economy)
+    requests = sum(message.role == "assistant" for message in chain.messages[anchor.start : anchor.end])
+    gone = max(chain.tokens.between(anchor.start, anchor.end), 1)
+    since = min((anchor.generation + 1) * distance(budget, stages) / gone, 1)
+    view = int(budget.limit * (stages.target + stages.compact) / 2)
+    cached = requests * prices.cached_prefix(view)
+    paid = since * (requests * view - (1 - prices.read_share) * cached)
+    return pieces <= MOST_PIECES and tokens <= _SHARE * paid

@@ -106,6 +106,11 @@ def test_a_rebuild_pays_where_much_was_sent_for_what_is_read_again() -> None:
     assert worthwhile_originals(wordy, anchor, 8_000) is None
 
 
+def test_what_was_sent_pays_for_a_rebuild_once() -> None:
+    long = situation([*talk(2_000, words=2), user("and?")], tokens=4_000)
+    assert worthwhile_originals(long, Anchor(0, 4_000, "They spoke.", generation=3), 8_000) is None
+
+
 def test_a_rebuild_is_bounded_in_calls() -> None:
     endless = situation(talk(3_000, words=40), tokens=10_000_000)
     assert len(originals_of(endless, (0, 6_000), 2_000).pieces) > MOST_PIECES
