@@ -3,17 +3,17 @@
 A provider bills the beginning that two requests share at a fraction of its price. An epoch changes the middle
 of a request, so all that follows its first edit is read at the full price once more. It pays when
 
-    n * r * D  >  (w - r) * tail
+    n * r * D  >  (w - r) * tail + s
 
 with n calls to come, D tokens freed, tail tokens that were kept by the provider after the first edit, r and w
-the prices of a cached token and of one that is written, over a fresh one. While it does not, *trim* waits;
-*compact* and *emergency* never do. When the cache is cold the right side is nothing, and so waits nobody.
+the prices of a cached token and of one that is written, over a fresh one, and s what the summaries cost that
+are still to be written: as long as those in the view, or else as they may be. While it does not, *trim*
+waits; *compact* and *emergency* never do. When the cache is cold nothing waits.
 
 n, where the policy does not state it, is half the calls in which the conversation grows by D again, at its
 pace since the last epoch. A session that goes on like this begins its epochs at the cheapest depth then: with
 g tokens of growth a call, depth D costs r * D / 2 a call for what is not cut yet, and (w - r) * tail * g / D
-for what is read anew; the sum is least where r * D * (D / 2g) = (w - r) * tail. What summaries cost is no
-part of it: every message is summarised once, however often epochs begin.
+for what is read anew; the sum is least where r * D * (D / 2g) = (w - r) * tail, and so with s.
 
 A summary of what is cut can be asked for in two ways: from the cut part alone, at the price of fresh tokens,
 or from the whole of what was sent last, most of it at the price of cached ones.
@@ -21,43 +21,78 @@ or from the whole of what was sent last, most of it at the price of cached ones.
 Law 3: these sums decide whether an epoch begins, never what it says; they are stored in it.
 """
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import ceil, sqrt
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from proxy.core.budget.prices import Prices, Prompt
-from proxy.core.planning.plan import Account, Plan, Verdict, view_tokens
-from proxy.core.planning.planner import Draft
+from proxy.core.budget.prices import MILLION, Prices, Prompt
+from proxy.core.planning.plan import Account, Plan, Span, Verdict, view_tokens
+from proxy.core.planning.planner import Draft, lacks_summary
 from proxy.core.planning.situation import Situation
+from proxy.core.planning.strategies import strategy_of
+from proxy.core.summaries.prompt import longest
+from proxy.core.summaries.source import told_tokens
 
+_INSTRUCTION = 130
+"""Counted tokens of what a call for a summary says beside its source."""
 _RELIABLE = 0.5
 """Of the time after which a prefix is certainly gone: for so long it is certainly there."""
+
+
+class SummaryCalls(NamedTuple):
+    """Calls for summaries. Tokens are the model's."""
+
+    source: int = 0
+    """Tokens that are read."""
+    text: int = 0
+    """Tokens that are written."""
+    cached: int = 0
+    """Tokens of those that are read which the provider has kept: of a whole view that is read once more."""
+
+    def dollars(self, prices: Prices) -> float:
+        """What they cost."""
+        return prices.of_prompt(self.source, self.cached) + self.text * prices.output / MILLION
+
+
+def summary_calls(
+    situation: Situation, spans: Iterable[Span], summarised: Mapping[Span, int], size: int
+) -> SummaryCalls:
+    """The calls for summaries of these gaps, each of ``size`` counted tokens unless its source is short.
+
+    A gap's source is read afresh or with the view, as costs less. Summaries of ``summarised`` messages, of so
+    many counted tokens, stand in it for these.
+    """
+    source, text, cached, chain = 0, 0, 0, situation.chain
+    for start, end in spans:
+        inside = [each for each in summarised if start <= each[0] and each[1] <= end]
+        tokens = told_tokens(chain, start, end) - sum(told_tokens(chain, *each) for each in inside)
+        tokens += sum(summarised[each] for each in inside)
+        text += min(size, longest(tokens))
+        tokens += _INSTRUCTION
+        reading = cheaper_reading(situation, tokens) if not situation.policy.summary.model else None
+        source += reading.prompt.tokens if reading else situation.budget.real(tokens)
+        cached += reading.prompt.cached if reading else 0
+    return SummaryCalls(source, situation.budget.real(text), cached)
 
 
 def account_of(
     situation: Situation, plan: Plan, *, may_wait: bool, view: int | None = None
 ) -> Account | None:
-    """What beginning an epoch with ``plan`` costs and saves; None where money has no say.
+    """What beginning an epoch with ``plan`` costs and saves; None where nobody knows a price.
 
-    ``may_wait``: whether it is asked. ``view``: counted tokens of its view, where the plan does not hold all
-    of its notes yet.
+    ``may_wait``: whether it waits while it costs more, if the policy lets money have a say. ``view``: counted
+    tokens of its view, where the plan does not hold all of its notes yet.
     """
-    prices = prices_in(situation)
-    if prices is None:
+    if situation.conditions.prices is None:
         return None
+    prices, rules = situation.conditions.prices.under(situation.policy.economy), situation.policy.economy
     written = view_tokens(plan, situation.chain.tokens)
     sums = _Sums(situation, prices, plan, 0 if view is None else view - written)
-    verdict = Verdict.DUE
-    if may_wait and is_cold(situation):
-        verdict = Verdict.COLD
-    elif may_wait:
-        saving = sums.calls * prices.read_share * sums.freed
-        pays = saving > (prices.write_share - prices.read_share) * sums.tail
-        verdict = Verdict.PAYS if pays else Verdict.WAITS
-    return Account(
-        verdict=verdict,
+    account = Account(
+        verdict=Verdict.DUE,
         idle=situation.conditions.idle,
         ttl=prices.ttl,
         cached=round(prices.read_share, 4),
@@ -65,7 +100,13 @@ def account_of(
         calls=round(sums.calls, 2),
         freed=sums.freed,
         tail=sums.tail,
+        summaries=sums.summaries,
     )
+    if not (may_wait and rules.enabled):
+        return account
+    if is_cold(situation):
+        return replace(account, verdict=Verdict.COLD)
+    return replace(account, verdict=Verdict.PAYS if account.saving > account.cost else Verdict.WAITS)
 
 
 def shortfall(decided: Draft) -> int:
@@ -82,7 +123,7 @@ def shortfall(decided: Draft) -> int:
     if not (account.calls and account.freed and account.cached):
         return 1
     is_stated = decided.situation.policy.economy.expected_turns != "auto"
-    paid = (account.written - account.cached) * account.tail / account.cached / account.calls
+    paid = account.cost / account.cached / account.calls
     enough = paid if is_stated else sqrt(paid * account.freed)
     return max(ceil(enough - account.freed), 1)
 
@@ -182,6 +223,24 @@ class _Sums:
                 tail += gap.tokens - tokens.between(gap.start, min(gap.end, new))
         clipped = (each for each in self.plan.replacements if first <= each.position < new)
         return max(tail + sum(each.tokens - tokens[each.position] for each in clipped), 0)
+
+    @property
+    def summaries(self) -> int:
+        """What is to be paid for summaries that the plan still lacks, in fresh tokens."""
+        situation, rules = self.situation, self.situation.policy.summary
+        standing, after = {gap.span for gap in situation.plan.gaps}, situation.under(self.plan)
+        strategy = strategy_of(situation.policy.strategy.name)
+        new = [gap.span for gap in self.plan.gaps if gap.span not in standing] if rules.enabled else []
+        lacking = [span for span in new if lacks_summary(after, span, strategy)]
+        if not lacking:
+            return 0
+        anchors = [each for span in lacking for each in after.anchors_within(*span) if not each.by_code]
+        summarised = {(each.start, each.end): situation.count(each.text) for each in anchors}
+        seen = [situation.count(each.text) for each in situation.plan.anchors if not each.by_code]
+        most = situation.policy.summary_tokens(situation.budget.limit)
+        size = ceil(sum(seen) / len(seen)) if seen else most
+        dollars = summary_calls(situation, lacking, summarised, size).dollars(self.prices)
+        return round(dollars * MILLION / self.prices.fresh)
 
     @property
     def calls(self) -> float:

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from proxy.core.budget.budget import Budget, Stage, stage_of
-from proxy.core.budget.prices import MILLION, UNKNOWN_PRICES, Prices, Prompt
+from proxy.core.budget.prices import UNKNOWN_PRICES, Prices, Prompt
 from proxy.core.conversation.units import request_points
-from proxy.core.economics.economy import account_of, cheaper_reading
+from proxy.core.economics.economy import SummaryCalls, account_of, summary_calls
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.from_scratch import plan_from_scratch
 from proxy.core.planning.life import NO_PAST, Past
@@ -27,21 +27,6 @@ from proxy.core.planning.plan import EMPTY, Account, Plan, Span, Verdict, apply,
 from proxy.core.planning.planner import Draft, draft, finish
 from proxy.core.planning.situation import Conditions, Count, Situation
 from proxy.core.policy.policy import Policy
-
-
-@dataclass(frozen=True, slots=True)
-class SummaryCalls:
-    """The calls for summaries that one epoch would have made."""
-
-    source: int = 0
-    """Tokens that are read."""
-    text: int = 0
-    cached: int = 0
-    """Tokens of those that are read which the provider has kept: of a whole view that is read once more."""
-
-    def dollars(self, prices: Prices) -> float:
-        """What they cost."""
-        return prices.of_prompt(self.source, self.cached) + self.text * prices.output / MILLION
 
 
 class Meter:
@@ -78,24 +63,17 @@ class SummaryMeter:
     """Estimates the calls for summaries of a lane whose gaps are not summarised in fact."""
 
     def __init__(self) -> None:
-        self._summarised: set[Span] = set()
+        self._summarised: dict[Span, int] = {}
 
     def calls(self, decided: Draft) -> SummaryCalls:
-        """What a draft would ask for: each gap once; a summary in a larger gap stands for its messages."""
+        """What a draft would ask for at most: each gap once, a summary in a larger gap for its messages."""
         situation = decided.situation
         most = situation.policy.summary_tokens(situation.budget.limit)
-        source, text, cached, sizes = 0, 0, 0, situation.chain.tokens
-        is_own_model = not situation.policy.summary.model
-        for span in (span for span in decided.wanted if span not in self._summarised):
-            inside = [each for each in self._summarised if span[0] <= each[0] and each[1] <= span[1]]
-            counted = sum(sum(sizes[first:last]) for first, last in inside)
-            tokens = sum(sizes[span[0] : span[1]]) - counted + len(inside) * most
-            reading = cheaper_reading(situation, tokens) if is_own_model else None
-            source += reading.prompt.tokens if reading else situation.budget.real(tokens)
-            cached += reading.prompt.cached if reading else 0
-            text += min(most, tokens // 2)
-        self._summarised = {span for span in self._summarised if span in decided.spans} | {*decided.wanted}
-        return SummaryCalls(source, situation.budget.real(text), cached)
+        wanted = [span for span in decided.wanted if span not in self._summarised]
+        calls = summary_calls(situation, wanted, self._summarised, most)
+        standing = {span: size for span, size in self._summarised.items() if span in decided.spans}
+        self._summarised = standing | dict.fromkeys(decided.wanted, most)
+        return calls
 
 
 # --- the turns ---

@@ -198,6 +198,8 @@ class Account(msgspec.Struct, frozen=True, array_like=True):
     """Counted tokens that each of them sends less."""
     tail: int = 0
     """Counted tokens that the provider has kept and has to read anew."""
+    summaries: int = 0
+    """What its summaries cost that are still to be written, in fresh tokens."""
 
     @property
     def cuts_nothing(self) -> bool:
@@ -212,14 +214,14 @@ class Account(msgspec.Struct, frozen=True, array_like=True):
     @property
     def cost(self) -> float:
         """In fresh tokens."""
-        return (self.written - self.cached) * self.tail
+        return (self.written - self.cached) * self.tail + self.summaries
 
     @property
     def text(self) -> str:
-        """For people; empty where money had no say."""
+        """For people; empty where money had no say, and no objection."""
         match self.verdict:
             case Verdict.DUE:
-                return ""
+                return f"costs more than it saves: {self._sums}" if self.cost > self.saving else ""
             case Verdict.COLD:
                 idle = "" if self.idle is None else f", idle {self.idle:.0f} s"
                 return f"the provider's cache is cold{idle}"
@@ -228,11 +230,16 @@ class Account(msgspec.Struct, frozen=True, array_like=True):
             case Verdict.REFUSED:
                 return "the provider refused signed reasoning of before"
             case Verdict.PAYS | Verdict.WAITS:
-                sums = f"{self.calls:.1f} calls with {self.freed} tokens less at {self.cached:.2f}"
-                cost = f"{self.tail} tokens read anew at {self.written - self.cached:.2f}"
-                return f"{self.verdict}: {sums} against {cost} ({self.saving:.0f} to {self.cost:.0f})"
+                return f"{self.verdict}: {self._sums}"
             case _:
                 assert_never(self.verdict)
+
+    @property
+    def _sums(self) -> str:
+        sums = f"{self.calls:.1f} calls with {self.freed} tokens less at {self.cached:.2f}"
+        cost = f"{self.tail} tokens read anew at {self.written - self.cached:.2f}"
+        cost += f" and {self.summaries} for summaries" if self.summaries else ""
+        return f"{sums} against {cost} ({self.saving:.0f} to {self.cost:.0f})"
 
 
 class Epoch(msgspec.Struct, frozen=True, kw_only=True):

@@ -82,10 +82,14 @@ class Policy(Section):
     def summary_tokens(self, budget: int) -> int:
         """Tokens that one summary may have under a budget of so many tokens.
 
-        `summary.max_tokens`; under a large budget a 64th of it, up to 2,000; never more than an eighth, nor
-        than `summary.max_characters`, nor than fits into the running summary of `exchanges`.
+        `summary.max_tokens`; where that is "auto" a 32nd of the budget from 100 to 1,000, so that it costs no
+        more than a few requests. Under a large budget a 64th of it, up to 2,000; never more than an eighth,
+        nor than `summary.max_characters`, nor than fits into the running summary of `exchanges`.
         """
-        wanted = max(self.summary.max_tokens, min(budget // 64, 2000))
+        wanted = self.summary.max_tokens
+        if wanted == "auto":
+            wanted = min(max(budget // 32, 100), 1000)
+        wanted = max(wanted, min(budget // 64, 2000))
         if self.summary.max_characters:
             wanted = min(wanted, self.summary.max_characters)
         if self.strategy.name == "exchanges":

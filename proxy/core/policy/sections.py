@@ -149,7 +149,7 @@ class Summary(Section):
     """The model that writes; empty is the conversation's own."""
     min_gap: Positive = 5
     """Messages; a smaller gap gets a notice."""
-    max_tokens: Positive = 1000
+    max_tokens: Positive | Auto = "auto"
     """Of one summary; `Policy.summary_tokens` fits it to the budget."""
     max_characters: Count = 0
     """Of one summary, beside its tokens; 0 is any number."""

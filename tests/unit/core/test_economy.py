@@ -9,12 +9,12 @@ from proxy.core.budget.budget import Budget, Stage
 from proxy.core.budget.prices import UNKNOWN_PRICES, Prices
 from proxy.core.economics.economy import account_of, is_cold, late_account, shortfall
 from proxy.core.planning.life import NO_PAST, Past
-from proxy.core.planning.plan import Account, Gap, Plan, Span, Verdict
+from proxy.core.planning.plan import Account, Anchor, Gap, Plan, Span, Verdict
 from proxy.core.planning.planner import Draft, with_late
 from proxy.core.planning.situation import FREE, Conditions, Situation
 from proxy.core.planning.strategies import BY_UNITS, ByImportance, Strategy
 from proxy.core.policy.policy import Policy
-from proxy.core.policy.sections import Economy
+from proxy.core.policy.sections import Economy, Summary
 from tests.support.conversations import assistant, chain_from, count, prose, user
 
 WARM = Conditions(idle=5.0, prices=UNKNOWN_PRICES)
@@ -146,11 +146,42 @@ def test_without_a_discount_nothing_is_lost_by_cutting():
 
 def test_a_dearer_write_makes_it_wait_longer():
     dear = Prices(fresh=1.0, cached=0.1, written=3.0)
-    assert verdict(situation(expected_turns=12), cut(4, 20)) is Verdict.PAYS
+    assert verdict(situation(expected_turns=25), cut(4, 20)) is Verdict.PAYS
     assert (
-        verdict(situation(conditions=replace(WARM, prices=dear), expected_turns=12), cut(4, 20))
+        verdict(situation(conditions=replace(WARM, prices=dear), expected_turns=25), cut(4, 20))
         is Verdict.WAITS
     )
+
+
+def test_summaries_that_are_still_to_be_written_have_to_be_paid_back_too():
+    given = situation(expected_turns=20)
+    without = replace(given, policy=given.policy.model_copy(update={"summary": Summary(enabled=False)}))
+    accounts = [account_of(each, cut(4, 20), may_wait=True) for each in (given, without)]
+    assert all(accounts)
+    (told, plain) = (each for each in accounts if each)
+    assert told.summaries > 0 == plain.summaries
+    assert told.cost - plain.cost == told.summaries
+    assert f"and {told.summaries} for summaries" in told.text
+    assert verdict(replace(given, prepared=(Anchor(4, 20, "They built it."),)), cut(4, 20)) is Verdict.PAYS
+
+
+def test_summaries_to_come_are_taken_to_be_as_long_as_those_that_came():
+    given = situation(expected_turns=20)
+    seen = Gap(4, 10, NOTE, 10, (Anchor(4, 10, "They built it of stone."),))
+    before, after = (
+        account_of(each, cut(4, 20), may_wait=True) for each in (given, given.under(Plan((seen,))))
+    )
+    assert before is not None
+    assert after is not None
+    assert after.summaries < before.summaries / 2
+
+
+def test_an_epoch_that_must_be_says_when_it_costs_more_than_it_saves():
+    forced = account_of(situation(expected_turns=1), cut(0, 2), may_wait=False)
+    assert forced is not None
+    assert forced.verdict is Verdict.DUE
+    assert forced.text.startswith("costs more than it saves: 1.0 calls")
+    assert not Account(Verdict.DUE, calls=20, cached=0.1, freed=1_000).text
 
 
 @pytest.mark.parametrize(
@@ -159,7 +190,8 @@ def test_a_dearer_write_makes_it_wait_longer():
     ids=["no prices", "switched off"],
 )
 def test_where_money_has_no_say_nothing_waits(given: Situation):
-    assert account_of(given, cut(0, 2), may_wait=True) is None
+    account = account_of(given, cut(0, 2), may_wait=True)
+    assert account is None or account.verdict is Verdict.DUE
     assert shortfall(trimming(given, (0, 2))) == 0
 
 
@@ -173,7 +205,7 @@ def test_what_is_lacking_is_what_must_be_freed_beyond_before_it_pays(calls: floa
 
     def pays(freed: int) -> bool:
         to_come = account.calls if calls == 3 else account.calls * freed / account.freed
-        return to_come * account.cached * freed >= (account.written - account.cached) * account.tail
+        return to_come * account.cached * freed >= account.cost
 
     assert not pays(account.freed + lacking - 2)
     assert pays(account.freed + lacking)
