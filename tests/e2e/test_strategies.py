@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import httpx2
@@ -15,7 +16,7 @@ from proxy.adapters.files.policies import shipped_policies
 from tests.support.clients import Chat, Chats, admin, only_session, proxying, told, user, write_policy
 from tests.support.servers import PATIENCE
 from tests.support.stores import serving, valkey_command
-from tests.support.upstreams import Message, Model, said
+from tests.support.upstreams import Behaviour, Exchange, Message, Model, completion, said
 
 Start = Callable[..., Awaitable[str]]
 
@@ -177,17 +178,119 @@ async def test_past_ten_exchanges_the_older_six_roll_into_a_note(model: Model, c
         assert (told_of["llm_compressions"], told_of["prune_count"]) == (0, 2)
 
 
-async def test_long_answers_are_summarised_by_the_model_and_truncated_where_it_fails(
+LONG = "It was so. " * 100
+
+
+async def test_long_answers_are_condensed_by_the_model_one_by_one_before_they_roll(
     model: Model, chats: Chats
 ) -> None:
-    long = "It was so. " * 100
-    model.replies.extend(said(f"{number}: {long}") for number in range(40))
+    model.replies.extend(said(f"Answer {number}: {LONG * (number % 2)}") for number in range(40))
+    model.summary = condensing()
     async with proxying(model.url, policy="exchanges") as url:
         chat = chats(url)
-        response = (await talk(chat, 11))[-1]
-        assert told(response, "summary") == "waited"
-        assert "They spoke of the plan; all went well." in model.views()[-1][0]["content"]
-        assert len(model.summaries) == 1
+        await talk(chat, 10)
+        await asking(model, 3)
+        response = await chat.ask("Question 10, please.")
+        assert told(response, "summary") == "ready"
+        note = model.views()[-1][0]["content"]
+        for number in range(0, 6, 2):
+            assert f"[user] Question {number}, please.\n[assistant] Answer {number}:\n" in note
+            assert f"[user] Question {number + 1}, please.\n[assistant] It was {number + 1}.\n" in note
+        assert len(model.summaries) == 3
+        asked = [bytes(each.body) for each in model.summaries]
+        assert all(body.count(b"Answer") == 1 and b"Question" not in body for body in asked)
+        assert all(b"Use at most 500 characters" in body for body in asked)
+
+
+async def test_what_the_model_does_not_condense_code_does(model: Model, chats: Chats) -> None:
+    model.replies.extend(said(f"Answer {number}: {LONG}") for number in range(40))
+    model.summary = condensing(refused=(2, 4))
+    async with proxying(model.url, policy="exchanges") as url:
+        await talk(chats(url), 11)
+        note = model.views()[-1][0]["content"]
+    answers = [line for line in note.splitlines() if line.startswith("[assistant] ")]
+    assert [line for line in answers if len(line) < 40] == [f"[assistant] It was {n}." for n in (0, 1, 3, 5)]
+    assert [line[:24] for line in answers if len(line) > 40] == [
+        f"[assistant] Answer {n}: It" for n in (2, 4)
+    ]
+    assert all(len(line.removeprefix("[assistant] ").encode()) <= 500 for line in answers)
+
+
+@pytest.mark.parametrize("length", [20, 400])
+async def test_a_summary_that_is_too_long_is_rewritten_by_the_model_within_its_bytes(
+    model: Model, chats: Chats, length: int
+) -> None:
+    words = "It is as it was. " * 30
+    model.replies.extend(said(f"Answer {number}. {words}") for number in range(40))
+    model.summary = said("They spoke. " * length)
+    async with proxying(model.url, policy="exchanges") as url:
+        chat = chats(url)
+        await talk(chat, 17)
+        note = model.views()[-1][0]["content"]
+        written = (await only_session(url))["summary_bytes"]
+    assert len(model.summaries) == (1 if length == 20 else 2)
+    body = bytes(model.summaries[0].body)
+    assert b"[user] Question 0, please." in body
+    assert b"[user] Question 11, please." in body
+    assert b"Use at most 3000 characters" in body
+    if length == 20:
+        assert note.count("They spoke.") == 20
+    else:  # it was too long, twice
+        assert "They spoke" not in note
+        assert all(f"[user] Question {number}, please." in note for number in range(12))
+    assert 0 < written <= 3000
+
+
+async def test_answers_that_stay_are_condensed_when_others_roll_and_never_between(
+    model: Model, chats: Chats, tmp_path: Path
+) -> None:
+    text = 'extends = "exchanges"\n[strategy]\nexchanges = 4\nroll_to = 4\ncondense_active = true\n'
+    policy = str(write_policy(tmp_path, "active", text))
+    model.replies.extend(said(f"Answer {number}: {LONG}") for number in range(40))
+    model.summary = condensing()
+    with serving(valkey_command()) as server:
+        async with proxying(model.url, policy=policy, store=server.url) as url:
+            chat = chats(url, X_Unabridged_Session="s")
+            await talk(chat, 4)
+            assert model.views()[-1] == chat.messages[:-1]
+            await asking(model, 3)
+            await chat.ask("Question 4, please.")
+            view = model.views()[-1]
+            assert [each["role"] for each in view] == ["user"] * 8
+            assert "[user] Question 0, please.\n[assistant] It was 0." in view[0]["content"]
+            assert [each["content"] for each in view[1:7:2]] == [f"Question {n}, please." for n in (1, 2, 3)]
+            for number, note in enumerate(view[2:8:2], 1):
+                assert f"[assistant] It was {number}." in note["content"]
+                assert "The request above was handled" in note["content"]
+        # The same request again, to another worker with an empty memory.
+        async with proxying(model.url, policy=policy, store=server.url) as url:
+            again = chats(url, X_Unabridged_Session="s")
+            again.messages = chat.messages[:-2]
+            await again.ask("Question 4, please.")
+            assert model.views()[-1] == view
+
+
+def condensing(refused: Sequence[int] = ()) -> Behaviour:
+    """A model that condenses the answer with each number to its own short text, or to nothing."""
+
+    async def behave(exchange: Exchange) -> None:
+        number = re.findall(r"Answer (\d+)", (await exchange.body()).decode())[0]
+        text = "" if int(number) in refused else f"It was {number}."
+        await exchange.answer_json(completion(said(text)))
+
+    return behave
+
+
+async def asking(model: Model, summaries: int) -> None:
+    """Wait until so many have been asked for, and a little for the last to be read."""
+    async with asyncio.timeout(PATIENCE):
+        while len(model.summaries) < summaries:  # noqa: ASYNC110 - another thread writes it
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(0.05)
+
+
+async def test_where_the_model_condenses_nothing_answers_lose_their_ends(model: Model, chats: Chats) -> None:
+    model.replies.extend(said(f"{number}: {LONG}") for number in range(40))
     model.summary = said("")
     async with proxying(model.url, policy="exchanges") as url:
         chat = chats(url)

@@ -16,6 +16,7 @@ from proxy.core.conversation.units import open_from, request_points
 from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.planning.chain import Chain
+from proxy.core.planning.gaps import is_no_longer, noted_gap
 from proxy.core.planning.ledger import plain_of
 from proxy.core.planning.plan import EMPTY, Plan, apply
 from proxy.core.planning.planner import Draft, draft, finish
@@ -137,7 +138,8 @@ class Session:
 def sessions(draw: st.DrawFn, name: str, messages: st.SearchStrategy[list[Sent]]) -> Session:
     chain = chain_from(draw(messages))
     assume(len(chain) > 0)
-    numbers = {"exchanges": 3, "roll_to": draw(st.integers(1, 2)), "last": 6, "idle": 1800.0}
+    numbers = {"exchanges": 3, "roll_to": draw(st.integers(1, 3)), "last": 6, "idle": 1800.0}
+    numbers["condense_active"] = draw(st.booleans())
     small = {"answer_max": 120, "answer_to": 60, "summary_max": 700, "summary_to": 400}
     rules = Rules.model_validate({"name": name, **numbers, **(small if draw(st.booleans()) else {})})
     keep = draw(st.sampled_from([Keep(), Keep(recent=0.0, first_user=False), Keep(pins=("stone",))]))
@@ -250,7 +252,8 @@ def test_at_a_boundary_nothing_of_the_past_is_left_but_what_is_critical(data: st
                 and message.role in ("assistant", "tool")
                 and "stone" not in _text(situation, index)
             ):
-                assert turn.plan.covers(unit.start)
+                notice = noted_gap(situation, (unit.start, unit.end), (), ())
+                assert turn.plan.covers(unit.start) or not is_no_longer(situation, notice)
 
 
 def _text(situation: Situation, index: int) -> str:

@@ -92,8 +92,13 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
 
 
 def lacks_summary(situation: Situation, span: Span, strategy: Strategy | None) -> bool:
-    """Whether messages that no summary tells of, and that one may, are `min_gap` or more of a gap."""
+    """Whether messages that no summary tells of, and that one may, are `min_gap` or more of a gap.
+
+    To a record that the strategy writes itself the shortest gap belongs.
+    """
     least, may_be_summarised = situation.policy.summary.min_gap, situation.classes.may_be_summarised
+    if strategy is not None and strategy.record(situation, *span) is not None:
+        least = 1
     anchors = (each for each in situation.anchors_within(*span) if not each.by_code)
     done = {place for each in anchors for place in range(each.start, each.end)}
     left = (place for place in range(*span) if place not in done and may_be_summarised(place))

@@ -1,81 +1,171 @@
-"""The running summary of exchanges that were rolled up: what code tells of them, until a model has.
+"""The running summary of exchanges that were rolled up: each as its request and its answer, in order.
 
-It tells each exchange as its request and its answer, long answers condensed, below what it told before; once
-that is too long it is compressed as a whole. A model is asked where something would be lost by that; what
-code can do stands until it has answered, and where it fails: truncation. All sizes are bytes of UTF-8.
+A long answer stands in it condensed, and once all of it is too long it is rewritten as a whole. A model does
+both; what code can do stands until it has, and where it fails. All sizes are bytes of UTF-8.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from functools import cached_property
+from typing import NamedTuple, Self
 
+from proxy.core.planning.plan import Anchor
 from proxy.core.planning.situation import Situation
+from proxy.core.policy.sections import Strategy
 from proxy.core.text.words import head_of, shares, size, tail_of
 
 _BREAK = "\n"
+_USER, _ASSISTANT = "[user] ", "[assistant] "
+_LEAST = 40
+"""Bytes of an exchange that is worth a line: where there are fewer for each, the oldest go."""
+
+
+class Rolled(NamedTuple):
+    """An exchange that no summary is about yet, as what was asked and what was answered in the end."""
+
+    request: str
+    answer: str
 
 
 @dataclass(frozen=True)
 class RunningSummary:
-    """What code tells of a gap."""
+    """What there is to tell of a gap."""
 
-    text: str
-    is_whole: bool
-    """Whether each request and each answer stands in it to the last word."""
+    earlier: str
+    """What was written of its oldest messages before."""
+    count: int
+    """The number of those messages."""
+    exchanges: Sequence[Rolled]
+    """The others, in order."""
+    rules: Strategy
     room: int
     """Bytes that it may have: those of one running summary, but for what the notes of other gaps tell."""
 
     @classmethod
     def of(cls, situation: Situation, start: int, end: int) -> Self:
-        """The earlier summaries of messages ``start`` up to ``end``, and below them the other exchanges."""
-        rules, anchors = situation.policy.strategy, situation.plan.anchors
-        elsewhere = sum(size(each.text) for each in anchors if not start <= each.start < end)
-        room = max(rules.summary_max - elsewhere, 0)
-        earlier = _BREAK.join(each.text for each in situation.plan.anchors_within(start, end))
-        exchanges, is_whole = list[str](), True
-        for request, answer in _exchanges(situation, start, end):
-            is_long = size(answer) > rules.answer_max
-            is_whole = is_whole and not is_long
-            condensed = head_of(answer, rules.answer_to) if is_long else answer
-            parts = (f"[user] {request}" if request else "", f"[assistant] {condensed}" if condensed else "")
-            exchanges.append(_BREAK.join(filter(None, parts)))
-        text = _BREAK.join(filter(None, [earlier, *exchanges]))
-        if size(text) <= room:
-            return cls(text, is_whole, room)
-        most = room * rules.summary_to // rules.summary_max
-        return cls(_compressed(earlier, exchanges, most), is_whole=False, room=room)
+        """The earlier summaries of messages ``start`` up to ``end``, and the exchanges after them."""
+        rules, begun = situation.policy.strategy, situation.chain.begun
+        elsewhere, before, condensed = 0, list[Anchor](), dict[int, str]()
+        for each in situation.plan.anchors:
+            is_answer = _is_answer(begun, each.start, each.end)  # condensed where it stood
+            if not start <= each.start < end:
+                elsewhere += 0 if is_answer else size(each.text)
+            elif is_answer:
+                condensed[each.start] = each.text.removeprefix(_ASSISTANT)
+            else:
+                before.append(each)
+        return cls(
+            _BREAK.join(each.text for each in before),
+            sum(each.count for each in before),
+            tuple(_exchanges(situation, start, end, before, condensed)),
+            rules,
+            rules.summary_max - (0 if _is_answer(begun, start, end) else min(elsewhere, rules.summary_max)),
+        )
 
-    def has_room_for(self, summary: str) -> bool:
-        """Whether a model's summary is no longer than it may be."""
-        return size(summary) <= self.room
+    @property
+    def long_answers(self) -> list[str]:
+        """Those that are to be condensed, each once."""
+        return list(dict.fromkeys(each.answer for each in self.exchanges if self._is_long(each.answer)))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether each request and each answer stands in it to the last word, with nothing left to write."""
+        return not self.long_answers and self.fits({})
+
+    @property
+    def most(self) -> int:
+        """Bytes that it is rewritten to."""
+        return self.room * self.rules.summary_to // self.rules.summary_max
+
+    def fits(self, condensed: Mapping[str, str]) -> bool:
+        """Whether it has room as it is, with what a model made of long answers."""
+        return size(self._whole(condensed)) <= self.room
+
+    def text(self, condensed: Mapping[str, str]) -> str:
+        """What code tells, within its room; a long answer that no model has condensed loses its end."""
+        whole = self._whole(condensed)
+        return whole if size(whole) <= self.room else self._compressed(self._lines(condensed), self.most)
+
+    def transcript(self, condensed: Mapping[str, str], most: int) -> list[tuple[str, str]]:
+        """Roles and texts of which it is rewritten, in ``most`` bytes; what a model wrote before has none."""
+        written, before = self._earlier_parts
+        texts = [("", written)]
+        for each in before:
+            request, _, answer = each.removeprefix(_USER).partition(_BREAK + _ASSISTANT)
+            texts += [("user", request), ("assistant", answer)]
+        for each in self.exchanges:
+            texts += [("user", each.request), ("assistant", self._condensed(each.answer, condensed))]
+        texts = [(role, text) for role, text in texts if text]
+        given = shares([size(text) for _, text in texts], most)
+        return [(role, head_of(text, share)) for (role, text), share in zip(texts, given, strict=True)]
+
+    def _is_long(self, answer: str) -> bool:
+        return size(answer) > self.rules.answer_max
+
+    def _condensed(self, answer: str, condensed: Mapping[str, str]) -> str:
+        if not self._is_long(answer):
+            return answer
+        return condensed.get(answer) or head_of(answer, self.rules.answer_to)
+
+    def _lines(self, condensed: Mapping[str, str]) -> list[str]:
+        """Each exchange as it stands there."""
+        found: list[str] = []
+        for request, answer in self.exchanges:
+            shorter = self._condensed(answer, condensed)
+            parts = (request and _USER + request, shorter and _ASSISTANT + shorter)
+            found.append(_BREAK.join(filter(None, parts)))
+        return found
+
+    def _whole(self, condensed: Mapping[str, str]) -> str:
+        return _BREAK.join(filter(None, [self.earlier, *self._lines(condensed)]))
+
+    def _compressed(self, lines: Sequence[str], most: int) -> str:
+        """All of it in so many bytes: the beginning of each exchange, of those told before as well.
+
+        What a model wrote of exchanges gives up its own beginning, and no more than half of the bytes.
+        """
+        written, before = self._earlier_parts
+        older = [tail_of(written, most // 2 if before or lines else most)]
+        left = most - size(older[0]) - bool(written)
+        parts = [*before, *lines][-max(left // _LEAST, 1) :]
+        given = shares([size(each) for each in parts], max(left - (len(parts) - 1) * len(_BREAK), 0))
+        cut = (head_of(each, share) for each, share in zip(parts, given, strict=True))
+        return _BREAK.join(filter(None, [*older, *cut]))
+
+    @cached_property
+    def _earlier_parts(self) -> tuple[str, list[str]]:
+        """Of the earlier summary what a model wrote, and the exchanges below it."""
+        written, *exchanges = (_BREAK + self.earlier).split(_BREAK + _USER)
+        return written.strip(), [_USER + each for each in exchanges]
 
 
-def _exchanges(situation: Situation, start: int, end: int) -> Iterator[tuple[str, str]]:
-    """Requests and their final answers, of what no summary is about."""
+def _exchanges(
+    situation: Situation, start: int, end: int, anchors: Sequence[Anchor], condensed: Mapping[int, str]
+) -> Iterator[Rolled]:
+    """Requests and their final answers, but for what ``anchors`` are about."""
     messages, begun = situation.chain.messages, situation.chain.begun
-    anchors = situation.plan.anchors_within(start, end)
-    summarised = {place for each in anchors for place in range(each.start, each.end)}
+    starts, ends = [start, *(each.end for each in anchors)], [*(each.start for each in anchors), end]
     request, answer = list[str](), ""
-    for place in range(start, end):
-        if place in summarised or not situation.classes.may_be_summarised(place):
+    for place in (place for run in map(range, starts, ends) for place in run):
+        if not situation.classes.may_be_summarised(place):
             continue
-        if (request or answer) and begun[bisect_left(begun, place) : bisect_right(begun, place)]:
-            yield _BREAK.join(request), answer
+        if (request or answer) and _begins(begun, place):
+            yield Rolled(_BREAK.join(request), answer)
             request, answer = [], ""
         if messages[place].role == "user":
             request.append(situation.content(place).text.strip())
         elif messages[place].is_final:
-            answer = situation.content(place).text.strip()
+            answer = condensed.get(place) or situation.content(place).text.strip()
     if request or answer:
-        yield _BREAK.join(request), answer
+        yield Rolled(_BREAK.join(request), answer)
 
 
-def _compressed(earlier: str, exchanges: Sequence[str], most: int) -> str:
-    """All of it in so many bytes: the older half yields first, and each exchange keeps its beginning."""
-    older = min(size(earlier), most // 2) if exchanges else most
-    parts = [tail_of(earlier, older)] if earlier else []
-    breaks = (len(parts) + len(exchanges)) * len(_BREAK)
-    given = shares([size(each) for each in exchanges], max(most - sum(map(size, parts)) - breaks, 0))
-    parts += [head_of(each, share) for each, share in zip(exchanges, given, strict=True)]
-    return _BREAK.join(filter(None, parts))
+def _begins(begun: Sequence[int], place: int) -> bool:
+    """Whether an exchange begins with the message there."""
+    return bisect_left(begun, place) < bisect_right(begun, place)
+
+
+def _is_answer(begun: Sequence[int], start: int, end: int) -> bool:
+    """Whether a gap is a single message amid an exchange: an answer whose request stays."""
+    return end - start == 1 and not _begins(begun, start)

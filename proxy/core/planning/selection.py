@@ -149,7 +149,10 @@ class Selection:
             for index in batch:
                 if situation.protection.get(index, FIXED) < FIXED:  # whatever a strategy says
                     self.take(index)
-        self._take_islands()
+        if is_by_tokens:
+            self._take_islands()
+        else:
+            self._take_answers(strategy.condensed(situation))
         if self._stage is Stage.EMERGENCY:
             self._yield_protections()
 
@@ -199,6 +202,12 @@ class Selection:
             self.cut.add(index)
             cleared = sum(each.saves for each in self._cleared.get(index, ()))
             self.view -= self._situation.size(index) - cleared
+
+    def _take_answers(self, indexes: Iterable[int]) -> None:
+        """Cut answers of which a note tells behind their requests, which stay."""
+        for index in indexes:
+            if self._situation.protection.get(index, FIXED) < FIXED:
+                self._take(index)
 
     def _take_islands(self) -> None:
         """Cut small unimportant runs of unprotected units with a gap on either side."""

@@ -11,6 +11,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import ClassVar
 
+from msgspec.structs import replace
+
 from proxy.core.budget.budget import Stage
 from proxy.core.conversation.messages import HEAD_ROLES, last_user
 from proxy.core.conversation.units import exchanges_of, request_points
@@ -21,6 +23,7 @@ from proxy.core.planning.situation import CRITICAL, FREE, PINNED, Situation
 from proxy.core.policy import values
 from proxy.core.policy.policy import Policy
 from proxy.core.text.similarity import Likeness, Similarity, Vectors, tfidf
+from proxy.core.text.words import size
 
 
 class Strategy(ABC):
@@ -57,6 +60,21 @@ class Strategy(ABC):
     def turning_points(self, chain: Chain, policy: Policy) -> Collection[int]:
         """Lengths of this chain's past at which ``acts_now`` held, for a chain without a plan."""
         return ()
+
+    def condensed(self, situation: Situation) -> Sequence[int]:
+        """Indexes of ``situation.units`` that go without their requests; notes behind these tell of them."""
+        return ()
+
+    def ahead(self, situation: Situation) -> Situation | None:
+        """The situation as it will be when its next epoch begins, where that is with the next exchange.
+
+        What that cuts is summarised now. Asked at every request, so it must be quick.
+        """
+        return None
+
+    def record(self, situation: Situation, start: int, end: int) -> RunningSummary | None:
+        """What it writes of messages ``start`` up to ``end`` itself, where it does; a model only shortens."""
+        return None
 
     def wants_summary(self, situation: Situation, start: int, end: int) -> bool:
         """Whether a model should be asked about messages ``start`` up to ``end``, which are cut."""
@@ -261,7 +279,10 @@ def _topics(count: int, alike: Likeness) -> list[list[int]]:
 
 
 class Exchanges(Strategy):
-    """A rolling window: past ``strategy.exchanges`` of them, all exchanges but the newest ``roll_to`` go."""
+    """A rolling window: past ``strategy.exchanges`` of them, all exchanges but the newest ``roll_to`` go.
+
+    With ``strategy.condense_active`` the long answers of those that stay give way to notes at the same time.
+    """
 
     def is_due(self, situation: Situation, stage: Stage) -> bool:
         """When there are too many exchanges, and always where the budget is passed."""
@@ -279,6 +300,31 @@ class Exchanges(Strategy):
         """Never before all of them have rolled."""
         return False
 
+    def condensed(self, situation: Situation) -> Sequence[int]:
+        """The answers that are long and stay, but for pinned ones and such as a note would hardly shorten."""
+        rules, rolled = situation.policy.strategy, set(_rolled(situation))
+        if not (rules.condense_active and rolled):
+            return ()
+        least = max(rules.answer_max, rules.answer_to + _AROUND)
+        return [
+            index
+            for index in situation.standing
+            if index not in rolled
+            and situation.protection[index] < CRITICAL
+            and situation.chain.messages[place := situation.units[index].start].is_final
+            and situation.classes.may_be_summarised(place)
+            and size(situation.content(place).text.strip()) > least
+        ]
+
+    def ahead(self, situation: Situation) -> Situation | None:
+        """With one exchange less to roll, and one less that stays, where the window is full."""
+        rules = situation.policy.strategy
+        if rules.roll_to < 2 or _count(situation) < rules.exchanges:
+            return None
+        soon = {"exchanges": rules.exchanges - 1, "roll_to": rules.roll_to - 1}
+        policy = situation.policy.model_copy(update={"strategy": rules.model_copy(update=soon)})
+        return replace(situation, policy=policy)
+
     def turning_points(self, chain: Chain, policy: Policy) -> Collection[int]:
         """The requests at which there was one exchange too many."""
         rules, standing = policy.strategy, 0
@@ -291,6 +337,10 @@ class Exchanges(Strategy):
                 standing = rules.roll_to
         return found
 
+    def record(self, situation: Situation, start: int, end: int) -> RunningSummary | None:
+        """The exchanges as they went."""
+        return RunningSummary.of(situation, start, end)
+
     def wants_summary(self, situation: Situation, start: int, end: int) -> bool:
         """Where code would leave something out."""
         return not RunningSummary.of(situation, start, end).is_whole
@@ -298,18 +348,28 @@ class Exchanges(Strategy):
     def words(self, situation: Situation, start: int, end: int, summary: str | None) -> str | None:
         """The model's summary, if it is no longer than it may be; else the record that code makes."""
         running = RunningSummary.of(situation, start, end)
-        return summary if summary and running.has_room_for(summary) else running.text or None
+        return summary if summary and size(summary) <= running.room else running.text({}) or None
+
+
+_AROUND = 300
+"""Bytes of a note beside the answer that it tells, about."""
+
+
+def _count(situation: Situation) -> int:
+    """The exchanges of the view, those of which anything is pinned among them; quick."""
+    begun = situation.chain.begun
+    gone = (bisect_left(begun, gap.end) - bisect_left(begun, gap.start) for gap in situation.plan.gaps)
+    return len(begun) - sum(gone)
 
 
 def _rolled(situation: Situation) -> list[int]:
     """Standing units of the exchanges that roll, pinned and later system messages apart."""
-    rules, begun = situation.policy.strategy, situation.chain.begun
-    gone = (bisect_left(begun, gap.end) - bisect_left(begun, gap.start) for gap in situation.plan.gaps)
-    if len(begun) - sum(gone) <= rules.exchanges:
+    rules = situation.policy.strategy
+    if _count(situation) <= rules.exchanges:
         return []
     protection = situation.protection
     movable = (index for index in situation.standing if protection[index] not in (CRITICAL, PINNED))
-    standing = exchanges_of(begun, situation.units, movable)
+    standing = exchanges_of(situation.chain.begun, situation.units, movable)
     if len(standing) <= rules.exchanges:
         return []
     old = standing[: -rules.roll_to]

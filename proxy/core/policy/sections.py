@@ -199,14 +199,18 @@ class Strategy(Section):
     roll_to: Positive = 5
     answer_max: Bytes = 750
     answer_to: Bytes = 500
+    condense_active: StrictBool = False
+    """Whether long answers of exchanges that stay are condensed too, when others roll."""
     summary_max: Bytes = 4000
     summary_to: Bytes = 3000
     idle: Seconds = 1800.0
 
     @model_validator(mode="after")
     def _shrinks(self) -> Self:
-        pairs = (("roll_to", "exchanges"), ("answer_to", "answer_max"), ("summary_to", "summary_max"))
-        for goal, limit in pairs:
+        if self.roll_to > self.exchanges:
+            said = f"`roll_to` ({self.roll_to}) must not be above `exchanges` ({self.exchanges})"
+            raise _conflict(said, "roll_to", "exchanges")
+        for goal, limit in (("answer_to", "answer_max"), ("summary_to", "summary_max")):
             small, large = int(getattr(self, goal)), int(getattr(self, limit))
             if small >= large:
                 raise _conflict(f"`{goal}` ({small}) must be below `{limit}` ({large})", goal, limit)

@@ -19,9 +19,8 @@ Location = tuple[str | int, ...]
 _STRATEGY_OF: Mapping[str, str] = {
     "last": "sliding_window",
     "idle": "session",
-    **dict.fromkeys(
-        ("exchanges", "roll_to", "answer_max", "answer_to", "summary_max", "summary_to"), "exchanges"
-    ),
+    **dict.fromkeys(("exchanges", "roll_to", "answer_max", "answer_to"), "exchanges"),
+    **dict.fromkeys(("condense_active", "summary_max", "summary_to"), "exchanges"),
 }
 _STRATEGIES = {"importance", "topic", "off", *_STRATEGY_OF.values()}
 """Those of which it is known what they read."""

@@ -7,12 +7,13 @@ its source (:mod:`proxy.core.summaries.verification`).
 
 import hashlib
 from collections.abc import Callable, Mapping
+from typing import NamedTuple, Self
 
 from proxy.core.dialects.answers import Answer, Ask
 from proxy.core.dialects.dialect import Dialect
 from proxy.core.formats.json import as_mapping, loads_writable, text_or_empty
 from proxy.core.summaries.verification import Evidence, fault_in
-from proxy.core.text.words import first_sentences
+from proxy.core.text.words import first_sentences, size
 
 STRUCTURED_FROM = 600
 """Tokens of summary from which headings are worth their room."""
@@ -47,39 +48,63 @@ _CHARACTERS = 3
 """That a token has at least, in most texts."""
 
 
-def ask_for_summary(
-    piece: str, language: str, max_tokens: int, temperature: float, prompt: str, max_characters: int = 0
-) -> Ask:
+_LEAST_BYTES = 2
+"""Of UTF-8 that a token has, in nearly every text."""
+
+
+class Limit(NamedTuple):
+    """How long a summary may be; 0 characters, or bytes of UTF-8, are any number."""
+
+    tokens: int
+    characters: int = 0
+    bytes: int = 0
+    is_whole: bool = False
+    """Whether a longer one is refused, and none of its sentences stay."""
+
+    @classmethod
+    def of_bytes(cls, most: int, *, is_whole: bool = False) -> Self:
+        """So many bytes, whatever they are in tokens."""
+        return cls(max(most // _LEAST_BYTES, 1), bytes=most, is_whole=is_whole)
+
+    def characters_for(self, source: str) -> int:
+        """Characters that a summary may have which is written as ``source`` is; 0 is any number."""
+        return self.characters or self.bytes * len(source) // max(size(source), 1)
+
+    def fits(self, text: str, count: Callable[[str], int]) -> bool:
+        """Whether a text is no longer than that."""
+        if self.characters and len(text) > self.characters:
+            return False
+        return (not self.bytes or size(text) <= self.bytes) and count(text) <= self.tokens
+
+
+def ask_for_summary(piece: str, language: str, limit: Limit, temperature: float, prompt: str) -> Ask:
     """The question for a summary of ``piece``; ``prompt`` takes the place of the built-in instruction.
 
     Two or three sentences are asked for as they are: within JSON small models do not find their end.
     """
-    has_room = not max_characters or max_characters >= _CHARACTERS * STRUCTURED_FROM
-    is_structured = max_tokens >= STRUCTURED_FROM and has_room
+    characters = limit.characters_for(piece)
+    has_room = not characters or characters >= _CHARACTERS * STRUCTURED_FROM
+    is_structured = limit.tokens >= STRUCTURED_FROM and has_room
     form = _LONG_FORM if is_structured else _SHORT_FORM
-    if max_characters:
-        form += f" Use at most {max_characters} characters."
+    if characters:
+        form += f" Use at most {characters} characters."
     fence = hashlib.sha256(b"transcript\0" + piece.encode(errors="surrogatepass")).hexdigest()[:12]
     return Ask(
         task=prompt or f"{_TASK.format(language=LANGUAGES[language])} {form}",
         text=f"<transcript {fence}>\n{piece}\n</transcript {fence}>",
-        max_tokens=max_tokens + _SLACK,
+        max_tokens=limit.tokens + _SLACK,
         temperature=temperature,
         is_structured=is_structured,
     )
 
 
-def kept_to(text: str, max_tokens: int, max_characters: int, count: Callable[[str], int]) -> str:
-    """The sentences of a summary, from the first on, for which there is room; 0 characters are any number.
+def kept_to(text: str, limit: Limit, count: Callable[[str], int]) -> str:
+    """The sentences of a summary, from the first on, for which there is room.
 
-    Raises Refused where it begins with more than that.
+    Raises Refused where it begins with more than that, or is longer and not to be shortened.
     """
-
-    def fits(part: str) -> bool:
-        return (not max_characters or len(part) <= max_characters) and count(part) <= max_tokens
-
-    kept = first_sentences(text, fits)
-    if text and not kept:
+    kept = text if limit.is_whole else first_sentences(text, lambda part: limit.fits(part, count))
+    if text and not (kept and limit.fits(kept, count)):
         raise Refused("too_long")
     return kept
 
@@ -116,20 +141,22 @@ def longest(source_tokens: int) -> int:
     return min(max(source_tokens // 2, _SHORTEST_LIMIT), source_tokens)
 
 
-def judge(text: str, evidence: Evidence, count: Callable[[str], int]) -> str:
-    """The text itself, if it may stand for its source, whoever wrote it.
+def judge(text: str, limit: Limit, evidence: Evidence, count: Callable[[str], int]) -> str:
+    """What fits of a text, if it may stand for its source, whoever wrote it.
 
-    Raises Refused where it is empty or as good as, an echo of the fence, or too long (:func:`longest`);
-    Untrue where it says what its source does not.
+    Raises Refused where it is empty or as good as, an echo of the fence, or too long: for its limit, or, if
+    that is no number of bytes, for its source (:func:`longest`). Raises Untrue where it says what its source
+    does not.
     """
+    text = kept_to(text, limit, count)
     if not text:
         raise Refused("empty")
-    size, source_tokens = count(text), count(evidence.text)
-    if size < _SHORTEST and source_tokens > _SHORT_SOURCE:
+    tokens, source_tokens = count(text), count(evidence.text)
+    if tokens < _SHORTEST and source_tokens > _SHORT_SOURCE:
         raise Refused("too_short")
     if "<transcript " in text or "</transcript" in text:
         raise Refused("echo")
-    if size > longest(source_tokens):
+    if not limit.bytes and tokens > longest(source_tokens):
         raise Refused("too_long")
     fault = fault_in(text, evidence)
     if fault is not None:

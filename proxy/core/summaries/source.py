@@ -8,7 +8,7 @@ what summaries cost. It is waited for by nobody, and takes the old one's place w
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
@@ -19,6 +19,7 @@ from proxy.core.dialects.dialect import Content
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.life import distance
 from proxy.core.planning.plan import Anchor
+from proxy.core.planning.running_summary import RunningSummary
 from proxy.core.planning.situation import Situation
 from proxy.core.summaries.extractive import EARLIER, of_users
 from proxy.core.summaries.verification import Evidence, UserRules
@@ -40,6 +41,8 @@ _CHARACTERS_OF = {
 _RESULT, _ARGUMENTS = 160, 96
 """And of tool results, and of a call's arguments: most of an agent's tokens, and soon stale. What is exact in
 them is the ledger's business, and reading them once more to say less would be most of a summary's price."""
+_CHARACTERS_OF_TOKEN = 3
+"""At least, in nearly every text; what has fewer makes a larger piece."""
 _CHARACTERS = 8
 """Of a token, at most, on an average: prose has four or five, and code no more."""
 _USUAL_CHARACTERS = 4
@@ -130,6 +133,17 @@ def source_of(situation: Situation, span: tuple[int, int], room: int) -> Source:
     return _source(situation, span, room, situation.anchors_within(*span))
 
 
+def answer_piece(answer: str, room: int) -> Piece:
+    """One answer, as it is condensed by itself; ``room`` as in :func:`source_of`."""
+    return Piece((Block("assistant", _shortened(answer, _CHARACTERS_OF_TOKEN * _most(room))),))
+
+
+def record_piece(record: RunningSummary, condensed: Mapping[str, str], room: int) -> Piece:
+    """A running summary that is to be rewritten, with what was made of its long answers."""
+    texts = record.transcript(condensed, _CHARACTERS_OF_TOKEN * _most(room))
+    return Piece(tuple(Block(role or EARLIER, text, count=record.count) for role, text in texts))
+
+
 def originals_of(situation: Situation, span: tuple[int, int], room: int) -> Source:
     """The transcript of a gap without any earlier summary."""
     return _source(situation, span, room, ())
@@ -138,7 +152,9 @@ def originals_of(situation: Situation, span: tuple[int, int], room: int) -> Sour
 def least_of_originals(situation: Situation, span: tuple[int, int], room: int) -> tuple[int, int]:
     """How many pieces the originals make at least, and how many tokens; nothing is counted for it."""
     most = _most(room)
-    characters = sum(len(block.transcript) for block in _blocks(situation, span, {}, 3 * most))
+    characters = sum(
+        len(block.transcript) for block in _blocks(situation, span, {}, _CHARACTERS_OF_TOKEN * most)
+    )
     tokens = characters // _CHARACTERS
     return ceil(tokens / most), tokens
 
@@ -163,8 +179,8 @@ def seal_of(chain: Chain, start: int, end: int) -> bytes:
 def _source(situation: Situation, span: tuple[int, int], room: int, anchors: Sequence[Anchor]) -> Source:
     start, end = span
     most = _most(room)
-    # A token has three characters or more in nearly every text; what has fewer makes a larger piece.
-    blocks = list(_blocks(situation, span, {anchor.start: anchor for anchor in anchors}, 3 * most))
+    before = {anchor.start: anchor for anchor in anchors}
+    blocks = list(_blocks(situation, span, before, _CHARACTERS_OF_TOKEN * most))
     sizes = [situation.count(block.transcript) for block in blocks]
     user_texts = [block.text for block in blocks if block.role == "user"]
     return Source(

@@ -29,7 +29,7 @@ from proxy.core.planning.planner import (
 )
 from proxy.core.planning.reasoning import is_amid_reasoning, signed_in
 from proxy.core.planning.situation import Situation
-from proxy.core.planning.strategies import BY_UNITS, acts_by_usage, has_waited
+from proxy.core.planning.strategies import BY_UNITS, acts_by_usage, has_waited, strategy_of
 from proxy.engine.background import off_loop
 from proxy.engine.flow import Decision, Request
 from proxy.engine.planning.planning_cache import PendingEpochs, PlanCache
@@ -153,7 +153,9 @@ class Epochs:
     ) -> tuple[Decision, bool] | None:
         """What an epoch that begins now would forward, and whether it may wait; None where none begins."""
         if due_strategy(situation, standing.stage) is None:
-            if prices_in(situation) is None:
+            if (ahead := strategy_of(situation.policy.strategy.name).ahead(situation)) is not None:
+                await self._prepare_ahead(request, ahead, standing)
+            elif prices_in(situation) is None:
                 await self._prepare(request, situation, standing, Stage.TRIM)
             return None
         decided, under_way = await self._intend(request, situation, standing)
@@ -266,6 +268,17 @@ class Epochs:
         wanted = await self._summary_jobs.wanted(decided, owner, under_way)
         self._pending.prepare(request, parent, wanted.spans)
         wanted.start_missing()
+
+    async def _prepare_ahead(self, request: Request, ahead: Situation, standing: Decision) -> None:
+        """Have summarised what goes with the next exchange, once between two epochs."""
+        parent = _id_of(standing.epoch)
+        if not ahead.policy.summary.enabled or self._pending.is_prepared(request, parent):
+            return
+        self._pending.prepare(request, parent, ())
+        decided = await off_loop(request.chain, lambda: draft(ahead, standing.stage))
+        if decided is not None:
+            wanted = await self._summary_jobs.wanted(decided, Owner.of_request(request))
+            wanted.start_missing()
 
     async def _begin(
         self,

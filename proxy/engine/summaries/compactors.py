@@ -14,6 +14,7 @@ from typing import Protocol
 import msgspec
 
 from proxy.core.dialects.answers import Ask
+from proxy.core.planning.running_summary import RunningSummary
 from proxy.core.policy.sections import Compactor as Named
 from proxy.core.policy.sections import Summary
 from proxy.core.policy.values import COMPACTORS
@@ -25,7 +26,7 @@ from proxy.core.summaries.compaction import (
     is_working_flow,
     report_in,
 )
-from proxy.core.summaries.prompt import LANGUAGES, Refused, judge, kept_to, text_of
+from proxy.core.summaries.prompt import LANGUAGES, Limit, Refused, judge, text_of
 from proxy.core.summaries.source import Piece, Source
 from proxy.engine.models.asking import Asking, Caller, Unanswered
 from proxy.errors import StoreUnavailable, UnabridgedError
@@ -136,31 +137,37 @@ class Job(msgspec.Struct, frozen=True):
     rebuilds: bool = False
     """Whether it is made from the originals of what has been summarised before; its pieces are reused."""
     compaction: Compaction | None = None
+    record: RunningSummary | None = None
+    """What the strategy writes itself of the gap: only what is long in it is shortened."""
 
     @property
     def pieces(self) -> int:
         return len(self.source.pieces)
 
     @property
-    def piece_tokens(self) -> int:
-        """Tokens that the summary of one piece may have; those of a rebuild are put together by the model."""
-        return self.max_tokens if self.rebuilds else max(self.max_tokens // max(self.pieces, 1), 1)
+    def limit(self) -> Limit:
+        """How long all of it may be."""
+        return Limit(self.max_tokens, self.rules.max_characters)
 
-    def characters_of(self, limit: int) -> int:
-        """Characters that a summary of so many tokens may have: as large a part of all; 0 is any number."""
-        most = self.rules.max_characters
-        return most and max(most * limit // self.max_tokens, 1)
+    @property
+    def piece_limit(self) -> Limit:
+        """Of the summary of one piece an even part; those of a rebuild are put together by the model."""
+        tokens, most = self.max_tokens, self.rules.max_characters
+        if not self.rebuilds:
+            tokens = max(tokens // max(self.pieces, 1), 1)
+        return Limit(tokens, most and max(most * tokens // self.max_tokens, 1))
 
     @property
     def is_one_call(self) -> bool:
         """Whether its only piece is all of it, kept under its own address."""
-        return self.pieces == 1
+        return self.pieces == 1 and self.record is None
 
-    def address_of(self, piece: Piece, limit: int) -> str:
+    def address_of(self, piece: Piece, limit: Limit) -> str:
         """Where a piece's summary is kept: by its content, so that no piece is paid for twice."""
         if self.is_one_call:
             return self.address
-        content = f"{self.terms}\0{limit}\0{piece.text}".encode(errors="surrogatepass")
+        most = f"{limit.bytes} bytes" if limit.bytes else f"{limit.tokens}"
+        content = f"{self.terms}\0{most}\0{piece.text}".encode(errors="surrogatepass")
         return hashlib.sha256(content).hexdigest()[:40]
 
 
@@ -191,8 +198,8 @@ class Compacting:
         try:
             async with asyncio.timeout(_TIMEOUTS * job.caller.timeout):
                 made = (await compaction.compactor.compact(units, context)).strip()
-                made = kept_to(made, job.max_tokens, job.rules.max_characters, count)
-                return await asyncio.to_thread(lambda: judge(made, job.source.whole.evidence(), count))
+                evidence = job.source.whole.evidence
+                return await asyncio.to_thread(lambda: judge(made, job.limit, evidence(), count))
         except (Unanswered, TimeoutError, UnabridgedError):
             raise
         except Refused:

@@ -280,6 +280,8 @@ class SummaryJobs:
         source = source_of(situation, span, _room(situation))
         address = self._address(situation, owner, source.seal)
         plain = self._plain_job(situation, owner, address, source)
+        strategy = strategy_of(situation.policy.strategy.name)
+        plain = replace(plain, record=strategy.record(situation, *span))
         named = situation.policy.compactors
         units = units_within(situation, span) if named else ()
         taken = first_for(named, units) if units else None
@@ -327,6 +329,10 @@ class SummaryJobs:
         ways = [each.name for each in policy.compactors] if not way else [way]
         most = policy.summary.max_tokens, policy.summary.max_characters
         of_model = owner.caller.model, str(tokens.bit_length()), *map(str, most)
+        if policy.strategy.name == "exchanges":
+            rules = policy.strategy
+            sizes = rules.answer_max, rules.answer_to, rules.summary_max, rules.summary_to
+            ways.append(" ".join(map(str, sizes)))
         terms = "\0".join([*of_model, policy.summary.prompt, terms_of(policy.retention), *ways])
         return self._naming.address(owner.tenant, seal, terms.encode(errors="surrogatepass"))
 
@@ -334,7 +340,11 @@ class SummaryJobs:
 def unsummarised(situation: Situation) -> list[Gap]:
     """The gaps whose notes a summary is still to come for."""
     least = situation.policy.summary.min_gap
-    return [gap for gap in situation.plan.gaps if gap.count >= least and not gap.is_summarised]
+    return [
+        gap
+        for gap in situation.plan.gaps
+        if (gap.count >= least or any(anchor.by_code for anchor in gap.anchors)) and not gap.is_summarised
+    ]
 
 
 def _holds_any(span: Span, others: Sequence[Span]) -> bool:

@@ -15,9 +15,19 @@ from typing import Any, Generic, Self, TypeVar
 
 from proxy.cache import Lru, Memory
 from proxy.core.dialects.answers import Answer
+from proxy.core.planning.running_summary import RunningSummary
 from proxy.core.summaries.extractive import EARLIER, extractive_summary
-from proxy.core.summaries.prompt import Refused, Untrue, ask_for_summary, judge, kept_to, longest, text_of
-from proxy.core.summaries.source import Block, Piece
+from proxy.core.summaries.prompt import (
+    Limit,
+    Refused,
+    Untrue,
+    ask_for_summary,
+    judge,
+    kept_to,
+    longest,
+    text_of,
+)
+from proxy.core.summaries.source import MOST_PIECES, Block, Piece, answer_piece, record_piece
 from proxy.engine.background import keep_renewing
 from proxy.engine.foreground import Foreground
 from proxy.engine.models.asking import Asking
@@ -136,7 +146,9 @@ class Writer:
         Raises Refused, Unanswered, TimeoutError and UnabridgedError where there is none.
         """
         text = await self._compacted(job, hurry)
-        if text is None:
+        if text is None and job.record is not None:
+            text = await self._recorded(job, job.record, hurry)
+        elif text is None:
             text = await self._summarised(job, hurry)
         self.texts.put(job.address, text)
         if job.is_one_call or await self._found(job, job.address) is not None:
@@ -150,14 +162,39 @@ class Writer:
     async def _summarised(self, job: Job, hurry: asyncio.Event) -> str:
         if not job.pieces:
             raise Refused("empty")  # nothing of the gap may be told
-        texts = [await self._piece(job, piece, job.piece_tokens, hurry) for piece in job.source.pieces]
-        text, most, count = "\n".join(texts), job.rules.max_characters, self._counter.count
-        if not job.rebuilds or (count(text) <= job.max_tokens and len(text) <= (most or len(text))):
-            return kept_to(text, job.max_tokens, most, count)
+        texts = [await self._piece(job, piece, job.piece_limit, hurry) for piece in job.source.pieces]
+        text, count = "\n".join(texts), self._counter.count
+        if not job.rebuilds or job.limit.fits(text, count):
+            return kept_to(text, job.limit, count)
         joined = Piece(tuple(Block(EARLIER, each) for each in texts))
-        return await self._piece(job, joined, job.max_tokens, hurry)
+        return await self._piece(job, joined, job.limit, hurry)
 
-    async def _piece(self, job: Job, piece: Piece, limit: int, hurry: asyncio.Event) -> str:
+    async def _recorded(self, job: Job, record: RunningSummary, hurry: asyncio.Event) -> str:
+        """A record with its long answers condensed, one by one, and where it is too long all of it rewritten.
+
+        Code shortens what the model did not. Raises Refused where that is all.
+        """
+        condensed, refused = dict[str, str](), Refused("empty")
+        limit = Limit.of_bytes(record.rules.answer_to)
+        for answer in record.long_answers[-MOST_PIECES:]:
+            try:
+                condensed[answer] = await self._piece(job, answer_piece(answer, job.room), limit, hurry)
+            except Refused as refusal:
+                refused = refusal
+        if not record.fits(condensed):
+            limit, piece = (
+                Limit.of_bytes(record.most, is_whole=True),
+                record_piece(record, condensed, job.room),
+            )
+            try:
+                return await self._piece(job, piece, limit, hurry)
+            except Refused as refusal:
+                refused = refusal
+        if not condensed:
+            raise refused
+        return record.text(condensed)
+
+    async def _piece(self, job: Job, piece: Piece, limit: Limit, hurry: asyncio.Event) -> str:
         """A piece's summary: found, written, or waited for where another worker writes it."""
         address = job.address_of(piece, limit)
         glance, longest_glance = _GLANCES
@@ -183,17 +220,10 @@ class Writer:
                 self.texts.put(address, text)
         return text
 
-    async def _written(self, job: Job, piece: Piece, limit: int, address: str, hurry: asyncio.Event) -> str:
+    async def _written(self, job: Job, piece: Piece, limit: Limit, address: str, hurry: asyncio.Event) -> str:
         """Ask the model, once more where its answer will not do; raises _Elsewhere."""
         rules = job.rules
-        ask = ask_for_summary(
-            piece.text,
-            job.source.language,
-            limit,
-            rules.temperature,
-            rules.prompt,
-            job.characters_of(limit),
-        )
+        ask = ask_for_summary(piece.text, job.source.language, limit, rules.temperature, rules.prompt)
 
         async def call() -> Answer:
             return await self._asking.answer(job.caller, ask)
@@ -208,28 +238,26 @@ class Writer:
             is_last = True
 
     async def _judged(
-        self, job: Job, piece: Piece, limit: int, answer: Answer, *, is_last: bool
+        self, job: Job, piece: Piece, limit: Limit, answer: Answer, *, is_last: bool
     ) -> str | None:
         """What may stand in the note; None where the model may be asked again. Raises Refused."""
-        count, characters = self._counter.count, job.characters_of(limit)
+        count = self._counter.count
         try:
-            text = text_of(answer, self._asking.wire)
-            return await asyncio.to_thread(
-                lambda: judge(
-                    kept_to(text, limit, characters, count), piece.evidence(job.source.user_rules), count
-                )
-            )
+            text, rules = text_of(answer, self._asking.wire), job.source.user_rules
+            return await asyncio.to_thread(lambda: judge(text, limit, piece.evidence(rules), count))
         except Untrue as fault:
             self._count(str(fault))
             if not is_last:
                 return None
-            language, most = job.source.language, min(limit, longest(count(piece.text)))
+            if job.record is not None:
+                raise
+            language, most = job.source.language, min(limit.tokens, longest(count(piece.text)))
             extract = await asyncio.to_thread(
                 lambda: extractive_summary(piece.by_role, most, count, language)
             )
             if not extract:
                 raise Refused("empty") from None
-            extract = kept_to(extract, most, characters, count)
+            extract = kept_to(extract, limit, count)
             self._count("digest")
             return extract
         except Refused:

@@ -170,7 +170,7 @@ def test_keys_that_contradict_each_other_are_told_beside_a_key_that_is_wrong(fil
     assert [line.partition("x.toml:")[2] for line in said.splitlines()] == [
         "2: `stages.warn` must be a number",
         "3: `trim` (0.95) must be below `compact` (0.9) in `stages`",
-        "5: `roll_to` (20) must be below `exchanges` (10) in `strategy`",
+        "5: `roll_to` (20) must not be above `exchanges` (10) in `strategy`",
     ]
 
 

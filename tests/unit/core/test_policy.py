@@ -100,11 +100,16 @@ def test_no_emergency_may_begin_above_the_whole_budget() -> None:
     assert "stages.emergency" in complaint(stages={"emergency": 1.2})
 
 
-@pytest.mark.parametrize(
-    ("goal", "limit"), [("roll_to", "exchanges"), ("answer_to", "answer_max"), ("summary_to", "summary_max")]
-)
-def test_a_roll_makes_things_smaller(goal: str, limit: str) -> None:
+@pytest.mark.parametrize(("goal", "limit"), [("answer_to", "answer_max"), ("summary_to", "summary_max")])
+def test_what_is_condensed_becomes_smaller(goal: str, limit: str) -> None:
     assert f"`{goal}` (9) must be below `{limit}` (9)" in complaint(strategy={goal: 9, limit: 9})
+
+
+def test_exchanges_roll_to_no_more_than_there_may_be_and_one_at_a_time_to_as_many() -> None:
+    assert "`roll_to` (10) must not be above `exchanges` (9)" in complaint(
+        strategy={"exchanges": 9, "roll_to": 10}
+    )
+    assert policy(strategy={"exchanges": 9, "roll_to": 9}).strategy.roll_to == 9
 
 
 def test_results_are_served_only_where_that_is_safe() -> None:

@@ -375,6 +375,102 @@ def test_a_models_summary_takes_the_place_of_the_truncated_record_if_it_is_short
     assert "[user] ask 0" in anchor.text
 
 
+def test_where_as_many_stay_as_may_be_there_one_exchange_rolls_at_a_time():
+    one_by_one = Policy(strategy=Strategy(name="exchanges", exchanges=3, roll_to=3))
+    assert rolled(2, one_by_one).gaps == ()
+    assert [rolled(n, one_by_one).gaps[0].span for n in (3, 4, 5)] == [(0, 2), (0, 4), (0, 6)]
+    assert re.findall(r"ask \d", note(rolled(5, one_by_one))) == ["ask 0", "ask 1", "ask 2"]
+
+
+def test_what_code_compresses_keeps_something_of_every_exchange():
+    for exchanges in range(21, 62, 8):
+        told = note(rolled(exchanges, words="lorem ipsum " * 80))
+        assert re.findall(r"\[user\] ask (\d+)", told) == [str(n) for n in range(exchanges - 1)]
+
+
+def test_what_a_model_wrote_before_stays_above_what_code_compresses():
+    policy = ROLLING.model_copy(update={"summary": Summary(min_gap=2)})
+    plan, long = EMPTY, "lorem ipsum " * 80
+    said = [m for n in range(40) for m in (user(f"ask {n}"), assistant(f"answer {n}. {long}"))]
+    for n in range(1, 40):  # the model answers once, and then never again
+        prefix = chain_from([*said[: 2 * n], user("and now?")])
+        plan = turn(prefix, plan, policy, ROOMY, "They asked twice. " * 9 if n == 3 else None).plan
+    told = note(plan)
+    assert size(plan.gaps[0].anchors[0].text) <= 4000
+    assert "They asked twice. They asked twice." in told
+    assert re.findall(r"\[user\] ask (\d+)", told) == [str(n) for n in range(2, 38)]
+
+
+ACTIVE = Policy(
+    strategy=Strategy(name="exchanges", exchanges=3, roll_to=3, condense_active=True), ledger=Ledger(share=0)
+)
+LONG = "lorem ipsum " * 80
+
+
+def condensing(exchanges: int, policy: Policy = ACTIVE) -> tuple[list[str], Plan]:
+    """The view after so many exchanges with long answers, as texts, and its plan."""
+    said = [m for n in range(exchanges) for m in (user(f"ask {n}"), assistant(f"answer {n}. {LONG}"))]
+    chain = chain_from([*said, user("and now?")])
+    *_, last = session(chain, policy, ROOMY)
+    return [Content.of(raw).text for raw in apply(last.plan, chain.raws)], last.plan
+
+
+def test_when_a_roll_begins_long_answers_that_stay_give_way_to_notes_behind_their_questions():
+    view, plan = condensing(3)
+    assert [gap.span for gap in plan.gaps] == [(0, 2), (3, 4), (5, 6)]
+    assert [view[1], view[3], view[5]] == ["ask 1", "ask 2", "and now?"]
+    for n, told in ((1, view[2]), (2, view[4])):
+        assert f"[assistant] answer {n}. lorem" in told
+        assert "The request above was handled" in told
+        assert size(told) < size(LONG)
+
+
+def test_between_rolls_no_answer_is_condensed():
+    policy = ACTIVE.model_copy(
+        update={"strategy": ACTIVE.strategy.model_copy(update={"exchanges": 4, "roll_to": 2})}
+    )
+    assert [gap.span for gap in condensing(4, policy)[1].gaps] == [(0, 6), (7, 8)]
+    assert [gap.span for gap in condensing(5, policy)[1].gaps] == [(0, 6), (7, 8)]
+    assert [gap.span for gap in condensing(7, policy)[1].gaps] == [(0, 12), (13, 14)]
+
+
+def test_a_condensed_answer_rolls_with_its_question():
+    view, plan = condensing(4)
+    assert [gap.span for gap in plan.gaps] == [(0, 4), (5, 6), (7, 8)]
+    assert re.findall(r"(?:ask|answer) \d", view[0]) == ["ask 0", "answer 0", "ask 1", "answer 1"]
+    assert size(view[0]) < 4000
+
+
+def test_answers_that_are_pinned_or_short_stay_as_they_are():
+    pinned = ACTIVE.model_copy(update={"keep": Keep(pins=("answer 2",))})
+    assert [gap.span for gap in condensing(3, pinned)[1].gaps] == [(0, 2), (3, 4)]
+    wide = ACTIVE.strategy.model_copy(update={"answer_max": 5000, "answer_to": 900})
+    assert [gap.span for gap in condensing(3, ACTIVE.model_copy(update={"strategy": wide}))[1].gaps] == [
+        (0, 2)
+    ]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "The bridge is built of stone, and the mayor has seen it. ",
+        "Die Brücke ist aus Stein gebaut, und der Bürgermeister hat sie gesehen. ",
+        "Le pont est en pierre, et le maire de la ville est venu le voir. ",
+        "El puente es de piedra, y el alcalde de la ciudad lo ha visto. ",
+        "橋は石でできていて、市長はそれを見に来ました。",
+        "这座桥是用石头建造的,市长已经来看过了。",
+    ],
+)
+def test_a_note_about_an_answer_is_never_longer_than_the_answer(words: str):
+    for length in range(200, 1000, 40):
+        answer = (words * 30)[:length]
+        said = [m for n in range(3) for m in (user(f"{n} {words}"), assistant(f"{n} {answer}"))]
+        chain = chain_from([*said, user("and now?")])
+        plan = turn(chain, EMPTY, ACTIVE, ROOMY).plan
+        for gap in plan.gaps[1:]:
+            assert len(gap.note) <= len(chain.raws[gap.start])
+
+
 def test_a_record_by_code_gives_way_to_a_summary_later():
     gap = rolled(3, words="lorem ipsum " * 80).gaps[0]
     assert not gap.is_summarised
