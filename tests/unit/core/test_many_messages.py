@@ -22,10 +22,10 @@ from proxy.core.policy.sections import Stages, Strategy
 from tests.bench.messages import KINDS, conversation
 from tests.support.conversations import chain_from, count, from_scratch
 
-FEW, MANY = 1_000, 4_000
-GROWTH = 6.0
-"""At most: four times the messages, and some more, as ledgers are written again. What is
-quadratic takes sixteen times as much."""
+FEW, MANY = 1_500, 4_500
+"""Of fewer, some kinds leave nothing exact that a ledger could hold: its work begins between 1,000 and 1,500."""
+SLACK = 1.5
+"""By how much more work may grow than what it is done for, as ledgers are written again."""
 POLICIES = {
     name: Policy(strategy=Strategy(name=name, summary_max=400, summary_to=300))
     for name in ("importance", "topic", "session", "exchanges", "sliding_window", "off")
@@ -73,18 +73,18 @@ def calls_of_epoch(stage: Stage, length: int, policy: Policy) -> int:
         *(("talk", name) for name in POLICIES if name != "importance"),
     ],
 )
-def test_four_times_as_many_messages_take_some_four_times_the_work(kind: str, name: str) -> None:
+def test_three_times_as_many_messages_take_some_three_times_the_work(kind: str, name: str) -> None:
     few, many = (calls_of_fold(kind, length, POLICIES[name]) for length in (FEW, MANY))
-    assert many <= GROWTH * few
+    assert many <= SLACK * 3 * few
 
 
 @pytest.mark.parametrize("stage", [Stage.COMPACT, Stage.EMERGENCY])
 @pytest.mark.parametrize("name", ["importance", "topic", "by count"])
-def test_one_epoch_of_four_times_as_many_messages_takes_some_four_times_the_work(
+def test_one_epoch_of_three_times_as_many_messages_takes_some_three_times_the_work(
     name: str, stage: Stage
 ) -> None:
     few, many = (calls_of_epoch(stage, length, POLICIES[name]) for length in (FEW, MANY))
-    assert many <= GROWTH * few
+    assert many <= SLACK * 3 * few
 
 
 RULES = {
@@ -105,4 +105,4 @@ def test_four_times_as_many_rules_of_the_same_words_take_some_four_times_the_wor
         subject_of.cache_clear()
         return calls(lambda: in_force(said))
 
-    assert work(MANY // 4) <= GROWTH * work(FEW // 4)
+    assert work(1_000) <= SLACK * 4 * work(250)
