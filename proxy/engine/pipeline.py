@@ -4,6 +4,7 @@ Whoever moves the bytes calls :meth:`Pipeline.prepare`, :meth:`Pipeline.answer`,
 :meth:`~proxy.engine.recording.recorder.Recorder.begin`, which writes the turn down.
 """
 
+import asyncio
 import hashlib
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -38,6 +39,8 @@ from proxy.telemetry import log_fault
 
 _NAME = 256
 """Characters of a model's name by which its times are remembered: clients choose names of any length."""
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.005, 0.05
+"""Seconds between two looks whether a compaction is over."""
 
 
 @dataclass(frozen=True)
@@ -64,11 +67,10 @@ class Pipeline:
 
         Raises StoreUnavailable for an appended turn, and where the policy is closed on faults.
         """
-        policy, caller = incoming.policy, incoming.envelope.caller
+        policy = incoming.policy
         read, extension, history = await self._read(incoming)
         lane = lane_of(history.model, policy, incoming.envelope.budget)
-        needs_store = incoming.appended is not None or policy.store.on_fault == "closed"
-        session, log = await self.recognition.recognise(caller, history, lane, needs_store=needs_store)
+        session, log = await self._recognised(incoming, history, lane)
         degraded = ["store"] if session.is_store_away else []
         pins, injection = await self._attached(incoming, extension, session, history, degraded)
         model = self.models.of(session.tenant, history.model)
@@ -116,6 +118,26 @@ class Pipeline:
         else:  # who is talking, where the client says so, is part of it
             start = root(body.person)
         return read, extension, await self.reader.read(body, start, read.before)
+
+    async def _recognised(
+        self, incoming: Incoming, history: History, lane: str
+    ) -> tuple[SessionState, EpochLog | None]:
+        """The request's session and its lane's epochs: after a compaction that is under way, if it ends soon.
+
+        Past `summary.wait` the request goes on under the plan in force. Raises StoreUnavailable.
+        """
+        policy, now = incoming.policy, self.recorder.clock.monotonic
+        needs_store = incoming.appended is not None or policy.store.on_fault == "closed"
+        deadline, pause = now() + policy.summary.wait, _SHORTEST_PAUSE
+        while True:
+            session, log = await self.recognition.recognise(
+                incoming.envelope.caller, history, lane, needs_store=needs_store
+            )
+            stored = session.found.session
+            if stored is None or not stored.is_compacting or now() >= deadline:
+                return session, log
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def _attached(
         self,

@@ -6,6 +6,7 @@ port runs over all of them.
 
 from proxy.ports.services import Clock, Passage, Search, TokenCounter, Upstream, UpstreamResponse
 from proxy.ports.session_store import (
+    COMPACTOR,
     NAMED,
     Found,
     Listed,
@@ -25,6 +26,7 @@ from proxy.ports.session_store import (
 )
 
 __all__ = [
+    "COMPACTOR",
     "NAMED",
     "Clock",
     "Found",

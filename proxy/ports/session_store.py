@@ -23,6 +23,10 @@ NAMED: Final = "named"
 """The sid of a session that a header names: it is alone under its tag. Other sids are hex."""
 
 
+COMPACTOR: Final = "compact"
+"""What the tickets of compactions in a session's queue begin with."""
+
+
 class SessionKey(NamedTuple):
     """Where a session is kept: ``tag`` (hex) groups all keys of its bucket, ``sid`` names it within."""
 
@@ -170,6 +174,8 @@ class TurnStore(Protocol):
     def revision(self) -> int | None:
         """Another number once anything but turns may have changed what :meth:`find` tells of any session.
 
+        That a session is being compacted holds until it is looked up again: it ends without another number.
+
         None where others may write, too.
         """
         ...
@@ -239,13 +245,13 @@ class TurnStore(Protocol):
 
 
 class QueueStore(Protocol):
-    """The line in which appended turns of a session wait for each other."""
+    """The line in which appended turns and compactions of a session wait for each other."""
 
     async def stand(self, key: SessionKey, ticket: str, most: int, lease: float) -> Standing:
         """Take a place in the session's line for a ``lease`` (seconds), or ask again how it stands.
 
         At most ``most`` may wait behind the first. A place whose lease has run out is given up. Tickets that
-        begin with ``compact`` show the session as compacting while they are first.
+        begin with COMPACTOR show the session as compacting while they are first.
         """
         ...
 

@@ -213,6 +213,35 @@ class TestTheLine:
         await store.leave(KEY, "compact-1")
         assert await blocked(store) == ""
 
+    @pytest.mark.parametrize("sid", [KEY.sid, None], ids=["named", "by chain"])
+    async def test_a_look_up_tells_of_a_compaction_and_of_no_turn(
+        self, store: SessionStore, sid: str | None
+    ) -> None:
+        async def is_compacting() -> bool:
+            session = (await found(store, "u1", "a1", sid=sid)).session
+            assert session is not None
+            return session.is_compacting
+
+        await store.record(KEY, turn("u1", "a1", headerless=True), DAY)
+        await store.stand(KEY, "turn-1", 8, LEASE)
+        await store.stand(KEY, "compact-1", 8, LEASE)
+        assert not await is_compacting()
+        await store.leave(KEY, "turn-1")
+        assert await is_compacting()
+        await store.leave(KEY, "compact-1")
+        assert not await is_compacting()
+
+    async def test_of_one_whose_worker_has_died_nothing_is_told_once_its_lease_is_over(
+        self, store: SessionStore, clock: HandClock
+    ) -> None:
+        await store.record(KEY, turn("u1", "a1"), DAY)
+        await store.stand(KEY, "compact-1", 8, 0.02)
+        clock.time += 1
+        await asyncio.sleep(0.05)
+        session = (await found(store, "u1", "a1")).session
+        assert session is not None
+        assert not session.is_compacting
+
 
 class TestDeleting:
     async def test_nothing_is_left_of_a_deleted_session_but_that_it_was(self, store: SessionStore) -> None:

@@ -4,14 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import httpx2
+import openai
 import pytest
+from openai.types.chat import ChatCompletionMessageParam
 
-from tests.support.clients import Chat, Chats, Small, admin, only_session, question, told, user
-from tests.support.servers import PATIENCE, Exchange
-from tests.support.stores import serving, valkey_command
+from tests.support.clients import (
+    Chat,
+    Chats,
+    Small,
+    admin,
+    only_session,
+    proxying,
+    question,
+    told,
+    user,
+    write_policy,
+)
+from tests.support.operator import do
+from tests.support.servers import PATIENCE, Exchange, eventually
+from tests.support.stores import embedded_valkey, serving, valkey_command
 from tests.support.upstreams import (
     JSON,
     Message,
@@ -131,6 +147,58 @@ async def test_tool_rounds_of_two_branches_at_once_keep_calls_and_results_togeth
         assert fault_in(body["messages"]) is None
         assert count_tokens(body) <= BUDGET
         assert ("left" in text) is not ("right" in text)
+
+
+# --- compaction on request ---
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_a_request_that_meets_a_compaction_waits_for_it_and_goes_out_compacted(
+    model: Model, chats: Chats, tmp_path: Path, workers: int
+) -> None:
+    policy = write_policy(tmp_path, "patient", 'extends = "default"\nsummary.wait = "10s"\n')
+    released, history = asyncio.Event(), list[ChatCompletionMessageParam]()
+
+    async def slowly(exchange: Exchange) -> None:
+        await released.wait()
+        await exchange.answer_json(completion(said("They spoke of many items.")))
+
+    model.summary = slowly
+    with embedded_valkey() as store:
+        async with AsyncExitStack() as opened:
+            settings = {"policy": str(policy), "store": store, "upstream_key": "sk-operator"}
+            urls = [
+                await opened.enter_async_context(proxying(model.url, owns_store=workers == 1, **settings))
+                for _ in range(workers)
+            ]
+            sdk = await opened.enter_async_context(
+                openai.AsyncOpenAI(
+                    base_url=f"{urls[-1]}/v1",
+                    api_key="sk-test",
+                    max_retries=0,
+                    default_headers={"X-Unabridged-Session": "chat"},
+                )
+            )
+
+            async def ask(text: str) -> str:
+                history.append({"role": "user", "content": text})
+                raw = await sdk.chat.completions.with_raw_response.create(model="m", messages=history)
+                answer = raw.parse().choices[0].message.content
+                history.append({"role": "assistant", "content": answer})
+                return raw.headers["x-unabridged-epoch"]
+
+            for number in range(3):
+                assert await ask(question(number)) == "0"
+            compacting = asyncio.create_task(do(urls[0], "compact"))
+            await eventually(lambda: bool(model.summaries))
+            asking = asyncio.create_task(ask("And now?"))
+            assert (await chats(urls[-1], X_Unabridged_Session="other").ask("Who waits?")).is_success
+            await asyncio.sleep(0.1)
+            assert len(model.chats) == 4, "nobody else waits, and this one does"
+            released.set()
+            assert await asking == str((await compacting)["number"]) == "1"
+            assert "They spoke of many items." in json.dumps(model.views()[-1])
+            assert await ask("And then?") == "1"
 
 
 # --- regenerate, edit, compaction by the client ---

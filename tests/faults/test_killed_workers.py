@@ -13,8 +13,9 @@ import httpx2
 import pytest
 
 from tests.support.append_client import Appender, contents, hold, kept, transcript
-from tests.support.clients import KEY, SECRET, Chat, user
+from tests.support.clients import KEY, SECRET, Chat, admin, proxying, told, user
 from tests.support.network import Shim, relaying
+from tests.support.operator import ask, talk
 from tests.support.processes import Serving, serving
 from tests.support.servers import PATIENCE, Exchange, eventually
 from tests.support.stores import Server
@@ -56,6 +57,39 @@ async def test_a_turn_whose_worker_is_killed_in_mid_stream_is_there_once(
         async with chat.client:
             assert (await chat.ask("Hello")).status_code == 200
         assert await kept(served.url, 2) == ["Hello", "Hello there, whoever you are."]
+
+
+async def test_where_the_worker_that_compacts_is_killed_requests_go_on(
+    model: Model, durable: Server, tmp_path: Path
+) -> None:
+    model.summary = model.hang
+    policies = [tmp_path / name / "mine.toml" for name in ("patient", "hasty")]
+    for policy, wait in zip(policies, ("60s", "300ms"), strict=True):
+        policy.parent.mkdir()
+        policy.write_text(f'extends = "default"\nsummary.wait = "{wait}"\n')
+    patient, hasty = map(str, policies)
+    flags = ("--store", durable.url, "--upstream", model.url, "--policy", patient)
+    async with (
+        proxying(model.url, store=durable.url, policy=hasty) as url,
+        serving(
+            tmp_path,
+            *flags,
+            UNABRIDGED_SECRET=SECRET,
+            UNABRIDGED_ADMIN_TOKEN="admin",
+            UNABRIDGED_UPSTREAM_KEY="sk-operator",
+        ) as served,
+    ):
+        chat = Chat(url, headers={"Authorization": KEY, **SESSION})
+        async with chat.client:
+            await talk(chat, 3)
+            compacting = asyncio.create_task(ask(served.url, "POST", "sessions/s/compact"))
+            await eventually(lambda: bool(model.summaries))
+            await served.end(signal.SIGKILL)
+            await asyncio.gather(compacting, return_exceptions=True)
+            assert (await admin(url, "sessions/s"))["blocked"] == "compacting", "its place is held"
+            response = await chat.ask("And now?")
+            assert (response.status_code, told(response, "epoch")) == (200, "0")
+            assert (await admin(url, "sessions/s"))["blocked"] == "compacting", "and nobody waits for that"
 
 
 class Held:

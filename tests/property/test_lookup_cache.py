@@ -63,6 +63,7 @@ class Worker:
         assert found.session is not None
         assert told.session is not None
         assert found.session.pins == told.session.pins
+        assert found.session.is_compacting == told.session.is_compacting
         assert (found.sid, found.injected, found.injection) == (told.sid, told.injected, told.injection)
         assert (found.epochs, found.hidden, found.was_here) == (told.epochs, told.hidden, told.was_here)
         assert found.known is not None
@@ -119,3 +120,13 @@ def test_what_was_pinned_before_the_first_turn_is_known(url: str) -> None:
     run(url, "FLUSHALL")
     pinned = write(lambda store: store.pin(KEY, [chain("u1")[0]], DAY))
     asyncio.run(worker_after(url, [pinned, request(("u1", "a1")), request(("u1", "a1", "u2", "a2"))]))
+
+
+def test_while_a_session_is_being_compacted_each_request_asks_whether_it_still_is(url: str) -> None:
+    run(url, "FLUSHALL")
+    names = [name for number in range(6) for name in (f"u{number}", f"a{number}")]
+    first, second, third, fourth, fifth, sixth = (request(tuple(names[:end])) for end in range(2, 13, 2))
+    stand = write(lambda store: store.stand(KEY, "compact", 8, 10.0))
+    leave = write(lambda store: store.leave(KEY, "compact"))
+    script = [first, second, stand, third, fourth, leave, fifth, sixth]
+    assert asyncio.run(worker_after(url, script)).skipped == 1, "the last one alone"

@@ -63,6 +63,7 @@ def other_writes(draw: st.DrawFn) -> Step:
         lambda store: store.mark_unsaved(key, answer),
         lambda store: store.keep_summary(key, "address", "text", ttl),
         lambda store: store.stand(key, "compact", 8, 10.0),
+        lambda store: store.leave(key, "compact"),
         lambda store: store.delete(key),
     ]
     return draw(st.sampled_from(choices))

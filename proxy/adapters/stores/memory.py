@@ -68,7 +68,7 @@ class MemoryStore:
             return Found(was_here=was_here)
         return Found(
             sid=sid,
-            session=stored.shown(),
+            session=self._shown(key, stored),
             known=next((chain_hash for chain_hash in lookup.newest if chain_hash in stored.nodes), None),
             counts={each: stored.nodes[each].tokens for each in lookup.uncounted if each in stored.nodes},
             epochs=tuple(epochs),
@@ -230,7 +230,7 @@ class MemoryStore:
         return self._shown(key, stored) if stored else None
 
     def _shown(self, key: SessionKey, stored: StoredSession) -> Session | None:
-        """The session's record, and why its appended turns wait."""
+        """The session's record, and why its turns wait."""
         return stored.shown(first_in_queue=next(iter(self._queue(key)), ""))
 
     async def sessions(self, limit: int) -> Listed:

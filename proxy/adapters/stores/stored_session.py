@@ -11,7 +11,7 @@ import msgspec
 
 from proxy.core.conversation.records import HiddenCalls, Node, Session, Turn
 from proxy.core.planning.plan import Epoch
-from proxy.ports import Clock, Mark, SessionKey
+from proxy.ports import COMPACTOR, Clock, Mark, SessionKey
 
 
 @dataclass(slots=True)
@@ -91,9 +91,9 @@ class StoredSession:
             return None
         return dict(islice(reversed(self.nodes.items()), news))
 
-    def shown(self, first_in_queue: str = "") -> Session | None:
-        """The session's record, and why its appended turns wait."""
-        compacting = "compacting" if first_in_queue.startswith("compact") else ""
+    def shown(self, first_in_queue: str) -> Session | None:
+        """The session's record, and why its turns wait."""
+        compacting = "compacting" if first_in_queue.startswith(COMPACTOR) else ""
         blocked = "paused" if self.paused else compacting
         return self.session and msgspec.structs.replace(
             self.session, blocked=blocked, unsaved=self.unsaved, pins=tuple(self.pins)

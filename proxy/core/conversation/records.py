@@ -84,7 +84,12 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     pins: tuple[bytes, ...] = ()
     """Chain hashes of the messages that the client has pinned; kept beside the record."""
     blocked: str = ""
-    """Why appended turns wait: `paused`, `compacting`, or not at all; kept beside the record."""
+    """Why turns wait: `paused`, `compacting`, or not at all; kept beside the record."""
+
+    @property
+    def is_compacting(self) -> bool:
+        """Whether a compaction that a person asked for is under way."""
+        return self.blocked == "compacting"
 
 
 class HiddenCalls(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

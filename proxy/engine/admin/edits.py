@@ -18,13 +18,13 @@ from proxy.core.planning.planner import finish
 from proxy.core.planning.situation import Situation
 from proxy.engine.admin.inspection import Inspected, Inspection
 from proxy.engine.answers.tool_cache import ToolCaches
-from proxy.engine.append.turn_queue import COMPACTOR, TurnQueue
+from proxy.engine.append.turn_queue import TurnQueue
 from proxy.engine.planning.epochs import Epochs
 from proxy.engine.recording.recorder import Recorder
 from proxy.engine.sessions.recognition import Recognition
 from proxy.engine.summaries.wanted import Owner, SummaryJobs
 from proxy.errors import InvalidType, NotFound, NothingToChange, SessionBusy
-from proxy.ports import Clock, SessionStore
+from proxy.ports import COMPACTOR, Clock, SessionStore
 
 _RACES = 4
 """How often a change is decided on anew because somebody else changed the same lane."""

@@ -1,8 +1,8 @@
-"""Order among a session's appended turns: each waits for the one before it, on whichever worker that runs.
+"""Order among a session's appended turns and compactions: each waits for the one before it, on any worker.
 
 A place in the line is a ticket in the store with a lease. While its worker lives the lease is renewed; when
 the worker dies, the place is given up and the next turn goes. Whoever sends whole histories never
-stands here: their turns need no order.
+stands here: their turns need no order among each other, and look whether a compaction is under way.
 """
 
 import asyncio
@@ -16,7 +16,6 @@ from proxy.errors import SessionBusy, StoreUnavailable
 from proxy.ports import Clock, QueueStore, SessionKey, Standing
 
 TURN = "turn"
-COMPACTOR = "compact"
 _GLANCES = (0.005, 0.05)
 """Seconds between two looks at the line: the first, and the longest."""
 _AGAIN = 0.1

@@ -132,9 +132,12 @@ class CachedSession(msgspec.Struct):
         return replace(found, known=lookup.newest[new])
 
     def learn_lookup(self, sid: str, lookup: Lookup, found: Found, revision: int | None) -> None:
-        """The store was asked, not before this revision; it will say the same until a turn is written."""
+        """The store was asked, not before this revision; it will say the same until a turn is written.
+
+        But for a session that is being compacted: that may be over at any moment.
+        """
         self.lookup = None
-        if revision is not None and found.session is not None:
+        if revision is not None and found.session is not None and not found.session.is_compacting:
             self.lookup = CachedLookup(
                 Found(sid=sid, session=found.session, injected=found.injected),
                 lookup.lane,

@@ -126,7 +126,7 @@ class SessionTold(Shape):
     model: str
     policy: str
     blocked: Literal["compacting", "paused"] | None
-    """Why appended turns wait."""
+    """Why turns wait: all of them for a compaction, appended ones while it is paused."""
     turns: int
     exchanges: int
     prune_count: int

@@ -27,7 +27,7 @@ from proxy.adapters.stores.redis.codec import (
 from proxy.adapters.stores.redis.scripts import Fields, FoundFields, NewsFields
 from proxy.core.conversation.records import HiddenCalls, Node, Session
 from proxy.core.planning.plan import Epoch
-from proxy.ports import Found, Lookup, Mark, SessionKey, Stored
+from proxy.ports import COMPACTOR, Found, Lookup, Mark, SessionKey, Stored
 from proxy.telemetry import log_warning
 
 UNREADABLE: Final[Fields] = [b"" for _ in keys.FIELDS]
@@ -36,7 +36,7 @@ UNREADABLE: Final[Fields] = [b"" for _ in keys.FIELDS]
 
 def found(codec: Codec, fields: FoundFields, lookup: Lookup) -> Found:
     """What a look-up has found."""
-    record = session(codec, fields.session)
+    record = session(codec, fields.session, fields.first_in_queue)
     if record is None and not (fields.epochs or fields.hidden or fields.injected):
         return Found(was_here=bool(fields.was_here))
     joint, place, user = fields.user or (b"", b"", None)
@@ -73,7 +73,7 @@ def session(codec: Codec, fields: Fields, first_in_queue: bytes | None = None) -
     record, created, turns, tip, paused, unsaved, pins = fields
     if record is None:
         return None
-    compacting = "compacting" if first_in_queue and first_in_queue.startswith(b"compact") else ""
+    compacting = "compacting" if first_in_queue and first_in_queue.startswith(COMPACTOR.encode()) else ""
     return msgspec.structs.replace(
         codec.decode(record, Session, keys.RECORD_PLACE),
         created=seconds(created or b""),

@@ -63,6 +63,7 @@ _TIMED: Final = {
     "stand": "line",
     "renew_lease": "line",
     "leave": "line",
+    "stand_to_compact": "line",
     "pause": "inspect",
     "delete": "inspect",
     "news": "history",
@@ -71,11 +72,14 @@ _TIMED: Final = {
     "first": "",
 }
 """Every script, and as what it is timed; empty where it is not."""
-_SOURCES: Final = {"ping": "find", "record_later": "record"}
+_SOURCES: Final = {"ping": "find", "record_later": "record", "stand_to_compact": "stand"}
 """Those that are another's, run for something else."""
 _MAY_LINGER: Final = frozenset({"record_later", "list", "note_first"})
 _REVISING: Final = frozenset(
-    {"begin_epoch", "pin", "keep_hidden", "inject", "keep_summary", "mark_unsaved", "pause", "delete"}
+    {
+        *("begin_epoch", "pin", "keep_hidden", "inject", "keep_summary", "mark_unsaved", "pause", "delete"),
+        "stand_to_compact",
+    }
 )
 """Those that may change what is found of a session, being no turn of it."""
 
@@ -98,6 +102,8 @@ class FoundFields(msgspec.Struct, frozen=True):
     hidden: list[bytes]
     injected: bytes | None
     injection: bytes | None
+    first_in_queue: bytes | None
+    """Whose turn it is in the session's queue."""
     user: tuple[bytes, bytes, bytes | None] | None
     """The joint by which it was found, the chain hash of the message that was answered there, and itself."""
 

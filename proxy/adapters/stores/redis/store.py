@@ -24,6 +24,7 @@ from proxy.adapters.stores.redis.scripts import Fields, FoundFields, Scripts
 from proxy.core.conversation.records import HiddenCalls, Node, Session, Turn
 from proxy.core.planning.plan import Epoch
 from proxy.ports import (
+    COMPACTOR,
     Clock,
     Found,
     Listed,
@@ -209,7 +210,8 @@ class RedisStore:
         await self._scripts.of_session("mark_unsaved", key, answer)
 
     async def stand(self, key: SessionKey, ticket: str, most: int, lease: float) -> Standing:
-        answer: bytes = await self._scripts.of_session("stand", key, ticket, most, milliseconds(lease))
+        name = "stand_to_compact" if ticket.startswith(COMPACTOR) else "stand"
+        answer: bytes = await self._scripts.of_session(name, key, ticket, most, milliseconds(lease))
         return Standing(answer.decode())
 
     async def renew_lease(self, key: SessionKey, ticket: str, lease: float) -> None:

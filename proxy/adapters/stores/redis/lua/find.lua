@@ -67,5 +67,6 @@ return {
   redis.call('LRANGE', session .. HIDDEN, hidden_start, -1),
   injected,
   is_news and redis.call('HGET', session, 'injection'),
+  redis.call('LINDEX', session .. LINE, 0),
   said,
 }
