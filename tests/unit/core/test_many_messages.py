@@ -23,7 +23,7 @@ from tests.bench.messages import KINDS, conversation
 from tests.support.conversations import chain_from, count, from_scratch
 
 FEW, MANY = 1_500, 4_500
-"""Of fewer, some kinds leave nothing exact that a ledger could hold: its work begins between 1,000 and 1,500."""
+"""Of fewer, some kinds leave nothing exact for a ledger, and the step to the first is no growth."""
 SLACK = 1.5
 """By how much more work may grow than what it is done for, as ledgers are written again."""
 POLICIES = {
