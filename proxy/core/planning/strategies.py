@@ -157,6 +157,8 @@ class SlidingWindow(Strategy):
 class Session(ByImportance):
     """After a pause over ``strategy.idle``, or where the client says so, all before goes, at any usage."""
 
+    by_usage = False
+
     def is_due(self, situation: Situation, stage: Stage) -> bool:
         """At a boundary with something before it; else from *trim* on."""
         if _begins_anew(situation):
