@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.extraction.constraints import Rule, in_force
-from proxy.core.extraction.reading import Sentence, binding, weighed
+from proxy.core.extraction.reading import Sentence, binding, read, weighed
+from tests.support.conversations import assistant, chain_from, user
 
 USER, SYSTEM = 0, 1
 
@@ -222,3 +223,40 @@ def test_a_sentence_that_binds_nobody_is_told_only_where_it_withdrew_a_rule() ->
     assert standing((permission, USER)) == set()
     assert standing(("Never open the vault.", USER), (permission, USER)) == {permission}
     assert in_force([Rule(0, Sentence(permission, 0))])[0] == []
+
+
+# --- rules beside what a command brought
+
+
+OUTPUTS = (
+    "total 8\n-rw-r--r-- 1 anna anna 90 Aug  2 22:10 boat.py",
+    "1:def moor():\n2:    # never call this\n3:    return 3",
+    'Traceback (most recent call last):\n  File "quay.py", line 3\nValueError: you must not moor here',
+    "src/quay.py:12: berth = 3\nsrc/boat.py:9: berth = 4",
+    "[INFO] Scanning for projects...\n[ERROR] You must set a goal.",
+    "The quay was built by Anna Berg. Boats must wait.",
+    "quay boat harbour",
+    "",
+)
+FRAMES = (
+    "<returncode>0</returncode>\n<output>\n{}\n</output>",
+    "OBSERVATION:\n{}",
+    "Observation: {}",
+    "Tool output:\n{}\n[Command finished with exit code 0]",
+    "[File: /quay.py (2 lines total)]\n{}\n(Current directory: /harbour)\nbash-$",
+    "{}",
+)
+outputs = st.builds(str.format, st.sampled_from(FRAMES), st.sampled_from(OUTPUTS))
+
+
+@given(st.lists(outputs, min_size=1, max_size=3), sentences(), st.data())
+def test_a_rule_in_a_paragraph_beside_what_a_command_brought_binds(
+    brought: list[str], rule: str, data: st.DataObject
+) -> None:
+    place = data.draw(st.integers(0, len(brought)))
+    message = "\n\n".join([*brought[:place], rule, *brought[place:]])
+    messages = [user("Mend the quay."), assistant("I look.\n```bash\nls\n```"), user(message)]
+    chain = chain_from(messages)
+    addresses = chain.addresses(chain.content)
+    reading = read(chain.content(2), addresses[2][2])
+    assert any(rule in sentence.text for sentence in reading.sentences), (message, addresses[2])

@@ -40,11 +40,13 @@ class Classes:
         messages: Sequence[Message],
         units: Sequence[Unit],
         content: Callable[[int], Content],
+        role: Callable[[int], str],
     ) -> None:
         self._rules = rules
         self._messages = messages
         self._units = units
         self._content = content
+        self._role = role
         self._by_message: dict[int, RetentionClass | None] = {}
         self._ruled: dict[int, RetentionClass | None] = {}
 
@@ -81,7 +83,7 @@ class Classes:
             classes = {
                 class_ or "compressible"
                 for place, class_ in found.items()
-                if class_ or not self._messages[place].calls
+                if class_ or not self._content(place).calls
             }
             is_ruled = any(found.values())
             self._ruled[index] = next(each for each in FIRMEST if each in classes) if is_ruled else None
@@ -102,7 +104,7 @@ class Classes:
 
     def _matches(self, rule: Retention, position: int, tool: str | None) -> bool:
         match = rule.match
-        if match.role is not None and match.role != self._messages[position].role:
+        if match.role is not None and match.role != self._role(position):
             return False
         if match.tool is not None and (tool is None or not fnmatchcase(tool, match.tool)):
             return False

@@ -8,7 +8,7 @@ so that it goes out as odd as it came in, or not at all.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import groupby
 from operator import attrgetter
@@ -73,6 +73,14 @@ def _bound_spans(messages: Sequence[Message]) -> Iterator[tuple[int, int]]:
             is_next = messages[following].role == "user"
             next_user[position] = following if is_next else next_user[following]
         yield from ((start, next_user[position]) for start, position in odd)
+
+
+def joined(units: Sequence[Unit], places: Collection[int]) -> list[Unit]:
+    """The units, those that begin at one of these places joined to the one before."""
+    found: list[Unit] = []
+    for unit in units:
+        found.append(Unit(found.pop().start, unit.end) if found and unit.start in places else unit)
+    return found
 
 
 def open_from(messages: Sequence[Message], units: Sequence[Unit]) -> int:

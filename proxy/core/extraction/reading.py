@@ -26,6 +26,8 @@ from proxy.core.extraction.facts import (
     things_in,
     words_in,
 )
+from proxy.core.extraction.observations import answered_commands, in_plain_text
+from proxy.core.extraction.printed import PROGRAM, SYMBOLS
 from proxy.core.text.lexicon.rules import FIRM, PERMITS, PLAIN, QUESTION, STATED, WITHDRAWS
 from proxy.core.text.lexicon.words import ABBREVIATIONS
 
@@ -46,12 +48,6 @@ _END = re.compile(
 )
 _ABBREVIATED = re.compile(rf"(?:\b(?:{ABBREVIATIONS})|\b[A-Z])\.$")
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
-_PROGRAM = re.compile(
-    r"^\s*(?://|/\*|\*/|>>>|\.\.\. |\$ |#!|@\w|def |class |import |from \w+ import|return\b|raise |assert "
-    r"|if .*:$|for .*:$|else:|try:|except|\d+[:|]|[+-]{1,3} ?\w*\(|\w+\s*=[^=]|<\/?\w)"
-    r"|[{;\\]\s*$|^\s{8,}\S|\w\(\w*\)\s*[.:{]?$"
-)
-_SYMBOLS = re.compile(r"[{}()\[\];=<>|\\`_]")
 _BULLET = re.compile(r"^\s*(?:[-*•·>+]|\(?\d{1,3}[.)]|[a-z]\)|#{1,6})\s+")
 
 _TITLE = re.compile(r"^(?:[A-Z][A-Z _-]{2,30}(?: \d{1,3})?:(?=\s?\S)|【[^】]{1,12}】)")
@@ -116,7 +112,7 @@ def sentences_of(text: str) -> Iterator[str]:
     for line in text.splitlines():
         if _FENCE.match(line):
             in_fence = not in_fence
-        elif not in_fence and len(line) >= _SHORTEST and not _PROGRAM.search(line):
+        elif not in_fence and len(line) >= _SHORTEST and not PROGRAM.search(line):
             yield from _split(_BULLET.sub("", line).strip())
 
 
@@ -131,7 +127,7 @@ def _split(line: str) -> Iterator[str]:
     if len(line) <= _SHORT_LINE and not any(map(QUESTION.search, found)):
         found = [line]
     for each in found:
-        is_program = len(_SYMBOLS.findall(each)) * 10 > len(each)
+        is_program = len(SYMBOLS.findall(each)) * 10 > len(each)
         if _SHORTEST <= len(each) <= _LONGEST and not is_program:
             yield each
 
@@ -157,6 +153,8 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
     """Those that bind, or withdraw what does; only of what users and systems say."""
     is_rule: bool = False
     """Whether it is a user's or a system's, and lays down and asks for nothing."""
+    is_in_plain_text: bool = False
+    """Whether it is a command in plain text, or what one brought."""
 
     @property
     def size(self) -> int:
@@ -165,7 +163,10 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
 
 
 Address = tuple[Dialect, bytes, tuple[str, ...]]
-"""A message: its dialect, the digest of its bytes, and of each result in it the call that it answers."""
+"""A message: its dialect, the digest of its bytes, and of each result in it the call that it answers.
+
+A command in plain text, and what it brought, have the command there.
+"""
 
 
 class Readings:
@@ -202,6 +203,8 @@ class Read:
     readings: list[Reading] = field(default_factory=list[Reading])
     binding: list[int] = field(default_factory=list[int])
     """Positions of those with sentences that bind."""
+    in_plain_text: set[int] = field(default_factory=set[int])
+    """Positions of commands and observations."""
 
     def go_on(self, addresses: Sequence[Address], content: Callable[[int], Content]) -> None:
         """Read the next messages, which have these addresses."""
@@ -210,19 +213,23 @@ class Read:
             self.readings.append(reading)
             if reading.sentences:
                 self.binding.append(place)
+            if reading.is_in_plain_text:
+                self.in_plain_text.add(place)
 
 
 def read(content: Content, called: Sequence[str] = ()) -> Reading:
     """The exact things of a message; of each result in it, what was ``called``."""
-    pieces = content.pieces()
-    if len(pieces) == 1:
-        return _read(content, called[0] if called else "")
+    is_in_plain_text = bool(called) and not content.answers
+    pieces = (in_plain_text(content) if is_in_plain_text else content).pieces()
     beside = [""] * (len(pieces) - len(called))
     each = list(map(_read, pieces, [*called, *beside]))
+    if len(each) == 1 and not is_in_plain_text:
+        return each[0]
     return Reading(
         tuple(fact for reading in each for fact in reading.facts),
         tuple(sentence for reading in each for sentence in reading.sentences),
         each[-1].is_rule,
+        is_in_plain_text,
     )
 
 
@@ -282,12 +289,15 @@ def addresses_of(
 ) -> Iterator[Address]:
     """The addresses of messages from ``first`` on, whose results answer no call before it."""
     calls: dict[str, str] = {}
+    commands = answered_commands(messages, content, first)
     for place in range(first, len(raws)):
         message = messages[place]
         if message.calls:
             called = content(place).calls
             calls.update({call: _called(name, arguments) for call, name, arguments in called})
         answered = tuple([calls.get(call, "") for call in message.answers])
+        if place in commands:
+            answered = (_called("", commands[place]),)
         raw = raws[place]
         # A digest stands for its bytes; they themselves, where that would hardly be shorter.
         digest = raw if len(raw) <= _TINY else hashlib.blake2b(raw, digest_size=16).digest()

@@ -113,8 +113,7 @@ def _left(gap: Gap, back: Collection[int]) -> list[Span]:
 
 def _quotes(situation: Situation, gap: Gap, span: Span) -> tuple[str, ...]:
     """The quotes of a gap's note that are of requests within a part of it."""
-    messages = situation.chain.messages
-    asked = (position for position in range(*span) if messages[position].role == "user")
+    asked = (position for position in range(*span) if situation.role(position) == "user")
     within = {quote(situation.content(position).text) for position in asked} if gap.quotes else set[str]()
     return tuple(each for each in gap.quotes if each in within)
 

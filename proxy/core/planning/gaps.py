@@ -96,9 +96,10 @@ def noted_gap(
     above = start - 1  # the request that it takes the answer from; system messages may stand between
     while above >= 0 and chain.messages[above].role in HEAD_ROLES:
         above -= 1
-    is_answer = above >= 0 and chain.messages[above].role == "user"
-    first, last = (bisect_left(chain.users, place) for place in (start - 1, end))
-    sample = chain.users[max(first, last - _SAMPLE) : last]
+    is_answer = above >= 0 and situation.role(above) == "user"
+    users = situation.users
+    first, last = (bisect_left(users, place) for place in (start - 1, end))
+    sample = users[max(first, last - _SAMPLE) : last]
     note = Note(
         count=end - start,
         seal=chain.hashes[end - 1],
@@ -106,7 +107,7 @@ def noted_gap(
         summaries=tuple((anchor.count, anchor.text) for anchor in anchors),
         failed=failed,
         answers_above=is_answer,
-        under_way=is_answer and above == chain.last_user,
+        under_way=is_answer and above == users[-1],
         quotes=quotes,
     ).text
     return Gap(

@@ -140,7 +140,7 @@ def room_of(situation: Situation, plain: Plan) -> int:
 def _with_ledger(situation: Situation, plain: Plan, room: int) -> Plan:
     """The plan with a ledger by which its last note grows by at most ``room`` counted tokens."""
     count, chain = situation.count, situation.chain
-    language = language_of(" ".join(situation.content(place).text for place in chain.users[-_SAMPLE:]))
+    language = language_of(" ".join(situation.content(place).text for place in situation.users[-_SAMPLE:]))
     # Beside its facts a ledger says what they are.
     allowed = room - count(ledger_lines(("",), "", language)) - count(ledger_lines((), " ", language)) - 2
     last = best = plain.gaps[-1]

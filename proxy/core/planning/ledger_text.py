@@ -185,17 +185,19 @@ class Source:
 
     def _kept_text(self, *roles: str) -> str:
         """What messages of the view say, those of ``roles`` or all, clipped ones among them."""
-        messages, edited = self.situation.chain.messages, {edit.position for edit in self.plan.replacements}
+        situation, edited = self.situation, {edit.position for edit in self.plan.replacements}
         texts = [
-            self.situation.content(place).countable()
-            for run in self.plan.uncut(len(messages))
+            piece.countable()
+            for run in self.plan.uncut(len(situation.chain))
             for place in run
-            if place not in edited and (not roles or messages[place].role in roles)
+            if place not in edited
+            for piece in (situation.content(place).pieces() if roles else (situation.content(place),))
+            if not roles or piece.role in roles
         ]
         clipped = [
             edit.raw.decode(errors="replace")
             for edit in self.plan.replacements
-            if not roles or messages[edit.position].role in roles
+            if not roles or situation.role(edit.position) in roles
         ]
         return "\n".join([*texts, *clipped])
 
@@ -309,8 +311,8 @@ class Source:
     @cached_property
     def _results(self) -> int:
         """How many tool results are absent."""
-        messages, gaps = self.situation.chain.messages, self.plan.gaps
-        return sum(messages[place].role in TOOL_ROLES for gap in gaps for place in range(gap.start, gap.end))
+        role, gaps = self.situation.role, self.plan.gaps
+        return sum(role(place) in TOOL_ROLES for gap in gaps for place in range(gap.start, gap.end))
 
 
 def _newest(readings: Iterable[Reading]) -> dict[str, set[str]]:

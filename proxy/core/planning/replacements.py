@@ -101,20 +101,20 @@ def clearings(situation: Situation) -> list[Clearing]:
 
 def _results(situation: Situation) -> list[_Result]:
     """The messages of the view that bring tool results which answer calls in their own unit, in order."""
-    messages, found, newer = situation.chain.messages, list[_Result](), 0
+    found, newer = list[_Result](), 0
     for index in reversed(situation.standing):
         unit = situation.units[index]
-        after = range(unit.start + 1, unit.end)
-        if not after or not all(messages[place].is_result for place in after):
+        after = {place: situation.content(place) for place in range(unit.start + 1, unit.end)}
+        if not after or not all(each.answers or each.role in TOOL_ROLES for each in after.values()):
             continue  # an odd unit goes out as it came
         calls = {
             call: (name, dumps(exact_arguments(arguments)))
             for call, name, arguments in situation.content(unit.start).calls
         }
         for place in reversed(after):
-            answers = messages[place].answers
+            answers = after[place].answers
             if answers and calls.keys() >= {*answers}:
-                texts = [piece.text for piece in situation.content(place).pieces()]
+                texts = [piece.text for piece in after[place].pieces()]
                 answered = [calls[call] for call in answers]
                 found.append(_Result(index, place, answered, texts[: len(answers)], newer))
             newer += len(answers)
@@ -189,10 +189,10 @@ def clip_view(situation: Situation, plan: Plan, yielded: int, set_aside: int = 0
     sizes |= {edit.position: edit.tokens for edit in plan.replacements}
     edits = {edit.position: edit for edit in plan.replacements}
     view = view_tokens(plan, chain.tokens)
-    messages, places = chain.messages, sorted(sizes)
-    open_at, last = chain.open_from, chain.last_user
-    results = [place for place in places if messages[place].role in TOOL_ROLES]
-    asks = [place for place in places if messages[place].role == "user" and place != last]
+    open_at = chain.open_from
+    roles = {place: situation.role(place) for place in sorted(sizes) if place != chain.last_user}
+    results = [place for place, role in roles.items() if role in TOOL_ROLES]
+    asks = [place for place, role in roles.items() if role == "user"]
     groups: list[tuple[list[int], int | None]] = [  # each with the tokens that each of it keeps at least
         (asks[:1] if yielded >= FIRST_USER else [], FIRST_USER_LEAST),
         ([place for place in results if place < open_at], 0),

@@ -20,9 +20,10 @@ from proxy.core.budget.budget import Budget
 from proxy.core.budget.prices import Prices
 from proxy.core.conversation.messages import HEAD_ROLES, TOOL_ROLES
 from proxy.core.conversation.retention import Classes
-from proxy.core.conversation.units import Unit, open_from
+from proxy.core.conversation.units import Unit, joined, open_from
 from proxy.core.dialects.dialect import Content
 from proxy.core.extraction.constraints import Rule, in_force
+from proxy.core.extraction.observations import in_plain_text
 from proxy.core.extraction.reading import Read, Reading
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.life import NO_PAST, Past
@@ -148,8 +149,41 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is r
 
     @cached_property
     def units(self) -> list[Unit]:
-        """All units of the chain, cut or not."""
-        return self.chain.units
+        """All units of the chain, cut or not; a command in plain text stands with its observation in one.
+
+        But for the observation that the model is still to answer, and where an edit has parted the two.
+        """
+        units, plan = self.chain.units, self.plan
+        answered = {
+            place
+            for place in self._observations
+            if place - 1 in self._in_plain_text
+            and place < units[-1].start
+            and plan.covers(place - 1) == plan.covers(place)
+        }
+        return joined(units, answered) if answered else units
+
+    @property
+    def _in_plain_text(self) -> AbstractSet[int]:
+        """Positions of commands in plain text, and of observations."""
+        return self.read.in_plain_text if self._readings else frozenset()
+
+    @cached_property
+    def _observations(self) -> list[int]:
+        messages = self.chain.messages
+        places = (place for place in self._in_plain_text if place < len(messages))
+        return sorted(place for place in places if messages[place].role == "user")
+
+    @cached_property
+    def users(self) -> list[int]:
+        """Positions of what users say, observations apart."""
+        observations = {*self._observations}
+        return [place for place in self.chain.users if place not in observations]
+
+    def role(self, position: int) -> str:
+        """Who says a message: an observation is a tool's."""
+        role = self.chain.messages[position].role
+        return "tool" if role == "user" and position in self._in_plain_text else role
 
     @cached_property
     def standing(self) -> list[int]:
@@ -196,11 +230,25 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is r
         """A message's content, decoded once."""
         found = self._contents.get(position)
         if found is None:
-            found = self._contents[position] = self.chain.content(position)
+            found = self._decoded(position)
+            if position in self._in_plain_text:
+                found = in_plain_text(found)
+            self._contents[position] = found
+        return found
+
+    def _decoded(self, position: int) -> Content:
+        """A message as its dialect reads it, decoded once."""
+        found = self._as_written.get(position)
+        if found is None:
+            found = self._as_written[position] = self.chain.content(position)
         return found
 
     @cached_property
     def _contents(self) -> dict[int, Content]:
+        return {}
+
+    @cached_property
+    def _as_written(self) -> dict[int, Content]:
         return {}
 
     @cached_property
@@ -217,7 +265,7 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is r
         """What the messages of the chain say, and of a longer one that has been read those after them."""
         first = len(self.read.readings)
         if first < len(self.chain):
-            self.read.go_on(self.chain.addresses(self.content, first), self.content)
+            self.read.go_on(self.chain.addresses(self._decoded, first), self._decoded)
         return self.read.readings
 
     def is_rule(self, position: int) -> bool:
@@ -256,15 +304,19 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is r
             if left < 0:
                 break
             recent.append(index)
-        users = map(self.unit_at, self.chain.users if self.policy.keep.first_user else ())
+        users = map(self.unit_at, self.users if self.policy.keep.first_user else ())
         first_user = next((index for index in users if self.is_user(index)), None)
         # What the model is still to answer: the open unit, and the last user message.
         fixed = [*range(open_from(self.chain.messages, self.units), len(self.units))]
+        asking = list[int]()
         if self.chain.last_user is not None:
             fixed.append(self.unit_at(self.chain.last_user))
+            if self.role(self.chain.last_user) != "user":  # then what is asked for was said before it
+                recent.append(fixed[-1] - 1)
+                asking += map(self.unit_at, self.users[-1:])
         for level, members in (
             (RECENT, recent),
-            (FIRST_USER, () if first_user is None else (first_user,)),
+            (FIRST_USER, asking if first_user is None else (first_user, *asking)),
             (CRITICAL, self._critical()),
             (PINNED, map(self.unit_at, self.pinned)),
             (FIXED, fixed),
@@ -298,7 +350,7 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is r
     @cached_property
     def classes(self) -> Classes:
         """The retention classes of the units."""
-        return Classes(self.policy.retention, self.chain.messages, self.units, self.content)
+        return Classes(self.policy.retention, self.chain.messages, self.units, self.content, self.role)
 
     @cached_property
     def pinned(self) -> list[int]:
@@ -316,9 +368,9 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is r
         found = self._scores.get(index)
         if found is None:
             unit = self.units[index]
-            messages, weights = self.chain.messages, self.policy.importance
+            weights = self.policy.importance
             scores = (
-                score(messages[place].role, self.content(place).text, place, len(self.chain), weights)
+                score(self.role(place), self.content(place).text, place, len(self.chain), weights)
                 for place in range(unit.start, unit.end)
             )
             found = next(scores) if unit.count == 1 else max(scores, key=lambda each: each.total)
@@ -331,7 +383,7 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is r
 
     def is_user(self, index: int) -> bool:
         """Whether the unit is a user message."""
-        return self.chain.messages[self.units[index].start].role == "user"
+        return self.role(self.units[index].start) == "user"
 
     @cached_property
     def requests(self) -> dict[int, int | None]:
@@ -344,7 +396,7 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is r
         return found
 
     def _request_of(self, index: int) -> int | None:
-        users, before = self.chain.users, self.units[index].start
+        users, before = self.users, self.units[index].start
         while place := bisect_left(users, before):
             earlier = self.unit_at(users[place - 1])
             if self.is_user(earlier):
@@ -356,7 +408,7 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is r
         """The units that answer user unit ``index``: up to the next user message, system ones apart."""
         answer: list[int] = []
         for following in range(index + 1, len(self.units)):
-            role = self.chain.messages[self.units[following].start].role
+            role = self.role(self.units[following].start)
             if role == "user":
                 break
             if role not in HEAD_ROLES:

@@ -143,6 +143,8 @@ class SlidingWindow(Strategy):
     def order(self, situation: Situation, stage: Stage) -> Sequence[int]:
         """Standing units that do not fit among the newest ``last`` messages, oldest first; pins stay."""
         left, outside = situation.policy.strategy.last, list[int]()
+        if len(situation.chain) - situation.plan.cut <= left:
+            return outside
         for index in reversed(situation.standing):
             left -= situation.units[index].count
             if left < 0 and situation.protection[index] < CRITICAL:
@@ -185,10 +187,11 @@ def _begins_anew(situation: Situation) -> bool:
     if conditions.idle is None or conditions.idle <= situation.policy.strategy.idle:
         return False
     # A person must have spoken: a tool that took long is no pause.
-    *before, last = situation.chain.messages[-2:] or [None]
-    is_prefill = last is not None and last.is_final and bool(before)
-    spoken = before[0] if is_prefill else last
-    return spoken is not None and spoken.role == "user"
+    messages = situation.chain.messages
+    last = len(messages) - 1
+    if last > 0 and messages[last].is_final:  # a prefill
+        last -= 1
+    return last >= 0 and situation.role(last) == "user"
 
 
 def _past(situation: Situation) -> list[int]:
@@ -412,6 +415,8 @@ def units_since(situation: Situation, least: int = 0) -> int:
     """
     since = situation.conditions.since
     # The unit that ends where the epoch began was still to be answered then.
+    if sum(unit.end >= since for unit in reversed(situation.chain.units)) < least:
+        return 0
     new = [index for index in situation.standing if situation.units[index].end >= since]
     return sum(situation.protection[index] < CRITICAL for index in new) if len(new) >= least else 0
 

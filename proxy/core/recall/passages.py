@@ -17,7 +17,9 @@ from typing import NamedTuple, Protocol
 
 from proxy.core.conversation.messages import TOOL_ROLES
 from proxy.core.conversation.retention import Classes
+from proxy.core.conversation.units import joined
 from proxy.core.dialects.dialect import Content
+from proxy.core.extraction.observations import answered_commands, in_plain_text
 from proxy.core.formats.json import text_or_empty
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.plan import Plan
@@ -162,7 +164,15 @@ class Reach:
         rules, chain = self.policy.retention, self.chain
         if not rules:
             return sorted(edited)
-        may_be_quoted = Classes(rules, chain.messages, chain.units, chain.content).may_be_quoted
+        content, commands = chain.content, answered_commands(chain.messages, chain.content)
+        observations = [place for place in commands if chain.messages[place].role == "user"]
+        may_be_quoted = Classes(
+            rules,
+            chain.messages,
+            joined(chain.units, observations),
+            lambda place: in_plain_text(content(place)) if place in commands else content(place),
+            lambda place: "tool" if place in observations else chain.messages[place].role,
+        ).may_be_quoted
         return [place for place in sorted(edited) if may_be_quoted(place)]
 
     @cached_property

@@ -137,6 +137,25 @@ UNSPACED_FAILURES = "エラー|例外|失敗|错误|失败|錯誤"
 FAILURES = (f"error|exception|traceback|fatal|panic|failed|failure|{FOREIGN_FAILURES}", UNSPACED_FAILURES)
 """The words for something that went wrong."""
 
+# --- what agents that speak in plain text write before a command, and before what it brought ---
+
+OBSERVATIONS = (
+    r"observations?|(?:tool|command|execution|function|terminal|console|shell|bash|python)[ _-]"
+    r"(?:output|results?|response|observation)|beobachtung|werkzeugausgabe|observación"
+    r"|résultat de la commande"
+    r"|観察|観測|観察結果|実行結果|观察|觀察|观察结果|執行結果|执行结果|工具输出|工具輸出"
+)
+"""These say that a program speaks."""
+OUTPUTS = (
+    r"output|results?|response|stdout|stderr|ausgabe|ergebnis|salida|resultado|sortie|résultat"
+    r"|出力|結果|结果|输出|輸出"
+)
+"""These may be said by people too."""
+COMMANDS = (
+    r"action(?: input)?|command|tool(?: input| call)?|aktion|befehl|acción|comando|commande|アクション|行動"
+    r"|コマンド|行动|命令|动作|動作|操作"
+)
+
 # --- numbers ---
 
 NUMERALS: Mapping[str, str] = {

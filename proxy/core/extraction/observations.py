@@ -1,0 +1,198 @@
+"""Commands and observations: the tool calls of agents that speak in plain text, found by shape and by rhythm.
+
+Such an agent writes a command into what it says, and what the command brought comes as a user's message
+(Yao et al. 2022, ReAct; SWE-agent, OpenHands). A user's message is an observation where the assistant's
+message before it ends with a command and the text is framed as output; or where it is nothing but what is
+printed, and the assistant's other messages end with commands too. In doubt it is the user's.
+
+An observation has two sides: what a program wrote, which is worth what a tool's result is and lays down
+nothing, and what stands beside that in paragraphs of its own, which is the user's word as ever. All of this
+is a pure function of the history up to the message (law 3).
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
+from itertools import islice
+from typing import Self
+
+from proxy.core.conversation.messages import HEAD_ROLES, Message
+from proxy.core.dialects.dialect import Call, Content, Size
+from proxy.core.extraction.printed import Lines, Run
+from proxy.core.text.lexicon.words import COMMANDS
+
+# --- commands ---
+
+_FENCE = re.compile(r"^[ \t]*(?:```|~~~).*", re.MULTILINE)
+_CLOSING_TAG = re.compile(
+    r"</(?P<name>[\w:-]{0,40}(?:execute|function|tool|invoke|bash|shell|command|action|run|python|code|call)[\w:-]{0,40})>"
+    r"\s*\Z",
+    re.IGNORECASE,
+)
+_LABELLED = re.compile(rf"^[ \t#*]*(?:{COMMANDS})[ \t*]*[:\uff1a]", re.IGNORECASE | re.MULTILINE)
+_OBJECT = re.compile(r'\s*\{.*"(?:action|command|cmd|tool|tool_name|function|name)"\s*:.*\}\s*\Z', re.DOTALL)
+_AT_PROMPT = re.compile(r"^\$ \S.*\Z", re.MULTILINE)
+_NEAR = 400
+"""Characters of a labelled command that is no last line."""
+
+
+def command_in(text: str) -> str:
+    """The command that an assistant's text ends with; "" where it ends otherwise."""
+    text = text.rstrip()
+    fences = [*_FENCE.finditer(text)]
+    if fences and ("\n" not in text[fences[-1].start() :] or len(fences) % 2):  # a stop word may have cut it
+        opening = fences[-1 if len(fences) % 2 else -2]
+        return _FENCE.sub("", text[opening.start() :]).strip()
+    if closing := _CLOSING_TAG.search(text):
+        start = text.rfind(f"<{closing['name'].partition('=')[0]}", 0, closing.start())
+        return text[start:] if start >= 0 else ""
+    if text[-1:] == "}" and _OBJECT.match(text):
+        return text
+    labels = [match.start() for match in _LABELLED.finditer(text)][-2:]  # an action, and its input
+    if labels and len(text) - labels[-1] <= _NEAR:
+        return text[labels[0] :]
+    prompt = _AT_PROMPT.search(text)
+    return prompt[0] if prompt else ""
+
+
+class Command(Content):
+    """What an assistant says, with the command that it ends with as a call."""
+
+    def __init__(self, content: Content) -> None:
+        text = content.text
+        command = command_in(text)
+        self._content = content
+        self.role = content.role
+        self.parts = [{"type": "text", "text": text.removesuffix(command)}]
+        self.calls: Sequence[Call] = (("", "command", command),)
+
+    def with_texts(self, texts: Sequence[str]) -> Self:
+        raise NotImplementedError("what an assistant says goes out as it came")
+
+    def with_text(self, text: str) -> Self:
+        raise NotImplementedError("what an assistant says goes out as it came")
+
+    def written(self) -> bytes:
+        return self._content.written()
+
+
+# --- observations ---
+
+
+class Observation(Content):
+    """A user's message that tells what a command brought, read as a tool's result.
+
+    What is said beside that is a piece of its own, and the user's.
+    """
+
+    def __init__(self, content: Content) -> None:
+        self._content = content
+        self.role = "tool"
+        self.answers: Sequence[str] = ("",)
+        self.parts = content.parts
+
+    @cached_property
+    def _texts(self) -> list[list[Run]]:
+        """Of each text of the message its runs."""
+        return [[*Lines(text).runs] for text in self._content.texts()]
+
+    @property
+    def _sides(self) -> tuple[str, str]:
+        """What the program wrote, and what is said beside it."""
+        runs = [run for runs in self._texts for run in runs]
+        output, beside = (
+            "\n".join(run.text for run in runs if run.is_output is side).strip() for side in (True, False)
+        )
+        return output, beside
+
+    @property
+    def exact(self) -> Self:
+        return self if self._content.is_exact else type(self)(self._content.exact)
+
+    def texts(self) -> list[str]:
+        """Both sides by themselves, so that a clip of the output spares what is said beside it."""
+        return [run.text for runs in self._texts for run in runs]
+
+    def with_texts(self, texts: Sequence[str]) -> Self:
+        left = iter(texts)
+        return self._with(["\n".join(islice(left, len(runs))) for runs in self._texts])
+
+    def with_text(self, text: str) -> Self:
+        return type(self)(self._content.with_text(text))
+
+    def _with(self, texts: Sequence[str]) -> Self:
+        return type(self)(self._content.with_texts(texts))
+
+    def written(self) -> bytes:
+        return self._content.written()
+
+    def without_pictures(self, line: Callable[[Size | None], str]) -> Self | None:
+        left = self._content.without_pictures(line)
+        return None if left is None else type(self)(left)
+
+    def shown_tokens(self, model: str) -> int:
+        return self._content.shown_tokens(model)
+
+    def pieces(self) -> Sequence[Content]:
+        output, beside = self._sides
+        return (self.with_text(output), self._content.with_text(beside)) if beside else (self,)
+
+    def with_results(self, texts: Sequence[str]) -> Content:
+        beside = self._sides[1]
+        return self._content.with_text("\n\n".join([*texts, beside] if beside else texts))
+
+
+def _is_output(content: Content, is_in_rhythm: Callable[[], bool]) -> bool:
+    """Whether a message that follows a command tells what it brought; without a frame, only in rhythm."""
+    texts = [Lines(text) for text in content.texts() if text.strip()]
+    is_output = bool(texts) and all(text.is_output for text in texts)
+    return is_output and (all(text.is_framed for text in texts) or is_in_rhythm())
+
+
+def in_plain_text(content: Content) -> Content:
+    """A command or an observation, told which it is by who says it."""
+    return Observation(content) if content.role == "user" else Command(content)
+
+
+# --- the rhythm of a session ---
+
+_RHYTHM = 4
+"""Words of the assistant's, the newest, of which at most one is no command."""
+
+
+def answered_commands(
+    messages: Sequence[Message], content: Callable[[int], Content], first: int = 0
+) -> dict[int, str]:
+    """By position, from ``first`` on, the command that is given there, or that the observation there answers.
+
+    ``content`` decodes a message; of what stands before ``first`` only the few newest are read.
+    """
+    commands: dict[int, str] = {}
+    found: dict[int, str] = {}
+
+    def command_at(place: int) -> str:
+        if place not in commands:
+            commands[place] = command_in(content(place).text)
+        return commands[place]
+
+    def is_in_rhythm(place: int) -> bool:
+        assistants = (at for at in range(place, -1, -1) if messages[at].role == "assistant")
+        newest = [bool(messages[at].calls or command_at(at)) for at in islice(assistants, _RHYTHM)]
+        return newest.count(False) <= (len(newest) == _RHYTHM)
+
+    before = next((at for at in range(first - 1, -1, -1) if messages[at].role not in HEAD_ROLES), None)
+    for place in range(first, len(messages)):
+        message = messages[place]
+        if message.role in HEAD_ROLES:
+            continue
+        if (
+            message.role == "user"
+            and not message.answers
+            and before is not None
+            and messages[before].is_final
+        ):
+            command = command_at(before)
+            if command and _is_output(content(place), partial(is_in_rhythm, before)):
+                found[before] = found[place] = command
+        before = place
+    return found

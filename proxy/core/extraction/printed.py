@@ -1,0 +1,224 @@
+"""Which lines of a text a program wrote, and which are somebody's sentences.
+
+Told by frames (tags, labels, prompts, the lines in which terminals say how it stands), where there are any,
+and by the look of the lines. In doubt a line is somebody's: it is never lost as output what a person says.
+"""
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from itertools import accumulate, compress, groupby, pairwise
+from typing import NamedTuple
+
+from proxy.core.text.lexicon.rules import FIRM, PLAIN
+from proxy.core.text.lexicon.words import (
+    FUNCTION_WORDS,
+    LIGHT_WORDS,
+    MODAL_WORDS,
+    OBSERVATIONS,
+    OUTPUTS,
+    UNSPACED,
+)
+
+# --- what a line is: printed by a program, a sentence of somebody's, or either ---
+
+PROGRAM = re.compile(
+    r"^\s*(?://|/\*|\*/|>>>|\.\.\. |\$ |#!|@\w|def |class |import |from \w+ import|return\b|raise |assert "
+    r"|if .*:$|for .*:$|else:|try:|except|\d+[:|]|[+-]{1,3} ?\w*\(|\w+\s*=[^=]|<\/?\w)"
+    r"|[{;\\]\s*$|^\s{8,}\S|\w\(\w*\)\s*[.:{]?$"
+)
+"""A line of a program, or of what one prints."""
+SYMBOLS = re.compile(r"[{}()\[\];=<>|\\`_]")
+_RECORD = re.compile(
+    r"^\s*(?:[-dlcbps](?:[r-][w-][xsStT-]){3}|\[?\d{4}-\d\d-\d\d[T ]\d\d:|\[?\d\d:\d\d:\d\d"
+    r"|[\w./@+-]*[./][\w./@+-]*[:-](?:\d+|\[\d+,\d+\])[: -]|Traceback \(|File \".*\", line \d"
+    r"|at [\w.$<>/]+\([\w.: ]*\)|Caused by: |(?:\w+\.)*\w*(?:Error|Exception)(?::|\b.*[:(]|$)"
+    r"|diff --git |index [0-9a-f]{6,}|@@ -|\+\+\+ |--- [\w./])"
+)
+"""What no sentence looks like: listings, logs, traces, finds, differences."""
+_PRINTED = re.compile(
+    r"^\s*(?:\d{1,6}(?:[\u2502\u2192]|\t| {2,})|total \d+$|\[(?:INFO|WARN|WARNING|ERROR|DEBUG|FATAL|TRACE)\]"
+    r"|(?:INFO|WARN|WARNING|ERROR|DEBUG|FATAL|TRACE|npm ERR!)\b[: ]|[-=*_#~+|^.]{4,}\s*$|\|.*\|\s*$"
+    r"|[\]}{\[(),;]+\s*$|\"[^\"]+\"\s*:|In \[\d+\]:|Out\[\d+\]:|[\w.-]+@[\w.-]+[: ].*[$#]"
+    r"|/?[\w.@+-]*(?:/[\w.@+-]+)+/?\s*$|[\w-]+\.[a-z]{1,5}\s*$|[\w.-]+ ?[:=] \S+$)"
+    r"|\b(?:PASSED|FAILED|SKIPPED|XFAIL)\b"
+)
+_BULLET = re.compile(r"^\s*(?:[-*•·>+#]+|\(?\d{1,3}[.):])\s+")
+_PLAIN_WORD = re.compile(r"[\"'(“«¡¿*]*[^\W\d_]+(?:['\u2019-][^\W\d_]+)*[.,;:!?…)\"'”»*]*")
+_UNSPACED = re.compile(f"[{UNSPACED}]{{2}}")
+_UNSPACED_END = re.compile("[。\uff01\uff1f]$")
+_LITTLE = FUNCTION_WORDS | LIGHT_WORDS | MODAL_WORDS
+_LOOKED_AT = 2_000
+"""Characters of a line by which it is told what it is."""
+_MOSTLY, _PARTLY = 0.7, 0.4
+"""Of the words of a line, those that are plain words, where it is a sentence; and where it may be a rule."""
+_DIGITS = 0.3
+_PRINTED_LINE, _EITHER, _SENTENCE = 1, 0, -1
+
+
+def _kind(line: str) -> int:
+    line = line[:_LOOKED_AT]
+    if _RECORD.match(line):
+        return _PRINTED_LINE
+    if _reads_as_sentence(_BULLET.sub("", line).strip()):
+        return _SENTENCE
+    dense = 10 * len(SYMBOLS.findall(line)) > len(line) or sum(map(str.isdigit, line)) > _DIGITS * len(line)
+    return _PRINTED_LINE if dense or _PRINTED.search(line) or PROGRAM.search(line) else _EITHER
+
+
+def _reads_as_sentence(line: str) -> bool:
+    """Whether somebody says it: mostly words, and a sentence's end or words that only sentences have."""
+    lower = line.lower()
+    binds = bool(FIRM.search(lower) or PLAIN.search(lower))
+    if _UNSPACED.search(line) and (binds or _UNSPACED_END.search(line)):
+        return True
+    words = line.split()
+    plain = sum(_PLAIN_WORD.fullmatch(word) is not None for word in words)
+    if len(words) < 2 or plain < _PARTLY * len(words):
+        return False
+    if binds:
+        return not PROGRAM.search(line)
+    ends = line.rstrip("\"'”»)*")[-1:] in (".", "!", "?", ":", "…")
+    says = len(_LITTLE.intersection(lower.split())) > 1
+    return plain >= _MOSTLY * len(words) and len(words) > 2 and (ends or says)
+
+
+# --- which lines of a text a program wrote ---
+
+_TAG = re.compile(
+    r"<(?P<closes>/?)[\w:-]{0,40}(?:output|stdout|stderr|results?|observation|return_?code|exit_?code|response)[\w:-]{0,40}"
+    r"(?:\s[^<>\n]{0,200})?>",
+    re.IGNORECASE,
+)
+_LABEL = re.compile(
+    r"^[ \t]*\[File: [^\n]*\][ \t\r]*$"
+    rf"|^[ \t#*\[]*(?P<label>(?:{OBSERVATIONS})|(?:{OUTPUTS}))"
+    r"(?:[ \t]+(?:of|from|for)\b[^\n:\uff1a]{0,80})?[ \t\])*]*[:\uff1a][ \t*]*(?P<rest>.*)$",
+    re.IGNORECASE | re.MULTILINE,
+)
+_SURE = re.compile(OBSERVATIONS, re.IGNORECASE)
+_END = re.compile(
+    r"^[ \t]*(?:[\[(](?:(?:the|your) )?(?:open file|file|current (?:working )?directory|working directory|cwd"
+    r"|command|process|python interpreter|exit(?:ed)?|finished|\d+ (?:more )?lines?)\b.*[\])]"
+    r"|[\w.@:~/\\()-]{2,80}[$#>]|\$|>>>|[\w.-]+@[\w.-]+[: ]\S{0,80} ?[$#%>]"
+    r"|(?:exit|return)[ _-]?(?:code|status)\b.{0,20}\d+|Process (?:finished|exited)\b.*)[ \t\r]*$",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""Prompts, and the lines in which terminals and editors say how it stands."""
+_READ = 200_000
+"""Characters of a text of which more than its frames is looked at."""
+_BLANK = re.compile(r"\n[ \t\r]*\n")
+
+
+class Run(NamedTuple):
+    """Lines that stand together and are of one side."""
+
+    is_output: bool
+    text: str
+
+
+class Lines:
+    """The lines of a text, those marked that a program wrote."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._lines = text.split("\n")
+        self._starts = [*accumulate((len(line) + 1 for line in self._lines[:-1]), initial=0)]
+        self._marked = [False] * len(self._lines)
+        self.is_framed: bool = self._mark_tags() | self._mark_labelled()
+        if len(text) <= _READ:
+            self._mark_printed()
+            self._mark_between()
+
+    @property
+    def is_output(self) -> bool:
+        """Whether most of it is framed as output, or all of it is printed."""
+        sizes = [len(line.strip()) for line in self._lines]
+        marked = sum(compress(sizes, self._marked))
+        return marked > 0 and (2 * marked >= sum(sizes) if self.is_framed else marked == sum(sizes))
+
+    @property
+    def runs(self) -> Iterator[Run]:
+        """The text in runs of one side; blank lines belong to what stands before them."""
+        sides, side = list[bool](), self._marked[0]
+        for marked, line in zip(self._marked, self._lines, strict=True):
+            side = marked if line.strip() else side
+            sides.append(side)
+        for is_output, group in groupby(range(len(sides)), key=sides.__getitem__):
+            yield Run(is_output, "\n".join(self._lines[number] for number in group))
+
+    def _mark(self, start: int, end: int) -> None:
+        """Mark the lines that hold nothing but what lies between two places."""
+        for number in range(max(bisect_right(self._starts, start) - 1, 0), bisect_left(self._starts, end)):
+            line, begin = self._lines[number], self._starts[number]
+            is_within = start <= begin + len(line) - len(line.lstrip()) and begin + len(line.rstrip()) <= end
+            self._marked[number] |= is_within
+
+    def _mark_tags(self) -> bool:
+        """What stands within tags; what closes twice was closed the first time by the output itself."""
+        spans, depth = list[tuple[int, int]](), 0
+        for tag in _TAG.finditer(self._text):
+            if not tag["closes"]:
+                spans += [tag.span()] if depth == 0 else []
+                depth += 1
+            elif spans:
+                depth = max(depth - 1, 0)
+                spans[-1] = spans[-1][0], tag.end()
+        for span in spans:
+            self._mark(*span)
+        return bool(spans)
+
+    def _mark_labelled(self) -> bool:
+        """From a label to the last prompt after it; where there is none, the label's paragraph.
+
+        Where there are prompts alone, what is attached to the last one, and all since what is printed first.
+        """
+        text = self._text
+        labels = [label for label in _LABEL.finditer(text) if self._is_label(label)]
+        ends = [end.end() for end in _END.finditer(text)]
+        nexts = [*(each.start() for each in labels), len(text)]
+        for label, until in zip(labels, nexts[1:], strict=True):
+            last = ends[bisect_right(ends, until) - 1] if ends else 0
+            if not label.end() <= last <= until:
+                blank = _BLANK.search(text, label.end(), until)
+                last = blank.start() if blank else until
+            self._mark(label.start(), last)
+        if ends and not labels:
+            self._mark(self._attached(ends[-1]), ends[-1])
+        return bool(labels or ends)
+
+    def _is_label(self, label: re.Match[str]) -> bool:
+        is_sure = label["label"] is None or bool(_SURE.fullmatch(label["label"]))
+        return is_sure or _kind(label["rest"]) != _SENTENCE
+
+    def _attached(self, end: int) -> int:
+        first = bisect_right(self._starts, end) - 1
+        while first and self._lines[first - 1].strip():
+            first -= 1
+        printed = (number for number in range(first) if _kind(self._lines[number]) == _PRINTED_LINE)
+        return self._starts[next(printed, first)]
+
+    def _mark_printed(self) -> None:
+        """Paragraphs that are mostly printed, but for what may be said at their ends."""
+        trimmed = (_SENTENCE,) if self.is_framed else (_SENTENCE, _EITHER)
+        lines = zip(self._lines, self._marked, strict=True)
+        is_open = [bool(line.strip()) and not marked for line, marked in lines]
+        for is_paragraph, group in groupby(range(len(is_open)), key=is_open.__getitem__):
+            kinds = {number: _kind(self._lines[number]) for number in group if is_paragraph}
+            run = [*kinds]
+            while run and kinds[run[-1]] in trimmed:
+                run.pop()
+            start = next((place for place, number in enumerate(run) if kinds[number] not in trimmed), 0)
+            sides = [kinds[number] for number in run[start:] if kinds[number] != _EITHER]
+            if sides and 2 * sides.count(_PRINTED_LINE) >= len(sides):
+                for number in run[start:]:
+                    self._marked[number] = True
+
+    def _mark_between(self) -> None:
+        """What may be either, and stands between what is marked."""
+        marked = [number for number, is_marked in enumerate(self._marked) if is_marked]
+        for before, after in pairwise(marked):
+            between = range(before + 1, after)
+            if all(_kind(self._lines[number]) != _SENTENCE for number in between):
+                for number in between:
+                    self._marked[number] = True
