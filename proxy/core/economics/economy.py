@@ -128,10 +128,10 @@ def shortfall(decided: Draft) -> int:
     return max(ceil(enough - account.freed), 1)
 
 
-def late_account(situation: Situation, plan: Plan) -> Account | None:
-    """The account of an epoch that only brings late summaries."""
+def late_account(situation: Situation, plan: Plan) -> Account:
+    """The account of an epoch that only brings late summaries, whether or not money has a say."""
     account = account_of(situation, plan, may_wait=False)
-    return account and replace(account, verdict=Verdict.LATE)
+    return replace(account, verdict=Verdict.LATE) if account is not None else Account(Verdict.LATE)
 
 
 def prices_in(situation: Situation) -> Prices | None:

@@ -226,7 +226,7 @@ class Account(msgspec.Struct, frozen=True, array_like=True):
                 idle = "" if self.idle is None else f", idle {self.idle:.0f} s"
                 return f"the provider's cache is cold{idle}"
             case Verdict.LATE:
-                return "late summaries take the place of notices, the provider's cache is cold"
+                return "late summaries take the place of notices"
             case Verdict.REFUSED:
                 return "the provider refused signed reasoning of before"
             case Verdict.PAYS | Verdict.WAITS:

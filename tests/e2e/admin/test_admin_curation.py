@@ -79,6 +79,9 @@ class TestCompact:
         assert "They spoke of the plan" in json.dumps(model.views()[-1])
         (call,) = model.summaries
         assert dict(call.headers)[b"authorization"] == KEY.encode()
+        brought = (await admin(url, "sessions/chat"))["epochs"][-1]
+        assert brought["asked"] is None
+        assert brought["reason"].endswith("late summaries take the place of notices")
         again = await chat.ask("And then?")
         assert told(again, "epoch") == told(response, "epoch")
         assert len(model.summaries) == 1

@@ -11,7 +11,7 @@ from proxy.core.economics.economy import account_of, is_cold, late_account, shor
 from proxy.core.planning.life import NO_PAST, Past
 from proxy.core.planning.plan import Account, Anchor, Gap, Plan, Span, Verdict
 from proxy.core.planning.planner import Draft, with_late
-from proxy.core.planning.situation import FREE, Conditions, Situation
+from proxy.core.planning.situation import FREE, UNKNOWN_CONDITIONS, Conditions, Situation
 from proxy.core.planning.strategies import BY_UNITS, ByImportance, Strategy
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Economy, Summary
@@ -232,6 +232,6 @@ def test_a_late_summary_takes_the_place_of_its_notice_and_nothing_else_changes()
     assert b"They built a bridge of stone." in plan.gaps[0].note
     assert plan.gaps[0].is_summarised
     assert plan.gaps[1] == given.plan.gaps[1]
-    account = late_account(replace(given, past=NO_PAST), plan)
-    assert account is not None
-    assert account.verdict is Verdict.LATE
+    for conditions in (given.conditions, UNKNOWN_CONDITIONS):
+        account = late_account(replace(given, past=NO_PAST, conditions=conditions), plan)
+        assert account.cuts_nothing, "it earns nothing, and delays no other, whatever tokens cost"
