@@ -165,7 +165,7 @@ class Sizes(Sequence[int]):
 # --- what was found of a chain's first messages, for the chains that go on from them ---
 
 
-class Prior(msgspec.Struct, Generic[T], eq=False):
+class Incremental(msgspec.Struct, Generic[T], eq=False):
     """Items that were made of some messages, for as long as a chain begins with those very bytes.
 
     Threads may ask and keep at once: what is kept is never changed, only replaced.
@@ -175,10 +175,6 @@ class Prior(msgspec.Struct, Generic[T], eq=False):
 
     found: tuple[Sequence[bytes], Sequence[T], int] = ((), (), 0)
     """Messages, the items that were made of them, and how many of these count."""
-
-    def forked(self) -> "Prior[T]":
-        """The same for a chain that goes on from this one: what either keeps from now on is its own."""
-        return Prior(self.found)
 
     def continued(
         self, raws: Sequence[bytes], may_go_on: Callable[[int], bool], made_from: Callable[[int], Iterable[T]]
@@ -205,4 +201,4 @@ class Prior(msgspec.Struct, Generic[T], eq=False):
 
     def __eq__(self, other: object) -> bool:
         """What is kept is no part of what a chain is: with or without it, the same is found."""
-        return isinstance(other, Prior)
+        return isinstance(other, Incremental)

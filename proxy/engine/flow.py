@@ -213,8 +213,8 @@ class Exchange(msgspec.Struct, kw_only=True):
     def decide(self, request: Request, decision: Decision, plain: bytes) -> None:
         """Let this be what is asked, what was decided on it, and what goes out."""
         self.request, self.decision, budget = request, decision, request.budget
-        self.sent_tokens = budget.head + decision.view
-        self.sent, self.full = budget.real(self.sent_tokens), budget.real(request.counted)
+        self.sent_tokens, counted = budget.head + decision.view, request.counted
+        self.sent, self.full = budget.real(self.sent_tokens), budget.real(counted)
         self.set_body(plain)
 
     def set_body(self, plain: bytes) -> None:

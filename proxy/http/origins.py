@@ -121,14 +121,14 @@ def readable(send: Send, origin: bytes) -> Send:
 
     async def send_readable(message: Message) -> None:
         if message["type"] == "http.response.start":
-            kept: list[Header] = [
+            passed: list[Header] = [
                 header
                 for header in message.get("headers", ())
                 if not header[0].lower().startswith(b"access-control-")
             ]
-            names = b", ".join(dict.fromkeys(name.lower() for name, _ in kept))
+            names = b", ".join(dict.fromkeys(name.lower() for name, _ in passed))
             ours = [(b"access-control-allow-origin", origin), (b"access-control-expose-headers", names)]
-            message["headers"] = [*kept, *ours, (b"vary", b"Origin")]
+            message["headers"] = [*passed, *ours, (b"vary", b"Origin")]
         await send(message)
 
     return send_readable

@@ -86,14 +86,14 @@ def to_upstream(
     dropped = _of_this_connection(headers) | {b"host"} | set(without)
     if accept_encoding is not None:
         dropped.add(b"accept-encoding")
-    kept = [
+    passed = [
         header
         for header in headers
         if (name := header[0].lower()) not in dropped and not name.startswith(OURS)
     ]
     if accept_encoding is not None:
-        kept.append((b"accept-encoding", accept_encoding))
-    return kept
+        passed.append((b"accept-encoding", accept_encoding))
+    return passed
 
 
 def to_client(headers: Sequence[Header], *, same_body: bool = True) -> list[Header]:
@@ -240,7 +240,7 @@ def request_id(scope: Scope) -> str:
 
 MODE_HEADER = b"x-unabridged-mode"
 _MODES = frozenset({"full", "append", "off"})
-_KNOWN = (SESSION_HEADER, POLICY_HEADER, BUDGET_HEADER, BOUNDARY_HEADER, MODE_HEADER)
+_OUR_NAMES = (SESSION_HEADER, POLICY_HEADER, BUDGET_HEADER, BOUNDARY_HEADER, MODE_HEADER)
 """Those of our headers that requests may have."""
 _MOST_UNKNOWN, _LONGEST = 5, 60
 """How many that there are not are told of, and how many characters of each."""
@@ -308,18 +308,18 @@ class Heads:
     """Those that were read last."""
 
     def __init__(self, memory: Memory, tenant_header: bytes | None = None) -> None:
-        self._kept: Lru[_Key, Head] = Lru(memory, attrgetter("size"))
-        self._known = {*_KNOWN, tenant_header}
+        self._heads: Lru[_Key, Head] = Lru(memory, attrgetter("size"))
+        self._our_names = {*_OUR_NAMES, tenant_header}
 
     def of(self, scope: Scope) -> Head:
         """The head of a request."""
         headers: Sequence[Header] = scope["headers"]
         lasting = tuple([header for header in headers if header[0] != _LENGTH])
         key = scope["raw_path"], scope["query_string"], lasting
-        head = self._kept.get(key)
+        head = self._heads.get(key)
         if head is None:
             head = Head(key, self.warning(lasting))
-            self._kept.put(key, head)
+            self._heads.put(key, head)
         return head
 
     def warning(self, headers: Sequence[Header]) -> bytes:
@@ -328,10 +328,10 @@ class Heads:
         Only what may stand in a name is quoted of them.
         """
         names = [lower for name, _ in headers if (lower := name.lower()).startswith(OURS)]
-        unknown = list(dict.fromkeys(name for name in names if name not in self._known))
+        unknown = list(dict.fromkeys(name for name in names if name not in self._our_names))
         warnings: list[str] = []
         for name in map(_written, unknown[:_MOST_UNKNOWN]):
-            nearest = get_close_matches(name, map(_written, _KNOWN), n=1, cutoff=0)[0]
+            nearest = get_close_matches(name, map(_written, _OUR_NAMES), n=1, cutoff=0)[0]
             warnings.append(f"unknown header {name}; did you mean {nearest}?")
         return ", ".join(warnings).encode()
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.units import OpenTurn, Unit, open_from, request_points, units_of
 from proxy.core.dialects.chat.messages import Content
-from proxy.core.persistent import Prior
+from proxy.core.persistent import Incremental
 from proxy.core.planning.chain import Chain
 from tests.support.conversations import Sent, assistant, calling, chain_from, result, user
 
@@ -121,7 +121,7 @@ _few = st.sampled_from([_U, _A, _CALLS, _ANSWERS])
 def test_units_go_on_from_those_of_whichever_requests_came_before(
     line: list[Message], branch: list[Message], fork: int, requests: list[tuple[bool, int]]
 ):
-    known = Prior[Unit]()
+    known = Incremental[Unit]()
     for is_branch, length in requests:
         messages = ([*line[:fork], *branch] if is_branch else line)[:length]
         raws = [b"%d %d" % (place, is_branch and place >= fork) for place in range(len(messages))]

@@ -73,14 +73,14 @@ def nearest(name: str, candidates: Iterable[str]) -> str:
 def _unknown_key(location: Location, model: type[BaseModel]) -> str:
     """Looks for the key that was meant: the only one of its name, one beside it, else any of its name."""
     table, key = dotted(location[:-1]), str(location[-1])
-    said = f"unknown key `{dotted(location)}`"
+    message = f"unknown key `{dotted(location)}`"
     if key == "extends":
-        return f"{said}; `extends` stands before the first table"
+        return f"{message}; `extends` stands before the first table"
     known = [each.rpartition(".") for each in dotted_keys(model)]
     elsewhere = [f"; did you mean `{around}{dot}{name}`?" for around, dot, name in known if name == key]
     beside = nearest(key, [name for around, _, name in known if around == table])
     hints = elsewhere if len(elsewhere) == 1 else [beside, *elsewhere]
-    return said + next(filter(None, hints), "")
+    return message + next(filter(None, hints), "")
 
 
 def _brackets(kind: str, location: Location, value: object, model: type[BaseModel]) -> str:
@@ -126,8 +126,8 @@ def _words(finding: ErrorDetails) -> str:
     if finding["type"] == "less_than_equal" and context["le"] == 1:
         return "must be at most 1 (0.8 is 80 %)"
     words = _WORDS.get(finding["type"])
-    said = words.format(**context).replace("'", '"') if words else finding["msg"]
-    return " ".join(said.split())  # a pattern may have lines; a complaint is one
+    message = words.format(**context).replace("'", '"') if words else finding["msg"]
+    return " ".join(message.split())  # a pattern may have lines; a complaint is one
 
 
 def _place(finding: ErrorDetails, table: Mapping[str, object]) -> tuple[Location, object]:

@@ -285,18 +285,18 @@ class HttptoolsUpstream(PooledUpstream[Connection]):
 
 def _framed(headers: Sequence[Header], body: bytes | AsyncIterator[bytes] | None) -> list[Header]:
     """The headers with the length that the body really has; a stream keeps the length that it announced."""
-    kept = [header for header in headers if header[0].lower() not in _FRAMING]
+    framed = [header for header in headers if header[0].lower() not in _FRAMING]
     if isinstance(body, bytes):
-        kept.append((b"content-length", b"%d" % len(body)))
-        return kept
+        framed.append((b"content-length", b"%d" % len(body)))
+        return framed
     announced = next((value for name, value in headers if name.lower() == b"content-length"), None)
     if body is not None:
-        kept.append(
+        framed.append(
             (b"transfer-encoding", b"chunked") if announced is None else (b"content-length", announced)
         )
     elif announced is not None:
-        kept.append((b"content-length", b"0"))
-    return kept
+        framed.append((b"content-length", b"0"))
+    return framed
 
 
 def _unpresentable(status: int, headers: Sequence[Header]) -> str:

@@ -28,7 +28,7 @@ from proxy.core.text.words import language_of
 from proxy.errors import InvalidType, InvalidValue, MissingParameter, RequestError, UnknownParameter
 
 MEMBER = "unabridged"
-_KNOWN = ("pin", "inject")
+_PARAMETERS = ("pin", "inject")
 MOST_TOOLS = 100
 MOST_BYTES = 1 << 20
 """Text, names, arguments and results together."""
@@ -131,7 +131,7 @@ def take_extension(body: Body) -> tuple[Body, Extension]:
     """
     if MEMBER not in body.members:
         return body, ABSENT
-    sent, members = len(body.messages), _object(body.get(MEMBER), MEMBER, _KNOWN)
+    sent, members = len(body.messages), _object(body.get(MEMBER), MEMBER, _PARAMETERS)
     pinned, name = members.get("pin", []), f"{MEMBER}.pin"
     indexes = cast("list[object]", pinned) if isinstance(pinned, list) else [None]
     pins = [index for index in indexes if isinstance(index, int) and not isinstance(index, bool)]
@@ -222,12 +222,12 @@ def _name_calls(results: Sequence[dict[str, Any]], name: str) -> None:
             taken.add(call_id)
 
 
-def _object(value: object, name: str, known: Collection[str]) -> Mapping[str, Any]:
+def _object(value: object, name: str, allowed: Collection[str]) -> Mapping[str, Any]:
     """The value, if it is an object with none but the ``known`` members."""
     if not isinstance(value, Mapping):
         raise _wrong_type(name, "an object")
     members = as_mapping(cast("object", value))
-    unknown = next((member for member in members if member not in known), None)
+    unknown = next((member for member in members if member not in allowed), None)
     if unknown is not None:
         param = f"{name}.{unknown[:_MEMBER_LENGTH]}".encode("ascii", "backslashreplace").decode()
         raise UnknownParameter(f"Unknown parameter: '{param}'.", param=param)

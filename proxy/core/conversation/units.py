@@ -16,7 +16,7 @@ from operator import attrgetter
 import msgspec
 
 from proxy.core.conversation.messages import HEAD_ROLES, Message, last_user
-from proxy.core.persistent import Prior
+from proxy.core.persistent import Incremental
 
 
 class Unit(msgspec.Struct, frozen=True, gc=False):
@@ -98,7 +98,7 @@ class OpenTurn(msgspec.Struct, frozen=True, dict=True):  # a dict for what is re
     messages: Sequence[Message]
     raws: Sequence[bytes] = ()
     """The same messages as they came; without them no units are kept."""
-    known: Prior[Unit] = msgspec.field(default_factory=Prior[Unit])
+    found: Incremental[Unit] = msgspec.field(default_factory=Incremental[Unit])
     """Units of its first messages, and from now on those that were found here."""
 
     @cached_property
@@ -109,8 +109,8 @@ class OpenTurn(msgspec.Struct, frozen=True, dict=True):  # a dict for what is re
     @cached_property
     def settled(self) -> int:
         """Messages, the oldest, of which any may be edited; found without a look at what was before."""
-        asked = self.last_user
-        return asked if asked is not None and self.is_apart(asked) else 0
+        user = self.last_user
+        return user if user is not None and self.is_apart(user) else 0
 
     def is_apart(self, place: int) -> bool:
         """Whether every result from a message on answers a call from there on."""
@@ -124,11 +124,11 @@ class OpenTurn(msgspec.Struct, frozen=True, dict=True):  # a dict for what is re
     @cached_property
     def units(self) -> list[Unit]:
         """All units of the chain: those before the last stay, unless a call of theirs is answered later."""
-        units = self.known.continued(
+        units = self.found.continued(
             self.raws, self.is_apart, lambda first: units_of(self.messages[first:], first)
         )
         if self.raws:
-            self.known.keep(self.raws[: units[-1].start + 1], units, len(units) - 1)
+            self.found.keep(self.raws[: units[-1].start + 1], units, len(units) - 1)
         return units
 
     @property
@@ -141,8 +141,8 @@ class OpenTurn(msgspec.Struct, frozen=True, dict=True):  # a dict for what is re
         cut_until = gaps[-1][1] if gaps else 0
         if cut_until <= self.settled and (not clipped or max(clipped) < self.settled):
             return True
-        asked = self.last_user
-        if asked is not None and (asked in clipped or any(start <= asked < end for start, end in gaps)):
+        user = self.last_user
+        if user is not None and (user in clipped or any(start <= user < end for start, end in gaps)):
             return False
         return cut_until <= self.open_from
 

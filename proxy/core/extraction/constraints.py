@@ -143,10 +143,10 @@ def in_force(rules: Iterable[Rule]) -> tuple[list[Rule], list[tuple[Rule, Rule]]
         subject = subject_of(rule.sentence.text)
         is_firm = rule.sentence.strength > 1 or subject.forbids or not subject.words
         # Of what is merely laid down, as requests are, the newest in the same words is enough.
-        told = rule.sentence.text if is_firm else (subject.words, _act_and_values(subject))
-        if (told, rule.authority) in bound:
+        meaning = rule.sentence.text if is_firm else (subject.words, _act_and_values(subject))
+        if (meaning, rule.authority) in bound:
             continue
-        bound.add((told, rule.authority))
+        bound.add((meaning, rule.authority))
         newer = standing.successor(rule, subject)
         if newer is None:
             standing.add(rule, subject)
@@ -177,7 +177,7 @@ class _Standing:
     def __init__(self) -> None:
         self._rules: dict[int, _Bound] = {}
         self._withdrawing: dict[frozenset[str], list[_Bound]] = {}
-        self._told: dict[tuple[frozenset[str], frozenset[frozenset[str]]], list[_Bound]] = {}
+        self._by_meaning: dict[tuple[frozenset[str], frozenset[frozenset[str]]], list[_Bound]] = {}
         self._naming: dict[str, list[_Bound]] = {}
         self._setting: dict[frozenset[str], list[_Bound]] = {}
 
@@ -187,7 +187,7 @@ class _Standing:
         if subject.withdraws or subject.permits:
             self._withdrawing.setdefault(subject.act, []).append(bound)
         else:
-            self._told.setdefault(_act_and_values(subject), []).append(bound)
+            self._by_meaning.setdefault(_act_and_values(subject), []).append(bound)
         for name in subject.attributes:
             self._naming.setdefault(name, []).append(bound)
         for things in _set_in(subject):
@@ -201,7 +201,10 @@ class _Standing:
 
     def successor(self, rule: Rule, subject: Subject) -> Rule | None:
         """The standing rule that replaces an older one, if there is one."""
-        withdrawing = self._withdrawing.get(subject.act, ()), self._told.get(_act_and_values(subject), ())
+        withdrawing = (
+            self._withdrawing.get(subject.act, ()),
+            self._by_meaning.get(_act_and_values(subject), ()),
+        )
         for newer, about in chain.from_iterable(each[:_COMPARED] for each in withdrawing):
             if _may_follow(newer, rule) and _withdraws(about, subject):
                 return newer

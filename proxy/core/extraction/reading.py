@@ -175,20 +175,20 @@ class Readings:
     def __init__(self, most: int = _REMEMBERED) -> None:
         self._most = most
         self._held = 0
-        self._known: dict[Address, Reading] = {}
+        self._readings: dict[Address, Reading] = {}
 
     def of(self, address: Address, content: Callable[[], Content]) -> Reading:
         """What a message says, ``content`` being decoded only if that is not known."""
-        found = self._known.get(address)
+        found = self._readings.get(address)
         if found is None:
-            found = self._known[address] = read(content(), address[2])
+            found = self._readings[address] = read(content(), address[2])
             self._held += found.size
             if self._held > self._most:
                 # Threads may drop the older half at once: each step is atomic, and none must be exact.
-                entries = list(self._known.items())
+                entries = list(self._readings.items())
                 for key, _ in entries[: (len(entries) + 1) // 2]:
-                    self._known.pop(key, None)
-                self._held = sum(reading.size for reading in list(self._known.values()))
+                    self._readings.pop(key, None)
+                self._held = sum(reading.size for reading in list(self._readings.values()))
         return found
 
 

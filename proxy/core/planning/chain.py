@@ -14,7 +14,7 @@ from proxy.core.conversation.messages import Message, last_user
 from proxy.core.conversation.units import OpenTurn, Unit, beginnings, open_from
 from proxy.core.dialects.dialect import Content, Dialect
 from proxy.core.extraction.reading import Address, addresses_of
-from proxy.core.persistent import Prior, Sizes
+from proxy.core.persistent import Incremental, Sizes
 from proxy.core.planning.plan import Plan
 
 _start: Callable[[Unit], int] = attrgetter("start")
@@ -23,13 +23,13 @@ _start: Callable[[Unit], int] = attrgetter("start")
 class Gathered(msgspec.Struct, frozen=True):
     """What a chain, and those that it goes on from, have found of their first messages."""
 
-    units: Prior[Unit] = msgspec.field(default_factory=Prior[Unit])
-    addresses: Prior[Address] = msgspec.field(default_factory=Prior[Address])
+    units: Incremental[Unit] = msgspec.field(default_factory=Incremental[Unit])
+    addresses: Incremental[Address] = msgspec.field(default_factory=Incremental[Address])
     """Under which it is remembered what each message says."""
 
     def forked(self) -> "Gathered":
         """The same for a chain that goes on from this one; what that finds, its siblings never see."""
-        return Gathered(self.units.forked(), self.addresses.forked())
+        return Gathered(Incremental(self.units.found), Incremental(self.addresses.found))
 
 
 class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for what is reckoned once

@@ -79,6 +79,6 @@ def _row(situation: Situation, index: int) -> Row:
 def _first_words(contents: Iterable[Content]) -> str:
     for content in contents:
         calls = (f"{name}({arguments})" for _, name, arguments in content.calls)
-        if said := content.text.strip() or next(calls, ""):
-            return one_line(said)
+        if words := content.text.strip() or next(calls, ""):
+            return one_line(words)
     return ""

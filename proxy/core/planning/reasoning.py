@@ -47,5 +47,5 @@ def is_amid_reasoning(chain: Chain) -> bool:
     """Whether the model is about to go on from results that it asked for with signed reasoning."""
     if not chain.messages or not chain.messages[-1].is_result:
         return False
-    said = chain.last_user
-    return bool(signed_in(chain, 0 if said is None else said + 1))
+    user = chain.last_user
+    return bool(signed_in(chain, 0 if user is None else user + 1))

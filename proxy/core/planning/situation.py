@@ -358,11 +358,6 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is r
         hashes = self.chain.hashes if self.pins else ()
         return [place for place, chain_hash in enumerate(hashes) if chain_hash in self.pins]
 
-    @property
-    def standing_pins(self) -> list[int]:
-        """Those of them that are in the view."""
-        return [place for place in self.pinned if not self.plan.covers(place)]
-
     def score(self, index: int) -> Score:
         """A unit's importance: that of its best message."""
         found = self._scores.get(index)

@@ -52,8 +52,8 @@ class PolicyWarning(NamedTuple):
 
 def warnings_of(policy: Policy, stated: Collection[Location], budget: int | None) -> Iterator[PolicyWarning]:
     """All remarks on a policy; ``budget`` is in tokens, None where it is not known."""
-    for key, said in policy.retired():
-        yield PolicyWarning(tuple(key.split(".")), said)
+    for key, message in policy.retired():
+        yield PolicyWarning(tuple(key.split(".")), message)
     for keys, why in _idle(policy):
         found = [key for key in keys if tuple(key.split(".")) in stated]
         if found:
@@ -95,24 +95,24 @@ def _tools(policy: Policy, stated: Collection[Location]) -> Iterator[PolicyWarni
     changing = [pattern for tool in policy.tools for pattern in tool.invalidated_by]
     for place, tool in enumerate(policy.tools):
         if tool.serve and not tool.cache_exchanges:
-            said = "`serve = true` has no effect: `cache_exchanges` is 0, so no result is kept"
-            yield PolicyWarning(("tools", place, "serve"), said)
+            message = "`serve = true` has no effect: `cache_exchanges` is 0, so no result is kept"
+            yield PolicyWarning(("tools", place, "serve"), message)
         if tool.cache_exchanges and (by := next((c for c in changing if _covers(c, tool.match)), None)):
-            said = (
+            message = (
                 f"no result of `{tool.match}` is kept: `invalidated_by` has `{by}`, so it changes something"
             )
-            yield PolicyWarning(("tools", place, "cache_exchanges"), said)
+            yield PolicyWarning(("tools", place, "cache_exchanges"), message)
         if not policy.tool_results.clear_first and ("tools", place, "clear_after") in stated:
-            said = "`clear_after` has no effect: `tool_results.clear_first` is false"
-            yield PolicyWarning(("tools", place, "clear_after"), said)
+            message = "`clear_after` has no effect: `tool_results.clear_first` is false"
+            yield PolicyWarning(("tools", place, "clear_after"), message)
 
 
 def _shadowed(policy: Policy) -> Iterator[PolicyWarning]:
     """Rules that are never reached, because one before them matches all that they match."""
     for place, tool in enumerate(policy.tools):
         if before := next((t.match for t in policy.tools[:place] if _covers(t.match, tool.match)), None):
-            said = f'`match = "{tool.match}"` is never reached: `{before}` stands before it'
-            yield PolicyWarning(("tools", place, "match"), said)
+            message = f'`match = "{tool.match}"` is never reached: `{before}` stands before it'
+            yield PolicyWarning(("tools", place, "match"), message)
     for place, rule in enumerate(policy.retention):
         narrow = rule.match
         if any(
@@ -121,13 +121,13 @@ def _shadowed(policy: Policy) -> Iterator[PolicyWarning]:
             and (wide.tool is None or (narrow.tool is not None and _covers(wide.tool, narrow.tool)))
             for wide in (before.match for before in policy.retention[:place])
         ):
-            said = "this `[[retention]]` is never reached: one before it matches all of it"
-            yield PolicyWarning(("retention", place), said)
+            message = "this `[[retention]]` is never reached: one before it matches all of it"
+            yield PolicyWarning(("retention", place), message)
     windows = list(policy.budget.windows)
     for place, name in enumerate(windows):
         if before := next((each for each in windows[:place] if _covers(each, name)), None):
-            said = f"the window of `{name}` is never asked for: `{before}` stands before it"
-            yield PolicyWarning(("budget", "windows", name), said)
+            message = f"the window of `{name}` is never asked for: `{before}` stands before it"
+            yield PolicyWarning(("budget", "windows", name), message)
 
 
 def _covers(wide: str, narrow: str) -> bool:
@@ -166,15 +166,15 @@ def _patterns(policy: Policy) -> Iterator[PolicyWarning]:
             regexes.append((("retention", place, "match", "content"), rule.match.content))
     for location, pattern in globs:
         if found := _NO_NAME.search(_SET.sub("", pattern)):
-            said = (
+            message = (
                 f"`{pattern}` matches no tool: it is a shell pattern (`get_*`), and no name has `{found[0]}`"
             )
-            yield PolicyWarning(location, said)
+            yield PolicyWarning(location, message)
     for location, pattern in regexes:
         is_plain = not _BY_LINES_OR_SPACED.search(pattern)
         if is_plain and _PAST_AN_END.search(_ESCAPE_OR_SET.sub("\0", pattern)):
-            said = "nothing stands before `^` or after `$`, the ends of a text; write `\\^`, `\\$`"
-            yield PolicyWarning(location, f"`{pattern}`: {said}")
+            message = "nothing stands before `^` or after `$`, the ends of a text; write `\\^`, `\\$`"
+            yield PolicyWarning(location, f"`{pattern}`: {message}")
 
 
 def _sizes(policy: Policy, stated: Collection[Location], budget: int | None) -> Iterator[PolicyWarning]:
@@ -183,14 +183,14 @@ def _sizes(policy: Policy, stated: Collection[Location], budget: int | None) -> 
         return
     location, named = ("budget", "tokens"), f"a budget of {budget:,} tokens"
     if budget < _SMALL:
-        said = "holds little beside a system prompt and tools"
-        yield PolicyWarning(location, f"{named} {said}")
+        message = "holds little beside a system prompt and tools"
+        yield PolicyWarning(location, f"{named} {message}")
     summary, eighth = policy.summary.max_tokens, budget // 8
     if not policy.summary.enabled or summary == "auto":
         pass
     elif ("summary", "max_tokens") in stated and eighth < summary:
-        said = f"no summary gets {summary:,} tokens: an eighth of {named} is {eighth:,}"
-        yield PolicyWarning(("summary", "max_tokens"), said)
+        message = f"no summary gets {summary:,} tokens: an eighth of {named} is {eighth:,}"
+        yield PolicyWarning(("summary", "max_tokens"), message)
     elif budget <= summary:
         yield PolicyWarning(location, f"{named} is no more than one summary may have (`summary.max_tokens`)")
     if budget <= policy.ledger.tokens:

@@ -199,8 +199,8 @@ def _flow(entries: Sequence[Entry], longest: int) -> Iterator[str]:
         at = ""
         if entry.at is not None:
             at = f' timestamp="{datetime.fromtimestamp(entry.at, UTC):%Y-%m-%dT%H:%M:%SZ}"'
-        said = "\n".join([entry.text, *(f"{call.name}({call.arguments})" for call in entry.calls)]).strip()
-        yield f'<entry index="{index}" subtype="{_subtype(entry)}"{at}>\n{_quoted(said, longest)}\n</entry>'
+        text = "\n".join([entry.text, *(f"{call.name}({call.arguments})" for call in entry.calls)]).strip()
+        yield f'<entry index="{index}" subtype="{_subtype(entry)}"{at}>\n{_quoted(text, longest)}\n</entry>'
     yield "</working_flow_to_compact>"
 
 

@@ -110,12 +110,14 @@ def _weighed(texts: Sequence[tuple[str, str]]) -> Iterator[Sentence]:
         if role in TOOL_ROLES or role in HEAD_ROLES:
             voice = _TOOL if role in TOOL_ROLES else _SYSTEM
         nearness = 0.1 * number / max(len(expanded) - 1, 1)
-        for at, said in enumerate(_quotable(text, voice)):
+        for at, sentence in enumerate(_quotable(text, voice)):
             place += 1
-            if said not in seen:
-                seen.add(said)
+            if sentence not in seen:
+                seen.add(sentence)
                 first = 0.2 if at == 0 else 0.0
-                yield Sentence(place, voice, said, _WORTH[voice] + nearness + first + _content(said, voice))
+                yield Sentence(
+                    place, voice, sentence, _WORTH[voice] + nearness + first + _content(sentence, voice)
+                )
 
 
 def _quotable(text: str, voice: int) -> Iterator[str]:

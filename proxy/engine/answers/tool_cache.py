@@ -37,11 +37,11 @@ _Line = tuple[SessionKey, tuple[Tool, ...], tuple[InjectedResult, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _CachedChain:
     """What a chain came to."""
 
     line: _Line
-    folded: Derived
+    derived: Derived
     hidden: int
     """Messages of the chain that were known to stand for others."""
 
@@ -62,8 +62,8 @@ class ToolCaches:
 
     def __init__(self, metrics: Metrics, memory: Memory) -> None:
         self._metrics = metrics
-        self._known: Lru[tuple[SessionKey, bytes], _Known] = Lru(
-            memory, lambda known: _CHAIN_BYTES + known.folded.cache.weight
+        self._chains: Lru[tuple[SessionKey, bytes], _CachedChain] = Lru(
+            memory, lambda cached: _CHAIN_BYTES + cached.derived.cache.weight
         )
 
     async def of(
@@ -82,34 +82,34 @@ class ToolCaches:
             return onto.cache
         is_long = len(chain) - start > _LONG_MESSAGES or sum(map(len, chain.raws[start:])) > _LONG_BYTES
         if is_long:
-            onto, events = await asyncio.to_thread(_fold, wanted, onto, start)
+            onto, events = await asyncio.to_thread(_derived, wanted, onto, start)
         else:
-            onto, events = _fold(wanted, onto, start)
+            onto, events = _derived(wanted, onto, start)
         for result, count in events.items():
             self._metrics.tool_cache.labels(result=result).inc(count)
         key, hashes = request.session.key, chain.hashes
         if start and onto.cache.weight >= _LARGE:
-            self._known.drop((key, hashes[start - 1]))
-        self._known.put((key, hashes[-1]), _Known(wanted.line, onto, len(positions)))
+            self._chains.drop((key, hashes[start - 1]))
+        self._chains.put((key, hashes[-1]), _CachedChain(wanted.line, onto, len(positions)))
         return onto.cache
 
     def forget(self, key: SessionKey) -> None:
         """The session was deleted: none of its results is kept."""
-        self._known.drop_where(lambda place, _: place[0] == key)
+        self._chains.drop_where(lambda place, _: place[0] == key)
 
     def _ancestor(self, wanted: _Wanted, rules: Rules) -> tuple[int, Derived]:
         """The deepest place of the chain of which it is known what it came to."""
         key, _, injected = wanted.line
         whole = len(wanted.chain)
         for length in range(whole, max(whole - _SEARCHED, 0), -1):
-            known = self._known.get((key, wanted.chain.hashes[length - 1]))
+            cached = self._chains.get((key, wanted.chain.hashes[length - 1]))
             hidden = bisect_left(wanted.stand_ins, length)
-            if known is not None and known.line == wanted.line and known.hidden == hidden:
-                return length, known.folded
+            if cached is not None and cached.line == wanted.line and cached.hidden == hidden:
+                return length, cached.derived
         return 0, initial(rules, injected)
 
 
-def _fold(wanted: _Wanted, onto: Derived, start: int) -> tuple[Derived, Counter[str]]:
+def _derived(wanted: _Wanted, onto: Derived, start: int) -> tuple[Derived, Counter[str]]:
     """What a chain comes to, and what became of the results that are new in its last turn."""
     chain, events = wanted.chain, Counter[str]()
     # At the newest answer the part begins that no earlier request can have had.

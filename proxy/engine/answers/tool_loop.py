@@ -102,9 +102,9 @@ class _Course:
 
     def comment(self) -> bytes:
         """What came too late for the headers."""
-        told = [f"tool-cache hits={self.rounds.hits}"] if self.rounds.hits else []
-        told += [f"degraded {UNSAVED}"] if UNSAVED in self.exchange.degraded else []
-        return b"".join(b": unabridged %b\n\n" % each.encode() for each in told)
+        comments = [f"tool-cache hits={self.rounds.hits}"] if self.rounds.hits else []
+        comments += [f"degraded {UNSAVED}"] if UNSAVED in self.exchange.degraded else []
+        return b"".join(b": unabridged %b\n\n" % each.encode() for each in comments)
 
 
 class _Spliced:
@@ -213,9 +213,9 @@ async def _whole(sent: Sent, course: _Course) -> Sent:
     except BaseException:
         await sent.response.aclose()
         raise
-    told = editor.end()
-    response = sent.response if told is body else _Rewritten(sent.response, len(told))
-    return replace(sent, response=response, begun=told, is_over=True)
+    edited = editor.end()
+    response = sent.response if edited is body else _Rewritten(sent.response, len(edited))
+    return replace(sent, response=response, begun=edited, is_over=True)
 
 
 def _is_plain(response: UpstreamResponse) -> bool:

@@ -107,17 +107,17 @@ class Naming:
         name = session_header(headers)
         by = (self.tenant_header,) if self.tenant_header else CREDENTIALS
         digest = hashlib.sha256(repr((name, *map(headers.get, by))).encode()).digest()
-        known = self._callers.get(digest)
-        if known is None:
+        caller = self._callers.get(digest)
+        if caller is None:
             tenant = self.tenant(headers)
             former = self._former.caller(headers) if self._former else None
             key = None if name is None else self.named(tenant, name)
             if former and former.key and former.key.sid != NAMED:
                 # An id of ours is good for as long as the secret that it was made by.
                 key, former = former.key, None
-            known = Caller(tenant, name, key, former)
-            self._callers.put(digest, known)
-        return known
+            caller = Caller(tenant, name, key, former)
+            self._callers.put(digest, caller)
+        return caller
 
     def former_tag(self, former: Caller, first_user: bytes) -> str:
         """The tag of a caller's session by the old secret's names."""
@@ -142,11 +142,11 @@ class Naming:
 
     def cache_key(self, key: SessionKey) -> str:
         """What names a session to the provider's prompt cache, the same on every worker; it tells nothing."""
-        known = self._cache_keys.get(key)
-        if known is None:
-            known = self._mac(b"prompt-cache", f"{key.tag}\0{key.sid}".encode(), 32)
-            self._cache_keys.put(key, known)
-        return known
+        found = self._cache_keys.get(key)
+        if found is None:
+            found = self._mac(b"prompt-cache", f"{key.tag}\0{key.sid}".encode(), 32)
+            self._cache_keys.put(key, found)
+        return found
 
     def address(self, tenant: str, *parts: bytes) -> str:
         """A content address within a tenant."""

@@ -45,7 +45,7 @@ _PIECE_BYTES = 128 * 1024
 
 _LEAST = 4 * 1024
 """Bytes of a body below which splitting it whole costs nothing."""
-_TOLD_APART_BY = 256
+_DISTINCT = 256
 """Bytes by which the conversations of one caller are told apart, where no header does: the first of a body,
 and, since a service's system prompt is the same in all of them, the first after that."""
 _ENDING = 64
@@ -83,7 +83,7 @@ class Reader:
         if before is None or before.root != start or before.length == len(before.head):
             before = await _off_loop(body.messages, lambda: self._head(body, start, model))
         after, come = before.tip, [*body.messages[before.length :]]
-        new, hashes = await _off_loop(come, lambda: self._placed(come, after))
+        new, hashes = await _off_loop(come, lambda: self._chained(come, after))
         tip, exchanges, entries = hashes[-1] if hashes else after, before.exchanges, list[CachedMessage]()
         for each in new:
             entries.append(each.entry)
@@ -114,18 +114,18 @@ class Reader:
 
     def _head(self, body: Body, start: bytes, model: str) -> CachedPrefix:
         """A request's head, with nothing after it."""
-        known = list[CachedMessage]()
+        entries = list[CachedMessage]()
         for raw in body.messages:
             entry, _ = self._entry(raw)
             if entry.message.role not in HEAD_ROLES:
                 break
-            known.append(entry)
-        head = tuple(body.messages[: len(known)])
+            entries.append(entry)
+        head = tuple(body.messages[: len(entries)])
         return CachedPrefix(
-            start, head, tuple(known), Grown([]), Grown([]), len(head), start, 0, model, self._nothing
+            start, head, tuple(entries), Grown([]), Grown([]), len(head), start, 0, model, self._nothing
         )
 
-    def _placed(self, raws: Sequence[bytes], tip: bytes) -> tuple[list[NewMessage], list[bytes]]:
+    def _chained(self, raws: Sequence[bytes], tip: bytes) -> tuple[list[NewMessage], list[bytes]]:
         """New messages and their chain hashes, the first of them after ``tip``."""
         new, hashes = list[NewMessage](), list[bytes]()
         for raw in raws:
@@ -286,7 +286,7 @@ class BodyCache:
 
         Raises what :meth:`~proxy.core.dialects.wire.WireFormat.read_body` raises.
         """
-        scope += b"\0" + raw[:_TOLD_APART_BY]
+        scope += b"\0" + raw[:_DISTINCT]
         name = self._name(scope, raw) if is_shared else scope
         newest = self._bodies.get(name)
         if newest is None:
@@ -324,7 +324,7 @@ class BodyCache:
         """
         heads = self._heads.get(scope) or ()
         end = max((end for end, ending in heads if raw.startswith(ending, end - len(ending))), default=None)
-        return scope if end is None else scope + b"\0" + raw[end : end + _TOLD_APART_BY].partition(b"}")[0]
+        return scope if end is None else scope + b"\0" + raw[end : end + _DISTINCT].partition(b"}")[0]
 
     def _learn_head(self, scope: bytes, body: Body, length: int) -> None:
         """Remember where the head of a body, its first ``length`` messages, ends, if it is long."""
@@ -334,5 +334,5 @@ class BodyCache:
         if any(raw.startswith(first, end) for end, _ in heads):
             return
         end = raw.find(first)
-        if end > _TOLD_APART_BY:
+        if end > _DISTINCT:
             self._heads.put(scope, ((end, raw[end - _ENDING : end]), *heads)[:_HEADS_ALIKE])

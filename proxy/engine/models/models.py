@@ -93,12 +93,12 @@ class Models:
         self._windows = windows
         self._prices = prices
         self._clock = clock
-        self._known: Lru[tuple[str, str], Model] = Lru(memory, lambda model: _MODEL_BYTES + len(model.name))
+        self._models: Lru[tuple[str, str], Model] = Lru(memory, lambda model: _MODEL_BYTES + len(model.name))
 
     def of(self, tenant: str, name: str) -> Model:
         """What is known of a model for a caller, to be kept for one request."""
         key = (tenant, name)
-        found = self._known.get(key)
+        found = self._models.get(key)
         if found is None:
             found = Model(
                 name=name,
@@ -107,7 +107,7 @@ class Models:
                 stated=self.stated.of(name),
                 prices=self._prices(name),
             )
-            self._known.put(key, found)
+            self._models.put(key, found)
         return found
 
     def window(self, model: Model, policy: Policy) -> Window:

@@ -141,8 +141,8 @@ class Decisions:
 
     def answerers(self, request: Request, decision: Decision) -> list[Answerer]:
         """Who answers the calls of what this request, or its history, has beside the client's tools."""
-        is_known = decision.plan != EMPTY or bool(request.history.hidden)
-        return [self.recall(request, decision.plan)] if request.tool and is_known else []
+        is_cut = decision.plan != EMPTY or bool(request.history.hidden)
+        return [self.recall(request, decision.plan)] if request.tool and is_cut else []
 
     async def leave_out_reasoning(self, exchange: Exchange) -> bool:
         """Decide again without the signed reasoning that was refused; whether there was any to leave out."""

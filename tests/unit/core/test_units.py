@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from proxy.core.conversation.messages import Message, last_user
 from proxy.core.conversation.units import OpenTurn, Unit, open_from, request_points, units_of
-from proxy.core.persistent import Prior
+from proxy.core.persistent import Incremental
 
 U, A, S = (Message(role, b"") for role in ("user", "assistant", "system"))
 
@@ -137,7 +137,7 @@ def test_no_edits_spare_everything():
 
 
 def test_units_that_are_known_give_way_where_a_late_result_answers_an_early_call():
-    messages, known = [calls("a"), U, result("a")], Prior[Unit]()
+    messages, known = [calls("a"), U, result("a")], Incremental[Unit]()
     for length in (2, 3):
         raws = [b"%d" % place for place in range(length)]
         assert OpenTurn(messages[:length], raws, known).units == units_of(messages[:length])

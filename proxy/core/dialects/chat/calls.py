@@ -25,7 +25,7 @@ Element = tuple[dict[str, Raw], PartialCall]
 
 class _Fate(Enum):
     UNNAMED = auto()
-    ASKED = auto()
+    OURS = auto()
     """To be answered by the proxy, if it can."""
     SHOWN = auto()
     HIDDEN = auto()
@@ -56,7 +56,7 @@ class Calls:
     @property
     def is_asking(self) -> bool:
         """Whether there is a call that the proxy may answer."""
-        return _Fate.ASKED in self._fates
+        return _Fate.OURS in self._fates
 
     @property
     def shows_any(self) -> bool:
@@ -87,13 +87,13 @@ class Calls:
             tool = self.message.calls[place].name
             is_ours = self._rules.is_ours(tool)
             if self._may_ask and (is_ours or self._rules.holds(tool)):
-                self._fates[place] = _Fate.ASKED
+                self._fates[place] = _Fate.OURS
             else:
                 self._fates[place] = _Fate.DROPPED if is_ours else _Fate.SHOWN
             self._advance()
 
     def _advance(self) -> None:
-        open_fates = (_Fate.UNNAMED, _Fate.ASKED)
+        open_fates = (_Fate.UNNAMED, _Fate.OURS)
         while self._decided < len(self._fates) and self._fates[self._decided] not in open_fates:
             self._decided += 1
 
@@ -103,7 +103,7 @@ class Calls:
 
     def requested(self, finish: bytes) -> list[ToolCall]:
         """The calls that the proxy may answer; none where the answer was cut short."""
-        return [] if finish in _CUT_SHORT else self._those(_Fate.ASKED)
+        return [] if finish in _CUT_SHORT else self._those(_Fate.OURS)
 
     def shown(self) -> list[ToolCall]:
         """The calls that the client sees."""
@@ -123,9 +123,9 @@ class Calls:
         self.name_all()
         places = {call.place for call in hidden}
         for place, fate in enumerate(self._fates):
-            if fate is _Fate.ASKED and place in places:
+            if fate is _Fate.OURS and place in places:
                 self._fates[place] = _Fate.HIDDEN
-            elif fate is _Fate.ASKED:
+            elif fate is _Fate.OURS:
                 is_ours = self._rules.is_ours(self.message.calls[place].name)
                 self._fates[place] = _Fate.DROPPED if is_ours else _Fate.SHOWN
         self._advance()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _STRING, _ARRAY, _OBJECT, _SCALAR = *b'"[{', 0
 _KINDS = frozenset({_STRING, _ARRAY, _OBJECT})
 _ENDS = {_STRING: b'"', _ARRAY: b"]"}
-_SAID_ONCE = frozenset({"role", "id", "type"})
+_NOT_REPEATED = frozenset({"role", "id", "type"})
 _DEEPEST = 8
 """Objects within objects that are merged; deeper ones must be said in one delta."""
 _NESTED = ("function", "custom")
@@ -82,7 +82,7 @@ class Members:
         elif kind == _ARRAY:
             inner = raw[1:-1].strip()
             value += b"," + inner if inner and len(value) > 1 else inner
-        elif name in _SAID_ONCE and len(value) > 1:
+        elif name in _NOT_REPEATED and len(value) > 1:
             self._has_left_out |= raw[1:-1] not in (b"", bytes(value[1:]))
         elif name != "name" or bytes(value[1:]) != raw[1:-1]:
             value += raw[1:-1]

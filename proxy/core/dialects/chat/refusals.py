@@ -131,12 +131,12 @@ def read_overflow(status: int, body: bytes, request: bytes = b"") -> Overflow | 
     refusal = _error_text(body, status)
     if refusal is None or not (refusal.text or refusal.codes):
         return None
-    known = bool(_CODES & refusal.codes)
-    if not known and _RATE_LIMIT.search(" ".join((refusal.text, *refusal.codes))):
+    has_code = bool(_CODES & refusal.codes)
+    if not has_code and _RATE_LIMIT.search(" ".join((refusal.text, *refusal.codes))):
         return None
     matches = filter(None, (wording.search(refusal.text) for wording in _WORDINGS))
-    found = next((match for match in matches if known or match[0].encode() not in request), None)
-    if found is None and not known:
+    found = next((match for match in matches if has_code or match[0].encode() not in request), None)
+    if found is None and not has_code:
         return None
     stated = found.groupdict() if found else {}
     prompt_tokens = _number(stated.get("prompt")) or _prompt_of(stated.get("parts"))
