@@ -36,7 +36,7 @@ from proxy.config import FLAGS, Settings
 from proxy.core.text.similarity import nearest
 from proxy.environment import PREFIX, unknown_variables, variable
 from proxy.errors import SettingsError, StoreUnavailable
-from proxy.http.server.server import BACKLOG, ServerConfig
+from proxy.http.server.guard import BACKLOG, ServerConfig
 from proxy.telemetry import log_warning
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from typing import Protocol
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from proxy.http.server.server import ServerConfig
+from proxy.http.server.guard import ServerConfig
 
 Script = Callable[["Exchange"], Awaitable[None]]
 """What the upstream does about one request."""

@@ -12,8 +12,7 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from proxy.http.server.guard import WireGuard
-from proxy.http.server.server import ServerConfig
+from proxy.http.server.guard import ServerConfig, WireGuard
 
 HOST = b"Host: a\r\n"
 POST = b"POST /v1/x HTTP/1.1\r\n" + HOST

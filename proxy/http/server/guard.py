@@ -13,10 +13,12 @@ one that it left. One that has closed its side alone is answered.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
 
 import httptools
+import uvicorn
 from starlette.types import ASGIApp
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -37,8 +39,6 @@ from proxy.telemetry import log_request
 
 if TYPE_CHECKING:
     from uvicorn.server import ServerState
-
-    from proxy.http.server.server import ServerConfig
 
 MAX_FRAMING = 64 * 1024
 """Bytes of chunk extensions or trailers between two pieces of a body."""
@@ -341,3 +341,46 @@ def _in_our_words(error: httptools.HttpParserError) -> UnabridgedError:
     if isinstance(error, httptools.HttpParserCallbackError):
         raise error
     return RequestError(f"The request is not valid HTTP: {error}.")
+
+
+# --- how uvicorn serves connections like these, in production and in tests ---
+
+
+KEEP_ALIVE = 75
+"""Seconds that an idle connection is kept: longer than clients' pools do, so that they close first."""
+BACKLOG = 2048
+LAST_WORDS = 1
+"""Seconds for what is still unanswered when uvicorn stops: streams were drained before."""
+
+
+class ServerConfig(uvicorn.Config):
+    """No Server and Date headers: answers are the upstream's, and it has sent its own."""
+
+    def __init__(
+        self,
+        app: ASGIApp | Callable[[], ASGIApp],
+        *,
+        request_timeout: float,
+        workers: int = 1,
+        factory: bool = False,
+    ) -> None:
+        super().__init__(
+            app,
+            factory=factory,
+            workers=workers,
+            interface="asgi3",
+            http=WireGuard,
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            date_header=False,
+            backlog=BACKLOG,
+            timeout_keep_alive=KEEP_ALIVE,
+            timeout_graceful_shutdown=LAST_WORDS,
+        )
+        self.request_timeout = request_timeout
+        """Seconds (`Pace`)."""

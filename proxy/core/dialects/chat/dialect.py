@@ -10,8 +10,8 @@ from proxy.core.dialects.chat.completion import (
     read_completion,
     stored_answer,
 )
-from proxy.core.dialects.chat.messages import Content
-from proxy.core.dialects.chat.reasoning import (
+from proxy.core.dialects.chat.messages import (
+    Content,
     holds_reasoning,
     holds_signed_reasoning,
     without_reasoning,
