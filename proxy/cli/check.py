@@ -13,6 +13,8 @@ from proxy.adapters.files.toml_file import toml_key
 from proxy.adapters.plugins import load_plugins
 from proxy.cli.terminal import add_json_option, facts, positive, print_json, show
 from proxy.core.budget.budget import Budget, budget_tokens
+from proxy.core.budget.prices import UNKNOWN_PRICES, Prices
+from proxy.core.economics.economy import pays_from
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.warnings import warnings_of
 
@@ -20,6 +22,8 @@ EXAMPLE_WINDOW = 128_000
 """Tokens of the window by which stages are explained."""
 _STAGES = ("warn", "trim", "compact", "emergency")
 _BY_COUNT = ("sliding_window", "exchanges")
+_PACE = 500
+"""Tokens that a request brings, by which it is said when a cut pays."""
 _BY_COUNTS = {
     "messages": "all but the newest {messages:,} messages, at any usage",
     "exchanges": "past {exchanges:,} exchanges all but the newest {roll_to:,}, at any usage",
@@ -51,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     load_plugins()
     policy, file = PolicyLibrary.of(args.policies).read(args.file)
     window = _window(policy, args.window, args.model)
-    decided = decisions(policy, window.tokens)
+    decided = decisions(policy, window.tokens, prices.prices_of(args.model or ""))
     # Each remark has the line of its key. A preset may state keys for what they tell.
     stated = file.lines if file.path.parent != shipped_policies() else ()
     remarks = warnings_of(policy, stated, _budget(policy, window.tokens))
@@ -81,8 +85,11 @@ def _window(policy: Policy, given: int | None, model: str | None) -> Window:
     return Window(known, f"in the window of {model}, {known:,} by {source}")
 
 
-def decisions(policy: Policy, window: int | None) -> dict[str, Any]:
-    """What a policy decides for a model with a window of so many tokens and an empty head."""
+def decisions(policy: Policy, window: int | None, paid: Prices = UNKNOWN_PRICES) -> dict[str, Any]:
+    """What a policy decides for a model with a window of so many tokens and an empty head.
+
+    ``paid``: what its tokens cost.
+    """
     tokens, stages = _budget(policy, window), policy.stages
     budget = None if tokens is None else Budget(tokens, 1.0, 0)
     rules, strategy = policy.strategy, policy.strategy.name
@@ -91,6 +98,7 @@ def decisions(policy: Policy, window: int | None) -> dict[str, Any]:
         counts = {"exchanges": rules.exchanges, "roll_to": rules.roll_to}
     if stages.max_units:
         counts["units"] = stages.max_units
+    is_by_tokens = tokens is not None and strategy not in (*_BY_COUNT, "off")
     return {
         "policy": policy.name,
         "digest": policy.digest,
@@ -102,6 +110,7 @@ def decisions(policy: Policy, window: int | None) -> dict[str, Any]:
         "target": budget and budget.share(stages.target),
         "counts": counts,
         "summary": policy.summary_tokens(tokens) if tokens and policy.summary.enabled else 0,
+        "pays_from": pays_from(policy, tokens or 0, paid, _PACE) if is_by_tokens else None,
         "encrypted": policy.store.encrypt,
         "not_acting": list(policy.not_acting()),
     }
@@ -134,18 +143,28 @@ def consequences(policy: Policy, decided: Mapping[str, Any], window: Window) -> 
     yield from (("cuts", words.format(**counts)) for name, words in _BY_COUNTS.items() if name in counts)
     if policy.strategy.name == "session":
         yield "cuts", f"what came before a pause over {policy.strategy.idle:g} seconds, at any usage"
-    if decided["stages"] is not None and policy.strategy.name in _BY_COUNT:
-        yield "emergency", f"above {decided['stages']['emergency']:,} tokens, cuts as much as it takes"
-    elif decided["stages"] is not None:
-        for stage, tokens in decided["stages"].items():
-            yield stage, f"{'above' if stage == 'emergency' else 'from'} {tokens:,} tokens"
-        yield "target", f"an epoch prunes to {decided['target']:,} tokens, with an empty head"
+    if decided["stages"] is not None:
+        yield from _by_tokens(policy, decided)
     if decided["budget"] is not None or not policy.summary.enabled:
         yield "summary", f"at most {decided['summary']:,} tokens" if decided["summary"] else "none"
     if policy.store.encrypt:
         yield "store", "encrypted at rest, for every policy of a server that has this one"
     if decided["not_acting"]:
         yield "no effect yet", ", ".join(decided["not_acting"])
+
+
+def _by_tokens(policy: Policy, decided: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What begins at how many tokens, and from how many on that costs less than cutting nothing."""
+    stages: Mapping[str, int] = decided["stages"]
+    if policy.strategy.name in _BY_COUNT:
+        yield "emergency", f"above {stages['emergency']:,} tokens, cuts as much as it takes"
+        return
+    for stage, tokens in stages.items():
+        yield stage, f"{'above' if stage == 'emergency' else 'from'} {tokens:,} tokens"
+    yield "target", f"an epoch prunes to {decided['target']:,} tokens, with an empty head"
+    if decided["pays_from"] is not None:
+        sessions = f"in sessions of more than about {decided['pays_from']:,} tokens"
+        yield "pays", f"{sessions}, at {_PACE} a request; shorter ones cost less sent whole"
 
 
 # --- all that it says ---

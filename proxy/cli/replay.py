@@ -31,7 +31,7 @@ from proxy.core.budget.learning import Ratio, WindowEvidence
 from proxy.core.budget.prices import Prices
 from proxy.core.conversation.messages import root
 from proxy.core.dialects.registry import CHAT
-from proxy.core.economics.simulate import replay
+from proxy.core.economics.simulate import USUAL_SUMMARY, replay
 from proxy.core.planning.chain import Chain
 from proxy.core.policy.policy import Policy
 from proxy.engine.intake.reader import Reader
@@ -66,6 +66,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--idle", metavar="SECONDS", type=seconds, default=0.0, help="between an answer and the next turn (0)"
     )
+    parser.add_argument(
+        "--summary-tokens",
+        metavar="TOKENS",
+        type=positive,
+        default=USUAL_SUMMARY,
+        help=f"that your summaries had so far, for the lower end of the bill ({USUAL_SUMMARY})",
+    )
     parser.add_argument("--html", metavar="FILE", type=Path, help="also write it as one page of HTML")
     add_json_option(parser)
 
@@ -83,10 +90,18 @@ def run(args: argparse.Namespace) -> int:
     for session in _with_progress(_documents(_content(args.file)), args.file, args.model, counter):
         for label, policy in policies.items():
             budget = _budget(policy, session.head, args.budget, args.model)
-            played = replay(session.chain, policy, budget, counter.count, prices=known, idle=args.idle)
+            played = replay(
+                session.chain,
+                policy,
+                budget,
+                counter.count,
+                prices=known,
+                idle=args.idle,
+                summary_tokens=args.summary_tokens,
+            )
             paid, writer = known.under(policy.economy), prices.prices_of(policy.summary.model or args.model)
             outcomes.append(Outcome(session.id, label, budget.tokens, paid, writer, tuple(played)))
-    note = _note(known, args.model, args.idle)
+    note = _note(known, args.model, args.idle, args.summary_tokens)
     if args.html:
         try:
             args.html.write_text(page(outcomes, list(policies), note), encoding="utf-8")
@@ -99,13 +114,14 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _note(known: Prices, model: str, idle: float) -> str:
+def _note(known: Prices, model: str, idle: float, summary_tokens: int) -> str:
     """How the bill was reckoned."""
     whose = f"of {model}" if known.is_known else "taken where no price is known"
     return (
         f"Dollars for a million tokens, {whose}: {known.fresh:g} fresh, {known.cached:g} cached,"
         f" {known.written:g} written, {known.output:g} output. {idle:g} s between turns."
-        " Answers are not billed. Summaries are billed as long as they may be, since no model was asked."
+        " Answers are not billed. Summaries are billed twice, since no model was asked:"
+        f" at {summary_tokens:,} tokens each, and as long as they may be."
     )
 
 

@@ -63,6 +63,7 @@ def bill(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     writers = [(turn, outcome.writer) for outcome in outcomes for turn in outcome.turns]
     sent = sum(turn.sent.dollars(prices) for turn, prices in pairs)
     summaries = sum(turn.summaries.dollars(prices) for turn, prices in writers)
+    usual = sum(turn.usual_summaries.dollars(prices) for turn, prices in writers)
     whole = sum(turn.full.dollars(prices) for turn, prices in pairs)
     return {
         "sent_cached_tokens": sum(turn.sent.cached for turn, _ in pairs),
@@ -73,7 +74,23 @@ def bill(outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "total_dollars": round(sent + summaries, 6),
         "whole_dollars": round(whole, 6),
         "ratio": round((sent + summaries) / whole, 4) if whole else 1.0,
+        "usual_summary_dollars": round(usual, 6),
+        "usual_total_dollars": round(sent + usual, 6),
+        "usual_ratio": round((sent + usual) / whole, 4) if whole else 1.0,
     }
+
+
+def warning(name: str, outcomes: Sequence[Outcome]) -> str | None:
+    """That a policy costs more than the whole histories, where it does or may; None elsewhere."""
+    sums = bill(outcomes)
+    if sums["ratio"] <= 1:
+        return None
+    dearer = sum(bill([each])["ratio"] > 1 for each in outcomes)
+    may = "costs" if sums["usual_ratio"] > 1 else "may cost"
+    return (
+        f"Under {name} cutting {may} more than sending the whole histories, {_share(sums)} of it:"
+        f" {dearer:,} of {len(outcomes):,} sessions. The budget is too small to save by it."
+    )
 
 
 def as_json(outcomes: Sequence[Outcome], names: Sequence[str], *, with_turns: bool) -> dict[str, Any]:
@@ -93,6 +110,7 @@ def as_json(outcomes: Sequence[Outcome], names: Sequence[str], *, with_turns: bo
             {
                 "policy": name,
                 "totals": totals([each for each in outcomes if each.policy == name]),
+                "warning": warning(name, [each for each in outcomes if each.policy == name]),
                 "sessions": [session(each) for each in outcomes if each.policy == name],
             }
             for name in names
@@ -165,10 +183,7 @@ def tables(
         yield ""
     yield table(
         ("session", "policy", ">budget", *_SUMS, ">total/whole"),
-        [
-            (each.session, each.policy, each.budget, *_sums([each]), percent(bill([each])["ratio"]))
-            for each in outcomes
-        ],
+        [(each.session, each.policy, each.budget, *_sums([each]), _share(bill([each]))) for each in outcomes],
     )
     yield ""
     found = {name: [each for each in outcomes if each.policy == name] for name in names}
@@ -185,6 +200,7 @@ def tables(
         title="the bill",
     )
     yield note
+    yield from filter(None, (warning(name, each) for name, each in found.items()))
 
 
 def _sums(outcomes: Sequence[Outcome]) -> tuple[object, ...]:
@@ -194,8 +210,21 @@ def _sums(outcomes: Sequence[Outcome]) -> tuple[object, ...]:
 
 
 def _dollars(sums: Mapping[str, Any]) -> tuple[str, ...]:
-    names = ("sent_dollars", "summary_dollars", "total_dollars", "whole_dollars")
-    return (*(f"{sums[name]:.4f}" for name in names), percent(sums["ratio"]))
+    summaries, total = (
+        _range(*(f"{sums[each]:.4f}" for each in (f"usual_{name}", name)))
+        for name in ("summary_dollars", "total_dollars")
+    )
+    return f"{sums['sent_dollars']:.4f}", summaries, total, f"{sums['whole_dollars']:.4f}", _share(sums)
+
+
+def _share(sums: Mapping[str, Any]) -> str:
+    """What was paid in all, over the whole histories."""
+    return _range(percent(sums["usual_ratio"]), percent(sums["ratio"]))
+
+
+def _range(least: str, most: str) -> str:
+    """Two figures, or one where they are alike."""
+    return most if least == most else f"{least.removesuffix('%').rstrip()}-{most}"
 
 
 # --- one page of HTML: nothing is fetched, nothing runs; charts are SVG ---
@@ -229,9 +258,12 @@ def page(outcomes: Sequence[Outcome], names: Sequence[str], note: str) -> str:
         *_table(("policy", *_BILL), bills, texts=(0,)),
         f'<p class="note">{escape(note)}</p>',
     ]
+    given = {name: [each for each in outcomes if each.policy == name] for name in names}
+    warnings = filter(None, (warning(name, each) for name, each in given.items()))
+    parts += (f"<p>{escape(each)}</p>" for each in warnings)
     for outcome in outcomes:
         sums = bill([outcome])
-        cost = f"${sums['total_dollars']:.4f} against ${sums['whole_dollars']:.4f}, {percent(sums['ratio'])}"
+        cost = f"${_dollars(sums)[2]} against ${sums['whole_dollars']:.4f}, {_share(sums)}"
         budget = "no budget" if outcome.budget is None else f"budget {outcome.budget:,} tokens"
         parts += [
             f"<h2>{escape(outcome.session)} · {escape(outcome.policy)}</h2>",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.core.budget.budget import Budget, Stage
 from proxy.core.budget.prices import Prices
+from proxy.core.economics.economy import SummaryCalls, pays_from
 from proxy.core.economics.simulate import ReplayedTurn, replay
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.life import distance
@@ -17,6 +18,7 @@ from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Importance, Keep, Stages, Summary
 from tests.support.conversations import (
     Sent,
+    assistant,
     budgets,
     chain_from,
     conversations,
@@ -107,3 +109,31 @@ def test_what_is_billed_as_cached_was_sent_before(
         if not after.began:
             assert after.sent.cached == paid.cached_prefix(before.sent.tokens)
         assert after.full.cached == paid.cached_prefix(before.full.tokens)
+
+
+@given(st.sampled_from([100, 300, 800]), st.integers(1, 30), prices)
+def test_what_fits_below_trim_costs_what_the_whole_history_costs(words: int, exchanges: int, paid: Prices):
+    told = [each for n in range(exchanges) for each in (user(f"And {n}?"), assistant(prose("en", words, n)))]
+    chain = chain_from([*told, user("And now?")])
+    budget = Budget(int(chain.tokens.total / Policy().stages.trim) + 10, 1.0, 0)
+    for turn in replay(chain, Policy(), budget, count, prices=paid):
+        assert turn.sent == turn.full
+        assert turn.summaries == SummaryCalls()
+
+
+@settings(max_examples=15)
+@given(
+    st.sampled_from([2_000, 4_000, 8_000]), st.sampled_from([60, 150, 300]), st.sampled_from([0.1, 0.25, 0.5])
+)
+def test_a_session_as_long_as_check_says_costs_no_more_than_its_whole_history(
+    room: int, words: int, cached: float
+):
+    policy, paid = Policy(), Prices(cached=cached, least=0, step=1)
+    pace = chain_from([user("And now?"), assistant(prose("en", words))]).tokens.total
+    exchanges = pays_from(policy, room, paid, pace) // pace + 1
+    told = [each for n in range(exchanges) for each in (user(f"And {n}?"), assistant(prose("en", words, n)))]
+    turns = list(replay(chain_from(told), policy, Budget(room, 1.0, 0), count, prices=paid))
+    ours = sum(turn.sent.dollars(paid) + turn.summaries.dollars(paid) for turn in turns)
+    whole = sum(turn.full.dollars(paid) for turn in turns)
+    assert any(turn.began for turn in turns)
+    assert ours <= whole

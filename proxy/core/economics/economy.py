@@ -33,6 +33,7 @@ from proxy.core.planning.plan import Account, Plan, Span, Verdict, view_tokens
 from proxy.core.planning.planner import Draft, lacks_summary
 from proxy.core.planning.situation import Situation
 from proxy.core.planning.strategies import strategy_of
+from proxy.core.policy.policy import Policy
 from proxy.core.summaries.prompt import longest
 from proxy.core.summaries.source import told_tokens
 
@@ -107,6 +108,27 @@ def account_of(
     if is_cold(situation):
         return replace(account, verdict=Verdict.COLD)
     return replace(account, verdict=Verdict.PAYS if account.saving > account.cost else Verdict.WAITS)
+
+
+def pays_from(policy: Policy, budget: int, prices: Prices, pace: int) -> int:
+    """Tokens of a session from which on cutting costs less, in all, than sending it whole; about.
+
+    For a session without a head that grows by ``pace`` tokens a request. From one epoch to the next it grows
+    by what lies between the line at which they begin and the target; each has all that is left read anew, and
+    asks for one summary. What that costs is paid back by requests that would be longer than they are.
+    """
+    prices, stages = prices.under(policy.economy), policy.stages
+    begins = (stages.compact if policy.economy.enabled else stages.trim) * budget
+    left = stages.target * budget
+    view, growth = (begins + left) / 2, max(begins - left, 1)
+    size = policy.summary_tokens(budget) if policy.summary.enabled else 0
+    source = growth / 2 + _INSTRUCTION if size else 0  # messages are told in short
+    cost = (prices.write_share - prices.read_share) * left
+    cost += source * prices.write_share + size * prices.output / prices.fresh
+    share = prices.read_share if view >= prices.least else prices.write_share
+    even = (share * view + cost * pace / growth) / max(prices.read_share, 0.001)
+    # What is lost before that length comes back behind it; and each epoch is paid for before it saves.
+    return ceil(max(2 * even - begins, begins) + growth)
 
 
 def shortfall(decided: Draft) -> int:

@@ -8,7 +8,8 @@ Whether an epoch pays is reckoned as in a live request, for a lane whose turns c
 Each side of a comparison is billed by the same rules: a lane's requests in order, the beginning that two of
 them share, message by message over the bytes that went out (notes included), in the steps by which providers
 keep prefixes; nothing where the cache was cold. Answers are no part of a bill, since they are the same
-whatever was sent. Summaries are an estimate: what their sources and their longest texts would cost.
+whatever was sent. Summaries are an estimate: what their sources and their texts would cost, as long as these
+usually are, and as long as they may be.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,6 +28,9 @@ from proxy.core.planning.plan import EMPTY, Account, Plan, Span, Verdict, apply,
 from proxy.core.planning.planner import Draft, draft, finish
 from proxy.core.planning.situation import Conditions, Count, Situation
 from proxy.core.policy.policy import Policy
+
+USUAL_SUMMARY = 80
+"""Counted tokens of a summary of two or three sentences."""
 
 
 class Meter:
@@ -62,13 +66,16 @@ class Meter:
 class SummaryMeter:
     """Estimates the calls for summaries of a lane whose gaps are not summarised in fact."""
 
-    def __init__(self) -> None:
+    def __init__(self, size: int | None = None) -> None:
+        """``size``: counted tokens of a summary; None: as many as it may have."""
+        self._size = size
         self._summarised: dict[Span, int] = {}
 
     def calls(self, decided: Draft) -> SummaryCalls:
-        """What a draft would ask for at most: each gap once, a summary in a larger gap for its messages."""
+        """What a draft would ask for: each gap once, a summary in a larger gap standing for its messages."""
         situation = decided.situation
         most = situation.policy.summary_tokens(situation.budget.limit)
+        most = most if self._size is None else min(self._size, most)
         wanted = [span for span in decided.wanted if span not in self._summarised]
         calls = summary_calls(situation, wanted, self._summarised, most)
         standing = {span: size for span, size in self._summarised.items() if span in decided.spans}
@@ -103,7 +110,9 @@ class ReplayedTurn:
     full: Prompt
     """What the client sent, billed as if it had been sent as it is, from the first request on."""
     summaries: SummaryCalls
-    """An estimate of the calls for summaries that the epoch would have made."""
+    """An estimate of the calls for summaries that the epoch would have made, each as long as it may be."""
+    usual_summaries: SummaryCalls
+    """The same with summaries as long as they usually are."""
     account: Account | None
     """What money said, where it was asked at this request."""
     freed: int
@@ -118,12 +127,16 @@ def replay(
     *,
     prices: Prices = UNKNOWN_PRICES,
     idle: float = 0.0,
+    summary_tokens: int = USUAL_SUMMARY,
 ) -> Iterator[ReplayedTurn]:
-    """Play every request that led to ``chain``, in order, each ``idle`` seconds after the last answer."""
+    """Play every request that led to ``chain``, in order, each ``idle`` seconds after the last answer.
+
+    ``summary_tokens``: counted tokens that a summary usually has.
+    """
     plan, epoch, past = EMPTY, 0, NO_PAST
     is_warm = idle < prices.under(policy.economy).ttl
     sent, full = (Meter(prices, budget, is_warm=is_warm) for _ in range(2))
-    summaries = SummaryMeter()
+    meters = SummaryMeter(), SummaryMeter(summary_tokens)
     points = request_points(chain.messages)
     if not chain.messages or chain.messages[-1].role == "assistant":
         points = points[:-1]  # an answer at the very end has not been sent yet
@@ -133,7 +146,8 @@ def replay(
         conditions = Conditions(idle=idle if number > 1 else None, prices=prices, since=past.length)
         situation = Situation(prefix, plan, policy, sized, count, conditions=conditions, past=past)
         stage = stage_of(budget.usage(situation.view), policy.stages)
-        plan, epochs, account, calls = _next(situation, stage, summaries)
+        plan, epochs, account, decided = _next(situation, stage)
+        most, usual = (meter.calls(decided) if decided else SummaryCalls() for meter in meters)
         epoch += epochs
         past = Past(past.epochs + epochs, length) if epochs else past
         view = view_tokens(plan, prefix.tokens)
@@ -148,31 +162,29 @@ def replay(
             began=epochs > 0,
             sent=sent.prompt(plan, prefix.raws, prefix.tokens),
             full=full.prompt(EMPTY, prefix.raws, prefix.tokens),
-            summaries=calls,
+            summaries=most,
+            usual_summaries=usual,
             account=account,
             freed=budget.real(situation.view - view) if epochs else 0,
         )
 
 
-def _next(
-    situation: Situation, stage: Stage, summaries: SummaryMeter
-) -> tuple[Plan, int, Account | None, SummaryCalls]:
+def _next(situation: Situation, stage: Stage) -> tuple[Plan, int, Account | None, Draft | None]:
     """What a request does to the plan: nothing, one epoch, or those of a history that is far too long.
 
-    Answers the plan from then on, the epochs that began, what money said, and the calls for summaries.
+    Answers the plan from then on, the epochs that began, what money said, and what was decided of the one.
     """
-    standing = situation.plan, 0, None, SummaryCalls()
+    standing = situation.plan, 0, None, None
     if situation.policy.strategy.name == "off":
         return standing
     if situation.conditions.idle is None and stage is Stage.EMERGENCY:
         plan, epochs = plan_from_scratch(situation)
-        account = account_of(situation, plan, may_wait=False)
-        return (plan, epochs, account, SummaryCalls()) if epochs else standing
+        return (plan, epochs, account_of(situation, plan, may_wait=False), None) if epochs else standing
     decided = draft(situation, stage)
     if decided is None:
         return standing
     plan = finish(decided, {})
     account = account_of(situation, plan, may_wait=decided.may_wait)
     if account is not None and account.verdict is Verdict.WAITS:
-        return situation.plan, 0, account, SummaryCalls()
-    return plan, 1, account, summaries.calls(decided)
+        return situation.plan, 0, account, None
+    return plan, 1, account, decided

@@ -45,6 +45,18 @@ def test_a_policy_that_is_off_has_nothing_to_decide(capsys: pytest.CaptureFixtur
     assert told(capsys, "off") == {"strategy": "off", "cuts": "nothing: requests are relayed as they come"}
 
 
+def test_a_policy_says_from_which_length_on_its_cuts_cost_less_than_the_whole_history(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    sentence = re.fullmatch(
+        r"in sessions of more than about ([\d,]+) tokens, at 500 a request; shorter ones cost less .*",
+        told(capsys, "balanced", "--model", "gpt-5")["pays"],
+    )
+    assert sentence is not None
+    assert int(sentence[1].replace(",", "")) > 2 * 8_000
+    assert "pays" not in told(capsys, "exchanges")
+
+
 def test_a_policy_that_prunes_by_count_says_by_which(capsys: pytest.CaptureFixture[str]) -> None:
     window = told(capsys, "sliding-window")
     assert window["cuts"] == "all but the newest 20 messages, at any usage"

@@ -49,6 +49,35 @@ def test_summaries_cost_what_the_model_that_writes_them_costs(
     assert 0 < small["summary_dollars"] < own["summary_dollars"] / 10
 
 
+def test_the_bill_is_a_range_from_summaries_as_they_usually_are_to_summaries_as_long_as_they_may_be(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bill = played(tmp_path, capsys, "--model", "gpt-5")["totals"]["bill"]
+    assert bill["usual_ratio"] < bill["ratio"]
+    assert bill["usual_total_dollars"] == pytest.approx(
+        bill["sent_dollars"] + bill["usual_summary_dollars"], abs=1e-5
+    )
+    longer = played(tmp_path, capsys, "--model", "gpt-5", "--summary-tokens", "2000")["totals"]["bill"]
+    assert longer["usual_ratio"] == longer["ratio"] == bill["ratio"]
+    file = written(tmp_path / "a.jsonl", session(exchanges=LONG))
+    assert main(["replay", file, "--budget", "4000", "--model", "gpt-5"]) == 0
+    assert re.search(r"\d+-\d+%", capsys.readouterr().out)
+
+
+def test_where_cutting_costs_more_than_the_whole_history_a_replay_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    short = written(tmp_path / "short.jsonl", session(exchanges=20))
+    words = ("--policy", "balanced", "--model", "gpt-5", "--budget")
+    (told,) = replayed(capsys, short, *words, "1200")
+    assert told["totals"]["bill"]["ratio"] > 1
+    assert "more than sending the whole histories" in told["warning"]
+    assert main(["replay", short, *words, "1200"]) == 0
+    assert "Under balanced cutting" in capsys.readouterr().out
+    (told,) = replayed(capsys, short, *words, "100000")
+    assert told["warning"] is None
+
+
 def test_with_a_warm_cache_a_whole_history_is_cached_but_for_what_is_new(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,14 +7,14 @@ from msgspec.structs import replace
 
 from proxy.core.budget.budget import Budget, Stage
 from proxy.core.budget.prices import UNKNOWN_PRICES, Prices
-from proxy.core.economics.economy import account_of, is_cold, late_account, shortfall
+from proxy.core.economics.economy import account_of, is_cold, late_account, pays_from, shortfall
 from proxy.core.planning.life import NO_PAST, Past
 from proxy.core.planning.plan import Account, Anchor, Gap, Plan, Span, Verdict
 from proxy.core.planning.planner import Draft, with_late
 from proxy.core.planning.situation import FREE, UNKNOWN_CONDITIONS, Conditions, Situation
 from proxy.core.planning.strategies import BY_UNITS, ByImportance, Strategy
 from proxy.core.policy.policy import Policy
-from proxy.core.policy.sections import Economy, Summary
+from proxy.core.policy.sections import Economy, Stages, Summary
 from tests.support.conversations import assistant, chain_from, count, prose, user
 
 WARM = Conditions(idle=5.0, prices=UNKNOWN_PRICES)
@@ -174,6 +174,18 @@ def test_summaries_to_come_are_taken_to_be_as_long_as_those_that_came():
     assert before is not None
     assert after is not None
     assert after.summaries < before.summaries / 2
+
+
+@pytest.mark.parametrize("pace", [100, 500, 2_000])
+def test_a_larger_budget_pays_in_sessions_that_are_a_smaller_multiple_of_it(pace: int):
+    policy = Policy()
+    multiples = [
+        pays_from(policy, tokens, UNKNOWN_PRICES, pace) / tokens for tokens in (4_000, 32_000, 128_000)
+    ]
+    assert multiples == sorted(multiples, reverse=True)
+    assert multiples[-1] >= policy.stages.compact
+    shallow = Policy(economy=Economy(enabled=False), stages=Stages(target=0.7))
+    assert pays_from(shallow, 8_000, UNKNOWN_PRICES, pace) > pays_from(policy, 8_000, UNKNOWN_PRICES, pace)
 
 
 def test_an_epoch_that_must_be_says_when_it_costs_more_than_it_saves():
