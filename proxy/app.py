@@ -226,7 +226,7 @@ def assembled(settings: Settings, outside: Outside, wire: WireFormat = CHAT) -> 
         backlog=backlog,
         patience=settings.save_timeout,
     )
-    sender = Sender(wire, naming, upstream, models, decisions, clock)
+    sender = Sender(wire, upstream, models, decisions, clock)
     pipeline = Pipeline(
         wire=wire,
         naming=naming,

@@ -130,6 +130,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     conditions: Conditions = UNKNOWN_CONDITIONS
     tool: bytes = b""
     """The tool that we add where something is cut; empty where none may be offered."""
+    cache_key: str = ""
+    """How the provider's cache is named where something is cut; empty where it is not, or by the client."""
     pins: AbstractSet[bytes] = frozenset()
     """Chain hashes of the messages that the client has pinned in its session."""
 

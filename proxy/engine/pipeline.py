@@ -188,6 +188,7 @@ class Pipeline:
         budget = await self.decisions.budget(incoming, history, chain, model, tool)
         if model.stated.window is None and self.models.stated.may_tell(model.stated, credentials):
             self.background.run(self.models.stated.ask(model.stated, credentials), is_needed=False)
+        names_cache = policy.economy.enabled and not (history.body.names_cache or model.refuses_cache_key)
         return Request(
             incoming=incoming,
             history=history,
@@ -198,6 +199,7 @@ class Pipeline:
             budget=budget,
             conditions=self._conditions(incoming.envelope, history, session, model, budget),
             tool=tool,
+            cache_key=self.naming.cache_key(session.key) if names_cache else "",
             pins=pins,
         )
 

@@ -9,8 +9,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from proxy.core.conversation.extension import take_extension
+from proxy.core.dialects.answers import Ask
 from proxy.core.dialects.chat.body import Body
-from proxy.core.dialects.chat.request import read_body
+from proxy.core.dialects.chat.request import question_after, read_body
 from proxy.errors import RequestError
 
 _space = st.sampled_from(["", "", "", " ", "\n", "\t \r\n"])
@@ -204,3 +205,34 @@ def test_a_conversation_that_goes_on_is_read_from_where_it_goes_on(messages: lis
         assert body is not None
         assert body.get("seed") == count
         beginning = body.beginning()
+
+
+PRIVATE = (
+    "user",
+    "safety_identifier",
+    "metadata",
+    "store",
+    "stream",
+    "stream_options",
+    "n",
+    "max_tokens",
+    "x",
+)
+OF_THE_PROMPT = ("model", "tools", "tool_choice", "parallel_tool_calls", "prompt_cache_key")
+
+
+@given(bodies(), st.dictionaries(st.sampled_from([*PRIVATE, *OF_THE_PROMPT]), _values), st.booleans())
+def test_a_question_behind_a_conversation_has_its_messages_its_prompt_and_nothing_else_of_it(
+    drawn: tuple[bytes, list[bytes]], members: dict[str, Any], plain: bool
+):
+    raw, messages = drawn
+    for name, value in members.items():
+        if f'"{name}"' not in raw.decode():
+            raw = raw.replace(b"{", b'{"%b":%b,' % (name.encode(), json.dumps(value).encode()), 1)
+    before = read_body(raw, 10)
+    asked = read_body(question_after(raw, Ask("Do", "this.", 7, 0.5), plain=plain), 10)
+    assert [*asked.messages][:-1] == messages
+    assert json.loads(asked.messages[-1]) == {"role": "user", "content": "Do\n\nthis."}
+    limits = {"max_completion_tokens": 7} if plain else {"max_tokens": 7, "temperature": 0.5}
+    assert {name: asked.get(name) for name in asked.members.keys() - {*OF_THE_PROMPT, "messages"}} == limits
+    assert all(asked.slice(name) == before.slice(name) for name in OF_THE_PROMPT)

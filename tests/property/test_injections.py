@@ -19,7 +19,6 @@ from proxy.core.dialects.chat.request import read_body
 from proxy.core.planning.plan import EMPTY, Plan
 from proxy.core.policy.policy import Policy
 from proxy.engine.intake.reader import Reader
-from proxy.engine.planning.decisions import edited_body
 from tests.support.conversations import (
     Sent,
     budgets,
@@ -71,7 +70,7 @@ def sent(raws: list[bytes], plan: Plan, injection: Injection | None, *, alternat
     head = encode(system("Be brief."))
     body = read_body(b'{"model":"m","messages":[%b]}' % b",".join([head, *raws]), 100_000)
     history = asyncio.run(Reader(CHAT, COUNTER, Memory()).read(body, root())).completed({}, injection)
-    whole = edited_body(history, plan, alternates=alternates)
+    whole = history.edited_body(plan, alternates=alternates)
     return [*read_body(whole, 200_000).messages]
 
 

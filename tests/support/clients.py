@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -172,3 +173,11 @@ async def admin(url: str, path: str, **query: str) -> Any:
 async def only_session(url: str) -> Any:
     (session,) = (await admin(url, "sessions"))["sessions"]
     return session
+
+
+async def result_counts(url: str) -> dict[str, float]:
+    """`unabridged_summaries_total` by its label."""
+    async with httpx2.AsyncClient() as client:
+        text = (await client.get(f"{url}/metrics")).text
+    found = re.findall(r'^unabridged_summaries_total\{result="(\w+)"\} (\S+)$', text, re.MULTILINE)
+    return {result: float(number) for result, number in found}

@@ -205,6 +205,8 @@ class Model:
     listing: Message = field(default_factory=lambda: {"object": "list", "data": []})
     tells_usage: bool = True
     """Whether answers have `usage`, from which the proxy learns how the model counts."""
+    caches: bool = False
+    """Whether it keeps what prompts begin with, and says so in `usage`."""
     url: str = ""
 
     def bodies(self) -> list[Message]:
@@ -256,7 +258,19 @@ class Model:
             asked: Message = body.get("stream_options") or {}
             await exchange.stream_events(events(reply, prompt if asked.get("include_usage") else None))
         else:
-            await exchange.answer_json(completion(reply, prompt))
+            answer = completion(reply, prompt)
+            if self.caches and prompt is not None:
+                answer["usage"]["prompt_tokens_details"] = {"cached_tokens": self._cached(body)}
+            await exchange.answer_json(answer)
+
+    def _cached(self, body: Message) -> int:
+        """Tokens of the longest beginning that a request has with an earlier one."""
+        best, asked = 0, body["messages"]
+        for earlier in self.views():
+            pairs = enumerate(zip(asked, earlier, strict=False))
+            shared = next((place for place, (old, new) in pairs if old != new), min(len(asked), len(earlier)))
+            best = max(best, count_tokens({**body, "messages": asked[:shared]}))
+        return best
 
     async def hang(self, exchange: Exchange) -> None:
         """Keep the caller waiting until it leaves."""
@@ -272,9 +286,13 @@ def _read(body: bytes) -> Message:
     return json.loads(body.removeprefix(b"\xef\xbb\xbf") or b"{}", parse_int=lambda digits: int(digits[:9]))
 
 
+BEHIND = "This message is no part of the conversation"
+"""How a question for a summary begins that is asked behind a conversation."""
+
+
 def is_summary(body: Message) -> bool:
     content = body["messages"][-1].get("content") if body.get("messages") else None
-    return isinstance(content, str) and content.startswith(("<transcript ", "<context>"))
+    return isinstance(content, str) and content.startswith(("<transcript ", "<context>", BEHIND))
 
 
 @asynccontextmanager

@@ -144,6 +144,15 @@ def record_piece(record: RunningSummary, condensed: Mapping[str, str], room: int
     return Piece(tuple(Block(role or EARLIER, text, count=record.count) for role, text in texts))
 
 
+def blocks_of(situation: Situation, span: tuple[int, int], *, in_full: bool = False) -> list[Block]:
+    """A gap as its summary's source tells it, earlier summaries standing for what they summarised.
+
+    ``in_full``: nothing is shortened.
+    """
+    anchors = {anchor.start: anchor for anchor in situation.anchors_within(*span)}
+    return [*_blocks(situation, span, anchors, None if in_full else _USER_CHARACTERS)]
+
+
 def originals_of(situation: Situation, span: tuple[int, int], room: int) -> Source:
     """The transcript of a gap without any earlier summary."""
     return _source(situation, span, room, ())
@@ -197,8 +206,9 @@ def _most(room: int) -> int:
 
 
 def _blocks(
-    situation: Situation, span: tuple[int, int], anchors: dict[int, Anchor], characters: int
+    situation: Situation, span: tuple[int, int], anchors: dict[int, Anchor], characters: int | None
 ) -> Iterable[Block]:
+    """``characters`` are the most that is told of one message; None tells all."""
     position, end = span
     while position < end:
         anchor = anchors.get(position)
@@ -211,10 +221,12 @@ def _blocks(
             position += 1
 
 
-def _block(content: Content, characters: int) -> Block:
-    calls = (f"[calls {name}] {_shortened(arguments, _ARGUMENTS)}" for _, name, arguments in content.calls)
-    most = min(_CHARACTERS_OF.get(content.role, _RESULT), characters)
-    return Block(content.role, _shortened(content.text, most), tuple(calls))
+def _block(content: Content, characters: int | None) -> Block:
+    def told(text: str, most: int) -> str:
+        return text if characters is None else _shortened(text, min(most, characters))
+
+    calls = (f"[calls {name}] {told(arguments, _ARGUMENTS)}" for _, name, arguments in content.calls)
+    return Block(content.role, told(content.text, _CHARACTERS_OF.get(content.role, _RESULT)), tuple(calls))
 
 
 def _shortened(text: str, characters: int) -> str:

@@ -21,7 +21,6 @@ from proxy.core.formats.sse import Decoder
 from proxy.core.formats.unpacking import CODINGS, Unpacker, UnpackingError
 from proxy.core.planning.plan import EMPTY
 from proxy.engine.flow import Exchange, Incoming, Sent, header_of, is_stream
-from proxy.engine.intake.naming import Naming
 from proxy.engine.models.models import Models
 from proxy.engine.planning.decisions import Decisions, reserve_of
 from proxy.ports import Clock, Upstream, UpstreamResponse
@@ -38,7 +37,6 @@ class Sender:
     """Sends requests, and learns from what comes back."""
 
     wire: WireFormat
-    naming: Naming
     upstream: Upstream
     models: Models
     decisions: Decisions
@@ -65,14 +63,8 @@ class Sender:
         ):
             exchange.body = self.wire.asking_for_usage(exchange.body)
             exchange.adds_usage = True
-        if (
-            decision.plan != EMPTY
-            and not body.names_cache
-            and request.incoming.policy.economy.enabled
-            and not model.refuses_cache_key
-        ):
-            cache_key = self.naming.cache_key(request.session.key)
-            exchange.body = self.wire.with_cache_key(exchange.body, cache_key)
+        if decision.plan != EMPTY and request.cache_key:
+            exchange.body = self.wire.with_cache_key(exchange.body, request.cache_key)
             exchange.adds_cache_key = True
 
     async def send(self, exchange: Exchange) -> Sent:

@@ -17,6 +17,8 @@ from proxy.core.dialects.dialect import Content
 from proxy.core.dialects.wire import Body
 from proxy.core.persistent import Grown, Sizes, grown
 from proxy.core.planning.chain import Chain
+from proxy.core.planning.plan import EMPTY, Plan, apply
+from proxy.core.planning.reasoning import without_reasoning
 
 NAME = 256
 """Characters of a model's name by which it is remembered: clients choose names of any length."""
@@ -120,6 +122,28 @@ class History(msgspec.Struct, frozen=True):
     def prelude(self) -> Sequence[bytes]:
         """What was handed in, as messages that go out before these."""
         return self.injection.messages(self.counted.dialect) if self.injection else ()
+
+    def edited_body(
+        self,
+        plan: Plan,
+        unsigned: Sequence[int] = (),
+        *,
+        alternates: bool,
+        tool: bytes = b"",
+        length: int | None = None,
+    ) -> bytes:
+        """The body with what is put in, and without what a plan cuts; every other byte stays as it was.
+
+        ``unsigned`` are positions of messages that go out without their signed reasoning. ``alternates`` says
+        whether the model insists on alternating roles (law 1: else nothing is touched); ``tool`` is ours, for
+        reading what the plan cuts; ``length`` is that of the chain, where its newest messages are left out.
+        """
+        dialect, prelude, outgoing = self.counted.dialect, self.prelude, self.outgoing[:length]
+        outgoing = without_reasoning(outgoing, unsigned, dialect) if unsigned else outgoing
+        view = apply(plan, outgoing)
+        merged = dialect.alternating(view, plan.note_places, prelude) if alternates else [*prelude, *view]
+        body = self.body.with_tool(tool) if tool and plan != EMPTY else self.body
+        return body.with_messages([*self.head, *merged])
 
     @property
     def first_user(self) -> bytes:

@@ -1,5 +1,7 @@
 """Questions of our own to the upstream: they carry nothing of the client's but its auth.
 
+Beside that, one that is asked behind a conversation has what the provider has kept of that.
+
 A model that refuses schema or temperature is asked again in plain words. When a call may be made is the
 business of :mod:`proxy.engine.foreground`.
 """
@@ -72,15 +74,21 @@ class Asking:
         self._plain: Lru[str, bool] = Lru(memory)
         """Models that refused schema or temperature."""
 
-    async def answer(self, caller: Caller, ask: Ask) -> Answer:
-        """What the model answers. Raises Unanswered, TimeoutError and what the upstream port raises."""
-        async with asyncio.timeout(caller.timeout):
-            return await self._answer(caller, ask)
+    async def answer(self, caller: Caller, ask: Ask, behind: bytes = b"") -> Answer:
+        """What the model answers, ``behind`` the messages of another request's body if there is one.
 
-    async def _answer(self, caller: Caller, ask: Ask) -> Answer:
+        Raises Unanswered, TimeoutError and what the upstream port raises.
+        """
+        async with asyncio.timeout(caller.timeout):
+            return await self._answer(caller, ask, behind)
+
+    async def _answer(self, caller: Caller, ask: Ask, behind: bytes) -> Answer:
         name = caller.model[:_NAME]
         plain = bool(self._plain.get(name))
-        body = self.wire.question(ask, caller.model, plain=plain)
+        if behind:
+            body = self.wire.question_after(behind, ask, plain=plain)
+        else:
+            body = self.wire.question(ask, caller.model, plain=plain)
         request = "POST", self.wire.path, caller.headers, body
         status, content, limit = await fetch(self._upstream, *request, _ANSWER_BYTES)
         if limit is not None:
@@ -89,7 +97,7 @@ class Asking:
             raise Unanswered("too_long")
         if status in _REFUSED_PARAMETERS and not plain:
             self._plain.put(name, value=True)
-            return await self._answer(caller, ask)
+            return await self._answer(caller, ask, behind)
         if status != 200:
             raise Unanswered("refused", is_passing=status >= 500 or status in _PASSING)
         return self.wire.read_answer(content)

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from proxy.core.budget.budget import Budget, Stage, budget_tokens, stage_of
 from proxy.core.planning.chain import Chain
-from proxy.core.planning.plan import EMPTY, Plan, apply, view_tokens
-from proxy.core.planning.reasoning import signed_in, without_reasoning
+from proxy.core.planning.plan import EMPTY, Plan, view_tokens
+from proxy.core.planning.reasoning import signed_in
 from proxy.core.policy.policy import Policy
 from proxy.engine.flow import Decision, Exchange, Incoming, Request
 from proxy.engine.intake.history import History
@@ -137,7 +137,7 @@ class Decisions:
         if not (decision.plan != EMPTY or history.hidden or history.injection is not None or unsigned):
             return history.body.raw
         alternates = request.alternates(decision.epoch)
-        return edited_body(history, decision.plan, unsigned, alternates=alternates, tool=request.tool)
+        return history.edited_body(decision.plan, unsigned, alternates=alternates, tool=request.tool)
 
     def answerers(self, request: Request, decision: Decision) -> list[Answerer]:
         """Who answers the calls of what this request, or its history, has beside the client's tools."""
@@ -174,23 +174,6 @@ def unsigned_in(request: Request, decision: Decision) -> Sequence[int]:
     if decision.is_unsigned or (decision.epoch is None and decision.plan != EMPTY):
         return signed_in(request.chain)  # no epoch says what was made before the plan
     return decision.epoch.without_reasoning if decision.epoch is not None else ()
-
-
-def edited_body(
-    history: History, plan: Plan, unsigned: Sequence[int] = (), *, alternates: bool, tool: bytes = b""
-) -> bytes:
-    """The body with what is put in, and without what a plan cuts; every other byte stays as it was.
-
-    ``unsigned`` are positions of messages that go out without their signed reasoning. ``alternates`` says
-    whether the model insists on alternating roles (law 1: else nothing is touched); ``tool`` is ours, for
-    reading what the plan cuts.
-    """
-    dialect, prelude = history.counted.dialect, history.prelude
-    outgoing = without_reasoning(history.outgoing, unsigned, dialect) if unsigned else history.outgoing
-    view = apply(plan, outgoing)
-    outgoing_view = dialect.alternating(view, plan.note_places, prelude) if alternates else [*prelude, *view]
-    body = history.body.with_tool(tool) if tool and plan != EMPTY else history.body
-    return body.with_messages([*history.head, *outgoing_view])
 
 
 def reserve_of(history: History, policy: Policy) -> int | None:

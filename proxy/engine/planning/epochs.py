@@ -34,6 +34,7 @@ from proxy.engine.background import off_loop
 from proxy.engine.flow import Decision, Request
 from proxy.engine.planning.planning_cache import PendingEpochs, PlanCache
 from proxy.engine.sessions.session_cache import EpochLog
+from proxy.engine.summaries.cached_view import CachedView
 from proxy.engine.summaries.wanted import Owner, SummaryJobs, Wanted, unsummarised
 from proxy.errors import StoreUnavailable
 from proxy.ports import Clock, SessionKey, TokenCounter, TurnStore
@@ -161,7 +162,8 @@ class Epochs:
         decided, under_way = await self._intend(request, situation, standing)
         if decided is None:
             return None
-        wanted = await self._summary_jobs.wanted(decided, Owner.of_request(request), under_way)
+        owner = self._owner(request, situation, standing)
+        wanted = await self._summary_jobs.wanted(decided, owner, under_way)
         waits = wanted.start_missing() and decided.waits
         if waits:
             await wanted.wait(self._patience(request))
@@ -191,7 +193,7 @@ class Epochs:
         situation = on_request(situation) if is_asked else situation
         if epoch is None or not unsummarised(situation):
             return standing
-        begun = await self._begin_lacking(request, situation, epoch)
+        begun = await self._begin_lacking(request, situation, epoch, Owner.of_request(request))
         if is_amid_reasoning(situation.chain) or not (is_asked or is_cold(situation)):
             return standing
         if is_asked:
@@ -212,7 +214,8 @@ class Epochs:
     ) -> tuple[Draft | None, Sequence[Span]]:
         """The draft of the epoch that is due, or None where it waits; and what is being summarised for it."""
         stage, parent = standing.stage, _id_of(standing.epoch)
-        owner, prepared = self._prepared(request, situation)
+        owner = self._owner(request, situation, standing)
+        prepared = self._prepared(request, situation, owner)
         if stage is Stage.COMPACT:
             await prepared.wait(self._patience(request))
         under_way = prepared.under_way
@@ -257,7 +260,8 @@ class Epochs:
         parent = _id_of(standing.epoch)
         if self._pending.is_prepared(request, parent):
             return
-        owner, prepared = self._prepared(request, situation)
+        owner = self._owner(request, situation, standing)
+        prepared = self._prepared(request, situation, owner)
         under_way = prepared.under_way
         situation = await self._summary_jobs.informed(situation, owner, prepared)
         growth = max(int(at * budget.limit) - budget.head - situation.view, 0)
@@ -320,26 +324,33 @@ class Epochs:
             newly_cut = max(decision.plan.cut - situation.plan.cut, 0)
             self._metrics.cut_messages.labels(reason=decision.stage.value).inc(newly_cut)
             begun_from = situation.under(decision.plan)
-            self._summary_jobs.rebuild(begun_from, Owner.of_request(request))
-            await self._begin_lacking(request, begun_from, epoch)
+            owner = self._owner(request, situation, decision)
+            self._summary_jobs.rebuild(begun_from, owner)
+            await self._begin_lacking(request, begun_from, epoch, owner)
             self._warn(request, situation, begun_from)
             return replace(begun, log=stored)
         if races <= 0:
             return unsaved
         return await self.decide(replace(request, log=stored), races - 1)
 
-    async def _begin_lacking(self, request: Request, situation: Situation, epoch: Epoch) -> Wanted:
+    async def _begin_lacking(
+        self, request: Request, situation: Situation, epoch: Epoch, owner: Owner
+    ) -> Wanted:
         """Have summarised what an epoch cut; what is there by the next one goes into its notes."""
-        owner, prepared = self._prepared(request, situation)
+        prepared = self._prepared(request, situation, owner)
         begun = await self._summary_jobs.begin_lacking(situation, epoch, prepared, owner)
         if begun.spans:
             self._pending.prepare(request, "", begun.spans)
         return begun
 
-    def _prepared(self, request: Request, situation: Situation) -> tuple[Owner, Wanted]:
-        """Whose summaries a request's are, and those that were begun for an epoch to come."""
-        owner = Owner.of_request(request)
-        return owner, self._summary_jobs.of(situation, self._pending.prepared(request), owner)
+    def _owner(self, request: Request, before: Situation, standing: Decision) -> Owner:
+        """Whose summaries a request's are, and what its lane has sent ``before`` it is decided on."""
+        now = self._clock.monotonic()
+        return Owner.of_request(request, CachedView(request, before, standing.epoch, now))
+
+    def _prepared(self, request: Request, situation: Situation, owner: Owner) -> Wanted:
+        """The summaries that were begun for an epoch to come."""
+        return self._summary_jobs.of(situation, self._pending.prepared(request), owner)
 
     def _warn(self, request: Request, before: Situation, begun: Situation) -> None:
         """Tell of gaps that still have no summary, though they had the time of an epoch, or it has failed."""

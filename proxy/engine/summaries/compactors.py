@@ -29,6 +29,7 @@ from proxy.core.summaries.compaction import (
 from proxy.core.summaries.prompt import LANGUAGES, Limit, Refused, judge, text_of
 from proxy.core.summaries.source import Piece, Source
 from proxy.engine.models.asking import Asking, Caller, Unanswered
+from proxy.engine.summaries.cached_view import CachedQuestion
 from proxy.errors import StoreUnavailable, UnabridgedError
 from proxy.ports import SessionKey, SummaryStore, TokenCounter
 from proxy.telemetry import log_fault
@@ -139,6 +140,8 @@ class Job(msgspec.Struct, frozen=True):
     compaction: Compaction | None = None
     record: RunningSummary | None = None
     """What the strategy writes itself of the gap: only what is long in it is shortened."""
+    cached: CachedQuestion | None = None
+    """How it is asked for first, where the provider has kept what it needs for that."""
 
     @property
     def pieces(self) -> int:

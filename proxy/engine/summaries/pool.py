@@ -48,7 +48,7 @@ class Summaries:
         self._store = store
         self._clock = clock
         self._metrics = metrics
-        self._writer = Writer(asking, store, counter, foreground, metrics, memory)
+        self._writer = Writer(asking, store, counter, foreground, clock, metrics, memory)
         self._texts = self._writer.texts
         self._failed: Lru[str, _Failure] = Lru(memory)
         self._writing: dict[str, asyncio.Task[None]] = {}
@@ -139,6 +139,7 @@ class Summaries:
 
     async def _write(self, address: str, prepare: Callable[[], Job | None], hurry: asyncio.Event) -> None:
         job = await asyncio.to_thread(prepare)
+        del prepare  # it has the whole request
         if job is None:
             return
         try:

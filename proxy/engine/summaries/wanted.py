@@ -23,6 +23,7 @@ from proxy.engine.background import off_loop
 from proxy.engine.flow import Request
 from proxy.engine.intake.naming import Naming
 from proxy.engine.models.asking import Caller
+from proxy.engine.summaries.cached_view import CachedView
 from proxy.engine.summaries.compactors import Compaction, Job, first_for
 from proxy.engine.summaries.pool import Summaries
 from proxy.ports import SessionKey
@@ -38,13 +39,15 @@ class Owner(NamedTuple):
     key: SessionKey
     lane: str
     caller: Caller
+    last: CachedView | None = None
+    """What the lane sent last, behind which they may be asked for."""
 
     @classmethod
-    def of_request(cls, request: Request) -> Self:
+    def of_request(cls, request: Request, last: CachedView | None = None) -> Self:
         """The owner of what is summarised for a request."""
         session, rules = request.session, request.incoming.policy.summary
         caller = Caller.for_summaries(rules, request.model.name, request.incoming.envelope.credentials)
-        return cls(session.tenant, session.key, session.lane.id, caller)
+        return cls(session.tenant, session.key, session.lane.id, caller, last)
 
 
 class Declined:
@@ -286,7 +289,9 @@ class SummaryJobs:
         units = units_within(situation, span) if named else ()
         taken = first_for(named, units) if units else None
         if taken is None:
-            return plain
+            if owner.last is None or plain.record is not None:
+                return plain
+            return replace(plain, cached=owner.last.question(situation, span, source, plain.limit))
         compaction = Compaction(
             taken,
             units,

@@ -28,12 +28,14 @@ from proxy.core.summaries.prompt import (
     text_of,
 )
 from proxy.core.summaries.source import MOST_PIECES, Block, Piece, answer_piece, record_piece
+from proxy.core.summaries.verification import Evidence
 from proxy.engine.background import keep_renewing
 from proxy.engine.foreground import Foreground
 from proxy.engine.models.asking import Asking
+from proxy.engine.summaries.cached_view import PromptCache
 from proxy.engine.summaries.compactors import Compacting, Job
 from proxy.errors import StoreUnavailable
-from proxy.ports import SessionKey, SummaryStore, TokenCounter
+from proxy.ports import Clock, SessionKey, SummaryStore, TokenCounter
 from proxy.telemetry import Metrics
 
 # --- leases: of many workers one writes, and the others wait for its text ---
@@ -128,6 +130,7 @@ class Writer:
         store: SummaryStore,
         counter: TokenCounter,
         foreground: Foreground,
+        clock: Clock,
         metrics: Metrics,
         memory: Memory,
     ) -> None:
@@ -136,6 +139,7 @@ class Writer:
         self._store = store
         self._counter = counter
         self._foreground = foreground
+        self._prompt_cache = PromptCache(asking, clock, memory)
         self._metrics = metrics
         self.texts: Lru[str, str] = Lru(memory, sys.getsizeof)
         """By content address."""
@@ -222,6 +226,9 @@ class Writer:
 
     async def _written(self, job: Job, piece: Piece, limit: Limit, address: str, hurry: asyncio.Event) -> str:
         """Ask the model, once more where its answer will not do; raises _Elsewhere."""
+        reread = await self._reread(job, address, hurry)
+        if reread is not None:
+            return reread
         rules = job.rules
         ask = ask_for_summary(piece.text, job.source.language, limit, rules.temperature, rules.prompt)
 
@@ -237,14 +244,39 @@ class Writer:
                     return await self._kept(job, address, text, got.lease)
             is_last = True
 
+    async def _reread(self, job: Job, address: str, hurry: asyncio.Event) -> str | None:
+        """The summary, asked for behind what was sent last; None where it is to be read afresh."""
+        question = job.cached
+        if question is None or not self._prompt_cache.may_serve(job.caller, question):
+            return None
+
+        async def call() -> Answer | None:
+            return await self._prompt_cache.answer(job.caller, question)
+
+        got = await self._alone(job, address, call, hurry)
+        async with got.lease:
+            if got.outcome is None:  # it has waited for others too long
+                return None
+            try:
+                text = await self._believed(got.outcome, job.limit, question.cut_part.evidence)
+            except Refused:
+                self._count("not_reused")
+                return None
+            self._count("reused")
+            return await self._kept(job, address, text, got.lease)
+
+    async def _believed(self, answer: Answer, limit: Limit, evidence: Callable[[], Evidence]) -> str:
+        """What may stand in the note. Raises Refused."""
+        text, count = text_of(answer, self._asking.wire), self._counter.count
+        return await asyncio.to_thread(lambda: judge(text, limit, evidence(), count))
+
     async def _judged(
         self, job: Job, piece: Piece, limit: Limit, answer: Answer, *, is_last: bool
     ) -> str | None:
         """What may stand in the note; None where the model may be asked again. Raises Refused."""
         count = self._counter.count
         try:
-            text, rules = text_of(answer, self._asking.wire), job.source.user_rules
-            return await asyncio.to_thread(lambda: judge(text, limit, piece.evidence(rules), count))
+            return await self._believed(answer, limit, lambda: piece.evidence(job.source.user_rules))
         except Untrue as fault:
             self._count(str(fault))
             if not is_last:
