@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from tests.support.canaries import logged
 from tests.support.clients import (
     CHAT,
     Chats,
@@ -249,3 +250,40 @@ async def test_the_reserve_is_what_the_request_allows_itself(
             budgets.append(tokens_of(await chat.ask("Hello"))["budget"])
     needed = 11  # of a greeting, in a model's tokens; at most half of what it leaves is for the answer
     assert budgets == [3500, 3000, 3500, 4000 - (4000 - needed) // 2, 3500]
+
+
+# --- what the log says of it ---
+
+
+async def test_the_log_warns_once_an_epoch_and_says_what_each_pruning_did(chats: Chats, small: Small) -> None:
+    chat = chats(await small(BUDGET, summaries=False), X_Unabridged_Session="a-name")
+    with logged() as lines:
+        stages = [told(await chat.ask(question(number)), "stage") for number in range(30)]
+        epochs = (await admin(chat.url, "sessions"))["sessions"][0]["epochs"]
+    entries = [json.loads(line) for line in lines]
+    warned = [each["epoch"] for each in entries if each["message"] == "a conversation has reached warn"]
+    assert "warn" in stages
+    assert warned == sorted(set(warned)) == list(range(warned[-1] + 1))
+    pruned = [each for each in entries if each["message"].startswith("pruned: ")]
+    assert [each["message"] for each in pruned] == [
+        f"pruned: messages {epoch['original_count']}→{epoch['final_count']}, "
+        f"tokens {epoch['original_tokens']}→{epoch['final_tokens']}"
+        for epoch in epochs
+    ]
+    assert [(each["stage"], each["reason"]) for each in pruned] == [
+        (epoch["stage"], epoch["reason"]) for epoch in epochs
+    ]
+    assert "a-name" not in "".join(lines)
+    assert not any(question(number) in line for number in range(30) for line in lines)
+
+
+async def test_the_log_warns_at_emergency(chats: Chats, small: Small) -> None:
+    chat = chats(await small(BUDGET), X_Unabridged_Session="s")
+    chat.messages = past(20)
+    with logged() as lines:
+        await chat.ask("The last?")
+        await chat.ask("And another?")
+    emergencies = [each for each in map(json.loads, lines) if each["message"].startswith("emergency: ")]
+    assert [(each["level"], each["stage"], each["epoch"]) for each in emergencies] == [
+        ("warning", "emergency", 0)
+    ]

@@ -29,8 +29,10 @@ _NOTICES = 2
 _TRIES: Final = 3
 """How often units are chosen, to come near the goal once the size of notes and ledger is known."""
 _NEAR, _AS_NEAR = 0.01, 0.03
-"""Shares of the room: by which what was set aside may be wrong, and by which a view may miss its goal where
-another choice would miss it by less, but cut more."""
+"""Shares of the room: by which what was set aside may be wrong, and by which a view may end below its goal
+where another choice would come nearer, but cut more."""
+_OVER = 2
+"""How much farther from its goal a view above it counts: the next epoch comes sooner."""
 
 
 class Draft(msgspec.Struct, frozen=True, dict=True):
@@ -197,7 +199,7 @@ def _select(
     goal = budget.share(situation.policy.stages.target) - to_come
     set_aside = min(_NOTICES * NOTICE_TOKENS, budget.room // 10) + to_come
     results = [] if is_counting else [*picture_clearings(situation), *clearings(situation)]
-    found: list[tuple[bool, float, int, Draft]] = []
+    found: list[tuple[float, int, Draft]] = []
     while True:
         selection = Selection(situation, stage, set_aside, ledger, results)
         selection.run(strategy)
@@ -213,8 +215,8 @@ def _select(
             with_ledger = view_tokens(placed(situation, plain), situation.chain.tokens)
             decided = replace(decided, ledger=with_ledger - size)
         view = size + decided.ledger
-        missed = max(abs(view - goal) - _AS_NEAR * budget.room, 0)
-        found.append((view > goal, missed, sum(end - start for start, end in decided.spans), decided))
+        missed = max(_OVER * (view - goal), goal - _AS_NEAR * budget.room - view, 0)
+        found.append((missed, sum(end - start for start, end in decided.spans), decided))
         spare = selection.view - to_come - view
         if (
             is_counting
@@ -225,7 +227,7 @@ def _select(
         ):
             break
         set_aside -= spare
-    *_, decided = min(found, key=lambda each: each[:3])
+    *_, decided = min(found, key=lambda each: each[:2])
     return decided, situation.view - decided.most_tokens
 
 

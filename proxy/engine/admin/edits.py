@@ -19,7 +19,7 @@ from proxy.core.planning.situation import Situation
 from proxy.engine.admin.inspection import Inspected, Inspection
 from proxy.engine.answers.tool_cache import ToolCaches
 from proxy.engine.append.turn_queue import TurnQueue
-from proxy.engine.planning.epochs import Epochs
+from proxy.engine.planning.epochs import Epochs, log_pruning
 from proxy.engine.recording.recorder import Recorder
 from proxy.engine.sessions.recognition import Recognition
 from proxy.engine.summaries.wanted import Owner, SummaryJobs
@@ -167,6 +167,7 @@ class Edits:
             await self.inspection.read(found.key)  # unless it was deleted meanwhile
             written = await self.store.begin_epoch(found.key, epoch, len(now.epochs), ttl)
             if written and written[0].id == epoch.id:
+                log_pruning(epoch, found.id)
                 return epoch
         raise SessionBusy
 

@@ -111,6 +111,8 @@ class Decisions:
             decision = self.epochs.untouched(request)
         if decision.log is not None and decision.log != request.log:
             self.sessions.keep_log(request.session.key, request.session.lane.id, decision.log)
+        if decision.stage is not Stage.CALM:
+            _log_usage(request, decision)
         budget = request.budget
         if request.incoming.policy.budget.overflow == "error" and budget.usage(decision.view) > 1:
             raise ContextLengthExceeded(
@@ -167,6 +169,24 @@ class Decisions:
         exchange.answerers = self.answerers(request, decision)
         exchange.decide(request, decision, body)
         return True
+
+
+def _log_usage(request: Request, decision: Decision) -> None:
+    """Warn once an epoch that a session has reached *warn*, and once that it is over its budget."""
+    is_over, lane, log = decision.stage is Stage.EMERGENCY, request.session.lane, request.log
+    begun = decision.log is not None and log is not None and len(decision.log.epochs) > len(log.epochs)
+    reached = decision.number - begun, is_over
+    if reached <= lane.logged:
+        return
+    lane.logged = reached
+    log_warning(
+        "emergency: a conversation is over its budget" if is_over else "a conversation has reached warn",
+        session=request.session.key.id_for(request.session.tenant),
+        stage=decision.stage.value,
+        epoch=reached[0],
+        full=request.budget.real(request.counted),
+        budget=request.budget.tokens,
+    )
 
 
 def unsigned_in(request: Request, decision: Decision) -> Sequence[int]:

@@ -38,7 +38,7 @@ from proxy.engine.summaries.cached_view import CachedView
 from proxy.engine.summaries.wanted import Owner, SummaryJobs, Wanted, unsummarised
 from proxy.errors import StoreUnavailable
 from proxy.ports import Clock, SessionKey, TokenCounter, TurnStore
-from proxy.telemetry import Metrics, log_warning
+from proxy.telemetry import Metrics, log_event, log_warning
 
 _RACES = 4
 MOST_WAITING = 3.0
@@ -327,6 +327,7 @@ class Epochs:
             owner = self._owner(request, situation, decision)
             self._summary_jobs.rebuild(begun_from, owner)
             await self._begin_lacking(request, begun_from, epoch, owner)
+            log_pruning(epoch, request.session.key.id_for(request.session.tenant))
             self._warn(request, situation, begun_from)
             return replace(begun, log=stored)
         if races <= 0:
@@ -380,6 +381,21 @@ class Epochs:
             else:
                 place += 1
         return EpochLog(epochs, len(epochs))
+
+
+def log_pruning(epoch: Epoch, session: str) -> None:
+    """Log what an epoch has cut of a session's view."""
+    if epoch.removed_tokens <= 0:
+        return
+    messages = f"{epoch.original_count}→{epoch.final_count}"
+    tokens = f"{epoch.original_tokens}→{epoch.final_tokens}"
+    log_event(
+        f"pruned: messages {messages}, tokens {tokens}",
+        session=session,
+        epoch=epoch.number,
+        stage=epoch.stage,
+        reason=epoch.reason,
+    )
 
 
 def _unchanged(request: Request, plan: Plan, epoch: Epoch | None = None) -> Decision:

@@ -45,6 +45,8 @@ class CachedLane(msgspec.Struct):
     """Its epochs; None where they have not been read."""
     answered: float | None = None
     """When the upstream last took a request of it, in seconds since 1970."""
+    logged: tuple[int, bool] = (-1, False)
+    """The epoch under which its usage was last logged, and whether it was over its budget."""
     weight: int = 0
     """Bytes that its epochs are reckoned at."""
 
