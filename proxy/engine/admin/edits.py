@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from proxy.core.budget.budget import Stage
 from proxy.core.planning.chain import Chain
-from proxy.core.planning.changes import Change, compacted, on_request, restored
+from proxy.core.planning.changes import Change, compacted, restored
 from proxy.core.planning.plan import Epoch, Plan, Verb
 from proxy.core.planning.planner import finish
 from proxy.core.planning.situation import Situation
@@ -102,19 +102,19 @@ class Edits:
         async def plan(standing: Standing) -> Plan:
             nonlocal summary
             found, situation, _ = standing
-            situation, rules = on_request(situation), situation.policy.summary
+            rules = situation.policy.summary
             owner = found.owner(rules, self.credentials)
-            informed = await self.summary_jobs.informed(situation, owner)
             wanted = _positions(situation.chain, messages)
+            informed = await self.summary_jobs.informed(situation, owner)
             decided = await asyncio.to_thread(compacted, informed, wanted)
             summaries = await self.summary_jobs.wanted(decided, owner)
             is_begun = bool(self.credentials) and summaries.start_missing()
             if is_begun:
                 await summaries.wait(rules.wait)
             new = await asyncio.to_thread(finish, decided, summaries.texts())
-            summary = self._summary(situation.under(new), owner, is_begun=is_begun)
+            summary = self._summary(decided.situation.under(new), owner, is_begun=is_begun)
             if new == situation.plan:
-                raise NothingToChange(f"There is nothing left to cut. Its summary: {summary}.")
+                raise NothingToChange(f"There is nothing left to cut. The summary of what was: {summary}.")
             return new
 
         if found.session.blocked == "paused":  # no turn begins; and nobody's turn it is in the line
