@@ -251,7 +251,8 @@ class QueueStore(Protocol):
         """Take a place in the session's line for a ``lease`` (seconds), or ask again how it stands.
 
         At most ``most`` may wait behind the first. A place whose lease has run out is given up. Tickets that
-        begin with COMPACTOR show the session as compacting while they are first.
+        begin with COMPACTOR show the session as compacting while they are first. In a paused session they
+        alone go, before all others.
         """
         ...
 

@@ -213,6 +213,24 @@ class TestTheLine:
         await store.leave(KEY, "compact-1")
         assert await blocked(store) == ""
 
+    async def test_in_a_paused_session_a_compaction_goes_before_all_that_wait(
+        self, store: SessionStore
+    ) -> None:
+        await store.record(KEY, turn("u1", "a1"), DAY)
+        await store.pause(KEY, paused=True)
+        for ticket in ("turn-1", "turn-2"):
+            assert await store.stand(KEY, ticket, 1, LEASE) is Standing.WAIT
+        assert await store.stand(KEY, "compact-1", 1, LEASE) is Standing.GO
+        assert await blocked(store) == "compacting"
+        assert await store.stand(KEY, "compact-2", 1, LEASE) is Standing.WAIT
+        assert await store.stand(KEY, "turn-1", 1, LEASE) is Standing.WAIT
+        await store.leave(KEY, "compact-1")
+        assert await store.stand(KEY, "compact-2", 1, LEASE) is Standing.GO
+        await store.leave(KEY, "compact-2")
+        assert await blocked(store) == "paused"
+        await store.pause(KEY, paused=False)
+        assert await store.stand(KEY, "turn-1", 1, LEASE) is Standing.GO
+
     @pytest.mark.parametrize("sid", [KEY.sid, None], ids=["named", "by chain"])
     async def test_a_look_up_tells_of_a_compaction_and_of_no_turn(
         self, store: SessionStore, sid: str | None

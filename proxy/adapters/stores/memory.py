@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from proxy.adapters.stores.stored_session import Leases, StoredSession
 from proxy.core.conversation.records import HiddenCalls, Node, Session, Turn
 from proxy.core.planning.plan import Epoch
-from proxy.ports import Clock, Found, Listed, Lookup, Mark, Recorded, SessionKey, Standing, Stored
+from proxy.ports import COMPACTOR, Clock, Found, Listed, Lookup, Mark, Recorded, SessionKey, Standing, Stored
 
 
 class MemoryStore:
@@ -169,14 +169,17 @@ class MemoryStore:
 
     async def stand(self, key: SessionKey, ticket: str, most: int, lease: float) -> Standing:
         now = self._clock.monotonic()
-        queue = self._queue(key, but=ticket)
-        if ticket not in queue and len(queue) > most:
+        queue, stored = self._queue(key, but=ticket), self._live(key)
+        is_paused = stored is not None and stored.paused
+        overtakes = is_paused and ticket.startswith(COMPACTOR)
+        if ticket not in queue and len(queue) > most and not overtakes:
             return Standing.FULL
         queue[ticket] = now + lease
+        if overtakes and not next(iter(queue)).startswith(COMPACTOR):
+            queue = {ticket: queue[ticket], **queue}
         self._queues[key] = queue
-        stored = self._live(key)
         is_first = next(iter(queue)) == ticket
-        return Standing.GO if is_first and not (stored and stored.paused) else Standing.WAIT
+        return Standing.GO if is_first and (overtakes or not is_paused) else Standing.WAIT
 
     async def renew_lease(self, key: SessionKey, ticket: str, lease: float) -> None:
         queue = self._queue(key)

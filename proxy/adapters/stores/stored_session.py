@@ -94,7 +94,7 @@ class StoredSession:
     def shown(self, first_in_queue: str) -> Session | None:
         """The session's record, and why its turns wait."""
         compacting = "compacting" if first_in_queue.startswith(COMPACTOR) else ""
-        blocked = "paused" if self.paused else compacting
+        blocked = compacting or ("paused" if self.paused else "")
         return self.session and msgspec.structs.replace(
             self.session, blocked=blocked, unsaved=self.unsaved, pins=tuple(self.pins)
         )

@@ -117,8 +117,6 @@ class Edits:
                 raise NothingToChange(f"There is nothing left to cut. The summary of what was: {summary}.")
             return new
 
-        if found.session.blocked == "paused":  # no turn begins; and nobody's turn it is in the line
-            return Compacted(await self._change(found, Verb.COMPACT, plan), summary)
         rules = self.inspection.policy_of(found.session).append
         async with self.line.place(
             found.key, COMPACTOR, wait=rules.wait, queue=rules.queue, finished=_at_once

@@ -81,7 +81,7 @@ def session(codec: Codec, fields: Fields, first_in_queue: bytes | None = None) -
         tip=tip or b"",
         unsaved=unsaved or b"",
         pins=hashes(pins, keys.HASH) if pins else (),
-        blocked="paused" if paused else compacting,
+        blocked=compacting or ("paused" if paused else ""),
     )
 
 

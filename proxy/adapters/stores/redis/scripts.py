@@ -22,7 +22,7 @@ from proxy.adapters.stores.redis import keys
 from proxy.adapters.stores.redis.codec import LINK, Codec, digest
 from proxy.adapters.stores.redis.connection import Script
 from proxy.core.conversation.records import Turn
-from proxy.ports import Lookup, SessionKey
+from proxy.ports import COMPACTOR, Lookup, SessionKey
 
 Argument = str | bytes | int | float
 Arguments = Sequence[Argument]
@@ -43,6 +43,7 @@ local BESIDE, WAS = '{keys.BESIDE}', '{keys.WAS}'
 local SUMMARIES, LANES, EPOCHS = '{keys.SUMMARIES}', '{keys.LANES}', '{keys.EPOCHS}'
 local HIDDEN, HIDES = '{keys.HIDDEN}', '{keys.HIDES}'
 local LINE, LEASES, CLAIMS = '{keys.QUEUE}', '{keys.LEASES}', '{keys.CLAIMS}'
+local COMPACTOR = '{COMPACTOR}'
 local HASH, NEWS, REMEMBERED = {keys.HASH}, {NEWS}, {keys.milliseconds(keys.REMEMBERED)}
 local FIELDS = {{{", ".join(repr(field) for field in keys.FIELDS)}}}
 """
