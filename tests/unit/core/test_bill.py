@@ -70,14 +70,12 @@ EXCHANGES = [
 ]
 
 
-def summarised(
-    *, idle: float | None = 10.0, policy: Policy | None = None, count_of: int = 30
-) -> SummaryCalls:
+def summarised(*, idle: float | None = 10.0, policy: Policy | None = None, end: int = 30) -> SummaryCalls:
     """The call for one gap of a conversation that goes on after so many seconds."""
     chain = chain_from([*EXCHANGES, user("And?")])
     conditions = Conditions(idle=idle, prices=UNKNOWN_PRICES)
     situation = Situation(chain, EMPTY, policy or Policy(), BUDGET, count, conditions=conditions)
-    return SummaryMeter().calls(Draft(situation, Stage.COMPACT, ((0, count_of),), {}, FREE))
+    return SummaryMeter().calls(Draft(situation, Stage.COMPACT, ((0, end),), {}, FREE))
 
 
 def test_a_summary_is_read_out_of_what_the_provider_has_kept_where_that_costs_less():
@@ -96,7 +94,7 @@ def test_a_summary_is_read_out_of_what_the_provider_has_kept_where_that_costs_le
         {"policy": Policy(summary=Summary(model="another"))},
         {"policy": Policy(summary=Summary(cached_prefix=False))},
         {"policy": Policy(economy=Economy(cached_price=1.0))},
-        {"count_of": 5, "policy": Policy(economy=Economy(cached_price=0.2))},
+        {"end": 5, "policy": Policy(economy=Economy(cached_price=0.2))},
     ],
     ids=["first request", "cold", "another model", "by policy", "no discount", "a small gap"],
 )
@@ -104,7 +102,7 @@ def test_a_summary_is_read_afresh_where_that_costs_less_or_nothing_is_kept(other
     read = summarised(**otherwise)
     chain = chain_from([*EXCHANGES, user("And?")])
     assert read.cached == 0
-    assert told_tokens(chain, 0, otherwise.get("count_of", 30)) < read.source < sum(chain.tokens[:34])
+    assert told_tokens(chain, 0, otherwise.get("end", 30)) < read.source < sum(chain.tokens[:34])
 
 
 def test_each_gap_is_summarised_once_and_a_larger_one_builds_upon_it():

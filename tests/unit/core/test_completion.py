@@ -204,6 +204,24 @@ def test_usage_comes_from_the_last_chunk_that_has_it() -> None:
     assert answer.usage == Usage(9, 2, 4)
 
 
+@pytest.mark.parametrize(
+    ("of_usage", "beside"),
+    [
+        ({"prompt_tokens_details": {"cached_tokens": 7}}, {}),
+        ({"prompt_cache_hit_tokens": 7, "prompt_cache_miss_tokens": 2}, {}),
+        ({}, {"timings": {"cache_n": 7, "prompt_n": 2, "prompt_ms": 30.9}}),
+    ],
+    ids=["OpenAI", "DeepSeek", "llama.cpp"],
+)
+@pytest.mark.parametrize("odd", [{}, {"id": 1}], ids=["as it should be", "with an odd member"])
+def test_what_was_cached_is_read_as_each_server_tells_it(
+    of_usage: dict[str, Any], beside: dict[str, Any], odd: dict[str, Any]
+) -> None:
+    usage = {"prompt_tokens": 9, "completion_tokens": 2, **of_usage}
+    body = {"choices": [{"message": {"role": "assistant", "content": "a"}}], "usage": usage, **beside, **odd}
+    assert read_completion(json.dumps(body).encode()).usage == Usage(9, 2, 7)
+
+
 def test_only_choice_0_is_kept_and_all_are_counted() -> None:
     collector = collected(chunk({"content": "a"}, "stop"), chunk({"content": "b"}, index=1))
     answer = collector.answer()

@@ -54,6 +54,15 @@ class _Usage(msgspec.Struct):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     prompt_tokens_details: _CachedTokens | None = None
+    prompt_cache_hit_tokens: int | None = None
+    """The same as DeepSeek tells it."""
+
+
+class _Timings(msgspec.Struct):
+    """What llama.cpp tells beside the usage."""
+
+    cache_n: int | None = None
+    """Prompt tokens that it had in its cache."""
 
 
 class _Choice(msgspec.Struct, gc=False):
@@ -68,6 +77,7 @@ class _Completion(msgspec.Struct, gc=False):
 
     choices: list[_Choice] | None = None
     usage: _Usage | None = None
+    timings: _Timings | None = None
     error: Raw = _ABSENT
     id: str | None = None
     model: str | None = None
@@ -155,7 +165,7 @@ class StreamCollector:
         if not (self._id and self._model):
             self._id, self._model = self._id or fields.id, self._model or fields.model
         if fields.usage is not None:
-            self._usage = _usage(fields.usage)
+            self._usage = _usage(fields, fields.usage)
         if fields.choices:
             self._room -= len(event.data)
             if len(fields.choices) > 1 and len({each.index or 0 for each in fields.choices}) < len(
@@ -185,7 +195,7 @@ def read_completion(body: bytes) -> Answer:
             [("role", b'"assistant"'), *((n, raw) for n, raw in fields.items() if n != "role")]
         )
     written = well_formed(written)
-    usage = _usage(completion.usage) if completion.usage is not None else None
+    usage = _usage(completion, completion.usage) if completion.usage is not None else None
     error = _error_of(completion, body) if completion.error is not _ABSENT else None
     has_calls, is_odd = _checked(fields or {})
     is_odd = is_odd or not is_whole
@@ -245,10 +255,12 @@ def _read_loosely(top: dict[str, Raw]) -> _Completion:
         usage=_Usage(
             integer(usage.get("prompt_tokens")),
             integer(usage.get("completion_tokens")),
-            _CachedTokens(integer(details.get("cached_tokens"))),
+            _CachedTokens(integer(details.get("cached_tokens"))) if details else None,
+            integer(usage.get("prompt_cache_hit_tokens")),
         )
         if usage is not None
         else None,
+        timings=_Timings(integer((members(top.get("timings", _ABSENT)) or {}).get("cache_n"))),
         error=error if bytes(error) != b"null" else _ABSENT,
         id=string(top.get("id")),
         model=string(top.get("model")),
@@ -270,9 +282,12 @@ def has_odd_choices(top: Mapping[str, Raw]) -> bool:
     return False
 
 
-def _usage(usage: _Usage) -> Usage:
-    details = usage.prompt_tokens_details
-    return Usage(usage.prompt_tokens, usage.completion_tokens, details.cached_tokens if details else None)
+def _usage(completion: _Completion, usage: _Usage) -> Usage:
+    details, timings = usage.prompt_tokens_details, completion.timings
+    cached = details.cached_tokens if details else usage.prompt_cache_hit_tokens
+    if cached is None and timings is not None:
+        cached = timings.cache_n
+    return Usage(usage.prompt_tokens, usage.completion_tokens, cached)
 
 
 def _error_of(completion: _Completion | None, data: bytes) -> bytes:
