@@ -13,7 +13,7 @@ from typing import Any, cast
 from proxy.core.dialects.wire import Body
 from proxy.core.formats.json import as_mapping, loads_writable
 from proxy.core.policy.policy import Policy
-from proxy.core.recall.passages import Piece, Reach, widened
+from proxy.core.recall.passages import Reach, widened
 
 NAME = "recall_earlier_messages"
 _MOST_DIGITS = 9
@@ -151,8 +151,14 @@ class Answer:
         """The whole answer. Nothing but the closing where nothing is shown."""
         if not self._shown:
             return closing
-        parts = (self._part(part) for part in _parts(self._reach.pieces, sorted(self._shown)))
-        return "\n".join([self._opening, *parts, f"[{self._seal}] {closing}"])
+        parts, pieces = list[list[int]](), self._reach.pieces
+        for index in sorted(self._shown):
+            follows = parts and parts[-1][-1] == index - 1
+            if follows and pieces[index - 1].position == pieces[index].position:
+                parts[-1].append(index)
+            else:
+                parts.append([index])
+        return "\n".join([self._opening, *map(self._part, parts), f"[{self._seal}] {closing}"])
 
     def _part(self, part: Sequence[int]) -> str:
         """Adjoining pieces of one message, under its line."""
@@ -167,17 +173,6 @@ class Answer:
         """The numbers of the messages of which something was found and is not shown."""
         pieces = self._reach.pieces
         return sorted({pieces[each].position + 1 for each in found if each not in self._shown})
-
-
-def _parts(pieces: Sequence[Piece], shown: Sequence[int]) -> list[list[int]]:
-    parts: list[list[int]] = []
-    for index in shown:
-        follows = parts and parts[-1][-1] == index - 1
-        if follows and pieces[index - 1].position == pieces[index].position:
-            parts[-1].append(index)
-        else:
-            parts.append([index])
-    return parts
 
 
 def found_text(reach: Reach, hits: Sequence[range], count: Count, room: int) -> str:
@@ -197,8 +192,11 @@ def range_text(reach: Reach, wanted: Wanted, count: Count, room: int) -> str:
     """The messages of a range, in order while there is room."""
     first, last = wanted.first or 1, wanted.last or len(reach.chain)
     answer, stopped = Answer(reach, count, room), None
-    messages = _by_message(reach, first, last)
-    for number, (position, pieces) in enumerate(messages):
+    messages = dict[int, list[int]]()
+    for index, piece in enumerate(reach.pieces):
+        if first <= piece.position + 1 <= last:
+            messages.setdefault(piece.position, []).append(index)
+    for number, (position, pieces) in enumerate(messages.items()):
         offset = wanted.offset if position + 1 == first else 0
         wanted_pieces = [each for each in pieces if reach.pieces[each].end > offset] or pieces
         if answer.add_all(wanted_pieces):
@@ -225,14 +223,6 @@ def _add_while_room(answer: Answer, pieces: Sequence[int]) -> int:
         if not answer.add(piece):
             return number
     return len(pieces)
-
-
-def _by_message(reach: Reach, first: int, last: int) -> list[tuple[int, list[int]]]:
-    grouped: dict[int, list[int]] = {}
-    for index, piece in enumerate(reach.pieces):
-        if first <= piece.position + 1 <= last:
-            grouped.setdefault(piece.position, []).append(index)
-    return list(grouped.items())
 
 
 def _overview(reach: Reach) -> str:

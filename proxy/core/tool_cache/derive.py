@@ -111,7 +111,9 @@ class _Derivation:
         """What stands for an answer: the proxy has answered some of its calls, others are the client's."""
         for place, content in enumerate(sequence):
             calls = list(content.calls)
-            answered = _answered_after(sequence, place) if calls else Counter[str]()
+            # The ids that the results right after it name; another message may use them again.
+            results = takewhile(lambda each: each.answers, sequence[place + 1 :]) if calls else ()
+            answered = Counter(call_id for result in results for call_id in result.answers)
             times = Counter(call_id for call_id, _, _ in calls)
             ours = [call for call in calls if answered[call[0]] == times[call[0]]]
             for _, tool, arguments in ours:
@@ -158,12 +160,6 @@ class _Derivation:
                     duration = self._rules.duration(call.tool)
                     became = _keep(self._entries, call, text_of(piece), duration, call_id, place)
                     self._events[became] += 1
-
-
-def _answered_after(sequence: Sequence[Content], place: int) -> Counter[str]:
-    """The ids that the results right after a message name; another message may use them again."""
-    results = takewhile(lambda each: each.answers, sequence[place + 1 :])
-    return Counter(call_id for result in results for call_id in result.answers)
 
 
 def text_of(result: Content) -> str | None:

@@ -54,23 +54,18 @@ def speaks_of_error(text: str) -> bool:
 
 def is_error(text: str) -> bool:
     """Whether a result is, or may be, an error."""
-    beginning = text.lstrip("\ufeff \t\r\n")[:1]
-    if beginning in ("{", "[", '"'):
-        try:
-            return _is_bad(loads(text))
-        except ValueError:
-            pass
-    return _is_bad_text(text)
-
-
-def _is_bad(value: object) -> bool:
+    if text.lstrip("\ufeff \t\r\n")[:1] not in ("{", "[", '"'):
+        return _is_bad_text(text)
+    try:
+        value: object = loads(text)
+    except ValueError:
+        return _is_bad_text(text)
     if isinstance(value, str):
         return _is_bad_text(value)
-    if isinstance(value, list):
-        elements = cast("list[object]", value)[:_ELEMENTS]
-        objects = (cast("Mapping[str, object]", each) for each in elements if isinstance(each, dict))
-        return any(map(_is_bad_object, objects))
-    return isinstance(value, dict) and _is_bad_object(cast("Mapping[str, object]", value))
+    listed = cast("list[object]", value)[:_ELEMENTS] if isinstance(value, list) else [value]
+    return any(
+        _is_bad_object(cast("Mapping[str, object]", each)) for each in listed if isinstance(each, dict)
+    )
 
 
 def _is_bad_object(members: Mapping[str, object]) -> bool:

@@ -58,18 +58,18 @@ _MODELS: tuple[tuple[re.Pattern[str], _Tiles | _Patches], ...] = tuple(
 
 def image_tokens(url: str, detail: str | None, model: str) -> int:
     """Tokens that `model` charges for the image at `url`; its maximum where the size cannot be told."""
-    costs = _costs(model)
-    if isinstance(costs, _Patches):
-        return _patch_tokens(costs, image_size(url), detail)
-    if detail == "low":
-        return costs.base
-    size = image_size(url)
-    return costs.base + costs.tile * (_tiles(*size) if size else _MOST_TILES)
-
-
-def _costs(model: str) -> _Tiles | _Patches:
     name = model.rpartition("/")[2].lower().removeprefix("ft:")
-    return next((costs for pattern, costs in _MODELS if pattern.match(name)), _GPT_4O)
+    costs = next((costs for pattern, costs in _MODELS if pattern.match(name)), _GPT_4O)
+    if isinstance(costs, _Tiles):
+        if detail == "low":
+            return costs.base
+        size = image_size(url)
+        return costs.base + costs.tile * (_tiles(*size) if size else _MOST_TILES)
+    level = detail if detail in ("low", "high", "original") else costs.auto
+    side, budget = {"low": costs.low, "high": costs.high, "original": costs.original}[level]
+    size = image_size(url)
+    patches = _patches(*_fitted(*size, side), budget) if size else min(budget, _MOST_PATCHES)
+    return ceil(patches * costs.percent / 100)
 
 
 def _tiles(width: int, height: int) -> int:
@@ -79,13 +79,6 @@ def _tiles(width: int, height: int) -> int:
     if shortest > 768:
         width, height = width * 768 // shortest, height * 768 // shortest
     return ceil(width / 512) * ceil(height / 512)
-
-
-def _patch_tokens(costs: _Patches, size: tuple[int, int] | None, detail: str | None) -> int:
-    level = detail if detail in ("low", "high", "original") else costs.auto
-    side, budget = {"low": costs.low, "high": costs.high, "original": costs.original}[level]
-    patches = _patches(*_fitted(*size, side), budget) if size else min(budget, _MOST_PATCHES)
-    return ceil(patches * costs.percent / 100)
 
 
 def _patches(width: int, height: int, budget: int) -> int:
