@@ -21,7 +21,19 @@ from tests.support.clients import (
     write_policy,
 )
 from tests.support.servers import Exchange
-from tests.support.upstreams import DONE, EVENTS, JSON, Model, calling, completion, events, plainly, said, sse
+from tests.support.upstreams import (
+    DONE,
+    EVENTS,
+    JSON,
+    Message,
+    Model,
+    calling,
+    completion,
+    events,
+    plainly,
+    said,
+    sse,
+)
 
 SYSTEM = {"role": "system", "content": "Be kind."}
 LONG = "tell me more of it, " * 20
@@ -67,6 +79,29 @@ async def test_streamed_turns_are_kept_as_whole_ones_are(appender: Appender, mod
     assert response.text.endswith("data: [DONE]\n\n")
     await appender.ask("second")
     assert contents(model.views()[1]) == ["first", "One streamed answer.", "second"]
+
+
+async def test_signed_reasoning_that_was_streamed_goes_back_as_if_it_had_been_said_at_once(
+    appender: Appender, model: Model
+) -> None:
+    kind = {"type": "thinking", "signature": ""}
+    pieces = [{**kind, "thinking": "I thi"}, {**kind, "thinking": "nk."}, {**kind, "signature": "EqoB"}]
+
+    async def thinking(exchange: Exchange) -> None:
+        chunks = events(said("One."))
+        deltas = [{"index": 0, "delta": {"thinking_blocks": [piece]}} for piece in pieces]
+        thoughts: list[Message] = [{**chunks[0], "choices": [delta]} for delta in deltas]
+        await exchange.stream_events([chunks[0], *thoughts, *chunks[1:]])
+
+    model.replies.extend([thinking, said("Two.")])
+    appender.members["stream"] = True
+    await appender.ask("first")
+    await appender.ask("second")
+    assert model.views()[1][1] == {
+        "role": "assistant",
+        "content": "One.",
+        "thinking_blocks": [{"type": "thinking", "signature": "EqoB", "thinking": "I think."}],
+    }
 
 
 async def test_what_a_client_appends_may_be_several_messages(appender: Appender, model: Model) -> None:

@@ -158,6 +158,58 @@ def test_objects_are_merged_and_said_once_where_they_are_repeated_word_for_word(
     assert kept["signed"] == {"by": "x"}
 
 
+def thought(text: str, signature: str | None = None) -> dict[str, Any]:
+    return {"type": "thinking", "thinking": text, "signature": signature}
+
+
+HIDDEN = {"type": "redacted_thinking", "data": "EmwK"}
+
+
+@pytest.mark.parametrize("ending", [None, ""])
+def test_pieces_of_signed_thinking_go_on_with_one_another_until_the_signature(ending: str | None) -> None:
+    """As LiteLLM streams them: no index, the signature behind the last words."""
+    pieces = [thought("One ", ending), thought("thought.", ending), thought("", "EqoB"), HIDDEN, HIDDEN]
+    pieces += [thought("Ano", ending), thought("ther.", ending), thought("", "EqoC")]
+    whole = [thought("One thought.", "EqoB"), HIDDEN, HIDDEN, thought("Another.", "EqoC")]
+    parts = [chunk({"thinking_blocks": [piece]}) for piece in pieces]
+    assert message(*parts, chunk({"content": "So."})) == {
+        "role": "assistant",
+        "content": "So.",
+        "thinking_blocks": whole,
+    }
+    nested = [chunk({"provider_specific_fields": {"thinking_blocks": [piece]}}) for piece in pieces]
+    assert message(*nested)["provider_specific_fields"] == {"thinking_blocks": whole}
+
+
+def test_pieces_of_reasoning_details_are_put_together_by_their_index() -> None:
+    """As OpenRouter streams them."""
+    kind = {"type": "reasoning.text", "format": "anthropic-claude-v1"}
+    encrypted = {"type": "reasoning.encrypted", "data": "gAAA", "format": "openai-responses-v1"}
+    pieces: list[dict[str, Any]] = [
+        {**kind, "text": "One ", "index": 0, "id": None},
+        {**kind, "text": "Ano", "index": 1, "id": "r1"},
+        {**kind, "text": "thought.", "index": 0},
+        {**kind, "text": "ther.", "index": 1, "id": None},
+        {**kind, "signature": "EqoB", "index": 0},
+        {**encrypted, "index": 2, "id": "r2"},
+        {**encrypted, "index": 2, "id": "r3"},
+    ]
+    assert message(*(chunk({"reasoning_details": [piece]}) for piece in pieces))["reasoning_details"] == [
+        {**kind, "text": "One thought.", "index": 0, "signature": "EqoB"},
+        {**kind, "text": "Another.", "index": 1, "id": "r1"},
+        {**encrypted, "index": 2, "id": "r2"},
+        {**encrypted, "index": 2, "id": "r3"},
+    ]
+
+
+@pytest.mark.parametrize("name", ["thinking_blocks", "reasoning_details"])
+@pytest.mark.parametrize("odd", ["none", 1, {"type": "thinking"}, [1], ["x", None]])
+def test_blocks_that_are_none_cost_only_themselves(name: str, odd: object) -> None:
+    parts = [chunk({name: [thought("So.", "EqoB")]}), chunk({name: odd}), chunk({"content": "Yes."})]
+    assert message(*parts) == {"role": "assistant", "content": "Yes.", name: [thought("So.", "EqoB")]}
+    assert message(*parts[1:])["content"] == "Yes."
+
+
 def test_lists_are_joined_without_a_gap_where_one_is_empty() -> None:
     chunk_of = b'data: {"choices": [{"delta": {"details": %s}}]}\n\n'
     parts = [chunk_of % part for part in (b"[ ]", b"[1 ]", b"[]", b"[2]")]

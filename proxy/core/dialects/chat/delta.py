@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 _STRING, _ARRAY, _OBJECT, _SCALAR = *b'"[{', 0
 _KINDS = frozenset({_STRING, _ARRAY, _OBJECT})
 _ENDS = {_STRING: b'"', _ARRAY: b"]"}
-_NOT_REPEATED = frozenset({"role", "id", "type"})
+_ONCE = frozenset({"role", "id", "type"})
+_ONCE_IF_EQUAL = frozenset({"name", "format", "signature"})
+_BLOCKS = frozenset({"thinking_blocks", "reasoning_details"})
 _DEEPEST = 8
 """Objects within objects that are merged; deeper ones must be said in one delta."""
 _NESTED = ("function", "custom")
@@ -42,17 +44,19 @@ class Members:
     """Members of a JSON object under construction.
 
     Strings are concatenated, arrays extended and objects merged; of numbers and booleans the last one wins.
-    Role, id and type are said once, and a name or an object that is repeated word for word is still one.
-    What was said stays: a value of another type than the API's, or than what was said before, is left out.
+    Role, id and type are said once, and a name, a signature or an object that is repeated word for word is
+    still one. What was said stays: a value of another type than the API's, or than what was said before, is
+    left out. Blocks of reasoning are put together from their pieces (:class:`Blocks`).
     """
 
-    __slots__ = ("_depth", "_has_left_out", "_open", "_shape")
+    __slots__ = ("_blocks", "_depth", "_has_left_out", "_open", "_shape")
 
     def __init__(self, shape: Shape = _ANY, depth: int = 0) -> None:
         self._shape = shape
         self._depth = depth
         # Strings and arrays stand here without their last byte, so that they can grow.
         self._open: dict[str, bytearray | Members] = {}
+        self._blocks: dict[str, Blocks] = {}
         self._has_left_out = False
 
     @property
@@ -61,7 +65,7 @@ class Members:
         for value in self._open.values():
             if isinstance(value, Members) and value.is_odd:
                 return True
-        return self._has_left_out
+        return self._has_left_out or any(blocks.is_odd for blocks in self._blocks.values())
 
     def add(self, name: str, raw: bytes) -> None:
         """Merge one member of a delta. Null adds nothing."""
@@ -82,9 +86,9 @@ class Members:
         elif kind == _ARRAY:
             inner = raw[1:-1].strip()
             value += b"," + inner if inner and len(value) > 1 else inner
-        elif name in _NOT_REPEATED and len(value) > 1:
+        elif name in _ONCE and len(value) > 1:
             self._has_left_out |= raw[1:-1] not in (b"", bytes(value[1:]))
-        elif name != "name" or bytes(value[1:]) != raw[1:-1]:
+        elif name not in _ONCE_IF_EQUAL or bytes(value[1:]) != raw[1:-1]:
             value += raw[1:-1]
 
     def _kind(self, name: str, value: bytearray | Members | None, kind: int) -> int:
@@ -111,7 +115,11 @@ class Members:
     def add_all(self, delta: Mapping[str, Raw]) -> None:
         """Merge all members of a delta."""
         for name, raw in delta.items():
-            self.add(name, bytes(raw))
+            is_new = name in _BLOCKS and name not in self._open and bytes(raw).startswith(b"[")
+            if is_new or name in self._blocks:
+                self._blocks.setdefault(name, Blocks(self._depth + 1)).add(raw)
+            else:
+                self.add(name, bytes(raw))
 
     def leave_out(self) -> None:
         """Something was said that has no place here."""
@@ -128,7 +136,61 @@ class Members:
 
     def closed(self) -> dict[str, bytes]:
         """The members as complete JSON values, in the order in which they were first seen."""
-        return {name: _closed(value) for name, value in self._open.items()}
+        own = {name: _closed(value) for name, value in self._open.items()}
+        return own | {name: blocks.json() for name, blocks in self._blocks.items()}
+
+
+class Blocks:
+    """Blocks of reasoning under construction, in the end as they are where nothing is streamed.
+
+    OpenRouter numbers them, and a piece goes on with the block of its index. LiteLLM does not: there it goes
+    on with the block before it, until that has its signature, or is one that is encrypted.
+    """
+
+    __slots__ = ("_blocks", "_depth", "_has_left_out")
+
+    def __init__(self, depth: int) -> None:
+        self._depth = depth
+        self._blocks: list[Members] = []
+        self._has_left_out = False
+
+    @property
+    def is_odd(self) -> bool:
+        """Whether something was said that could not be merged: it is missing here."""
+        return self._has_left_out or any(block.is_odd for block in self._blocks)
+
+    def add(self, raw: Raw) -> None:
+        """Merge the elements of an array. Null adds nothing."""
+        added = elements(raw)
+        self._has_left_out |= added is None and raw != _NULL
+        for element in added or ():
+            piece = members(element)
+            if piece is None:
+                self._has_left_out = True
+            else:
+                self._block_of(piece).add_all(piece)
+
+    def _block_of(self, piece: Mapping[str, Raw]) -> Members:
+        """The block that a piece goes on with, begun where it is new."""
+        index = integer(piece.get("index"))
+        latest = self._blocks[-1:] if index is None else reversed(self._blocks)
+        for block in latest:
+            is_same = all(
+                block.get(name) in (b"", b'""', bytes(piece[name]))
+                for name in ("type", "id")
+                if piece.get(name, _NULL) != _NULL
+            )
+            is_ended = index is None and any(
+                block.get(name) not in (b"", b'""') for name in ("signature", "data")
+            )
+            if is_same and not is_ended and integer(block.get("index") or None) == index:
+                return block
+        self._blocks.append(Members(depth=self._depth))
+        return self._blocks[-1]
+
+    def json(self) -> bytes:
+        """All of them as a JSON array."""
+        return b"[" + b",".join(object_of(block.closed().items()) for block in self._blocks) + b"]"
 
 
 class PartialCall:
@@ -210,7 +272,7 @@ class PartialMessage:
             if name == "tool_calls":
                 self.add_calls(raw)
             else:
-                self._members.add(name, bytes(raw))
+                self._members.add_all({name: raw})
 
     def add_calls(self, raw: Raw) -> list[tuple[dict[str, Raw], PartialCall]]:
         """Merge what a delta says of calls; each with the call that it is about."""
