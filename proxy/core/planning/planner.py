@@ -20,7 +20,7 @@ from proxy.core.planning.ledger import cut_tokens, placed, plain_of, room_for
 from proxy.core.planning.life import LEAST_FREED, LIFE, Cause, Gate, allows, cause_of
 from proxy.core.planning.plan import Gap, Plan, Replacement, Span, view_tokens
 from proxy.core.planning.reasoning import is_amid_reasoning
-from proxy.core.planning.replacements import clearings, clip_view, picture_clearings
+from proxy.core.planning.replacements import clearings, clip_view, first_user_clip, picture_clearings
 from proxy.core.planning.selection import NOTICE_TOKENS, Selection
 from proxy.core.planning.situation import FREE, Situation
 from proxy.core.planning.strategies import BY_UNITS, Strategy, strategy_of
@@ -198,7 +198,11 @@ def _select(
     ledger, to_come = _ledger_growth(situation, most), _summary_room(situation, stage) + growth
     goal = budget.share(situation.policy.stages.target) - to_come
     set_aside = min(_NOTICES * NOTICE_TOKENS, budget.room // 10) + to_come
-    results = [] if is_counting else [*picture_clearings(situation), *clearings(situation)]
+    results = (
+        []
+        if is_counting
+        else [*first_user_clip(situation), *picture_clearings(situation), *clearings(situation)]
+    )
     found: list[tuple[float, int, Draft]] = []
     while True:
         selection = Selection(situation, stage, set_aside, ledger, results)

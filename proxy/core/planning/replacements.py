@@ -6,7 +6,8 @@ or a later result of the same call), then the oldest, until the goal is reached.
 policy (``tools.clear_after``). A placeholder is a pure function of the result and of why it went (law 3); the
 original stays in the transcript (law 5), and what later turns may need of it is the ledger's business.
 
-Clipping is the last resort where nothing is left to cut and the view is still over its budget (law 4). Tool
+A first user message that takes more than its share of the room is clipped when an epoch begins. Else clipping
+is the last resort where nothing is left to cut and the view is still over its budget (law 4). Tool
 results are clipped first, the largest most, then user messages but the last; the first user message before
 all, where its protection had to yield. Results that the model is still to answer come last, and keep at least
 half of what the budget has room for. Never an assistant message (law 2). Head and tail are kept; what goes
@@ -169,6 +170,25 @@ def _picture_line(size: Size | None) -> str:
 
 
 # --- clipping ---
+
+
+def first_user_clip(situation: Situation) -> Iterator[Clearing]:
+    """The first user message within its share of the room (``keep.first_user``), where it takes more.
+
+    Never the last user message, nor one that is protected otherwise.
+    """
+    budget, first = situation.budget, situation.users[0] if situation.users else None
+    if first is None or first == situation.chain.last_user or budget.tokens is None:
+        return
+    index, size = situation.unit_at(first), situation.size_at(first)
+    allowed = max(budget.share(situation.policy.keep.first_user_share), FIRST_USER_LEAST)
+    if situation.protection.get(index) != FIRST_USER or size <= allowed:
+        return
+    found = clip(situation.content(first), situation.chain.tokens[first], allowed, situation.count)
+    if found is not None and len(found[0]) <= len(situation.chain.raws[first]):
+        clearing = Clearing(index, Replacement(first, *found), size - found[1])
+        yield from (clearing,) if clearing.saves >= LEAST_SAVED else ()
+
 
 _MARK = "\n[… {n} characters left out …]\n"
 _HEAD_SHARE = 0.6

@@ -106,9 +106,11 @@ class Selection:
         self._stage = stage
         self._ledger = ledger
         self._clearings = clearings
+        self._clip = next((each for each in clearings if situation.protection[each.unit] != FREE), None)
+        """Of the first user message, where it takes more than its share."""
         self.cut: set[int] = set()
         self._cleared: dict[int, list[Clearing]] = {}
-        """Tool results that go out as placeholders, by unit."""
+        """Tool results that go out as placeholders, by unit; and the first user message, clipped."""
         self._answers: dict[int, list[int]] = {}
         """Units of the answer to a user unit of which any may still stand, the newest first."""
         self.quoted: list[int] = []
@@ -149,6 +151,7 @@ class Selection:
             for index in batch:
                 if situation.protection.get(index, FIXED) < FIXED:  # whatever a strategy says
                     self.take(index)
+        self._note_clip(order)
         if is_by_tokens:
             self._take_islands()
         else:
@@ -158,15 +161,35 @@ class Selection:
 
     def _clear(self, goal: int) -> None:
         """Clear tool results. The first one's unit is cut, so that there is a note for what they held."""
+        if self._clip is not None:
+            self._clear_one(self._clip)
         for clearing in self._clearings:
             if self.view <= goal:
                 break
+            if clearing is self._clip:
+                continue
             if clearing.needs_note and not (self.cut or self._situation.plan.gaps):
                 for index in batches(self._situation).get(clearing.unit, (clearing.unit,)):
                     self.take(index)
             elif clearing.unit not in self.cut:
-                self._cleared.setdefault(clearing.unit, []).append(clearing)
-                self.view -= clearing.saves
+                self._clear_one(clearing)
+
+    def _clear_one(self, clearing: Clearing) -> None:
+        self._cleared.setdefault(clearing.unit, []).append(clearing)
+        self.view -= clearing.saves
+
+    def _note_clip(self, order: Sequence[int]) -> None:
+        """Have a note for what a clip leaves out, where nothing else is cut; else there is no clip."""
+        situation = self._situation
+        if self._clip is None or self.cut or situation.plan.gaps:
+            return
+        recent = (index for index in situation.standing if situation.protection[index] == RECENT)
+        host = next((index for index in (*order, *recent) if situation.size(index) > NOTICE_TOKENS), None)
+        if host is not None:
+            self.take(host)
+        else:
+            del self._cleared[self._clip.unit]
+            self.view += self._clip.saves
 
     @property
     def edits(self) -> list[Replacement]:
@@ -200,8 +223,11 @@ class Selection:
         # https://github.com/NousResearch/hermes-agent/issues/51218
         if index not in self.cut:
             self.cut.add(index)
-            cleared = sum(each.saves for each in self._cleared.get(index, ()))
-            self.view -= self._situation.size(index) - cleared
+            self.view -= self._situation.size(index) - self._saved(index)
+
+    def _saved(self, index: int) -> int:
+        """Counted tokens that a unit gave up already."""
+        return sum(each.saves for each in self._cleared.get(index, ()))
 
     def _take_answers(self, indexes: Iterable[int]) -> None:
         """Cut answers of which a note tells behind their requests, which stay."""
@@ -244,6 +270,7 @@ class Selection:
                     return
                 self.yielded = max(self.yielded, level)
                 request = situation.size_at(situation.units[index].start)  # an odd unit holds more than that
+                request -= self._saved(index)
                 spared = max(request - FIRST_USER_LEAST, 0) if level == FIRST_USER else 0
                 if spared and self.view - self._ledger - spared <= most:
                     self.to_clip = spared

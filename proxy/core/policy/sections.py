@@ -131,14 +131,23 @@ class Importance(Section):
         return tuple(each for each in self.keywords if each.lower() not in successes)
 
 
+_THIRD = 1 / 3
+
+
 class Keep(Section):
     """What is protected while there is room."""
 
     recent: Share = 0.25
     """Share of the budget that the newest units may fill uncut."""
-    first_user: StrictBool = True
+    first_user: StrictBool | Share = True
+    """The first user message, and the share of the room that it may fill; `true` is a third."""
     pins: tuple[Regex, ...] = ()
     """Messages whose text one of these is found in."""
+
+    @property
+    def first_user_share(self) -> float:
+        """Share of the room from which on the first user message is clipped; 0 where nothing keeps it."""
+        return _THIRD if self.first_user is True else float(self.first_user)
 
 
 class Summary(Section):

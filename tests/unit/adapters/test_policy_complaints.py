@@ -26,7 +26,7 @@ BYTES = 'must be a number of bytes, or text such as "64MiB" (B, kB, MB, GB, KiB,
         ('name = "y"\n', "1: unknown key `name`; a policy has the name of its file"),
         ('[budget]\ntokens = "x"\n', '2: `budget.tokens` must be a whole number or "auto"'),
         ("[keep]\nrecent = 3\n", "2: `keep.recent` must be at most 1 (0.8 is 80 %)"),
-        ("[keep]\nfirst_user = 1\n", "2: `keep.first_user` must be true or false"),
+        ("[keep]\nfirst_user = 33\n", "2: `keep.first_user` must be true, false or at most 1 (0.8 is 80 %)"),
         ("budget = 3\n", "1: `budget` must be a table"),
         ('[[tools]]\nmatch = "a"\n[[tools]]\npure = true\n', "3: `tools.match` is required"),
         (

@@ -294,6 +294,70 @@ def test_the_first_user_message_is_kept():
     assert at(0.95, talk(30)).view[0] == chain_from(talk(30)).raws[0]
 
 
+def demonstrated(words: int = 1_500) -> list[Sent]:
+    """A first user message that is a long demonstration, and a talk after it."""
+    before, after = prose("en", words), prose("en", words)
+    return [user(f"This is how it is done. {before} The key is K-4711. {after} Now do it."), *talk(10)[1:]]
+
+
+def first_of(done: Turn) -> str:
+    return Content.of(done.view[0]).text
+
+
+@pytest.mark.parametrize(("keeps", "share"), [(True, 1 / 3), (0.5, 0.5), (0.2, 0.2)])
+@pytest.mark.parametrize("usage", [0.85, 0.95])
+def test_a_first_user_message_has_its_share_of_the_room_and_is_clipped_to_it(
+    keeps: bool | float, share: float, usage: float
+):
+    policy = BALANCED.model_copy(update={"keep": Keep(first_user=keeps)})
+    done = at(usage, demonstrated(), policy)
+    assert done.begun is not None
+    budget, text = done.begun.situation.budget, first_of(done)
+    assert text.startswith("This is how it is done. ")
+    assert text.endswith(" Now do it.")
+    assert 0.8 * budget.share(share) <= count(text) <= budget.share(share)
+    assert "K-4711" not in text
+    assert "K-4711" in notes(done.plan)[-1]
+
+
+def test_a_first_user_message_within_its_share_is_left_as_it_is():
+    policy = BALANCED.model_copy(update={"keep": Keep(first_user=1.0)})
+    assert first_of(at(0.85, demonstrated(), policy)) == demonstrated()[0]["content"]
+    assert first_of(at(0.85, demonstrated(100))) == demonstrated(100)[0]["content"]
+
+
+def test_a_last_user_message_is_never_clipped_even_when_it_is_the_first():
+    messages = [demonstrated(800)[0], *agent(20)[1:]]
+    done = at(0.95, messages)
+    assert done.plan.gaps
+    assert done.view[0] == chain_from(messages).raws[0]
+
+
+def test_a_first_user_message_that_is_pinned_is_never_clipped_for_its_share():
+    policy = BALANCED.model_copy(update={"keep": Keep(pins=("K-4711",))})
+    assert first_of(at(0.85, demonstrated(), policy)) == demonstrated()[0]["content"]
+
+
+def test_a_clip_alone_brings_a_note_for_what_it_leaves_out():
+    messages = [demonstrated()[0], assistant(text(0)), user("And now?")]
+    done = at(0.85, messages)
+    assert [gap.span for gap in done.plan.gaps] == [(1, 2)]
+    assert "K-4711" in notes(done.plan)[0]
+
+
+def test_a_clipped_first_message_stays_as_it_is_until_its_share_is_less():
+    done = at(0.85, demonstrated())
+    longer = chain_from([*demonstrated(), assistant("Done."), user(text(9, 1_400))])
+    again = turn(longer, done.plan, BALANCED, budget_of(done))
+    assert again.begun is not None
+    assert first_of(again) == first_of(done)
+
+
+def budget_of(done: Turn) -> Budget:
+    assert done.begun is not None
+    return done.begun.situation.budget
+
+
 def test_the_newest_units_are_kept():
     chain, done = chain_from(talk(30)), at(0.95, talk(30))
     assert done.view[-6:] == list(chain.raws[-6:])
