@@ -5,8 +5,9 @@ A pure function of the chain, what is cut and the room: the same epoch has the s
 is not told twice. Tool text never becomes a constraint: whose sentence it was is known from the role.
 """
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from heapq import heapify, heappop
@@ -124,6 +125,7 @@ _MEASURES = frozenset({"number", "amount", "date", "time"})
 """Kinds of what is measured or counted, and names nothing."""
 _MOST_RESULTS = 0.5
 """Of the tool results, those with such a label from which what names something is none either."""
+_DIGIT = re.compile("[0-9]")
 _ALONE: dict[Voice, frozenset[Voice]] = {voice: frozenset({voice}) for voice in get_args(Voice)}
 
 
@@ -282,7 +284,7 @@ class Source:
                 if voice not in earlier.voices:
                     earlier.voices |= _ALONE[voice]
                 earlier.used += voice == "argument"
-        return self._without_counters(found)
+        return self._without_lookalikes(self._without_counters(found))
 
     def _without_counters(self, found: dict[str, Mentions]) -> dict[str, Mentions]:
         """Without what is another in each tool result: process ids, times, counts.
@@ -299,13 +301,24 @@ class Source:
                 returned[fact.key.casefold()] += 1
         least = max(_COUNTERS, int(_MOST_RESULTS * self._results))
         for label, values in passing.items():
-            is_single = len({each.last for each in values}) == len(values)  # a listing tells several at once
-            if is_single and len(values) >= max(_COUNTERS, _PASSING * returned[label]):
+            if _is_single(values) and len(values) >= max(_COUNTERS, _PASSING * returned[label]):
                 for each in values:
                     fact = each.fact
                     is_measure = fact.kind in _MEASURES or fact.value.isdigit()
                     if is_measure or (fact.kind != "text" and len(values) >= least):
-                        del found[fact.value]
+                        found.pop(fact.value)
+        return found
+
+    def _without_lookalikes(self, found: dict[str, Mentions]) -> dict[str, Mentions]:
+        """Without what most tool results have one of, without a label: the same but for its digits."""
+        alike: dict[str, list[Mentions]] = {}
+        for value, each in found.items():
+            if not (each.fact.key or each.returned) and each.voices == _RESULTS:
+                alike.setdefault(_DIGIT.sub("0", value), []).append(each)
+        for values in alike.values():
+            if len(values) >= max(_COUNTERS, int(_MOST_RESULTS * self._results)) and _is_single(values):
+                for each in values:
+                    del found[each.fact.value]
         return found
 
     @cached_property
@@ -313,6 +326,11 @@ class Source:
         """How many tool results are absent."""
         role, gaps = self.situation.role, self.plan.gaps
         return sum(role(place) in TOOL_ROLES for gap in gaps for place in range(gap.start, gap.end))
+
+
+def _is_single(mentions: Sequence[Mentions]) -> bool:
+    """Whether each stands in a message of its own; a listing tells several at once."""
+    return len({each.last for each in mentions}) == len(mentions)
 
 
 def _newest(readings: Iterable[Reading]) -> dict[str, set[str]]:

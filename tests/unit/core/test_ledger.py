@@ -404,6 +404,25 @@ def test_what_each_result_has_anew_is_no_fact(label: str, value: str) -> None:
     assert all(value.format(each) in few for each in range(3))
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Started process 32{0}74 as job J8{0}301; it took 3{0}.917 s.",
+        "<pid>32{0}74</pid><took>3{0}.917</took><job>J8{0}301</job>",
+        "[pid 32{0}74] [job J8{0}301] [3{0}.917s]",
+        '{{"pid": 32{0}74, "took": 3{0}.917, "job": "J8{0}301"}}\nBuilt.',
+    ],
+)
+def test_what_most_results_have_one_of_is_no_fact_without_a_label_either(line: str) -> None:
+    told = told_of([shell(each, line.format(each)) for each in range(6)])
+    assert not any(value.format(each) in told for each in range(6) for value in ("32{0}74", "J8{0}301"))
+    few = [
+        *(shell(each, line.format(each)) for each in range(5)),
+        *(shell(20 + each, "Done.") for each in range(9)),
+    ]
+    assert all(f"J8{each}301" in told_of(few) for each in range(5))
+
+
 def test_what_names_something_is_told_where_but_some_results_have_its_label() -> None:
     made = [shell(each, f"order_id: ORD-{811 + 7 * each}X") for each in range(5)]
     other = [shell(each + 10, "Done.") for each in range(12)]
