@@ -348,6 +348,7 @@ def told_of(call: Received) -> str:
     return json.loads(call.body)["messages"][1]["content"]
 
 
+SAME_PRICE = "\n[ledger]\nleast = 0\n[economy]\nenabled = false\ncached_price = 1.0\n"
 REBUILT = "All of it was fine, from its beginning."
 
 
@@ -369,7 +370,7 @@ async def test_what_was_summarised_too_often_is_made_anew_from_the_originals(
         for number in range(400):
             model.replies.append(said("Fine."))
             response = await chat.ask(f"{number}?")
-            assert tokens_of(response)["sent"] <= BUDGET
+            assert tokens_of(response)["sent"] <= 4_000
             if told(response, "epoch") != epoch:
                 epoch = told(response, "epoch")
                 await asyncio.sleep(0.2)  # its summary is there by the next one
@@ -383,7 +384,7 @@ async def test_what_was_summarised_too_often_is_made_anew_from_the_originals(
     async def is_used() -> bool:
         return REBUILT in "\n".join([*map(told_of, model.summaries[asked:]), notes(model.views()[-1])])
 
-    chat, asked = chats(await small(BUDGET, extra="\n[ledger]\nleast = 0\n")), 0
+    chat, asked = chats(await small(4_000, extra=SAME_PRICE)), 0
     model.tells_usage = False
     await go_on(until=is_rebuilt)
     assert "[earlier summary of" in "".join(map(told_of, model.summaries[1:]))

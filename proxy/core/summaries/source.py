@@ -2,8 +2,8 @@
 
 Anchored: what an earlier summary said stands in the source in its place, and only what is newly cut is told
 in full. Rebuilt: told from the originals alone, so that summaries of summaries do not drift. That is every
-fourth epoch of a gap, and only where reading them costs at most a twentieth of what the session's prompts
-cost in these epochs: small budgets fail that test with long messages, for there a rebuild would be most of
+fourth epoch of a gap, and only where reading them costs at most a fiftieth of what the session's prompts
+cost in as many epochs: small budgets fail that test with long messages, for there a rebuild would be most of
 what summaries cost. It is waited for by nobody, and takes the old one's place when the next epoch begins.
 """
 
@@ -256,7 +256,7 @@ def _packed(blocks: Sequence[Block], sizes: Sequence[int], most: int) -> Iterabl
 GENERATIONS = 3
 """Summaries of summaries upon the first one, after which the originals are read again."""
 MOST_PIECES = 16
-_SHARE = 0.05
+_SHARE = 0.02
 """Of what was paid for prompts since the originals were read last."""
 
 
@@ -283,7 +283,7 @@ def _pays(situation: Situation, anchor: Anchor, pieces: int, tokens: int) -> boo
     prices = (situation.conditions.prices or UNKNOWN_PRICES).under(situation.policy.economy)
     requests = sum(message.role == "assistant" for message in chain.messages[anchor.start : anchor.end])
     gone = max(chain.tokens.between(anchor.start, anchor.end), 1)
-    since = min((anchor.generation + 1) * distance(budget, stages) / gone, 1)
+    since = min((GENERATIONS + 1) * distance(budget, stages) / gone, 1)
     view = int(budget.limit * (stages.target + stages.compact) / 2)
     cached = requests * prices.cached_prefix(view)
     paid = since * (requests * view - (1 - prices.read_share) * cached)

@@ -100,7 +100,7 @@ def test_a_summary_of_a_summary_of_a_summary_has_drifted() -> None:
 
 def test_a_rebuild_pays_where_much_was_sent_for_what_is_read_again() -> None:
     anchor = Anchor(0, 400, "They spoke.", generation=3)
-    chatty = situation([*talk(200, words=2), user("and?")], tokens=4_000)
+    chatty = situation([*talk(200, words=2), user("and?")], tokens=16_000)
     assert worthwhile_originals(chatty, anchor, 8_000) == originals_of(chatty, (0, 400), 8_000)
     wordy = situation([*talk(200, words=300), user("and?")], tokens=4_000)
     assert worthwhile_originals(wordy, anchor, 8_000) is None
