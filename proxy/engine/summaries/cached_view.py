@@ -22,6 +22,8 @@ _SHOWN = 0.5
 """Of the tokens that a provider should have kept: with fewer in `usage`, it has not."""
 _REST = 3_600.0
 """Seconds for which a model is asked no such question after one went wrong."""
+_LONGER = 150
+"""Counted tokens by which the question is longer than one about the cut part alone."""
 _AROUND = 400
 """Counted tokens of the question, and of what surrounds the answer."""
 
@@ -110,7 +112,7 @@ class CachedView:
             return None
         absent = absent_from(situation, now, span)
         told = sum(situation.count(block.transcript) for block in absent)
-        reading = cheaper_reading(situation, source.tokens - told)
+        reading = cheaper_reading(situation, source.tokens - told - _LONGER)
         if reading is None or not self._has_room(reading.prompt.tokens, told + limit.tokens):
             return None
         if not may_be_read(situation, span, history.outgoing):
