@@ -121,6 +121,16 @@ async def test_without_economics_trim_does_not_wait(model: Model, chats: Chats, 
         assert told(await until_trim(chats(url)), "epoch") == "1"
 
 
+async def test_an_epoch_that_saves_less_than_it_costs_says_so_where_nothing_waits(
+    model: Model, chats: Chats, tmp_path: Path
+) -> None:
+    policy = write_policy(tmp_path, "small", POLICY + "enabled = false\n")
+    async with proxying(model.url, policy=str(policy)) as url:
+        await until_trim(chats(url))
+        (reason,) = await reasons(url)
+        assert "costs more than it saves: 1.0 calls" in reason
+
+
 async def test_where_there_is_nothing_but_a_head_nothing_is_reckoned(
     model: Model, chats: Chats, tmp_path: Path
 ) -> None:
