@@ -145,7 +145,9 @@ def test_between_epochs_each_view_begins_with_the_one_before(made: list[Request]
 @given(sessions())
 def test_protections_yield_in_their_order_and_only_to_the_budget(made: list[Request]):
     for request in made:
-        before, standing = request.before.protection, set(request.after.standing)
+        # An epoch by count protects the newest share of the view, others that of the budget.
+        planned = request.begun.situation if request.begun else request.before
+        before, standing = planned.protection, set(request.after.standing)
         lost = {level for index, level in before.items() if index not in standing}
         if lost - {FREE}:
             assert request.stage is Stage.EMERGENCY

@@ -140,7 +140,6 @@ def test_what_may_match_or_act_is_not_warned_of(text: str) -> None:
 def test_a_budget_with_no_room_for_what_must_be_in_it_is_said() -> None:
     assert warned("", 900) == [
         "budget.tokens: a budget of 900 tokens holds little beside a system prompt and tools",
-        "budget.tokens: a budget of 900 tokens is no more than one summary may have (`summary.max_tokens`)",
         "budget.tokens: a budget of 900 tokens is no more than the ledger may have (`ledger.least`)",
     ]
     assert warned("summary.max_tokens = 500", 3_000) == [
