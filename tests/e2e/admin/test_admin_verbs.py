@@ -216,7 +216,7 @@ class TestFork:
         await talk(chat, 20)
         before = await admin(url, "sessions/chat")
         assert before["prune_count"] >= 2
-        fork = await do(url, "fork", {"at": 3})
+        fork = await do(url, "fork", {"at": 1})
         assert (fork["prune_count"], fork["epochs"]) == (0, [])
         assert fork["stage"] == "calm"
         assert await admin(url, "sessions/chat") == before
