@@ -284,11 +284,11 @@ async def test_several_choices_are_refused(appender: Appender, model: Model) -> 
 async def test_an_expired_session_is_not_begun_anew(
     model: Model, tmp_path: Path, appenders: Appenders, chats: Chats
 ) -> None:
-    policy = write_policy(tmp_path, "p", '[store]\nttl = "100ms"\n')
+    policy = write_policy(tmp_path, "p", '[store]\nttl = "600ms"\n')
     async with proxying(model.url, policy=str(policy)) as url:
         appender = appenders(url)
         await appender.ask("first")
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.7)
         response = await appender.ask("second")
         assert (response.status_code, error_code(response)) == (410, "session_expired")
         assert len(model.chats) == 1
