@@ -86,7 +86,8 @@ def _turns(evidence: Evidence, attempts: Sequence[Attempt], line: Sequence[str])
             yield Violation(Kind.TWICE, attempt.id, f"{times} times on the branch of the tip")
     placed = [attempt for attempt in answered if named[attempt.id] in line]
     for one, other in combinations(sorted(placed, key=lambda each: line.index(named[each.id])), 2):
-        if other.ended < one.began:
+        # A turn begins with the attempt that it was answered to, not with the one that heard of it later.
+        if other.ended < evidence.attempts[named[one.id]].began:
             yield Violation(Kind.DISORDER, other.id, f"stands after {one.id}, which began later")
 
 

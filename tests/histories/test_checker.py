@@ -177,6 +177,16 @@ def test_turns_that_were_made_at_once_stand_in_any_order() -> None:
     assert kinds(book.kept(*book.past[2:], *book.past[:2])) == set()
 
 
+def test_an_answer_that_a_retry_hears_of_later_stands_where_it_was_given() -> None:
+    book = Book(Mode.APPEND)
+    unheard = book.turn(client=0, outcome=Outcome.LEFT)
+    book.turn(client=1)
+    past = list(book.past)
+    book.turn(client=0, retries=unheard.id, sent=unheard.sent, answer=past[1])
+    book.history.forwarded.pop()
+    assert kinds(book.kept(*past)) == set()
+
+
 def test_an_answer_without_its_history_is_told() -> None:
     book = Book(Mode.APPEND)
     book.turn()
