@@ -1,0 +1,89 @@
+"""Where memories are kept: what is asked of a store, and what it answers."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from proxy.core.memory.records import About, Archived, Event, Item, Scope, Texts, Thread
+from proxy.ports.session_store import SessionKey
+
+
+class Remembered(NamedTuple):
+    """A scope at one moment."""
+
+    version: int
+    """Another one with each change; 0 where there is no such scope."""
+    about: About | None
+    texts: Texts
+    items: Mapping[str, Item | None]
+    """By id, those that changed since the version that was asked about; None: it is gone."""
+    is_whole: bool
+    """Whether the items are all there are, whatever was asked about."""
+
+
+class Changes(msgspec.Struct, frozen=True, kw_only=True):
+    """What is written to a scope in one step. What is empty, or None, stays as it is."""
+
+    about: About | None = None
+    texts: Texts | None = None
+    items: Mapping[str, Item | None] = {}
+    """None deletes."""
+    archive: Mapping[str, Archived | None] = {}
+    """By the id of the archived record; None deletes."""
+    events: Sequence[Event] = ()
+    threads: Mapping[SessionKey, Thread | None] = {}
+
+
+class MemoryStore(Protocol):
+    """Memories by scope. Raises :class:`proxy.errors.StoreUnavailable` as a session store does.
+
+    All keys of a scope lie in one slot of a cluster. They live until they are forgotten, but for those of a
+    thread's own scope, which live as long (seconds) as the ``ttl`` of the last change.
+    """
+
+    async def remembered(self, scope: Scope, since: int = 0) -> Remembered:
+        """The scope, with the items that changed after version ``since``: one round trip."""
+        ...
+
+    async def change(self, scope: Scope, changes: Changes, seen: int, ttl: float | None = None) -> int:
+        """Write all of it, if the scope still has version ``seen`` (compare and set); the new version.
+
+        0 where it has another one, and nothing was written. Repeated after a lost reply it answers 0 as well,
+        and who asked reads again.
+        """
+        ...
+
+    async def archive(self, scope: Scope) -> Mapping[str, Archived]:
+        """All archived items, by the id of the record."""
+        ...
+
+    async def log(self, scope: Scope, item: str) -> Sequence[Event]:
+        """What became of an item, oldest first.
+
+        Bounded: of score updates that follow each other the first score and the last are kept as one event.
+        """
+        ...
+
+    async def threads(self, scope: Scope, most: int) -> Mapping[SessionKey, Thread]:
+        """The sessions that the scope remembers of, at most so many, those with the newest turns first."""
+        ...
+
+    async def channels(self, workspace: Scope) -> Sequence[Scope]:
+        """The channels that name this workspace as theirs."""
+        ...
+
+    async def scopes(self, most: int) -> Sequence[Scope]:
+        """The scopes that were changed last, newest first."""
+        ...
+
+    async def forget(self, scope: Scope) -> bool:
+        """Delete every key of a scope; whether there was one."""
+        ...
+
+    async def claim_work(self, scope: Scope, work: str, token: str, lease: float) -> bool:
+        """Take or renew the lease (seconds) on a piece of work, such as the daily run of a day.
+
+        While it lasts nobody else gets it.
+        """
+        ...
