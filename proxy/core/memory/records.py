@@ -86,7 +86,7 @@ class ArchiveReason(StrEnum):
 
 
 class Archived(msgspec.Struct, frozen=True, kw_only=True):
-    """An item that was compressed and put away: its summary stands for it, until it is restored or deleted."""
+    """An item that was compressed and put away: its summary stands for it until it is restored or deleted."""
 
     id: str
     scope: str
