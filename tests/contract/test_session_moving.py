@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from proxy.adapters.stores.memory import MemoryStore
+from proxy.adapters.stores.in_process import InProcessStore
 from proxy.adapters.stores.redis import RedisStore
 from proxy.adapters.stores.redis.codec import Keyring
 from proxy.core.conversation.records import Session
@@ -109,4 +109,4 @@ async def test_that_a_session_has_expired_is_known_under_the_new_name_too(store:
 
 async def test_where_nothing_was_nothing_is_moved(store: RedisStore, clock: HandClock) -> None:
     assert not await store.move("aa", "bb", "t")
-    assert not await MemoryStore(clock).move("aa", "bb", "t")
+    assert not await InProcessStore(clock).move("aa", "bb", "t")

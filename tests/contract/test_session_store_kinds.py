@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from proxy.adapters.stores import open_store
-from proxy.adapters.stores.memory import MemoryStore
+from proxy.adapters.stores.in_process import InProcessStore
 from proxy.adapters.stores.redis import RedisStore
 from proxy.adapters.stores.redis.keys import REMEMBERED
 from proxy.errors import SettingsError, StoreUnavailable
@@ -32,14 +32,14 @@ from tests.support.stores import (
 
 class TestMemory:
     async def test_forgets_the_sessions_used_longest_ago(self, clock: HandClock) -> None:
-        store = MemoryStore(clock, most=2)
+        store = InProcessStore(clock, most=2)
         for i, key in enumerate([KEY, OTHER, STRANGER]):
             await store.record(key, turn("u1", f"a{i}", headerless=True), DAY)
         assert await found(store, "u1", "a0", "u2", sid=None) == Found()
         assert (await found(store, "u1", "a1", "u2", sid=None)).sid == OTHER.sid
 
     async def test_holds_nothing_of_sessions_that_ended(self, clock: HandClock) -> None:
-        store = MemoryStore(clock)
+        store = InProcessStore(clock)
         for _ in range(3):
             await store.record(KEY, turn("u1", "a1", headerless=True), ttl=10)
             await store.record(KEY, turn("u1", "a1", "u2", "a2", known=2, headerless=True), ttl=20)

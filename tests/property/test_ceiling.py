@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from proxy.adapters.stores.memory import MemoryStore
+from proxy.adapters.stores.in_process import InProcessStore
 from proxy.adapters.upstream import HttptoolsUpstream
 from proxy.cache import Memory
 from proxy.core.budget.budget import Budget
@@ -83,7 +83,7 @@ class Engine:
     def __init__(self, policy: Policy, *, has_store: bool) -> None:
         self._policy = policy
         self._has_store = has_store
-        clock, store = Clock(), MemoryStore(Clock())
+        clock, store = Clock(), InProcessStore(Clock())
         nowhere = HttptoolsUpstream("http://127.0.0.1:9/v1", connect_timeout=1.0, read_timeout=1.0)
         summaries = Summaries(
             Asking(CHAT, nowhere, Memory()), store, Counter(), giving_way(clock), clock, METRICS, Memory()

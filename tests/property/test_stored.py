@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from proxy.adapters.stores.memory import MemoryStore
+from proxy.adapters.stores.in_process import InProcessStore
 from proxy.adapters.stores.redis import RedisStore
 from proxy.adapters.stores.redis import keys as names
 from proxy.cache import Memory
@@ -118,7 +118,7 @@ def scripts(*steps: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
 @given(scripts(writes, goes_on, is_long, moments))
 def test_in_memory(script: list[Any]) -> None:
     clock = HandClock()
-    asyncio.run(takes_every_step(MemoryStore(clock), clock, script))
+    asyncio.run(takes_every_step(InProcessStore(clock), clock, script))
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +144,7 @@ def test_in_valkey_accidents_included(url: str, script: list[Any]) -> None:
 people = st.lists(st.lists(st.one_of(writes, goes_on, st.integers(0, 1)), max_size=8), max_size=6)
 
 
-class HesitantStore(MemoryStore):
+class HesitantStore(InProcessStore):
     """Gives way to others now and then, before and after what a reader may meet."""
 
     def __init__(self, clock: HandClock, chance: random.Random) -> None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from proxy.adapters.files.policies import PolicyLibrary
 from proxy.adapters.files.watcher import WatchedPolicies
 from proxy.adapters.search import SqliteSearch
-from proxy.adapters.stores.memory import MemoryStore
+from proxy.adapters.stores.in_process import InProcessStore
 from proxy.app import Outside, SystemClock
 from proxy.cache import Memory
 from proxy.errors import UpstreamUnreachable
@@ -41,7 +41,7 @@ def outside(counter: TokenCounter) -> Outside:
         learned=memory,
         clock=clock,
         metrics=metrics,
-        store=MemoryStore(clock),
+        store=InProcessStore(clock),
         upstream=NoUpstream(),
         counter=counter,
         search=SqliteSearch(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from proxy.adapters.stores.memory import MemoryStore
+from proxy.adapters.stores.in_process import InProcessStore
 from proxy.adapters.stores.redis import RedisStore
 from proxy.adapters.stores.redis.codec import Keyring
 from proxy.adapters.stores.redis.connection import Timed, untimed
@@ -21,7 +21,7 @@ def open_store(
     *,
     linger: float | None = None,
     timed: Timed = untimed,
-) -> MemoryStore | RedisStore:
+) -> InProcessStore | RedisStore:
     """The store at `url`; nothing is connected yet.
 
     `timeout` is what a round trip may take beside what it usually takes, `rest` how long a store that failed
@@ -32,7 +32,7 @@ def open_store(
     """
     match urlsplit(url).scheme:
         case "memory":
-            return MemoryStore(clock)
+            return InProcessStore(clock)
         case "redis" | "rediss" | "redis+cluster" | "rediss+cluster" | "unix":
             return RedisStore(url, clock, timeout, rest, keyring, linger=linger, timed=timed)
         case scheme:

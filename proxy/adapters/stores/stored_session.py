@@ -1,4 +1,4 @@
-"""A session as the store in memory holds it, and how a turn joins it."""
+"""A session as the store in this process holds it, and how a turn joins it."""
 
 from __future__ import annotations
 

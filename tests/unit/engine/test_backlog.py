@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from proxy.adapters.stores.memory import MemoryStore
+from proxy.adapters.stores.in_process import InProcessStore
 from proxy.core.conversation.records import Session
 from proxy.engine.recording.backlog import Backlog, Unwritten
 from proxy.ports import SessionKey
 from tests.support.stores import DAY, KEY, HandClock, chain, turn
 
 
-class Held(MemoryStore):
+class Held(InProcessStore):
     """A store that answers when it is let go on."""
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proxy.adapters.stores.memory import MemoryStore
+from proxy.adapters.stores.in_process import InProcessStore
 from proxy.adapters.upstream import HttpxUpstream
 from proxy.cache import Memory
 from proxy.core.dialects.registry import CHAT
@@ -84,7 +84,7 @@ def job(text: str = TEXT, max_tokens: int = 100) -> Job:
 
 
 async def compacted(model: Model, compactor: Compactor, work: Job) -> str | None:
-    store = MemoryStore(HandClock())
+    store = InProcessStore(HandClock())
     await store.record(KEY, turn("u1", "a1", head=(b'{"role":"system","content":"Be brief."}',)), DAY)
     upstream = HttpxUpstream(model.url, connect_timeout=5, read_timeout=5)
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from proxy.adapters.stores.memory import MemoryStore
+from proxy.adapters.stores.in_process import InProcessStore
 from proxy.cache import Memory
 from proxy.core.conversation.extension import Injection
 from proxy.engine.sessions.attachments import Attachments
@@ -18,7 +18,7 @@ ONE, TWO = Injection(b'{"text":"one","tools":[]}'), Injection(b'{"text":"two","t
 Settled = tuple[Injection | None, tuple[str, ...]]
 
 
-class Counted(MemoryStore):
+class Counted(InProcessStore):
     """A store that counts what it is asked, and can be away."""
 
     writes = reads = 0

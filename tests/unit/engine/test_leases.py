@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from proxy.adapters.stores.memory import MemoryStore
+from proxy.adapters.stores.in_process import InProcessStore
 from proxy.engine.summaries import writer as leases
 from proxy.errors import StoreUnavailable
 from proxy.ports import SessionKey
 from tests.support.stores import DAY, KEY, HandClock
 
 
-class AwayStore(MemoryStore):
+class AwayStore(InProcessStore):
     """A store that cannot be reached."""
 
     async def claim(self, key: SessionKey, address: str, token: str, lease: float) -> bool:
@@ -26,7 +26,7 @@ class AwayStore(MemoryStore):
 
 
 async def test_another_worker_gets_it_once_it_is_given_up() -> None:
-    store = MemoryStore(HandClock())
+    store = InProcessStore(HandClock())
     lease = await leases.take(store, KEY, "one")
     assert lease is not None
     async with lease:
@@ -35,7 +35,7 @@ async def test_another_worker_gets_it_once_it_is_given_up() -> None:
 
 
 async def test_it_is_given_up_where_writing_fails() -> None:
-    store = MemoryStore(HandClock())
+    store = InProcessStore(HandClock())
     lease = await leases.take(store, KEY, "one")
     assert lease is not None
     with pytest.raises(ZeroDivisionError):
@@ -47,7 +47,7 @@ async def test_it_is_given_up_where_writing_fails() -> None:
 async def test_it_lasts_while_its_worker_lives(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases, "LEASE", 0.06)
     clock = HandClock()
-    store = MemoryStore(clock)
+    store = InProcessStore(clock)
     lease = await leases.take(store, KEY, "one")
     assert lease is not None
     for _ in range(3):
@@ -60,7 +60,7 @@ async def test_it_lasts_while_its_worker_lives(monkeypatch: pytest.MonkeyPatch) 
 
 async def test_whoever_lost_it_keeps_nothing() -> None:
     clock = HandClock()
-    store = MemoryStore(clock)
+    store = InProcessStore(clock)
     slow = await leases.take(store, KEY, "one")
     assert slow is not None
     clock.time += leases.LEASE + 1

@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 
 import pytest
 
-from proxy.adapters.stores.memory import MemoryStore
+from proxy.adapters.stores.in_process import InProcessStore
 from proxy.cache import Memory
 from proxy.engine.sessions.attachments import MOST, Attachments
 from proxy.engine.sessions.session_cache import SessionCache, SessionState
@@ -18,7 +18,7 @@ from tests.support.stores import DAY, KEY, HandClock, chain, found, turn
 FIRST, SECOND, THIRD = chain("u1", "a1", "u2")
 
 
-class Counted(MemoryStore):
+class Counted(InProcessStore):
     """A store that counts writes of pins, and can be away."""
 
     writes = 0

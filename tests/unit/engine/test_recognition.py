@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from proxy.adapters.stores.memory import MemoryStore
+from proxy.adapters.stores.in_process import InProcessStore
 from proxy.cache import Lru, Memory
 from proxy.core.conversation.messages import root
 from proxy.core.dialects.chat.request import read_body
@@ -21,7 +21,7 @@ from tests.support.upstreams import COUNTER
 NAMED = {b"authorization": b"Bearer a", b"x-unabridged-session": b"mine"}
 
 
-class Interrupted(MemoryStore):
+class Interrupted(InProcessStore):
     """A store before whose answer something else happens."""
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from proxy.adapters.stores.memory import MemoryStore
+from proxy.adapters.stores.in_process import InProcessStore
 from proxy.cache import Memory
 from proxy.core.conversation.records import Node
 from proxy.core.dialects.answers import Reply
@@ -17,7 +17,7 @@ from proxy.ports import Mark, SessionKey, Stored
 from tests.support.stores import DAY, KEY, HandClock, chain, nodes, turn
 
 
-class Asked(MemoryStore):
+class Asked(InProcessStore):
     """A store that notes how many messages each answer had."""
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ import threading
 import pytest
 from msgspec.structs import replace
 
-from proxy.adapters.stores.memory import MemoryStore
+from proxy.adapters.stores.in_process import InProcessStore
 from proxy.adapters.upstream import HttptoolsUpstream
 from proxy.cache import Memory
 from proxy.core.dialects.registry import CHAT
@@ -45,7 +45,7 @@ async def test_what_a_request_waits_for_is_written_however_much_waits_for_a_paus
         upstream, clock = HttptoolsUpstream(model.url), HandClock()
         summaries = Summaries(
             Asking(CHAT, upstream, Memory()),
-            MemoryStore(clock),
+            InProcessStore(clock),
             COUNTER,
             giving_way(clock, NEVER),
             clock,
@@ -68,7 +68,7 @@ async def test_what_requests_wait_for_gives_way_to_nothing() -> None:
         foreground = giving_way(clock)
         summaries = Summaries(
             Asking(CHAT, upstream, Memory()),
-            MemoryStore(clock),
+            InProcessStore(clock),
             COUNTER,
             foreground,
             clock,
@@ -94,7 +94,7 @@ async def test_what_is_being_written_is_not_read_again_and_never_on_the_event_lo
         foreground = giving_way(clock)
         summaries = Summaries(
             Asking(CHAT, upstream, Memory()),
-            MemoryStore(clock),
+            InProcessStore(clock),
             COUNTER,
             foreground,
             clock,
@@ -123,7 +123,7 @@ async def test_what_failed_may_be_tried_again_soon_where_the_reason_passes(statu
         upstream, clock = HttptoolsUpstream(model.url), HandClock()
         summaries = Summaries(
             Asking(CHAT, upstream, Memory()),
-            MemoryStore(clock),
+            InProcessStore(clock),
             COUNTER,
             giving_way(clock),
             clock,

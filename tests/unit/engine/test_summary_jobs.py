@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from proxy.adapters.stores.memory import MemoryStore
+from proxy.adapters.stores.in_process import InProcessStore
 from proxy.adapters.upstream import HttptoolsUpstream
 from proxy.cache import Memory
 from proxy.core.budget.budget import Budget
@@ -58,7 +58,7 @@ class NotingCounter:
 async def test_a_long_gap_is_counted_in_no_thread_in_which_requests_wait() -> None:
     async with running(Model()) as model:
         upstream, clock, counter = HttptoolsUpstream(model.url), HandClock(), NotingCounter()
-        store, metrics = MemoryStore(clock), Metrics()
+        store, metrics = InProcessStore(clock), Metrics()
         summaries = Summaries(
             Asking(CHAT, upstream, Memory()), store, counter, giving_way(clock), clock, metrics, Memory()
         )

@@ -1,4 +1,4 @@
-"""The SessionStore port in this process's own memory, for `--store memory://` and for trying things out.
+"""The SessionStore port in this process, for `--store memory://` and for trying things out.
 
 Nothing survives the process and no other worker sees it. It is bounded: the sessions used longest ago go
 first. Its rules are those of the scripts in :mod:`proxy.adapters.stores.redis`; one contract suite holds them
@@ -21,7 +21,7 @@ from proxy.core.planning.plan import Epoch
 from proxy.ports import COMPACTOR, Clock, Found, Listed, Lookup, Mark, Recorded, SessionKey, Standing, Stored
 
 
-class MemoryStore:
+class InProcessStore:
     """At most `most` sessions, each for its time to live by `clock`. The port says what each method does."""
 
     def __init__(self, clock: Clock, most: int = 10_000) -> None:
