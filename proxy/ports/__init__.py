@@ -4,6 +4,7 @@ Small protocols; the adapters that satisfy them stand in :mod:`proxy.adapters`, 
 port runs over all of them.
 """
 
+from proxy.ports.memory_store import Changes, MemoryStore, Remembered
 from proxy.ports.services import Clock, Passage, Search, TokenCounter, Upstream, UpstreamResponse
 from proxy.ports.session_store import (
     COMPACTOR,
@@ -28,15 +29,18 @@ from proxy.ports.session_store import (
 __all__ = [
     "COMPACTOR",
     "NAMED",
+    "Changes",
     "Clock",
     "Found",
     "Listed",
     "Lookup",
     "Mark",
+    "MemoryStore",
     "MessageStore",
     "Passage",
     "QueueStore",
     "Recorded",
+    "Remembered",
     "Search",
     "SessionAdmin",
     "SessionKey",

@@ -1,19 +1,30 @@
 """Where memories are kept: what is asked of a store, and what it answers."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
 from proxy.core.memory.records import About, Archived, Event, Item, Scope, Texts, Thread
 from proxy.ports.session_store import SessionKey
 
+# --- what bounds a scope, beside the capacity for items ---
+
+TOMBSTONES: Final = 1_000
+"""Deleted items of which it is known that they are gone; who last read before that reads all."""
+LOGGED: Final = 100
+"""Events in an item's log: the first one, and the newest."""
+LOGS: Final = 20_000
+"""Items whose logs are kept: those to which something happened last."""
+THREADS: Final = 2_000
+"""Sessions of which a scope remembers: those with the newest turns."""
+
 
 class Remembered(NamedTuple):
-    """A scope at one moment."""
+    """A scope at one moment. What is damaged, or written by a newer release, is left out of its items."""
 
     version: int
-    """Another one with each change; 0 where there is no such scope."""
+    """Another, higher one with each change, and after the scope was forgotten; 0 where there is none."""
     about: About | None
     texts: Texts
     items: Mapping[str, Item | None]
@@ -46,11 +57,21 @@ class MemoryStore(Protocol):
         """The scope, with the items that changed after version ``since``: one round trip."""
         ...
 
+    async def note(
+        self, scope: Scope, thread: SessionKey, at: float, about: About, ttl: float | None = None
+    ) -> None:
+        """A session has had a turn. Its scope begins to be there, where it was not; its version stays.
+
+        What is known ``about`` the scope is kept where nothing is.
+        """
+        ...
+
     async def change(self, scope: Scope, changes: Changes, seen: int, ttl: float | None = None) -> int:
-        """Write all of it, if the scope still has version ``seen`` (compare and set); the new version.
+        """Write all of it in one step, if the scope still has version ``seen``; the new version.
 
         0 where it has another one, and nothing was written. Repeated after a lost reply it answers 0 as well,
-        and who asked reads again.
+        and who asked reads again. A step holds the store up: whoever changes more than some hundred items
+        takes several.
         """
         ...
 
@@ -59,10 +80,11 @@ class MemoryStore(Protocol):
         ...
 
     async def log(self, scope: Scope, item: str) -> Sequence[Event]:
-        """What became of an item, oldest first.
+        """What became of an item, oldest first. Score updates that follow each other are one event."""
+        ...
 
-        Bounded: of score updates that follow each other the first score and the last are kept as one event.
-        """
+    async def thread(self, scope: Scope, session: SessionKey) -> Thread | None:
+        """What the scope knows of one session."""
         ...
 
     async def threads(self, scope: Scope, most: int) -> Mapping[SessionKey, Thread]:
@@ -74,11 +96,18 @@ class MemoryStore(Protocol):
         ...
 
     async def scopes(self, most: int) -> Sequence[Scope]:
-        """The scopes that were changed last, newest first."""
+        """The scopes that were changed last, newest first; one among them may have ended since."""
         ...
 
     async def forget(self, scope: Scope) -> bool:
-        """Delete every key of a scope; whether there was one."""
+        """Delete every key of a scope; whether there was one. Work that is under way writes nothing more."""
+        ...
+
+    async def move(self, former: str, scope: Scope, tenant: str, workspace: str = "") -> bool:
+        """Take what lies under the tag ``former`` to ``scope``, as of this tenant and workspace (its tag).
+
+        Whether there was anything. A scope that has begun under its new name stays as it is.
+        """
         ...
 
     async def claim_work(self, scope: Scope, work: str, token: str, lease: float) -> bool:
@@ -86,4 +115,8 @@ class MemoryStore(Protocol):
 
         While it lasts nobody else gets it.
         """
+        ...
+
+    async def release_work(self, scope: Scope, work: str, token: str) -> None:
+        """Give up a lease, if it is still held."""
         ...
