@@ -323,7 +323,7 @@ class Memory(Section):
     short_max_tokens: Positive = 500
     capacity: Positive = 10_000
     low: Share = 0.3
-    retention: Seconds = 90 * 86_400.0
+    retention: Seconds | Literal["never"] = 90 * 86_400.0
     maintain_at: TimeOfDay = "03:00"
 
 

@@ -93,7 +93,7 @@ def ask_for_summary(piece: str, language: str, limit: Limit, temperature: float,
     form, is_structured = _form(limit, piece)
     return Ask(
         task=prompt or f"{_TASK.format(source='The transcript', language=LANGUAGES[language])} {form}",
-        text=_fenced(piece),
+        text=fenced(piece),
         max_tokens=limit.tokens + _SLACK,
         temperature=temperature,
         is_structured=is_structured,
@@ -122,7 +122,7 @@ def ask_behind(
         "Write of these alone: what stands before and behind them stays."
     )
     if absent:
-        text += f"\n\nThis of it does not stand above:\n{_fenced(absent)}"
+        text += f"\n\nThis of it does not stand above:\n{fenced(absent)}"
     return Ask(f"{_BEHIND} {task}", text, limit.tokens + _SLACK, rules.temperature)
 
 
@@ -135,9 +135,11 @@ def _form(limit: Limit, source: str) -> tuple[str, bool]:
     return (f"{form} Use at most {characters} characters." if characters else form), is_structured
 
 
-def _fenced(transcript: str) -> str:
-    fence = hashlib.sha256(b"transcript\0" + transcript.encode(errors="surrogatepass")).hexdigest()[:12]
-    return f"<transcript {fence}>\n{transcript}\n</transcript {fence}>"
+def fenced(text: str, name: str = "transcript") -> str:
+    """A text as data of this name, within tags that nothing in it could have foreseen."""
+    seal = f"{name}\0{text}".encode(errors="surrogatepass")
+    fence = hashlib.sha256(seal).hexdigest()[:12]
+    return f"<{name} {fence}>\n{text}\n</{name} {fence}>"
 
 
 def kept_to(text: str, limit: Limit, count: Callable[[str], int]) -> str:
