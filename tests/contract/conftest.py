@@ -8,9 +8,11 @@ import httpx2
 import pytest
 
 from proxy.adapters.stores import open_store
+from proxy.adapters.stores.in_process import InProcessStore
+from proxy.adapters.stores.redis import RedisStore
 from proxy.adapters.stores.redis.codec import Keyring
 from proxy.adapters.upstream import HttptoolsUpstream, HttpxUpstream
-from proxy.ports import SessionStore, Upstream
+from proxy.ports import MemoryStore, Upstream
 from tests.support.certificates import Authority
 from tests.support.cluster import Nodes, three_nodes
 from tests.support.outbound import outbound_proxy
@@ -84,7 +86,7 @@ def site(request: pytest.FixtureRequest) -> Generator[Site]:
     for server in site.servers:
         run(server, "FLUSHALL")
     yield site
-    assert [name for server in site.servers for name in keys_without_ttl(server)] == []
+    assert keys_without_ttl(*site.servers) == []
 
 
 @pytest.fixture(params=SERVERS)
@@ -96,8 +98,11 @@ def server_url(request: pytest.FixtureRequest) -> Generator[str]:
     assert keys_without_ttl(url) == []
 
 
+Store = InProcessStore | RedisStore
+
+
 @contextmanager
-def emptied(request: pytest.FixtureRequest, kind: str, clock: HandClock) -> Generator[SessionStore]:
+def emptied(request: pytest.FixtureRequest, kind: str, clock: HandClock) -> Generator[Store]:
     """A store without sessions; `sealed` is a Valkey whose records are encrypted."""
     if kind == "memory":
         url, servers = "memory://", []
@@ -111,15 +116,21 @@ def emptied(request: pytest.FixtureRequest, kind: str, clock: HandClock) -> Gene
         run(server, "FLUSHALL")
     keyring = Keyring(["a secret"], lambda: kind == "sealed")
     yield open_store(url, clock, 2.0, 1.0, keyring)
-    assert [name for server in servers for name in keys_without_ttl(server)] == []
+    assert keys_without_ttl(*servers) == []
 
 
 @pytest.fixture(params=["memory", *SERVERS, "sealed"])
-async def store(request: pytest.FixtureRequest, clock: HandClock) -> AsyncGenerator[SessionStore]:
+async def store(request: pytest.FixtureRequest, clock: HandClock) -> AsyncGenerator[Store]:
     """Each of the stores."""
     with emptied(request, request.param, clock) as opened:
         yield opened
         await opened.aclose()
+
+
+@pytest.fixture
+def memories(store: Store) -> MemoryStore:
+    """Each of the stores of memories."""
+    return store.memories
 
 
 @pytest.fixture

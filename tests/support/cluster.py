@@ -57,7 +57,7 @@ class Nodes:
         return {name.decode() for names in self.run("KEYS", "*") for name in names}
 
     def keys_without_ttl(self) -> list[bytes]:
-        return [name for node in self.nodes for name in keys_without_ttl(node.server.url)]
+        return keys_without_ttl(*(node.server.url for node in self.nodes))
 
     def owner(self, key: str) -> Node:
         """Who holds a key's slot."""

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import redis
 
-from proxy.adapters.stores.redis import RedisStore
+from proxy.adapters.stores.redis import RedisStore, keys
 from proxy.adapters.stores.redis.embedded import EmbeddedValkey, server_binary
 from proxy.core.conversation.records import HiddenCalls, Joint, Node, Session, Turn
 from proxy.core.planning.plan import Epoch
@@ -160,9 +160,26 @@ SERVERS = ["valkey", *(["redis"] if redis_server_command() else []), "cluster"]
 """The servers that there are here to hold the contract of a store against."""
 
 
-def keys_without_ttl(url: str) -> list[bytes]:
-    names: list[bytes] = run(url, "KEYS", "*")
-    return [name for name in names if run(url, "TTL", name) == -1]
+def keys_without_ttl(*urls: str) -> list[bytes]:
+    """The keys of a store that would never end, but for those of memories, which are to stay.
+
+    They are those of every scope that is listed and not a thread's own, what tells the channels of a
+    workspace, and the list itself.
+    """
+    held: dict[str, list[bytes]] = {url: run(url, "KEYS", "*") for url in urls}
+    index = keys.session(keys.INDEX)
+    staying = {index, index + keys.ENDS}
+    for url in (url for url, names in held.items() if index.encode() in names):
+        scopes = [member.decode().split("/") for member in run(url, "ZRANGE", index, 0, -1)]
+        lasting = [keys.session(SessionKey(tag, keys.MEMORY)) for kind, tag in scopes if kind != "thread"]
+        staying |= {name + part for name in lasting for part in ("", *keys.SCOPE_PARTS)}
+    return [
+        name
+        for url, names in held.items()
+        for name in names
+        if name.decode() not in staying and not name.endswith(b":memory:channels")
+        if run(url, "TTL", name) == -1
+    ]
 
 
 def dump(url: str) -> list[bytes]:

@@ -1,4 +1,7 @@
-"""Where sessions are kept: in this process's memory, or in Redis or Valkey; a URL names which."""
+"""Where sessions and memories are kept: in this process, or in Redis or Valkey; a URL names which.
+
+A store of sessions has that of ``memories`` with it, over the same connections.
+"""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from itertools import zip_longest
 
 from msgspec.structs import replace
 
+from proxy.adapters.stores.in_process_memories import InProcessMemories
 from proxy.adapters.stores.stored_session import Leases, StoredSession
 from proxy.core.conversation.records import HiddenCalls, Node, Session, Turn
 from proxy.core.planning.plan import Epoch
@@ -38,6 +39,7 @@ class InProcessStore:
         self._queues: dict[SessionKey, dict[str, float]] = {}
         """Tickets of appended turns in their order, and when each one's lease runs out."""
         self._leases = Leases(clock)
+        self.memories = InProcessMemories(clock)
         self._expiries: list[tuple[float, str, str]] = []
         """A heap of (due, tag, sid); an entry that its session does not know is stale."""
 

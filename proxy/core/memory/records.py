@@ -136,6 +136,14 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     details: str = ""
 
 
+def add_event(log: list[Event], event: Event) -> None:
+    """Write a line into a log; score updates that follow each other are one, from first to last score."""
+    if log and log[-1].kind is event.kind is EventKind.SCORE_UPDATE:
+        log[-1] = msgspec.structs.replace(event, before=log[-1].before)
+    else:
+        log.append(event)
+
+
 class Texts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The long-term and the short-term text of a scope, in the words of a model."""
 

@@ -19,7 +19,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
-from collections.abc import Callable, Sequence
+import struct
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache
 from typing import Any, Final, TypeVar
 
@@ -222,6 +223,27 @@ def hashes(stored: bytes, length: int) -> tuple[bytes, ...]:
     if len(stored) % length:
         raise _fault(stored)
     return tuple(stored[start : start + length] for start in range(0, len(stored), length))
+
+
+SCORE: Final = "s"
+"""The letter of an event that changed a score alone,"""
+_OTHER: Final = "e"
+"""and that of others."""
+_ROW: Final = struct.Struct(">cI")
+
+
+def row(record: bytes, *, is_score: bool) -> bytes:
+    """An event's record as it stands in a log."""
+    return _ROW.pack((SCORE if is_score else _OTHER).encode(), len(record)) + record
+
+
+def rows(log: bytes) -> Iterator[tuple[bool, bytes]]:
+    """The records of a log, oldest first, and whether each changed a score alone."""
+    start = 0
+    while start + _ROW.size <= len(log):
+        letter, size = _ROW.unpack_from(log, start)
+        start += _ROW.size + size
+        yield letter == SCORE.encode(), log[start - size : start]
 
 
 def _fault(stored: bytes) -> DamagedRecord | UnknownVersion:

@@ -23,6 +23,19 @@ a script may touch them together. Law 6 rests on the tag: it is derived from the
 | `u1:{tag}:<sid>:claims` | hash | content address → who writes that summary, and until when (milliseconds) |
 | `u1:{tag}:<sid>:was` | string | that there was such a session, for appending clients; no content |
 | `u1:sessions` | sorted set | `tag/sid` by last use (seconds since 1970): the listing, in a slot of its own |
+| `u1:{tag}:memory` | hash | a scope of memories: `version`, `floor`, `about`, `texts`, `workspace` |
+| `u1:{tag}:memory:items` | hash | id → Item |
+| `u1:{tag}:memory:changed` | sorted set | id → version at which the item was written last |
+| `u1:{tag}:memory:gone` | sorted set | id → version at which an item was deleted, of the newest |
+| `u1:{tag}:memory:archive` | hash | id → Archived |
+| `u1:{tag}:memory:log` | hash | id of an item → its Events, each after a letter for its kind and its length |
+| `u1:{tag}:memory:logged` | sorted set | id → version at which its newest Event was written |
+| `u1:{tag}:memory:threads` | sorted set | `tag/sid` by its last turn (seconds since 1970) |
+| `u1:{tag}:memory:read` | hash | `tag/sid` → Thread: what was read of it |
+| `u1:{tag}:memory:channels` | set | tags of the channels of a workspace |
+| `u1:{tag}:memory:claims` | hash | work → who does it, and until when (milliseconds) |
+| `u1:{memories}:index` | sorted set | `kind/tag` of all scopes by last change (microseconds since 1970) |
+| `u1:{memories}:index:ends` | sorted set | `kind/tag` of those that end, by when (milliseconds since 1970) |
 | `u1:secrets` | set | ids of the secrets that servers began with, so that one with another can be told |
 
 Lifetimes: all keys of a session are renewed together, so none outlives another; but `line`, `leases` and
@@ -33,7 +46,13 @@ forgets sessions that have gone a few at a time, while it grows; `u1:sessions` h
 :data:`LISTED`, and drops those that have gone when it is read. `u1:secrets` lives :data:`REMEMBERED` after
 the last start.
 
-`record`, a Node, an Epoch, a HiddenCalls and a summary have been through
+Memories live until they are forgotten: their keys have no ttl, but for those of a thread's own scope, which
+are renewed with each change, and `claims`. What bounds them stands in :mod:`proxy.ports.memory_store`; the
+index holds as many scopes as there are. `version` (a number) goes up with each change; it begins with the
+microseconds since 1970, so none comes twice where a scope was forgotten. Who has read an older one than
+`floor` reads all, for tombstones that he did not see were dropped. `workspace` is a tag, plain.
+
+`record`, a Node, an Epoch, a HiddenCalls, a summary and the records of memories have been through
 :mod:`proxy.adapters.stores.redis.codec` (encrypted, where a policy wants it) and mean nothing to the server.
 `created` (seconds), `turns`, `tip` and `unsaved` (chain hashes), `paused` (there or not) and `pins` (chain
 hashes, one after the other) are plain, because the scripts merge them; they override what the record says.
@@ -93,6 +112,23 @@ QUEUE: Final = ":line"
 LEASES: Final = ":leases"
 CLAIMS: Final = ":claims"
 WAS: Final = ":was"
+MEMORY: Final = "memory"
+"""In the place of a sid: what is kept of a scope lies as what is kept of a session does."""
+ITEMS: Final = ":items"
+CHANGED: Final = ":changed"
+GONE: Final = ":gone"
+ARCHIVE: Final = ":archive"
+LOG: Final = ":log"
+LOGGED: Final = ":logged"
+THREADS: Final = ":threads"
+READ: Final = ":read"
+CHANNELS: Final = ":channels"
+SCOPE_PARTS: Final = (ITEMS, CHANGED, GONE, ARCHIVE, LOG, LOGGED, THREADS, READ, CHANNELS)
+SCOPE_FIELDS: Final = ("version", "floor", "about", "texts")
+INDEX: Final = SessionKey("memories", "index")
+"""Where the index of scopes lies; no tag has its name, being hex."""
+ENDS: Final = ":ends"
+
 TIPS: Final = "tips"
 FIRST: Final = "first"
 
@@ -100,7 +136,9 @@ FIRST: Final = "first"
 RECORD_PLACE: Final = b"record"
 INJECTION_PLACE: Final = b"injection"
 HIDDEN_PLACE: Final = b"hidden"
-"""Places of a session's records, for the codec; those of nodes, summaries and epochs are made below."""
+ABOUT_PLACE: Final = b"about"
+TEXTS_PLACE: Final = b"texts"
+"""Places of a session's records and of a scope's, for the codec; the others are made below."""
 
 
 def node_place(chain_hash: bytes) -> bytes:
@@ -116,6 +154,11 @@ def summary_place(address: str) -> bytes:
 def epoch_place(lane: str) -> bytes:
     """Where the epochs of a lane stand."""
     return b"epoch " + lane.encode()
+
+
+def memory_place(part: str, name: bytes) -> bytes:
+    """Where a record of a scope stands: in which part, and under which name."""
+    return part.encode() + b" " + name
 
 
 class Lives(NamedTuple):

@@ -1,4 +1,4 @@
-"""Sessions on their way from the names of an old secret to those of a new one.
+"""Sessions and memories on their way from the names of an old secret to those of a new one.
 
 The two names lie in different slots of a cluster, so nothing is renamed: what is there is read, written anew
 under the new name in one transaction, sealed by the newest secret where records are sealed, and only then
@@ -17,10 +17,13 @@ from redis.asyncio.client import Pipeline
 from redis.exceptions import WatchError
 
 from proxy.adapters.stores.redis import keys
-from proxy.adapters.stores.redis.codec import LINK, VERSION, Codec
+from proxy.adapters.stores.redis.codec import LINK, VERSION, Codec, DamagedRecord, row, rows
 from proxy.ports import NAMED, SessionKey
 
 Codecs = Callable[[SessionKey], Codec]
+
+MOVING: Final = 20
+"""Round trips for which a move has time: a long session, or a scope, is read and written whole, once."""
 
 _HASHES: Final = (keys.NODES, keys.TEXTS, keys.COUNTS, keys.SUMMARIES)
 _SETS: Final = (keys.PARTIAL, keys.BESIDE, keys.LANES, keys.HIDES)
@@ -28,6 +31,12 @@ _PASSING: Final = (keys.QUEUE, keys.LEASES, keys.CLAIMS)
 """Who waits or writes just now: not taken along."""
 
 _Fields = dict[bytes, bytes]
+
+_RECORDS: Final = (keys.ITEMS, keys.ARCHIVE, keys.READ)
+_SORTED: Final = (keys.CHANGED, keys.GONE, keys.LOGGED, keys.THREADS)
+
+
+# --- sessions ---
 
 
 async def move(client: Redis, codecs: Codecs, former: str, tag: str, tenant: str) -> bool:
@@ -133,17 +142,89 @@ def _resealed(parts: dict[str, Any], old: Codec, new: Codec, tenant: str) -> dic
 
 
 def _write(pipe: Pipeline, name: str, parts: dict[str, Any], left: int) -> None:
-    """All keys of a session, to live for what is `left` (milliseconds)."""
+    """All keys of a session or a scope, to live for what is `left` (milliseconds; 0: for ever)."""
     untyped = cast("Any", pipe)
     for part, value in parts.items():
         if not value:
             continue
-        if isinstance(value, dict):
+        if part in _SORTED:
+            untyped.zadd(name + part, value)
+        elif isinstance(value, dict):
             untyped.hset(name + part, mapping=value)
         elif isinstance(value, list):
             untyped.rpush(name + part, *value)
         else:
             untyped.sadd(name + part, *value)
-        untyped.pexpire(name + part, left)
+        if left:
+            untyped.pexpire(name + part, left)
     if name.endswith(NAMED):
         untyped.set(name + keys.WAS, 1, px=left + keys.milliseconds(keys.REMEMBERED))
+
+
+# --- memories ---
+
+
+async def move_scope(client: Redis, codecs: Codecs, former: str, tag: str, about: dict[str, str]) -> bool:
+    """Take a scope to another tag, where none has begun. What is told `about` it replaces what was."""
+    old, new = SessionKey(former, keys.MEMORY), SessionKey(tag, keys.MEMORY)
+    was, name = keys.session(old), keys.session(new)
+    async with client.pipeline(transaction=True) as pipe:
+        await pipe.watch(name)
+        if await pipe.exists(name) or not (parts := await _read_scope(client, was))[""]:
+            return False
+        left: int = await client.pttl(was)
+        pipe.multi()
+        _write(pipe, name, _scope_resealed(parts, codecs(old), codecs(new), about), max(0, left))
+        try:
+            await pipe.execute()
+        except WatchError:
+            if await client.exists(name):
+                return False
+            raise
+    await client.unlink(*(was + part for part in (*parts, keys.CLAIMS)))
+    return True
+
+
+async def _read_scope(client: Redis, name: str) -> dict[str, Any]:
+    """The values of a scope's keys by their suffix; its own fields under the empty one."""
+    hashes = ("", *_RECORDS, keys.LOG)
+    async with client.pipeline(transaction=True) as pipe:
+        for part in hashes:
+            pipe.hgetall(name + part)
+        for part in _SORTED:
+            cast("Any", pipe).zrange(name + part, 0, -1, withscores=True)
+        pipe.smembers(name + keys.CHANNELS)
+        values: list[Any] = await pipe.execute()
+    read = dict(zip((*hashes, *_SORTED, keys.CHANNELS), values, strict=True))
+    return read | {part: dict(read[part]) for part in _SORTED}
+
+
+def _scope_resealed(parts: dict[str, Any], old: Codec, new: Codec, about: dict[str, str]) -> dict[str, Any]:
+    """The same with its records as they stand under the new name, but for those that are damaged."""
+
+    def anew(stored: bytes, place: bytes, **told: str) -> bytes:
+        try:
+            if told:  # beside members that are not known here
+                return new.encode(old.decode(stored, dict[str, msgspec.Raw], place) | told, place)
+            return new.encode(old.decode(stored, msgspec.Raw, place), place)
+        except DamagedRecord:
+            return stored
+
+    fields: _Fields = dict(parts[""])
+    if b"about" in fields:
+        fields[b"about"] = anew(fields[b"about"], keys.ABOUT_PLACE, **about)
+        fields[b"workspace"] = about["workspace"].encode()
+    if b"texts" in fields:
+        fields[b"texts"] = anew(fields[b"texts"], keys.TEXTS_PLACE)
+    moved = {**parts, "": fields}
+    for part in _RECORDS:
+        records = cast("_Fields", parts[part]).items()
+        moved[part] = {name: anew(record, keys.memory_place(part, name)) for name, record in records}
+    moved[keys.LOG] = {
+        name: b"".join(
+            row(anew(event, keys.memory_place(keys.LOG, name)), is_score=is_score)
+            for is_score, event in rows(log)
+        )
+        for name, log in cast("_Fields", parts[keys.LOG]).items()
+    }
+    return moved

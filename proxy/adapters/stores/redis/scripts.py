@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from importlib.resources import files
 from operator import attrgetter
 from typing import Any, Final
@@ -19,10 +19,11 @@ import msgspec
 from msgspec.structs import replace
 
 from proxy.adapters.stores.redis import keys
-from proxy.adapters.stores.redis.codec import LINK, Codec, digest
+from proxy.adapters.stores.redis.codec import LINK, SCORE, Codec, digest
 from proxy.adapters.stores.redis.connection import Script
 from proxy.core.conversation.records import Turn
 from proxy.ports import COMPACTOR, Lookup, SessionKey
+from proxy.ports.memory_store import LOGGED, LOGS, THREADS, TOMBSTONES
 
 Argument = str | bytes | int | float
 Arguments = Sequence[Argument]
@@ -34,7 +35,16 @@ PARTIAL: Final = "partial"
 NEWS: Final = 64
 """How many of the messages written last a session knows to be so."""
 
+NEWS_ITEMS: Final = 1_000
+"""Of a scope's items, at most so many are told of as news; of more all are read."""
+
 _NO_JOINT: Final = bytes(keys.HASH)
+
+
+def _table(words: Iterable[str]) -> str:
+    """A list of words, in Lua."""
+    return f"{{{', '.join(map(repr, words))}}}"
+
 
 _PARTS: Final = f"""
 local NODES, COUNTS, PARTIAL = '{keys.NODES}', '{keys.COUNTS}', '{keys.PARTIAL}'
@@ -44,8 +54,14 @@ local SUMMARIES, LANES, EPOCHS = '{keys.SUMMARIES}', '{keys.LANES}', '{keys.EPOC
 local HIDDEN, HIDES = '{keys.HIDDEN}', '{keys.HIDES}'
 local LINE, LEASES, CLAIMS = '{keys.QUEUE}', '{keys.LEASES}', '{keys.CLAIMS}'
 local COMPACTOR = '{COMPACTOR}'
+local ITEMS, CHANGED, GONE, ARCHIVE = '{keys.ITEMS}', '{keys.CHANGED}', '{keys.GONE}', '{keys.ARCHIVE}'
+local LOG, LOGGED, ENDS = '{keys.LOG}', '{keys.LOGGED}', '{keys.ENDS}'
+local THREADS, READ, CHANNELS, SCORE = '{keys.THREADS}', '{keys.READ}', '{keys.CHANNELS}', '{SCORE}'
+local MOST_TOMBSTONES, MOST_LOGGED, MOST_LOGS = {TOMBSTONES}, {LOGGED}, {LOGS}
+local MOST_THREADS, NEWS_ITEMS = {THREADS}, {NEWS_ITEMS}
+local SCOPE_PARTS, SCOPE_FIELDS = {_table(keys.SCOPE_PARTS)}, {_table(keys.SCOPE_FIELDS)}
 local HASH, NEWS, REMEMBERED = {keys.HASH}, {NEWS}, {keys.milliseconds(keys.REMEMBERED)}
-local FIELDS = {{{", ".join(repr(field) for field in keys.FIELDS)}}}
+local FIELDS = {_table(keys.FIELDS)}
 """
 
 _TIMED: Final = {
@@ -71,6 +87,13 @@ _TIMED: Final = {
     "list": "",
     "note_first": "",
     "first": "",
+    "memory_note": "memory",
+    "memory_change": "memory",
+    "memory_news": "memory",
+    "memory_threads": "memory",
+    "memory_forget": "memory",
+    "memory_index": "memory",
+    "memory_channel": "memory",
 }
 """Every script, and as what it is timed; empty where it is not."""
 _SOURCES: Final = {"ping": "find", "record_later": "record", "stand_to_compact": "stand"}

@@ -19,7 +19,8 @@ from proxy.adapters.stores.redis.codec import Codec, DamagedRecord, Keyring, beg
 from proxy.adapters.stores.redis.connection import Breaker, Connection, Timed, untimed
 from proxy.adapters.stores.redis.keys import milliseconds
 from proxy.adapters.stores.redis.listing import Listing
-from proxy.adapters.stores.redis.migration import move
+from proxy.adapters.stores.redis.memories import RedisMemories
+from proxy.adapters.stores.redis.migration import MOVING, move
 from proxy.adapters.stores.redis.scripts import Fields, FoundFields, Scripts
 from proxy.core.conversation.records import HiddenCalls, Node, Session, Turn
 from proxy.core.planning.plan import Epoch
@@ -40,9 +41,6 @@ from proxy.telemetry import log_warning
 
 _HistoryFields = tuple[Fields, bytes | None, bytes | None, dict[bytes, bytes], int]
 
-
-_MOVING: Final = 20
-"""Round trips for which a move has time: a long session is read and written whole, once."""
 _TOLD: Final = 10_000
 """Sessions of which it is remembered that they were told of."""
 
@@ -73,6 +71,7 @@ class RedisStore:
         self._scripts = Scripts(self._connection.run, beginnings(keyring))
         self._tell = lru_cache(_TOLD)(_tell_of_another_release)
         self._listing = Listing(self._connection, self._scripts)
+        self.memories = RedisMemories(self._connection, self._scripts, keyring)
 
     def revision(self) -> int | None:
         """Another number once anything but turns was written through this store, or it could not be used."""
@@ -196,7 +195,7 @@ class RedisStore:
         return bool(was_there)
 
     async def move(self, former: str, tag: str, tenant: str, first: str = "") -> bool:
-        async with self._connection.call("move", trips=_MOVING) as client:
+        async with self._connection.call("move", trips=MOVING) as client:
             is_moved = await move(client, self._codec, former, tag, tenant)
         self._connection.revision += is_moved
         if is_moved or not first or len(tags := await self._tags(first)) != 1:

@@ -46,3 +46,32 @@ local function renew(session, ttl)
     redis.call('PEXPIRE', session .. EPOCHS .. lane, ttl)
   end
 end
+
+-- The version of a scope of memories; 0 where there is none.
+local function version_of(scope) return tonumber(redis.call('HGET', scope, 'version')) or 0 end
+
+-- The one after, written and as text. The first is higher than any that there was.
+local function next_version(scope, version)
+  local time = redis.call('TIME')
+  local first = version == 0
+  local new = string.format('%.0f', first and time[1] * 1000000 + time[2] or version + 1)
+  redis.call('HSET', scope, 'version', new)
+  if first then redis.call('HSET', scope, 'floor', new) end
+  return new
+end
+
+-- Note when a session had a turn; of too many those that had theirs longest ago are no more known.
+local function note_thread(scope, thread, at)
+  redis.call('ZADD', scope .. THREADS, 'GT', at, thread)
+  local over = redis.call('ZCARD', scope .. THREADS) - MOST_THREADS
+  if over <= 0 then return end
+  local oldest = redis.call('ZPOPMIN', scope .. THREADS, over)
+  for i = 1, #oldest, 2 do redis.call('HDEL', scope .. READ, oldest[i]) end
+end
+
+-- A thread's own scope ends some time after its last change; others do not.
+local function renew_scope(scope, ttl)
+  if ttl == 0 then return end
+  redis.call('PEXPIRE', scope, ttl)
+  for _, part in ipairs(SCOPE_PARTS) do redis.call('PEXPIRE', scope .. part, ttl) end
+end

@@ -1,0 +1,202 @@
+"""The MemoryStore port in this process: nothing survives it, and no other worker sees it.
+
+It is bounded: the scopes that were noted or changed longest ago go first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count, takewhile
+
+from msgspec.structs import replace
+
+from proxy.adapters.stores.stored_session import Leases
+from proxy.core.memory.records import (
+    About,
+    Archived,
+    Event,
+    Item,
+    Scope,
+    Texts,
+    Thread,
+    add_event,
+)
+from proxy.ports import Changes, Clock, Remembered, SessionKey
+from proxy.ports.memory_store import LOGGED, LOGS, THREADS, TOMBSTONES
+
+_WORK = "memory"
+"""In the place of a session's sid, where a lease is of a scope."""
+
+
+@dataclass(slots=True)
+class _StoredScope:
+    """All that is stored of one scope."""
+
+    scope: Scope
+    version: int
+    floor: int
+    """Who has read an older version reads all."""
+    expires: float = math.inf
+    """By the monotonic clock."""
+    about: About | None = None
+    texts: Texts = field(default_factory=Texts)
+    items: dict[str, Item] = field(default_factory=dict[str, Item])
+    changed: dict[str, int] = field(default_factory=dict[str, int])
+    """The version at which each item changed, oldest first;"""
+    gone: dict[str, int] = field(default_factory=dict[str, int])
+    """and those that were deleted."""
+    archive: dict[str, Archived] = field(default_factory=dict[str, Archived])
+    logs: dict[str, list[Event]] = field(default_factory=dict[str, list[Event]])
+    """By item; that of the newest event last."""
+    threads: dict[SessionKey, Thread] = field(default_factory=dict[SessionKey, Thread])
+
+    def write(self, changes: Changes, version: int) -> None:
+        self.version = version
+        self.about = changes.about or self.about
+        self.texts = changes.texts or self.texts
+        for name, item in changes.items.items():
+            self._write_item(name, item)
+        while len(self.gone) > TOMBSTONES:
+            self.floor = self.gone.pop(next(iter(self.gone)))
+        for name, archived in changes.archive.items():
+            if archived is not None:
+                self.archive[name] = archived
+            else:
+                self.archive.pop(name, None)
+        for event in changes.events:
+            log = self.logs[event.item] = self.logs.pop(event.item, [])
+            add_event(log, event)
+            del log[1 : 1 + max(0, len(log) - LOGGED)]
+        while len(self.logs) > LOGS:
+            del self.logs[next(iter(self.logs))]
+        for session, thread in changes.threads.items():
+            if thread is not None:
+                self.write_thread(session, thread)
+            else:
+                self.threads.pop(session, None)
+
+    def _write_item(self, name: str, item: Item | None) -> None:
+        was_there = self.changed.pop(name, None) is not None
+        if item is not None:
+            self.items[name] = item
+            self.changed[name] = self.version
+            self.gone.pop(name, None)
+        elif was_there:
+            del self.items[name]
+            self.gone[name] = self.version
+
+    def write_thread(self, session: SessionKey, thread: Thread) -> None:
+        """Its last turn is the newest that was told of."""
+        before = self.threads.get(session)
+        updated = max(thread.updated, before.updated) if before else thread.updated
+        self.threads[session] = replace(thread, updated=updated)
+        if len(self.threads) > THREADS:
+            del self.threads[min(self.threads, key=lambda each: self.threads[each].updated)]
+
+    def since(self, version: int) -> Mapping[str, Item | None] | None:
+        """The items that changed after this version; None where that cannot be told."""
+        if not self.floor <= version <= self.version:
+            return None
+        entries = (reversed(self.changed.items()), reversed(self.gone.items()))
+        news = (name for each in entries for name, _ in takewhile(lambda entry: entry[1] > version, each))
+        return {name: self.items.get(name) for name in news}
+
+
+class InProcessMemories:
+    """At most ``most`` scopes. The port says what each method does."""
+
+    def __init__(self, clock: Clock, most: int = 1_000) -> None:
+        self._clock = clock
+        self._most = most
+        self._scopes: OrderedDict[str, _StoredScope] = OrderedDict()
+        """By tag; the last one noted or changed last."""
+        self._versions = count(1)
+        self._leases = Leases(clock)
+
+    async def remembered(self, scope: Scope, since: int = 0) -> Remembered:
+        stored = self._live(scope)
+        if stored is None:
+            return Remembered(0, None, Texts(), {}, is_whole=True)
+        news = stored.since(since)
+        items = dict(stored.items) if news is None else news
+        return Remembered(stored.version, stored.about, stored.texts, items, is_whole=news is None)
+
+    async def note(
+        self, scope: Scope, thread: SessionKey, at: float, about: About, ttl: float | None = None
+    ) -> None:
+        stored = self._renewed(scope, ttl)
+        stored.about = stored.about or about
+        known = stored.threads.get(thread)
+        stored.write_thread(thread, replace(known, updated=at) if known else Thread(updated=at))
+
+    async def change(self, scope: Scope, changes: Changes, seen: int, ttl: float | None = None) -> int:
+        stored = self._live(scope)
+        if (stored.version if stored else 0) != seen:
+            return 0
+        stored = self._renewed(scope, ttl)
+        stored.write(changes, next(self._versions))
+        return stored.version
+
+    async def archive(self, scope: Scope) -> Mapping[str, Archived]:
+        stored = self._live(scope)
+        return dict(stored.archive) if stored else {}
+
+    async def log(self, scope: Scope, item: str) -> Sequence[Event]:
+        stored = self._live(scope)
+        return tuple(stored.logs.get(item, ())) if stored else ()
+
+    async def thread(self, scope: Scope, session: SessionKey) -> Thread | None:
+        stored = self._live(scope)
+        return stored.threads.get(session) if stored else None
+
+    async def threads(self, scope: Scope, most: int) -> Mapping[SessionKey, Thread]:
+        stored = self._live(scope)
+        threads = stored.threads.items() if stored else ()
+        return dict(sorted(threads, key=lambda entry: entry[1].updated, reverse=True)[:most])
+
+    async def channels(self, workspace: Scope) -> Sequence[Scope]:
+        return [each.scope for each in self._living() if each.about and each.about.workspace == workspace.tag]
+
+    async def scopes(self, most: int) -> Sequence[Scope]:
+        return [each.scope for each in self._living()][:most]
+
+    async def forget(self, scope: Scope) -> bool:
+        return self._scopes.pop(scope.tag, None) is not None
+
+    async def move(self, former: str, scope: Scope, tenant: str, workspace: str = "") -> bool:
+        """Nothing: memories end with the process, and secrets change between two."""
+        return False
+
+    async def claim_work(self, scope: Scope, work: str, token: str, lease: float) -> bool:
+        return self._leases.take((SessionKey(scope.tag, _WORK), work), token, lease)
+
+    async def release_work(self, scope: Scope, work: str, token: str) -> None:
+        self._leases.give_up((SessionKey(scope.tag, _WORK), work), token)
+
+    def _live(self, scope: Scope) -> _StoredScope | None:
+        stored = self._scopes.get(scope.tag)
+        if stored is not None and stored.expires <= self._clock.monotonic():
+            del self._scopes[scope.tag]
+            return None
+        return stored
+
+    def _living(self) -> list[_StoredScope]:
+        """The one noted or changed last first."""
+        now = self._clock.monotonic()
+        return [each for each in reversed(self._scopes.values()) if each.expires > now]
+
+    def _renewed(self, scope: Scope, ttl: float | None) -> _StoredScope:
+        """The scope, made where it is not there; with a ``ttl`` for so long from now on."""
+        stored = self._live(scope)
+        if stored is None:
+            version = next(self._versions)
+            stored = self._scopes[scope.tag] = _StoredScope(scope, version, version)
+        if ttl is not None:
+            stored.expires = self._clock.monotonic() + ttl
+        self._scopes.move_to_end(scope.tag)
+        while len(self._scopes) > self._most:
+            self._scopes.popitem(last=False)
+        return stored

@@ -1,0 +1,79 @@
+-- Write to a scope of memories, if it still has the version that was seen; answer the new one, or 0.
+local scope, seen, ttl = KEYS[1], ARGV[1], tonumber(ARGV[2])
+local version = version_of(scope)
+if version ~= tonumber(seen) then return 0 end
+version = next_version(scope, version)
+
+local last = 2
+local function take()
+  last = last + 1
+  return ARGV[last]
+end
+
+local about, workspace, texts = take(), take(), take()
+if about ~= '' then redis.call('HSET', scope, 'about', about, 'workspace', workspace) end
+if texts ~= '' then redis.call('HSET', scope, 'texts', texts) end
+
+for _ = 1, tonumber(take()) do
+  local id, item = take(), take()
+  if item ~= '' then
+    redis.call('HSET', scope .. ITEMS, id, item)
+    redis.call('ZADD', scope .. CHANGED, version, id)
+    redis.call('ZREM', scope .. GONE, id)
+  elseif redis.call('HDEL', scope .. ITEMS, id) == 1 then
+    redis.call('ZREM', scope .. CHANGED, id)
+    redis.call('ZADD', scope .. GONE, version, id)
+  end
+end
+local over = redis.call('ZCARD', scope .. GONE) - MOST_TOMBSTONES
+if over > 0 then
+  local dropped = redis.call('ZPOPMIN', scope .. GONE, over)
+  redis.call('HSET', scope, 'floor', dropped[#dropped])
+end
+
+for _ = 1, tonumber(take()) do
+  local id, archived = take(), take()
+  if archived ~= '' then redis.call('HSET', scope .. ARCHIVE, id, archived)
+  else redis.call('HDEL', scope .. ARCHIVE, id) end
+end
+
+for _ = 1, tonumber(take()) do
+  local thread, at, read = take(), take(), take()
+  if read ~= '' then
+    redis.call('HSET', scope .. READ, thread, read)
+    note_thread(scope, thread, at)
+  else
+    redis.call('HDEL', scope .. READ, thread)
+    redis.call('ZREM', scope .. THREADS, thread)
+  end
+end
+
+-- A log is a row of events, each after a letter for its kind and its length. Of score updates that follow each other
+-- it holds the first and the last; of too many events the first and the newest.
+local function rows(log)
+  local all, at = {}, 1
+  while at + 4 <= #log do
+    local next = at + 5 + struct.unpack('>I4', log, at + 1)
+    all[#all + 1] = string.sub(log, at, next - 1)
+    at = next
+  end
+  return all
+end
+local function is_score(event) return event and string.sub(event, 1, 1) == SCORE end
+for _ = 1, tonumber(take()) do
+  local id, event = take(), take()
+  local log = rows(redis.call('HGET', scope .. LOG, id) or '')
+  local is_on = is_score(event) and is_score(log[#log]) and is_score(log[#log - 1])
+  log[is_on and #log or #log + 1] = event
+  while #log > MOST_LOGGED do table.remove(log, 2) end
+  redis.call('HSET', scope .. LOG, id, table.concat(log))
+  redis.call('ZADD', scope .. LOGGED, version, id)
+end
+local many = redis.call('ZCARD', scope .. LOGGED) - MOST_LOGS
+if many > 0 then
+  local oldest = redis.call('ZPOPMIN', scope .. LOGGED, many)
+  for i = 1, #oldest, 2 do redis.call('HDEL', scope .. LOG, oldest[i]) end
+end
+
+renew_scope(scope, ttl)
+return tonumber(version)

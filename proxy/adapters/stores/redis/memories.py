@@ -1,0 +1,261 @@
+"""The MemoryStore port over Redis or Valkey: scripts that compare a scope's version.
+
+What the keys hold is in :mod:`proxy.adapters.stores.redis.keys`. What is damaged is left out, and
+stays; so is what another release has written, or what is sealed with another secret.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final, TypeVar, cast
+
+from msgspec.structs import replace
+
+from proxy.adapters.stores.redis import keys
+from proxy.adapters.stores.redis.codec import Codec, DamagedRecord, Keyring, row, rows
+from proxy.adapters.stores.redis.connection import Connection
+from proxy.adapters.stores.redis.keys import memory_place, milliseconds
+from proxy.adapters.stores.redis.migration import MOVING, move_scope
+from proxy.adapters.stores.redis.scripts import Argument, Scripts
+from proxy.core.memory.records import (
+    About,
+    Archived,
+    Event,
+    EventKind,
+    Item,
+    Scope,
+    ScopeKind,
+    Texts,
+    Thread,
+    add_event,
+)
+from proxy.ports import Changes, Remembered, SessionKey, UnreadableRecord
+from proxy.telemetry import log_warning
+
+T = TypeVar("T")
+
+_ScopeFields = list[bytes | None]
+"""In the order of :data:`keys.SCOPE_FIELDS`."""
+
+_AT_ONCE: Final = 500
+"""Records that are read before others are let go on."""
+_TRIPS: Final = 4
+"""Round trips for which a whole scope has time: ten thousand items are some megabytes."""
+_DAMAGED: Final = "damaged records of a memory are left out"
+_FOREIGN: Final = "a memory holds records that are not for this server; they stay as they are"
+_TOLD: Final = 10_000
+"""Scopes of which it is remembered that they were told of."""
+
+
+class RedisMemories:
+    """Memories in one server, or in a cluster. The port says what each method does."""
+
+    def __init__(self, connection: Connection, scripts: Scripts, keyring: Keyring | None) -> None:
+        self._connection = connection
+        self._scripts = scripts
+        self._keyring = keyring
+        self._tell = lru_cache(_TOLD)(_tell)
+
+    # --- reading ---
+
+    async def remembered(self, scope: Scope, since: int = 0) -> Remembered:
+        news = await self._scripts.of_session("memory_news", _key(scope), since) if since else None
+        if news is None:
+            name = keys.session(_key(scope))
+            call = self._connection.call("memory", trips=_TRIPS)
+            async with call as client, client.pipeline(transaction=True) as pipe:
+                pipe.hmget(name, keys.SCOPE_FIELDS)
+                pipe.hgetall(name + keys.ITEMS)
+                fields, stored = cast("tuple[_ScopeFields, dict[bytes, bytes]]", await pipe.execute())
+            return self._remembered(scope, fields, await self._read(scope, stored.items(), keys.ITEMS, Item))
+        fields, changed, items, gone = cast(
+            "tuple[_ScopeFields, list[bytes], list[bytes], list[bytes]]", news
+        )
+        told: dict[str, Item | None] = dict.fromkeys(_text(name) for name in (*changed, *gone))
+        told |= await self._read(scope, zip(changed, items, strict=True), keys.ITEMS, Item)
+        return self._remembered(scope, fields, told)._replace(is_whole=False)
+
+    def _remembered(self, scope: Scope, fields: _ScopeFields, items: Mapping[str, Item | None]) -> Remembered:
+        version, _, about, texts = fields
+        return Remembered(
+            int(version or 0) if (version or b"0").isdigit() else 0,
+            self._decoded(scope, about, keys.ABOUT_PLACE, About),
+            self._decoded(scope, texts, keys.TEXTS_PLACE, Texts) or Texts(),
+            items,
+            is_whole=True,
+        )
+
+    def _decoded(self, scope: Scope, stored: bytes | None, place: bytes, kind: type[T]) -> T | None:
+        """What is known of a scope; nothing where it is damaged. Raises ForeignRecord."""
+        try:
+            return None if stored is None else self._codec(scope).decode(stored, kind, place)
+        except DamagedRecord:
+            self._tell(_DAMAGED, scope)
+            return None
+
+    async def _read(
+        self, scope: Scope, stored: Iterable[tuple[bytes, bytes | None]], part: str, kind: type[T]
+    ) -> dict[str, T]:
+        """The records that can be read, by name."""
+        codec, read = self._codec(scope), dict[str, T]()
+        for number, (name, record) in enumerate(stored, 1):
+            try:
+                read[_text(name)] = codec.decode(record or b"", kind, memory_place(part, name))
+            except DamagedRecord:
+                self._tell(_DAMAGED, scope)
+            except UnreadableRecord:
+                self._tell(_FOREIGN, scope)
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return read
+
+    async def archive(self, scope: Scope) -> Mapping[str, Archived]:
+        async with self._connection.call("memory", trips=_TRIPS) as client:
+            name = keys.session(_key(scope)) + keys.ARCHIVE
+            stored = cast("dict[bytes, bytes]", await client.hgetall(name))
+        return await self._read(scope, stored.items(), keys.ARCHIVE, Archived)
+
+    async def log(self, scope: Scope, item: str) -> Sequence[Event]:
+        async with self._connection.call("memory") as client:
+            stored = cast("bytes | None", await client.hget(keys.session(_key(scope)) + keys.LOG, item))
+        log: list[Event] = []
+        for _, record in rows(stored or b""):
+            for event in (await self._read(scope, [(item.encode(), record)], keys.LOG, Event)).values():
+                add_event(log, event)
+        return log
+
+    async def thread(self, scope: Scope, session: SessionKey) -> Thread | None:
+        name, member = keys.session(_key(scope)), keys.listed(session)
+        async with self._connection.call("memory") as client, client.pipeline(transaction=True) as pipe:
+            pipe.zscore(name + keys.THREADS, member)
+            pipe.hget(name + keys.READ, member)
+            updated, stored = cast("tuple[float | None, bytes | None]", await pipe.execute())
+        if updated is None:
+            return None
+        return (await self._threads(scope, [(member.encode(), updated, stored)]))[session]
+
+    async def threads(self, scope: Scope, most: int) -> Mapping[SessionKey, Thread]:
+        told: tuple[list[bytes], list[bytes | None]]
+        told = await self._scripts.of_session("memory_threads", _key(scope), most)
+        updated, stored = told
+        return await self._threads(
+            scope, list(zip(updated[::2], map(float, updated[1::2]), stored, strict=True))
+        )
+
+    async def _threads(
+        self, scope: Scope, stored: Sequence[tuple[bytes, float, bytes | None]]
+    ) -> Mapping[SessionKey, Thread]:
+        records = ((member, record) for member, _, record in stored if record is not None)
+        read = await self._read(scope, records, keys.READ, Thread)
+        return {
+            keys.unlisted(_text(member)): replace(read.get(_text(member)) or Thread(updated=at), updated=at)
+            for member, at, _ in stored
+        }
+
+    async def channels(self, workspace: Scope) -> Sequence[Scope]:
+        async with self._connection.call("memory") as client:
+            tags = cast("set[bytes]", await client.smembers(keys.session(_key(workspace)) + keys.CHANNELS))
+        return [Scope(ScopeKind.CHANNEL, tag) for tag in sorted(map(_text, tags))]
+
+    async def scopes(self, most: int) -> Sequence[Scope]:
+        async with self._connection.call("memory") as client:
+            found = cast("Any", client).zrange(keys.session(keys.INDEX), 0, max(0, most - 1), desc=True)
+            named = [_text(member).partition("/") for member in cast("list[bytes]", await found)][:most]
+        return [Scope(ScopeKind(kind), tag) for kind, _, tag in named]
+
+    # --- writing ---
+
+    async def note(
+        self, scope: Scope, thread: SessionKey, at: float, about: About, ttl: float | None = None
+    ) -> None:
+        encoded = self._codec(scope).encode(about, keys.ABOUT_PLACE)
+        arguments = (keys.listed(thread), at, _life(ttl), encoded, about.workspace)
+        noting = self._scripts.of_session("memory_note", _key(scope), *arguments)
+        await asyncio.gather(noting, self._enter(scope, _life(ttl), about.workspace))
+
+    async def change(self, scope: Scope, changes: Changes, seen: int, ttl: float | None = None) -> int:
+        words = _words(self._codec(scope), changes)
+        changing = self._scripts.of_session("memory_change", _key(scope), seen, _life(ttl), *words)
+        version: int = await changing
+        if version:
+            await self._enter(scope, _life(ttl), changes.about.workspace if changes.about else "")
+        return version
+
+    async def _enter(self, scope: Scope, life: int, workspace: str, *, is_there: bool = True) -> None:
+        """Enter a scope into the index of all and into its workspace, if it is there; else take it out."""
+        run = self._scripts.of_session
+        entering = run("memory_index", keys.INDEX, f"{scope.kind}/{scope.tag}", life if is_there else -1)
+        channel = SessionKey(workspace, keys.MEMORY), scope.tag, int(is_there)
+        await asyncio.gather(entering, *([run("memory_channel", *channel)] if workspace else []))
+
+    async def forget(self, scope: Scope) -> bool:
+        count, workspace = await self._scripts.of_session("memory_forget", _key(scope))
+        await self._enter(scope, 0, _text(workspace or b""), is_there=False)
+        return count > 0
+
+    async def move(self, former: str, scope: Scope, tenant: str, workspace: str = "") -> bool:
+        before = Scope(scope.kind, former)
+        about = {"tenant": tenant, "workspace": workspace}
+        async with self._connection.call("memory", trips=MOVING) as client:
+            was_in = cast("bytes | None", await client.hget(keys.session(_key(before)), "workspace"))
+            is_moved = await move_scope(client, self._codec_of, former, scope.tag, about)
+            left = await client.pttl(keys.session(_key(scope))) if is_moved else 0
+        if is_moved:
+            await self._enter(scope, max(0, left), workspace)
+            await self._enter(before, 0, _text(was_in or b""), is_there=False)
+        return is_moved
+
+    async def claim_work(self, scope: Scope, work: str, token: str, lease: float) -> bool:
+        return bool(await self._scripts.of_session("claim", _key(scope), work, token, milliseconds(lease)))
+
+    async def release_work(self, scope: Scope, work: str, token: str) -> None:
+        await self._scripts.of_session("release", _key(scope), work, token)
+
+    def _codec(self, scope: Scope) -> Codec:
+        return self._codec_of(_key(scope))
+
+    def _codec_of(self, key: SessionKey) -> Codec:
+        return Codec(key, self._keyring)
+
+
+def _words(codec: Codec, changes: Changes) -> Iterator[Argument]:
+    """Changes as the script is told them: of each part how many there are, and they; nothing deletes."""
+    about, texts = changes.about, changes.texts
+    yield codec.encode(about, keys.ABOUT_PLACE) if about else b""
+    yield about.workspace if about else b""
+    yield codec.encode(texts, keys.TEXTS_PLACE) if texts else b""
+
+    def record(part: str, name: str, value: object) -> bytes:
+        return b"" if value is None else codec.encode(value, memory_place(part, name.encode()))
+
+    for part, written in ((keys.ITEMS, changes.items), (keys.ARCHIVE, changes.archive)):
+        yield len(written)
+        for name, value in written.items():
+            yield from (name, record(part, name, value))
+    yield len(changes.threads)
+    for key, thread in changes.threads.items():
+        member = keys.listed(key)
+        yield from (member, thread.updated if thread else 0, record(keys.READ, member, thread))
+    yield len(changes.events)
+    for event in changes.events:
+        is_score = event.kind is EventKind.SCORE_UPDATE
+        yield from (event.item, row(record(keys.LOG, event.item, event), is_score=is_score))
+
+
+def _key(scope: Scope) -> SessionKey:
+    return SessionKey(scope.tag, keys.MEMORY)
+
+
+def _life(ttl: float | None) -> int:
+    """In milliseconds; 0 for ever."""
+    return milliseconds(ttl) if ttl is not None else 0
+
+
+def _text(name: bytes) -> str:
+    return name.decode(errors="replace")
+
+
+def _tell(what: str, scope: Scope) -> None:
+    log_warning(what, scope=scope.tag)
