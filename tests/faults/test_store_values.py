@@ -26,6 +26,13 @@ class TestValuesThatAreNotOurs:
             ("hides", "keep_hidden"),
             ("tips", "find by chain"),
             ("sessions", "sessions"),
+            ("memory", "remembered since"),
+            ("items", "remembered"),
+            ("archive", "archive"),
+            ("log", "change"),
+            ("threads", "note"),
+            ("channels", "channels"),
+            ("index", "scopes"),
         ],
     )
     async def test_a_key_of_another_type_is_store_unavailable_and_nothing_else(

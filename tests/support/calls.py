@@ -10,6 +10,7 @@ import pytest
 
 from proxy.adapters.stores.redis import RedisStore
 from proxy.errors import StoreUnavailable
+from tests.support.scopes import ABOUT, CHANNEL, ONE, OTHER, WORKSPACE, event, items, written
 from tests.support.stores import DAY, KEY, epoch, found, hidden, turn
 
 HASTE = 0.3
@@ -36,8 +37,22 @@ CALLS: dict[str, Call] = {
     "nodes": lambda store: store.nodes(KEY),
     "epochs": lambda store: store.epochs(KEY, "lane"),
     "ping": lambda store: store.ping(),
+    "remembered": lambda store: store.memories.remembered(CHANNEL),
+    "remembered since": lambda store: store.memories.remembered(CHANNEL, 1),
+    "note": lambda store: store.memories.note(CHANNEL, ONE, 1.0, ABOUT),
+    "change": lambda store: written(store.memories, items=items("i1"), events=[event("i1")]),
+    "archive": lambda store: store.memories.archive(CHANNEL),
+    "log": lambda store: store.memories.log(CHANNEL, "i1"),
+    "thread": lambda store: store.memories.thread(CHANNEL, ONE),
+    "threads": lambda store: store.memories.threads(CHANNEL, 9),
+    "channels": lambda store: store.memories.channels(WORKSPACE),
+    "scopes": lambda store: store.memories.scopes(9),
+    "forget": lambda store: store.memories.forget(CHANNEL),
+    "move memories": lambda store: store.memories.move(OTHER.tag, CHANNEL, "t"),
+    "claim_work": lambda store: store.memories.claim_work(CHANNEL, "items", "token", 60),
+    "release_work": lambda store: store.memories.release_work(CHANNEL, "items", "token"),
 }
-WRITES = ["begin_epoch", "record", "keep_hidden", "inject", "keep_summary"]
+WRITES = ["begin_epoch", "record", "keep_hidden", "inject", "keep_summary", "note", "change"]
 
 PLANTED = {
     "session": "u1:{aa}:01",
@@ -51,8 +66,15 @@ PLANTED = {
     "hides": "u1:{aa}:01:hides",
     "tips": "u1:{aa}:tips",
     "sessions": "u1:sessions",
+    "memory": "u1:{c1}:memory",
+    "items": "u1:{c1}:memory:items",
+    "archive": "u1:{c1}:memory:archive",
+    "log": "u1:{c1}:memory:log",
+    "threads": "u1:{c1}:memory:threads",
+    "channels": "u1:{w1}:memory:channels",
+    "index": "u1:{memories}:index",
 }
-"""The keys of session 01 and of its caller."""
+"""The keys of session 01 and of its caller, and those of a channel."""
 
 every_call = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 every_write = pytest.mark.parametrize("call", [CALLS[name] for name in WRITES], ids=WRITES)

@@ -27,8 +27,8 @@ ALONE = About(tenant="t")
 ONE, TWO, THREE = (SessionKey(tag, "named") for tag in ("a1", "a2", "a3"))
 
 
-def item(name: str, **members: Any) -> Item:
-    return an_item("The deadline is Friday.", id=name, **members)
+def item(name: str, text: str = "The deadline is Friday.", **members: Any) -> Item:
+    return an_item(text, id=name, **members)
 
 
 def items(*names: str) -> dict[str, Item | None]:

@@ -243,6 +243,8 @@ def rows(log: bytes) -> Iterator[tuple[bool, bytes]]:
     while start + _ROW.size <= len(log):
         letter, size = _ROW.unpack_from(log, start)
         start += _ROW.size + size
+        if start > len(log):
+            return  # it is damaged from here on
         yield letter == SCORE.encode(), log[start - size : start]
 
 

@@ -39,6 +39,8 @@ T = TypeVar("T")
 _ScopeFields = list[bytes | None]
 """In the order of :data:`keys.SCOPE_FIELDS`."""
 
+_KINDS: Final = frozenset[str](ScopeKind)
+"""Those that this release knows."""
 _AT_ONCE: Final = 500
 """Records that are read before others are let go on."""
 _TRIPS: Final = 4
@@ -163,7 +165,7 @@ class RedisMemories:
         async with self._connection.call("memory") as client:
             found = cast("Any", client).zrange(keys.session(keys.INDEX), 0, max(0, most - 1), desc=True)
             named = [_text(member).partition("/") for member in cast("list[bytes]", await found)][:most]
-        return [Scope(ScopeKind(kind), tag) for kind, _, tag in named]
+        return [Scope(ScopeKind(kind), tag) for kind, _, tag in named if kind in _KINDS]
 
     # --- writing ---
 

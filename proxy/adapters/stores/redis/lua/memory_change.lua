@@ -54,6 +54,7 @@ local function rows(log)
   local all, at = {}, 1
   while at + 4 <= #log do
     local next = at + 5 + struct.unpack('>I4', log, at + 1)
+    if next - 1 > #log then break end  -- it is damaged from here on
     all[#all + 1] = string.sub(log, at, next - 1)
     at = next
   end
