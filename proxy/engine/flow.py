@@ -25,7 +25,7 @@ from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Conditions
 from proxy.core.policy.policy import Policy
 from proxy.core.tool_cache.cache import ToolCache
 from proxy.engine.intake.history import History
-from proxy.engine.intake.naming import CREDENTIALS, Caller, Headers, Naming
+from proxy.engine.intake.naming import CREDENTIALS, Caller, Headers, Naming, is_name
 from proxy.engine.models.models import Model
 from proxy.engine.sessions.session_cache import EpochLog, SessionState
 from proxy.engine.tool_rounds import Answerer, Rounds
@@ -35,6 +35,8 @@ from proxy.ports import UpstreamResponse
 POLICY_HEADER = b"x-unabridged-policy"
 BUDGET_HEADER = b"x-unabridged-budget"
 BOUNDARY_HEADER = b"x-unabridged-boundary"
+CHANNEL_HEADER = b"x-unabridged-channel"
+WORKSPACE_HEADER = b"x-unabridged-workspace"
 _DIGITS = 40
 """Digits that a budget may be written with; what has more is no number of tokens."""
 _MOST = 10**12
@@ -58,6 +60,9 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the client says that something new begins."""
     credentials: Sequence[tuple[bytes, bytes]]
     """What background calls need of its headers, to be made in its caller's name."""
+    channel: str = ""
+    """Where its session belongs to, and the next is what that belongs to; empty where no header says so."""
+    workspace: str = ""
 
     @classmethod
     def read(
@@ -81,7 +86,17 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
             budget=budget,
             is_boundary=boundary == b"new",
             credentials=[pair for pair in forwarded if pair[0].lower() in _TAKEN_OVER],
+            channel=_scope_name(headers, CHANNEL_HEADER, "X-Unabridged-Channel"),
+            workspace=_scope_name(headers, WORKSPACE_HEADER, "X-Unabridged-Workspace"),
         )
+
+
+def _scope_name(headers: Headers, header: bytes, shown: str) -> str:
+    """What a header names; empty where it is absent. Raises InvalidHeader."""
+    name = headers.get(header, b"").strip()
+    if name and not is_name(name):
+        raise InvalidHeader(f"{shown} has 1 to 256 printable characters.")
+    return name.decode("latin-1")
 
 
 class Appended(msgspec.Struct, frozen=True):

@@ -19,7 +19,14 @@ from starlette.types import Scope
 
 from proxy.cache import Lru, Memory
 from proxy.core.policy.policy import PolicySet, Ways
-from proxy.engine.flow import BOUNDARY_HEADER, BUDGET_HEADER, POLICY_HEADER, Envelope
+from proxy.engine.flow import (
+    BOUNDARY_HEADER,
+    BUDGET_HEADER,
+    CHANNEL_HEADER,
+    POLICY_HEADER,
+    WORKSPACE_HEADER,
+    Envelope,
+)
 from proxy.engine.intake.naming import SESSION_HEADER, Naming
 from proxy.errors import (
     HeadersTooLarge,
@@ -240,7 +247,10 @@ def request_id(scope: Scope) -> str:
 
 MODE_HEADER = b"x-unabridged-mode"
 _MODES = frozenset({"full", "append", "off"})
-_OUR_NAMES = (SESSION_HEADER, POLICY_HEADER, BUDGET_HEADER, BOUNDARY_HEADER, MODE_HEADER)
+_OUR_NAMES = (
+    *(SESSION_HEADER, POLICY_HEADER, BUDGET_HEADER, BOUNDARY_HEADER, MODE_HEADER),
+    *(CHANNEL_HEADER, WORKSPACE_HEADER),
+)
 """Those of our headers that requests may have."""
 _MOST_UNKNOWN, _LONGEST = 5, 60
 """How many that there are not are told of, and how many characters of each."""

@@ -224,10 +224,13 @@ class TurnStore(Protocol):
         """
         ...
 
-    async def inject(self, key: SessionKey, digest: bytes, injection: bytes, ttl: float) -> bytes:
-        """Keep what is handed in for the session, unless something was before; answers what stands.
+    async def inject(
+        self, key: SessionKey, digest: bytes, injection: bytes, ttl: float, *, after: bytes = b""
+    ) -> bytes:
+        """Keep what the session begins with, unless something was before; answers what stands.
 
-        It lives as long as the session, and may come before the first turn is recorded.
+        What has the digest ``after`` gives way. It lives as long as the session, and may come before the
+        first turn is recorded.
         """
         ...
 

@@ -74,3 +74,11 @@ async def test_it_ends_with_its_session(store: SessionStore, clock: HandClock) -
     await pass_time(clock, 0.1)
     assert await store.injection(KEY) is None
     assert await store.inject(KEY, *SECOND, DAY) == SECOND[1]
+
+
+async def test_what_stands_gives_way_to_what_comes_after_it_alone(store: SessionStore) -> None:
+    await store.inject(KEY, *FIRST, DAY)
+    assert await store.inject(KEY, *SECOND, DAY, after=b"3" * 32) == FIRST[1]
+    assert await store.inject(KEY, *SECOND, DAY, after=FIRST[0]) == SECOND[1]
+    assert await store.inject(KEY, *SECOND, DAY, after=FIRST[0]) == SECOND[1]
+    assert (await asked(store)).injected == SECOND[0]

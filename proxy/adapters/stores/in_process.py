@@ -127,9 +127,11 @@ class InProcessStore:
         stored = self._live(key)
         return tuple(stored.hidden.values()) if stored else ()
 
-    async def inject(self, key: SessionKey, digest: bytes, injection: bytes, ttl: float) -> bytes:
+    async def inject(
+        self, key: SessionKey, digest: bytes, injection: bytes, ttl: float, *, after: bytes = b""
+    ) -> bytes:
         stored = self._renewed(key, ttl)
-        if stored.injection is None:
+        if stored.injection is None or stored.injected == after:
             stored.injected, stored.injection = digest, injection
         return stored.injection
 

@@ -8,7 +8,7 @@ client's, who is told.
 What is handed in stands before the conversation in every request of its session, as messages of our own. They
 are a pure function of what is stored (law 3), in the flow that every upstream knows: something said, then
 calls, each with its result (law 2). The text is data inside a fence that does not occur in it, so it can
-close none.
+close none. What is remembered of other sessions stands before it, fenced by itself, and is stored with it.
 """
 
 import hashlib
@@ -16,11 +16,11 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import msgspec
 
-from proxy.core.conversation.notes import handed_in
+from proxy.core.conversation.notes import handed_in, remembered
 from proxy.core.dialects.dialect import Dialect
 from proxy.core.dialects.wire import Body
 from proxy.core.formats.json import as_mapping, dumps, loads
@@ -60,7 +60,10 @@ class InjectedResult:
 
 @dataclass(frozen=True)
 class Injection:
-    """What was handed in; made by :func:`read_injection`, or from the ``raw`` bytes that were stored."""
+    """What a session begins with: what is remembered, and what was handed in.
+
+    Made by :func:`read_injection` and :meth:`after`, or from the ``raw`` bytes that were stored.
+    """
 
     raw: bytes
     """JSON, in one form: the same thing handed in gives the same bytes."""
@@ -70,10 +73,29 @@ class Injection:
         """SHA-256: by it, one is told from another."""
         return hashlib.sha256(self.raw).digest()
 
+    @classmethod
+    def after(cls, memory: str, handed_in: Self | None = None) -> Self:
+        """What a session begins with that is told this of others, and was handed in that."""
+        members = as_mapping(loads(handed_in.raw) if handed_in else {"text": "", "tools": []})
+        told = {"memory": memory} if memory else {}
+        return cls(dumps(told | {name: members[name] for name in _MEMBERS}))
+
+    @property
+    def memory(self) -> str:
+        """What is remembered of other sessions; empty where nothing is told."""
+        return cast("str", self._members.get("memory", ""))
+
     @property
     def text(self) -> str:
-        """What is said; empty where only results were handed in."""
+        """What a caller says; empty where only results were handed in."""
         return cast("str", self._members["text"])
+
+    @cached_property
+    def handed_in(self) -> Self | None:
+        """The part that came from a caller; None where there is none."""
+        if not (self.text or self.tools):
+            return None
+        return type(self).after("", self) if self.memory else self
 
     @cached_property
     def tools(self) -> tuple[InjectedResult, ...]:
@@ -84,7 +106,9 @@ class Injection:
     def messages(self, dialect: Dialect) -> tuple[bytes, ...]:
         """What stands before the conversation: something said by the user's side, then calls and results."""
         if self._written is None or self._written[0] is not dialect:
-            written = [dialect.note(handed_in(self.text, language_of(self.text)), ROLE)]
+            said = [remembered(self.memory, language_of(self.memory))] if self.memory else []
+            said += [handed_in(self.text, language_of(self.text))] if self.handed_in else []
+            written = [dialect.note(text, ROLE) for text in said]
             for tool in self.tools:
                 written.append(dialect.call(tool.call_id, tool.name, tool.arguments))
                 written.append(dialect.result(tool.call_id, tool.result))

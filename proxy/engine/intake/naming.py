@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from proxy.cache import Lru, Memory
+from proxy.core.memory.records import Scope, ScopeKind
 from proxy.errors import InvalidSessionId
 from proxy.ports import NAMED, SessionKey
 
@@ -55,12 +56,17 @@ def session_header(headers: Headers) -> str | None:
     """
     own = headers.get(SESSION_HEADER, b"").strip()
     if own:
-        if len(own) > _LONGEST or _UNPRINTABLE.search(own):
+        if not is_name(own):
             raise InvalidSessionId("A session id has 1 to 256 printable characters.")
         return own.decode("latin-1")
     names = chain(_AGENT_HEADERS, filter(_VENDOR_HEADER.fullmatch, headers))
     found = (headers.get(name, b"").strip() for name in names)
     return next((value.decode() for value in found if _PLAUSIBLE.fullmatch(value)), None)
+
+
+def is_name(value: bytes) -> bool:
+    """Whether a header's value has 1 to 256 printable characters."""
+    return 0 < len(value) <= _LONGEST and not _UNPRINTABLE.search(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +145,15 @@ class Naming:
     def issue(self, tenant: str, key: SessionKey) -> str:
         """The id under which a session without a header is shown, and by which it can be named."""
         return f"ub-{key.tag}-{key.sid}-{self._seal(tenant, key.tag, key.sid)}"
+
+    def scope(self, kind: ScopeKind, tenant: str, *names: str) -> Scope:
+        """What is remembered under such names, of which the last alone may hold any character."""
+        data = "\0".join((kind, tenant, *names)).encode(errors="surrogatepass")
+        return Scope(kind, self._mac(b"memory", data, 24))
+
+    def former_scope(self, kind: ScopeKind, tenant: str, *names: str) -> Scope | None:
+        """The same by the old secret's names, the tenant's among them."""
+        return self._former.scope(kind, tenant, *names) if self._former else None
 
     def cache_key(self, key: SessionKey) -> str:
         """What names a session to the provider's prompt cache, the same on every worker; it tells nothing."""

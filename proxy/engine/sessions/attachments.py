@@ -1,4 +1,4 @@
-"""What clients attach to a session: messages that they pin, and what they hand in for it.
+"""What is attached to a session: pinned messages, what callers hand in, and what it is told at its start.
 
 All of it is read with the session's one look-up, and written before the request that brings it is forwarded;
 the first that is handed in is the session's own for good (law 3). Keeps law 6 (isolated): it lives under the
@@ -6,6 +6,7 @@ session's key, and a pin is a chain hash in its own session. And law 7: what can
 process, and the answer says so.
 """
 
+from collections.abc import Awaitable, Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
@@ -17,6 +18,8 @@ from proxy.ports import TurnStore
 MOST = 1_000
 """Pins of one session: each of its requests reads them all."""
 _NO_PINS: frozenset[bytes] = frozenset()
+Telling = Callable[[], Awaitable[str]]
+"""Tells what is remembered, as a text; never raises."""
 
 
 @dataclass(frozen=True)
@@ -51,15 +54,22 @@ class Attachments:
         return stored | missing, ()
 
     async def injection(
-        self, session: SessionState, wanted: Injection | None, ttl: float
+        self, session: SessionState, wanted: Injection | None, ttl: float, memory: Telling | None = None
     ) -> tuple[Injection | None, tuple[str, ...]]:
-        """What was handed in for a session, given what a request ``wanted``; and what is degraded."""
+        """What a session begins with, given what a request ``wanted`` to hand in; and what is degraded.
+
+        ``memory`` tells what other sessions have left; it is asked once, when the session begins.
+        """
         held = await self._standing(session)
-        injection = held.injection if held is not None else wanted
-        if injection is not None and (held is None or not held.is_saved):
+        injection, after = held.injection if held is not None else wanted, b""
+        if held is None and memory is not None and session.found.session is None:
+            injection = Injection.after(await memory(), wanted)
+        elif held is not None and wanted is not None and held.injection.handed_in is None:
+            injection, after = Injection.after(held.injection.memory, wanted), held.injection.digest
+        if injection is not None and (held is None or not held.is_saved or after):
             session.cached.injection = CachedInjection(injection, is_saved=False)
             try:
-                raw = await self.store.inject(session.key, injection.digest, injection.raw, ttl)
+                raw = await self.store.inject(session.key, injection.digest, injection.raw, ttl, after=after)
             except StoreUnavailable:
                 held = session.cached.injection
             else:  # where another was first, it is that one
@@ -69,10 +79,12 @@ class Attachments:
         if held is not session.cached.injection:
             session.cached.injection = held
             self.cache.keep(session.key, session.cached)
-        degraded: list[str] = [] if held.is_saved else ["inject-not-saved"]
-        if wanted is not None and wanted != held.injection:
+        stands = held.injection
+        is_told = bool(stands.memory) or stands.handed_in is not None
+        degraded: list[str] = [] if held.is_saved or not is_told else ["inject-not-saved"]
+        if wanted is not None and wanted != stands.handed_in:
             degraded.append("inject-ignored")
-        return held.injection, tuple(degraded)
+        return stands if is_told else None, tuple(degraded)
 
     async def _standing(self, session: SessionState) -> CachedInjection | None:
         """What a session has by now: as the store says or, while that is away, as this process knows."""

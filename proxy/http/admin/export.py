@@ -97,6 +97,8 @@ class Export(Shape):
     tree: list[KeptMessage]
     injected: Any
     """What was handed in for the session, as it may be handed in again; null where nothing was."""
+    remembered: str
+    """What it was told of earlier conversations when it began; empty where it was told nothing."""
     pins: list[Hash]
     """Hashes of the messages that the client has pinned."""
     hidden: list[KeptHidden]
@@ -108,7 +110,8 @@ def export(
     found: Inspected, branch: Sequence[Node], cycle: NewestExchange | None, everything: Everything, now: float
 ) -> Export:
     """All of a session; ``branch`` is that of its default tip, with its newest exchange."""
-    head = found.session.head
+    head, injection = found.session.head, everything.injection
+    injected = injection.handed_in if injection else None
     return Export(
         id=found.id,
         format="unabridged session 1",
@@ -118,7 +121,8 @@ def export(
         tip=views.tip(branch),
         messages=[loads(raw) for raw in (*head, *(node.raw for node in branch))],
         tree=[KeptMessage.model_validate(node) for node in everything.nodes],
-        injected=everything.injection and loads(everything.injection.raw),
+        injected=injected and loads(injected.raw),
+        remembered=injection.memory if injection else "",
         pins=[pin.hex() for pin in found.session.pins],
         hidden=[KeptHidden.model_validate(each) for each in found.hidden.values()],
         epochs={

@@ -102,3 +102,7 @@ def test_results_that_were_handed_in_are_taken_note_of_before_a_user_speaks():
         *("user", "assistant"),
     ]
     assert [role for role, _ in after(prelude, "au")] == ["user", "assistant", "tool", "assistant", "user"]
+
+
+def test_what_is_remembered_and_what_was_handed_in_join_the_request_after_them():
+    assert after([NOTE, HANDED], "ua") == [("user", ["note", "handed in", "u0"]), ("assistant", ["a1"])]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.cache import Memory
+from proxy.core.memory.records import ScopeKind
 from proxy.engine.intake.naming import SESSION_HEADER, Headers, Naming
 
 KEY = {b"authorization": b"Bearer sk-1"}
@@ -61,3 +62,19 @@ def test_an_id_that_was_issued_names_its_session_to_its_caller_alone(former: str
     for _ in range(2):
         assert naming.caller({**KEY, SESSION_HEADER: issued}).key == headerless
         assert naming.caller({SESSION_HEADER: issued}).key != headerless
+
+
+def test_what_is_remembered_has_another_name_for_each_tenant_kind_and_name() -> None:
+    naming, kinds = Naming("secret", Memory()), ScopeKind
+    scopes = [
+        naming.scope(kinds.CHANNEL, "t", "", "general"),
+        naming.scope(kinds.CHANNEL, "t", "acme", "general"),
+        naming.scope(kinds.CHANNEL, "other", "acme", "general"),
+        naming.scope(kinds.WORKSPACE, "t", "general"),
+        naming.scope(kinds.PERSON, "t", "general"),
+        naming.scope(kinds.PERSON, "t", "\ud800"),
+    ]
+    assert len({scope.tag for scope in scopes}) == len(scopes)
+    rotated = Naming("new", Memory(), former="secret")
+    assert rotated.former_scope(kinds.PERSON, "t", "general") == scopes[4]
+    assert rotated.scope(kinds.PERSON, "t", "general") != scopes[4]

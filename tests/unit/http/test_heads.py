@@ -55,6 +55,8 @@ def test_a_head_tells_what_is_asked(heads: Heads) -> None:
         b"x-unabridged-mode": b"Append",
         b"x-unabridged-budget": b"900",
         b"x-unabridged-boundary": b"new",
+        b"x-unabridged-channel": b"general",
+        b"x-unabridged-workspace": b" acme ",
         b"x-unabridged-session": b"mine",
         b"content-encoding": b"gzip",
         b"accept-encoding": b"br",
@@ -66,6 +68,7 @@ def test_a_head_tells_what_is_asked(heads: Heads) -> None:
     assert [way.policy for way in head.ways(PolicySet(Policy(), {"agent": agent})).options] == [agent]
     assert (head.mode, head.encoding) == ("append", b"gzip")
     assert (envelope.target, envelope.budget, envelope.is_boundary) == ("/chat/completions?x=1", 900, True)
+    assert (envelope.channel, envelope.workspace) == ("general", "acme")
     assert envelope.caller == NAMING.caller({KEY[0]: KEY[1], b"x-unabridged-session": b"mine"})
     assert envelope.forwarded == [KEY, (b"x-vendor", b"1"), (b"accept-encoding", b"identity")]
     assert envelope.credentials == [KEY]
@@ -87,6 +90,8 @@ def test_a_budget_larger_than_anything_is_a_number_that_the_policy_lowers(heads:
         ((b"x-unabridged-budget", b"1e30"), InvalidPolicy),
         ((b"x-unabridged-budget", b"9" * 41), InvalidPolicy),
         ((b"x-unabridged-boundary", b"old"), InvalidHeader),
+        ((b"x-unabridged-channel", b"a\x07"), InvalidHeader),
+        ((b"x-unabridged-workspace", b"a" * 257), InvalidHeader),
         ((b"content-type", b"text/plain"), UnsupportedMediaType),
         (KEY, InvalidHeader),
     ],

@@ -149,11 +149,13 @@ class RedisStore:
             stored = cast("list[bytes]", await client.lrange(keys.session(key) + keys.HIDDEN, 0, -1))
         return reading.hidden(self._codec(key), stored)
 
-    async def inject(self, key: SessionKey, digest: bytes, injection: bytes, ttl: float) -> bytes:
+    async def inject(
+        self, key: SessionKey, digest: bytes, injection: bytes, ttl: float, *, after: bytes = b""
+    ) -> bytes:
         codec = self._codec(key)
         encoded = codec.encode(injection, keys.INJECTION_PLACE)
         life = keys.lives(ttl).session
-        stored: bytes = await self._scripts.of_session("inject", key, life, digest, encoded)
+        stored: bytes = await self._scripts.of_session("inject", key, life, digest, encoded, after)
         return codec.decode(stored, bytes, keys.INJECTION_PLACE)
 
     async def injection(self, key: SessionKey) -> bytes | None:

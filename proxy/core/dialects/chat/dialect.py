@@ -73,6 +73,8 @@ class ChatCompletions:
         assistant's where the user speaks next: models that insist know no user who answers a tool.
         """
         merged, holds_note = list(prelude), bool(prelude)
+        if len(prelude) > 1 and _is_user(prelude[0]) and _is_user(prelude[1]):
+            merged[:2] = [_joined(prelude[0], prelude[1])]
         if view and prelude and Content.of(prelude[-1]).role == "tool" and _is_user(view[0]):
             merged.append(_WELL)
         for place, raw in enumerate(view):
