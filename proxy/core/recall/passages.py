@@ -24,6 +24,7 @@ from proxy.core.formats.json import text_or_empty
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.plan import Plan
 from proxy.core.policy.policy import Policy
+from proxy.core.policy.sections import Retention
 
 PIECE_BYTES = 800
 """Of UTF-8: about 200 tokens."""
@@ -139,6 +140,20 @@ def original_of(content: Content, tool: str = "") -> Original:
 # --- what may be recalled ---
 
 
+def classes_of(chain: Chain, rules: Sequence[Retention]) -> Classes:
+    """What the rules say of each message of a chain, commands in plain text and what they brought too."""
+    content = chain.content
+    commands = answered_commands(chain.messages, content) if rules else {}
+    observations = [place for place in commands if chain.messages[place].role == "user"]
+    return Classes(
+        rules,
+        chain.messages,
+        joined(chain.units, observations),
+        lambda place: in_plain_text(content(place)) if place in commands else content(place),
+        lambda place: "tool" if place in observations else chain.messages[place].role,
+    )
+
+
 class PieceCache(Protocol):
     """Keeps the pieces of messages, so that a later request decodes only what is new to it."""
 
@@ -164,15 +179,7 @@ class Reach:
         rules, chain = self.policy.retention, self.chain
         if not rules:
             return sorted(edited)
-        content, commands = chain.content, answered_commands(chain.messages, chain.content)
-        observations = [place for place in commands if chain.messages[place].role == "user"]
-        may_be_quoted = Classes(
-            rules,
-            chain.messages,
-            joined(chain.units, observations),
-            lambda place: in_plain_text(content(place)) if place in commands else content(place),
-            lambda place: "tool" if place in observations else chain.messages[place].role,
-        ).may_be_quoted
+        may_be_quoted = classes_of(chain, rules).may_be_quoted
         return [place for place in sorted(edited) if may_be_quoted(place)]
 
     @cached_property

@@ -1,0 +1,222 @@
+"""What is believed beside what is known: the same again is a use, and what contradicts supersedes.
+
+Both in doubt are kept: that somebody is allergic to nuts, and to shellfish, is both true. A contradiction is
+what a model says replaces something of the same words, or what is certain: the same sentence with another
+number, another value of what has one at a time, a denial. The one that was said later stands, but for one of
+less trust than the other; the one that does not stand is kept, linked to the other.
+"""
+
+import hashlib
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from proxy.core.extraction.constraints import Rule, in_force
+from proxy.core.extraction.reading import Sentence
+from proxy.core.extraction.subjects import subject_of
+from proxy.core.memory.items import Believed, short_id
+from proxy.core.memory.life import BORN, superseded, used
+from proxy.core.memory.records import Event, EventKind, Item, Trust
+from proxy.core.text.lexicon.remembering import HOLDS, ONE_AT_A_TIME
+from proxy.core.text.lexicon.words import NUMERALS, UNSPACED
+from proxy.core.text.words import share, words_of
+
+MOST_NEAR = 20
+"""Known items that a model is shown beside what was said."""
+_COMPARED = 50
+"""Known items that a new one is held against: those that share most words with it."""
+_ABOUT = 0.34
+"""Of an item's words, how many are those of the one that a model says it replaces, or repeats."""
+
+
+class Known:
+    """What a scope knows: its items that are not superseded."""
+
+    def __init__(self, items: Iterable[Item]) -> None:
+        self._items: dict[str, Item] = {}
+        self._same: dict[str, str] = {}
+        self._naming: dict[str, list[str]] = {}
+        for item in items:
+            if not item.superseded_by:
+                self.add(item)
+
+    def add(self, item: Item) -> None:
+        """An item, or what has become of it."""
+        if item.superseded_by:
+            self._items.pop(item.id, None)
+            return
+        if item.id not in self._items:
+            self._same[normal(item.text)] = item.id
+            for word in _words(item.text):
+                self._naming.setdefault(word, []).append(item.id)
+        self._items[item.id] = item
+
+    def same(self, text: str) -> Item | None:
+        """The item that says this in the same words."""
+        return self._items.get(self._same.get(normal(text), ""))
+
+    def near(self, text: str, most: int = MOST_NEAR) -> list[Item]:
+        """The items that have most of their words in common with a text, those with more of them first."""
+        shared = Counter(name for word in _words(text) for name in self._naming.get(word, ()))
+        items = (self._items[name] for name in shared if name in self._items)
+        return sorted(items, key=lambda item: (-shared[item.id], -item.created_at, item.id))[:most]
+
+
+_words = words_of.__wrapped__
+"""Of more texts than are worth remembering for their words."""
+
+
+class Learned(NamedTuple):
+    """What a reading of what was said changes."""
+
+    items: Mapping[str, Item]
+    """Those that are new, and those that were used or superseded."""
+    events: Sequence[Event]
+
+
+def learn(
+    found: Sequence[Believed],
+    known: Known,
+    shown: Sequence[Item] = (),
+    *,
+    session: str,
+    digest: bytes,
+    now: float,
+) -> Learned:
+    """Take in what is believed of a session; ``shown`` are the known items that the model was shown.
+
+    ``digest`` is of the session's name, for its uses. Learned twice, the same has the same ids.
+    """
+    learning = _Learning(known, {short_id(place): item.id for place, item in enumerate(shown)}, now)
+    for each in found:
+        learning.take(each, session, digest)
+    return Learned(learning.items, learning.events)
+
+
+class _Learning:
+    def __init__(self, known: Known, shown: Mapping[str, str], now: float) -> None:
+        self.items: dict[str, Item] = {}
+        self.events: list[Event] = []
+        self._known = known
+        self._shown = shown
+        self._now = now
+
+    def take(self, believed: Believed, session: str, digest: bytes) -> None:
+        """One that is said again is used; any other is born, and held against those that are known."""
+        text = believed.proposal.text
+        near = self._known.near(text, _COMPARED)
+        again = self._known.same(text) or self._meant(believed.proposal.repeats, text, near)
+        if again is not None:
+            self._use(again, believed, session, digest)
+            return
+        item = _born(believed, session, self._now)
+        self._keep(item, self._event(item))
+        meant = self._meant(believed.proposal.replaces, text, near)
+        for older in near:
+            if older is meant or contradicts(text, older.text):
+                loser, winner = sorted(
+                    (older, item), key=lambda each: (each.trust is Trust.USER, each.source.at)
+                )
+                self._keep(*superseded(self.items.get(loser.id, loser), winner.id, self._now))
+
+    def _meant(self, name: str, text: str, near: Sequence[Item]) -> Item | None:
+        """The known item that a model names, if it is about the same at all."""
+        wanted = self._shown.get(name)
+        found = next((item for item in near if item.id == wanted), None)
+        is_about = found is not None and share(words_of(text), words_of(found.text)) >= _ABOUT
+        return found if is_about else None
+
+    def _use(self, item: Item, believed: Believed, session: str, digest: bytes) -> None:
+        after, event = used(item, digest, self._now, "said again")
+        if believed.trust is Trust.USER and item.trust is not Trust.USER:
+            after = replace(after, trust=Trust.USER, source=believed.source(session))
+        after = replace(after, is_standing=after.is_standing or believed.is_standing)
+        if after != item:
+            self._keep(after, event)
+
+    def _event(self, item: Item) -> Event:
+        details = f"{item.kind.value}, said by the {item.trust.value}"
+        return Event(kind=EventKind.CREATE, item=item.id, at=self._now, after=BORN, details=details)
+
+    def _keep(self, item: Item, event: Event | None) -> None:
+        self.items[item.id] = item
+        self.events += [event] if event is not None else []
+        self._known.add(item)
+
+
+def _born(believed: Believed, session: str, now: float) -> Item:
+    source = believed.source(session)
+    seal = b"\0".join([session.encode(), *source.messages, believed.proposal.text.encode()])
+    return Item(
+        id=hashlib.sha256(seal).hexdigest()[:16],
+        text=believed.proposal.text,
+        kind=believed.proposal.kind,
+        trust=believed.trust,
+        source=source,
+        is_standing=believed.is_standing,
+        importance_score=BORN,
+        last_accessed_at=now,
+        decay_applied_at=now,
+        created_at=now,
+    )
+
+
+# --- whether two sentences say the same, or cannot both be true ---
+
+_TOKEN = re.compile(rf"\d[\d.,:/-]*\d|\d|[^\W\d_{UNSPACED}]+|[{UNSPACED}]")
+_NUMBER = re.compile(r"\d")
+_NUMERALS = frozenset(word for words in NUMERALS.values() for word in words.split())
+_NAME = re.compile(rf"[^\Wa-zß-ÿ_]|[{UNSPACED}]")
+
+
+def normal(text: str) -> str:
+    """A sentence without what may differ where it says the same: case, punctuation, white space."""
+    return " ".join(_TOKEN.findall(unicodedata.normalize("NFKC", text).casefold()))
+
+
+def contradicts(one: str, other: str) -> bool:
+    """Whether two sentences certainly cannot both be true at a time."""
+    is_told_apart = _has_another_number(one, other) or _is_elsewhere(one, other)
+    return is_told_apart or _replaces(one, other) or _replaces(other, one)
+
+
+def _has_another_number(one: str, other: str) -> bool:
+    """Whether the sentences are the same but for how many somebody has."""
+    tokens, others = normal(one).split(), normal(other).split()
+    if len(tokens) != len(others) or not HOLDS.search(one):
+        return False
+    differing = [pair for pair in zip(tokens, others, strict=True) if pair[0] != pair[1]]
+    return bool(differing) and all(
+        _NUMBER.match(each) or each in _NUMERALS for pair in differing for each in pair
+    )
+
+
+def _is_elsewhere(one: str, other: str) -> bool:
+    """Whether they name another place where somebody lives, or works."""
+    for patterns in ONE_AT_A_TIME:
+        found = [_place_in(text, patterns) for text in (one, other)]
+        (who, what), (whose, where) = found
+        if who and who == whose and what and where and not (what <= where or where <= what):
+            return True
+    return False
+
+
+def _place_in(text: str, patterns: Sequence[re.Pattern[str]]) -> tuple[str, frozenset[str]]:
+    """Who is said to be somewhere, and the words of where, if that is a name."""
+    match = next(filter(None, (pattern.match(text) for pattern in patterns)), None)
+    if match is None or not _NAME.match(match["what"]):
+        return "", frozenset()
+    return normal(match["who"]), words_of(match["what"])
+
+
+def _replaces(newer: str, older: str) -> bool:
+    """Whether one withdraws the other, or sets another value of the same thing."""
+    subject, before = subject_of(newer), subject_of(older)
+    if not (subject.words <= before.words or before.words <= subject.words):
+        return False
+    rules = [Rule(place, Sentence(text, 1)) for place, text in enumerate((older, newer))]
+    return bool(in_force(rules)[1])

@@ -1,0 +1,138 @@
+"""Words by which it is known what is remembered, for how long, and what never is."""
+
+import re
+from collections.abc import Sequence
+
+from proxy.core.text.lexicon.words import any_of
+
+# --- what stays true: who somebody is, their health, what they always want ---
+
+_IDENTITY = (
+    r"""(?:is|are|am) (?:called|named|born|married|divorced|widowed|vegan|vegetarian|blind|deaf|left-handed)
+    |name is|born (?:in|on)|birthdays?|pronouns?|native (?:speaker|language)|nationality|grew up
+    |(?:lives?|living|resides?) (?:in|at)|works? (?:as|at|for)|profession|job title|religion
+    |(?:wife|husband|spouse|partner|daughter|son|sister|brother|mother|father|child|children) (?:is|are)
+    |heißt|geboren|Geburtstag|verheiratet|wohnt|lebt in|arbeitet (?:als|bei)|Beruf|Muttersprache
+    |se llama|naci(?:ó|do|da)|cumpleaños|casad[oa]|vive en|trabaja (?:como|en|para)|profesión|lengua materna
+    |s['\u2019]appelle|née?|anniversaire|mariée?|habite|travaille (?:comme|chez|pour)|métier
+    |langue maternelle""",
+    "という名前|名前は|生まれ|誕生日|結婚し|に住[んみ]|勤め|として働|出身|名叫|叫做|出生|生日|已婚|住在|工作于|职业|職業",
+)
+_HEALTH = (
+    r"""allerg\w+|intoleran\w+|diabet\w+|asthma\w*|epilep\w+|celiac|coeliac|celiaqu\w+|zöliakie|anaphyla\w+
+    |medications?|medicines?|prescri\w+|insulin\w*|pregnan\w+|blood (?:type|group|pressure)|disab(?:led|ility)
+    |chronic|diagnos\w+|wheelchair|hypertension|vegan\w*|vegetarian\w*|vegetarisch|kosher|koscher|halal
+    |Asthma|Medikament\w*|schwanger|Blutgruppe|Blutdruck|Behinderung|chronisch\w*
+    |alérgic\w+|alergia\w*|asma|medicament\w+|medicación|embarazada|grupo sanguíneo|discapacidad|crónic\w+
+    |asthme|médicaments?|enceinte|groupe sanguin|handicap\w*|chronique|végétari\w+|végétalien\w*|casher""",
+    "アレルギー|糖尿病|喘息|薬を|妊娠|血液型|持病|障害者|菜食|过敏|過敏|糖尿病|哮喘|药物|藥物|怀孕|懷孕|血型|残疾|殘疾|素食",
+)
+_RULES = (
+    r"""always|never|prefers?|preferred|preference|wants? (?:all|every)|insists?
+    |immer|stets|nie|niemals|bevorzugt|lieber|siempre|nunca|jamás|prefiere|toujours|jamais|préfère""",
+    "必ず|いつも|常に|決して|好む|方が好き|总是|總是|从不|從不|一律|偏好|更喜欢|更喜歡|永远|永遠",
+)
+STANDING = re.compile(any_of(_IDENTITY, _HEALTH, _RULES), re.IGNORECASE)
+
+# --- what tells a model what to do ---
+
+_MODEL = (
+    r"(?:the |an? |this |your )?(?:assistants?|agents?|models?|AI|chat ?bots?|bots?|LLMs?|Assistent\w*|KI"
+    r"|Modell|asistentes?|modelo|IA|modèle)"
+)
+_MUST = (
+    r"(?:must|should|shall|will|has to|have to|needs? to|is to|are to|can|may|always|never|muss|soll(?:te)?"
+    r"|wird|darf|debe(?:rá|ría)?|tiene que|siempre|nunca|doit|devra(?:it)?|toujours|jamais)"
+)
+ORDERS = re.compile(
+    any_of(
+        (
+            rf"""(?:ignore|disregard|forget|override|bypass|skip)\b.{{0,40}}\b(?:instructions?|rules?|prompts?
+            |messages?|guidelines?|policy|policies|above|previous|earlier|restrictions?|safety)
+            |{_MODEL} {_MUST}|you (?:must|should|shall|have to|need to|are to|will now|are now)|from now on
+            |system prompt|developer mode|jail ?break
+            |ignorier\w*\b.{{0,40}}\b(?:Anweisung|Regel|Vorgabe|Nachricht)\w*|du (?:musst|sollst|bist jetzt)
+            |(?:ab jetzt|von nun an)
+            |ignor[ae]\w*\b.{{0,40}}\b(?:instrucci|regla|mensaje|norma)\w*|debes|a partir de ahora
+            |ignore[rz]?\b.{{0,40}}\b(?:consigne|instruction|règle|message)s?|tu dois|vous devez
+            |désormais|à partir de maintenant""",
+            r"""指示を無視|命令を無視|以前の指示|アシスタントは.{0,20}(?:必ず|べき|なければ|こと)|今後は|これからは
+            |忽略.{0,12}(?:指令|指示|规则|規則|说明|說明)|助手(?:必须|必須|应该|應該|要|应|應)|从现在起|從現在起
+            |今后|今後""",
+        )
+    ),
+    re.IGNORECASE,
+)
+
+# --- what has one value at a time: what somebody is called, where they live, and whom they work for ---
+
+_WHO, _WHAT = r"(?P<who>[^,;:]{1,80}?)", r"(?P<what>.{1,120})"
+_ADVERBS = (
+    r"(?: (?:now|currently|recently|since|jetzt|nun|inzwischen|ahora|actualmente|maintenant|désormais))?"
+)
+
+
+def _says(verbs: str, after: str) -> re.Pattern[str]:
+    """A sentence of who, a verb, a preposition, and what."""
+    return re.compile(rf"{_WHO}{_ADVERBS} (?:{verbs}){_ADVERBS} (?:{after}) {_WHAT}", re.IGNORECASE)
+
+
+ONE_AT_A_TIME: Sequence[Sequence[re.Pattern[str]]] = (
+    (
+        _says("is|was", "called|named"),
+        re.compile(rf"{_WHO}['\u2019]s? name is {_WHAT}", re.IGNORECASE),
+        re.compile(rf"{_WHO} (?:heißt|se llama|s['\u2019]appelle){_ADVERBS} {_WHAT}", re.IGNORECASE),
+        re.compile(
+            r"(?P<who>[^、。]{1,40}?)(?:の名前は|は)(?P<what>[^、。は]{1,40}?)(?:という名前|と呼ば|です)"
+        ),
+        re.compile(r"(?P<who>[^,。,]{1,40}?)(?:名叫|叫做?|的名字是)(?P<what>[^,。,]{1,40})"),
+    ),
+    (
+        _says(r"lives?|is living|resides?|moved|has moved|relocated|is based|settled", "in|to|at"),
+        _says(r"wohnt|lebt|zog|zieht|ist umgezogen", "in|nach"),
+        _says(r"vive|reside|se mudó|se ha mudado|se trasladó", "en|a"),
+        _says(r"habite|vit|réside|a déménagé|a emménagé|s['\u2019]est installée?", "à|en|au|aux|dans"),
+        re.compile(
+            r"(?P<who>[^、。]{1,40}?)は(?:今|現在)?(?P<what>[^、。]{1,40}?)[にへ](?:住|引っ越|移り住|転居)"
+        ),
+        re.compile(
+            r"(?P<who>[^,。,]{1,40}?)(?:现在|現在|已)?(?:居?住在|搬[到去]了?|移居)(?P<what>[^,。,了]{1,40})"
+        ),
+    ),
+    (
+        _says(r"works?|is working|is employed|started working|took a job", "at|for|by"),
+        _says(r"arbeitet|ist angestellt", "bei|für"),
+        _says(r"trabaja|está empleado|está empleada", "en|para"),
+        _says(r"travaille|est employée?", "chez|pour|à"),
+        re.compile(r"(?P<who>[^、。]{1,40}?)は(?:今|現在)?(?P<what>[^、。]{1,40}?)(?:で働|に勤|に転職)"),
+        re.compile(
+            r"(?P<who>[^,。,]{1,40}?)(?:现在|現在)?(?:在|就职于|就職於)(?P<what>[^,。,]{1,40}?)(?:工作|上班|任职|任職)"
+        ),
+    ),
+)
+"""For each, a pattern a language."""
+HOLDS = re.compile(
+    any_of(
+        (
+            "has|have|owns?|hat|haben|besitzt|tiene|tienen|il y a|ont|possède|possèdent",
+            "がい[るま]|があり|を飼|有",
+        )
+    ),
+    re.IGNORECASE,
+)
+"""How many somebody has, beside a number."""
+
+# --- what names a secret ---
+
+SECRETS = any_of(
+    (
+        r"""(?:(?:api|access|private|secret|auth|refresh|bearer|client|service|encryption|signing)[ _-]?)+
+        (?:keys?|tokens?|secrets?)|tokens?|pass(?:word|wd|phrase|code)s?|pwd|credentials?|pins?
+        |\w{1,40}_(?:password|passwd|pwd|secret|token|(?:api|access|private|secret)_?key)
+        |(?:access|door|entry|security|unlock|recovery|backup|alarm|cv)[ _-]?codes?|cvv2?|cvc
+        |(?:Zugangs|Tür|Sicherheits)code|(?:Pass|Kenn)w(?:ort|örter)|Schlüsselwort|PIN
+        |contraseñas?|clave(?: de acceso| secreta)?|código de (?:acceso|seguridad)
+        |mots? de passe|code (?:d['\u2019]accès|secret|de sécurité)|clé (?:api|secrète|privée)""",
+        "パスワード|暗証番号|合言葉|秘密鍵|密码|密碼|口令|密钥|密鑰|令牌|验证码|驗證碼",
+    )
+)

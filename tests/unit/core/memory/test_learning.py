@@ -1,0 +1,192 @@
+"""What is said again is a use, and what contradicts supersedes."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from proxy.core.memory.items import Believed, Proposal
+from proxy.core.memory.learning import Known, Learned, contradicts, learn
+from proxy.core.memory.lines import Line
+from proxy.core.memory.records import EventKind, Item, Kind, Trust
+from tests.support.memories import DAY, NOW, an_item
+
+LATER = NOW + 10 * DAY
+
+
+def said(text: str, trust: Trust = Trust.USER, at: float = LATER, **members: Any) -> Believed:
+    proposal = Proposal(text, **members)
+    return Believed(proposal, trust, is_standing=False, lines=(Line(at, trust, "ana", text, b"m9"),))
+
+
+def learned(found: Believed, *items: Item) -> Learned:
+    return learn([found], Known(items), items, session="s2", digest=b"s2", now=LATER)
+
+
+def test_what_is_new_is_born_with_all_that_is_known_of_where_it_comes_from() -> None:
+    told = learned(said("Ana has a boat.", kind=Kind.FACT))
+    (item,) = told.items.values()
+    assert (item.text, item.trust, item.importance_score) == ("Ana has a boat.", Trust.USER, 0.5)
+    assert (item.source.session, item.source.messages, item.source.name) == ("s2", (b"m9",), "ana")
+    assert (item.source.at, item.source.passage, item.created_at) == (LATER, "Ana has a boat.", LATER)
+    assert [(event.kind, event.item, event.after) for event in told.events] == [
+        (EventKind.CREATE, item.id, 0.5)
+    ]
+
+
+def test_the_same_reading_learned_twice_makes_the_same_item() -> None:
+    one, two = learned(said("Ana has a boat.")), learned(said("Ana has a boat."))
+    assert one.items.keys() == two.items.keys()
+
+
+@pytest.mark.parametrize("again", ["Ana lives in Oslo.", "ana lives in oslo", "Ana  lives in Oslo!"])
+def test_what_is_said_again_is_a_use_and_no_second_item(again: str) -> None:
+    known = an_item()
+    told = learned(said(again), known)
+    assert list(told.items) == [known.id]
+    assert (told.items[known.id].access_count, told.items[known.id].importance_score) == (1, 0.6)
+    assert [event.kind for event in told.events] == [EventKind.USE]
+
+
+def test_a_model_may_say_that_something_is_said_again() -> None:
+    known = an_item("Ana's home is in Oslo, Norway.")
+    told = learned(said("Ana lives in Oslo in Norway.", repeats="k1"), known)
+    assert list(told.items) == [known.id]
+    other = an_item("The crane is red.")
+    assert len(learned(said("Ana lives in Oslo.", repeats="k1"), other).items) == 1
+    assert other.id not in learned(said("Ana lives in Oslo.", repeats="k1"), other).items
+
+
+def test_a_session_that_says_it_twice_uses_it_once() -> None:
+    known = Known([an_item()])
+    found = [said("Ana lives in Oslo."), said("ana lives in Oslo")]
+    told = learn(found, known, session="s2", digest=b"s2", now=LATER)
+    assert [item.access_count for item in told.items.values()] == [1]
+
+
+def test_what_a_person_says_of_what_the_model_said_is_theirs_from_then_on() -> None:
+    known = an_item(trust=Trust.ASSISTANT)
+    told = learned(said("Ana lives in Oslo."), known)
+    assert told.items[known.id].trust is Trust.USER
+    assert told.items[known.id].source.session == "s2"
+
+
+def test_what_contradicts_supersedes_and_the_older_one_stays_linked() -> None:
+    known = an_item()
+    told = learned(said("Ana lives in Bergen."), known)
+    (new,) = [item for item in told.items.values() if item.id != known.id]
+    assert told.items[known.id].superseded_by == new.id
+    assert new.superseded_by == ""
+    assert [event.kind for event in told.events] == [EventKind.CREATE, EventKind.SUPERSEDE]
+
+
+def test_a_model_may_say_what_replaces_what_if_both_are_about_the_same() -> None:
+    known = an_item("Ana keeps her boat at the north pier.")
+    told = learned(said("Ana sold her boat.", replaces="k1"), known)
+    assert told.items[known.id].superseded_by
+    other = an_item("The crane is red.")
+    assert other.id not in learned(said("Ana sold her boat.", replaces="k1"), other).items
+
+
+def test_what_the_model_said_supersedes_nothing_that_a_person_said() -> None:
+    known = an_item()
+    told = learned(said("Ana lives in Bergen.", Trust.ASSISTANT, replaces="k1"), known)
+    (new,) = told.items.values()
+    assert new.superseded_by == known.id
+
+
+def test_what_was_said_before_supersedes_nothing_that_was_said_later() -> None:
+    known = an_item()
+    told = learned(said("Ana lives in Bergen.", at=NOW - DAY), known)
+    (new,) = told.items.values()
+    assert new.superseded_by == known.id
+
+
+def test_what_held_before_may_hold_again() -> None:
+    known = Known([an_item()])
+    moves = [said("Ana lives in Bergen."), said("Ana lives in Oslo.", at=LATER + 1)]
+    told = learn(moves, known, session="s2", digest=b"s2", now=LATER)
+    standing = [item.text for item in told.items.values() if not item.superseded_by]
+    assert standing == ["Ana lives in Oslo."]
+    assert len(told.items) == 3
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Ana lives in Oslo.", "Ana moved to Bergen."),
+        ("Ana lives in Oslo with her dog Rex.", "Ana lives in Bergen."),
+        ("Ana works at Acme.", "Ana now works for Initech."),
+        ("Ana's dog is called Rex.", "Ana's dog is called Max."),
+        ("Ana has two children.", "Ana has three children."),
+        ("Ana is 30 years old.", "Ana is 31 years old."),
+        ("The deadline is 3 May.", "The deadline is 5 May."),
+        ("The rent is 900 euros.", "The rent is 950 euros."),
+        ("The server runs on port 8080.", "The server runs on port 9090."),
+        ("Ana is allergic to nuts.", "Ana is not allergic to nuts."),
+        ("Never deploy on Fridays.", "Deploying on Fridays is allowed."),
+        ("Ana wohnt in Berlin.", "Ana wohnt jetzt in Hamburg."),
+        ("Ana zog nach Berlin.", "Ana wohnt in Hamburg."),
+        ("Ana vive en Madrid.", "Ana se mudó a Sevilla."),
+        ("Ana habite à Paris.", "Ana habite maintenant à Lyon."),
+        ("アナはオスロに住んでいる。", "アナはベルゲンに引っ越した。"),
+        ("安娜住在奥斯陆。", "安娜搬到卑尔根了。"),
+        ("Ana ist allergisch gegen Nüsse.", "Ana ist nicht allergisch gegen Nüsse."),
+    ],
+)
+def test_two_that_cannot_both_be_true(one: str, other: str) -> None:
+    assert contradicts(one, other)
+    assert contradicts(other, one)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Ana is allergic to nuts.", "Ana is allergic to shellfish."),
+        ("Ana is allergic to nuts.", "Ana is not allergic to shellfish."),
+        ("Ana lives in Oslo.", "Bob lives in Bergen."),
+        ("Ana lives in Oslo.", "Ana lives in a small flat in Oslo."),
+        ("Ana lives in Oslo, Norway.", "Ana lives in Oslo."),
+        ("Ana's dog is called Rex.", "Ana's cat is called Tom."),
+        ("Ana likes hiking.", "Ana likes swimming."),
+        ("Ana is a nurse.", "Ana is a mother."),
+        ("Ana ran 5 km on 3 May.", "Ana ran 8 km on 5 May."),
+        ("Ana visited Rome on 3 May 2023.", "Ana visited Rome on 4 May 2024."),
+        ("Ana's birthday is 3 May.", "Bob's birthday is 4 May."),
+        ("Room 12 is booked.", "Room 14 is booked."),
+        ("The deadline for the crane is 3 May.", "The deadline for the boat is 5 May."),
+        ("The team uses Postgres.", "The team does not use Mongo."),
+        ("Eve is vegetarian.", "Ana is not vegetarian."),
+        ("安娜住在奥斯陆。", "鲍勃住在卑尔根。"),
+        ("アナは犬が好きです。", "アナは猫が好きです。"),
+    ],
+)
+def test_two_that_may_both_be_true(one: str, other: str) -> None:
+    assert not contradicts(one, other)
+    assert not contradicts(other, one)
+
+
+def test_what_is_near_has_most_words_in_common_and_is_not_superseded() -> None:
+    items = [
+        an_item("The crane is red."),
+        an_item("Ana lives in Oslo."),
+        an_item("Ana has a boat in Oslo.", superseded_by="x"),
+    ]
+    known = Known(items)
+    assert [item.text for item in known.near("Where in Oslo does Ana have her crane?")] == [
+        "Ana lives in Oslo.",
+        "The crane is red.",
+    ]
+    assert known.same("Ana has a boat in Oslo.") is None
+
+
+def test_ten_thousand_items_are_known_within_a_second() -> None:
+    items = [
+        an_item(f"Crane {n} of harbour {n % 97} was painted by worker {n % 211}.") for n in range(10_000)
+    ]
+    started = time.process_time()
+    known = Known(items)
+    learn([said("Crane 7 is blue.")], known, session="s2", digest=b"s2", now=LATER)
+    assert time.process_time() - started < 1

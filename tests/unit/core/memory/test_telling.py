@@ -1,0 +1,70 @@
+"""What a new session is told of earlier ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.core.conversation.notes import remembered
+from proxy.core.memory.records import Source, Trust
+from proxy.core.memory.telling import told
+from tests.support.conversations import count
+from tests.support.memories import DAY, NOW, an_item
+
+TEXTS = ["- The fleet sails in May.", "- The crane is red.", "- The cable is late."]
+
+
+def source(day: int, name: str = "") -> Source:
+    return Source(session="s1", messages=(b"m",), role="user", name=name, at=NOW + day * DAY)
+
+
+def test_texts_come_first_and_then_items_by_their_days() -> None:
+    items = [an_item("Ana has a boat.", source=source(2, "ana")), an_item("Bob left.", source=source(1))]
+    assert told(TEXTS, items, 500, "en", count).text.splitlines() == [
+        *TEXTS,
+        "- 2026-01-02: Bob left.",
+        "- 2026-01-03, ana: Ana has a boat.",
+    ]
+
+
+def test_what_only_the_model_said_is_told_as_that() -> None:
+    item = an_item("The crane is red.", trust=Trust.ASSISTANT)
+    assert (
+        "- 2026-01-01: The crane is red. (said by the assistant)" in told([], [item], 500, "en", count).text
+    )
+    assert "(vom Assistenten gesagt)" in told([], [item], 500, "de", count).text
+
+
+def test_nothing_to_say_is_nothing() -> None:
+    assert told(["", " \n"], [], 500, "en", count) == ("", ())
+    assert told(TEXTS, [an_item()], 3, "en", count) == ("", ())
+    assert told([], [an_item(superseded_by="newer")], 500, "en", count) == ("", ())
+
+
+def test_items_that_are_told_are_named_and_the_best_ones_are_told() -> None:
+    items = [an_item(f"Ana has boat number {n}.", source=source(n)) for n in range(20)]
+    found = told([], items, 120, "en", count)
+    assert 1 < len(found.items) < 20
+    assert list(found.items) == items[: len(found.items)]
+
+
+@pytest.mark.parametrize("room", [0, 30, 60, 100, 200, 1_000])
+def test_all_of_it_is_within_its_tokens(room: int) -> None:
+    texts = ["\n".join(f"- The crane number {n} is red." for n in range(100))] * 3
+    items = [an_item(f"Ana has boat number {n}.") for n in range(100)]
+    text = told(texts, items, room, "en", count).text
+    assert not text or count(remembered(text, "en")) <= room
+
+
+def test_long_texts_leave_half_of_the_room_to_items_and_some_of_it_to_short_texts() -> None:
+    long = "\n".join(f"- The crane number {n} is red." for n in range(100))
+    items = [an_item(f"Ana has boat number {n}.") for n in range(100)]
+    text = told([long, TEXTS[1], long], items, 400, "en", count).text
+    assert TEXTS[1] in text
+    assert text.count("boat") > 10
+    assert text.count("crane number") > 10
+    assert told([long], [], 400, "en", count).text.count("crane number") > 30
+
+
+def test_the_same_is_told_in_the_same_bytes() -> None:
+    items = [an_item("Ana has a boat."), an_item("Bob left.")]
+    assert told(TEXTS, items, 500, "en", count) == told(TEXTS, items, 500, "en", count)
