@@ -48,6 +48,13 @@ class TestLog:
             (EventKind.SCORE_UPDATE, 6.0, 0.5, 1 - 7 / 10),
         ]
 
+    async def test_score_updates_push_no_other_event_out(self, memories: MemoryStore) -> None:
+        events = [event("i1", EventKind.CREATE), event("i1", EventKind.USE)]
+        updates = [event("i1", EventKind.SCORE_UPDATE, at=day) for day in range(LOGGED + 50)]
+        await written(memories, events=[*events, *updates])
+        kinds = [each.kind for each in await memories.log(CHANNEL, "i1")]
+        assert kinds == [EventKind.CREATE, EventKind.USE, EventKind.SCORE_UPDATE]
+
     async def test_a_long_log_keeps_its_first_event_and_the_newest(self, memories: MemoryStore) -> None:
         await written(memories, events=[event("i1", at=at) for at in range(LOGGED + 50)])
         times = [each.at for each in await memories.log(CHANNEL, "i1")]

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any, Final, TypeVar, cast
 
 from msgspec.structs import replace
+from redis.asyncio import Redis
 
 from proxy.adapters.stores.redis import keys
 from proxy.adapters.stores.redis.codec import Codec, DamagedRecord, Keyring, row, rows
@@ -129,31 +130,32 @@ class RedisMemories:
         return log
 
     async def thread(self, scope: Scope, session: SessionKey) -> Thread | None:
-        name, member = keys.session(_key(scope)), keys.listed(session)
-        async with self._connection.call("memory") as client, client.pipeline(transaction=True) as pipe:
-            pipe.zscore(name + keys.THREADS, member)
-            pipe.hget(name + keys.READ, member)
-            updated, stored = cast("tuple[float | None, bytes | None]", await pipe.execute())
-        if updated is None:
-            return None
-        return (await self._threads(scope, [(member.encode(), updated, stored)]))[session]
+        member = keys.listed(session).encode()
+        async with self._connection.call("memory", trips=2) as client:
+            name = keys.session(_key(scope)) + keys.THREADS
+            updated = cast("float | None", await cast("Any", client).zscore(name, member))
+            found = [] if updated is None else [(member, updated)]
+            return (await self._threads(client, scope, found)).get(session)
 
     async def threads(self, scope: Scope, most: int) -> Mapping[SessionKey, Thread]:
-        told: tuple[list[bytes], list[bytes | None]]
-        told = await self._scripts.of_session("memory_threads", _key(scope), most)
-        updated, stored = told
-        return await self._threads(
-            scope, list(zip(updated[::2], map(float, updated[1::2]), stored, strict=True))
-        )
+        async with self._connection.call("memory", trips=_TRIPS) as client:
+            name, last = keys.session(_key(scope)) + keys.THREADS, max(0, most - 1)
+            newest = cast("Any", client).zrange(name, 0, last, desc=True, withscores=True)
+            found = cast("list[tuple[bytes, float]]", await newest)[:most]
+            return await self._threads(client, scope, found)
 
     async def _threads(
-        self, scope: Scope, stored: Sequence[tuple[bytes, float, bytes | None]]
-    ) -> Mapping[SessionKey, Thread]:
-        records = ((member, record) for member, _, record in stored if record is not None)
-        read = await self._read(scope, records, keys.READ, Thread)
+        self, client: Redis, scope: Scope, found: Sequence[tuple[bytes, float]]
+    ) -> dict[SessionKey, Thread]:
+        """Sessions by when they had their last turns, with what was read of each."""
+        members = [member for member, _ in found]
+        name = keys.session(_key(scope)) + keys.READ
+        stored = cast("list[bytes | None]", await cast("Any", client).hmget(name, members)) if members else []
+        pairs = zip(members, stored, strict=True)
+        read = await self._read(scope, [pair for pair in pairs if pair[1] is not None], keys.READ, Thread)
         return {
             keys.unlisted(_text(member)): replace(read.get(_text(member)) or Thread(updated=at), updated=at)
-            for member, at, _ in stored
+            for member, at in found
         }
 
     async def channels(self, workspace: Scope) -> Sequence[Scope]:

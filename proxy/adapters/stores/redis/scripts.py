@@ -35,8 +35,8 @@ PARTIAL: Final = "partial"
 NEWS: Final = 64
 """How many of the messages written last a session knows to be so."""
 
-NEWS_ITEMS: Final = 1_000
-"""Of a scope's items, at most so many are told of as news; of more all are read."""
+NEWS_ITEMS: Final = 500
+"""At most so many of a scope's items are told of as news: calls of others travel with them. Else all are."""
 
 _NO_JOINT: Final = bytes(keys.HASH)
 
@@ -90,7 +90,6 @@ _TIMED: Final = {
     "memory_note": "memory",
     "memory_change": "memory",
     "memory_news": "memory",
-    "memory_threads": "memory",
     "memory_forget": "memory",
     "memory_index": "memory",
     "memory_channel": "memory",
