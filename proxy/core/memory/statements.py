@@ -6,9 +6,10 @@ what these say, or the other way round. What is asked supports nothing. A date m
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
+from math import log
 from typing import NamedTuple
 
 from proxy.core.extraction.facts import facts_in
@@ -19,12 +20,12 @@ from proxy.core.summaries.verification import Evidence, all_numbers, unfounded
 from proxy.core.text.lexicon.remembering import ORDERS
 from proxy.core.text.lexicon.rules import CLAUSE_END, NEGATION, QUESTION, RELIEF
 from proxy.core.text.lexicon.words import GERMAN, MONTHS
-from proxy.core.text.words import sentences_in, share, words_of
+from proxy.core.text.words import sentences_in, words_of
 
 _SUPPORTED = 0.5
-"""Of a sentence's words, how many its lines have."""
-_MOST_LINES = 3
-"""That a sentence may come from."""
+"""Of a sentence's words, weighed by how rare they are in what was said, how many stand in its source."""
+_TOGETHER = 3
+"""Sentences that follow each other, of which one may be made; far apart, anything is said in common words."""
 _NEAR = 7
 """Days between a date and the line in which it was "yesterday" or "on Friday"."""
 _CAPITAL = re.compile(r"(?<=[^\W_][ ,]) ?([^\W\d_a-zß-ÿ]\w+)")
@@ -44,26 +45,51 @@ class Statements:
     """What was said, as sentences are held against it."""
 
     def __init__(self, lines: Sequence[Line]) -> None:
-        self._heard = [_Heard(line) for line in lines]
-
-    @cached_property
-    def _names(self) -> frozenset[str]:
+        self._lines = lines
+        self._stated = [_Stated(line, text) for line in lines for text in sentences_in(line.text)]
+        self._spread = Counter(word for each in self._stated for word in each.words)
+        self._names = words_of(" ".join(sorted({line.name for line in lines})))
         """The words of the names of who speaks: what is said of one of them is no other's."""
-        return words_of(" ".join(sorted({heard.line.name for heard in self._heard})))
 
-    def support(self, text: str, numbers: Sequence[int] = (), most: int = _MOST_LINES) -> Support | None:
-        """At most so many lines that support a sentence, of those of these numbers (from 1), else of all."""
-        words = words_of(text)
+    def support(self, text: str, numbers: Sequence[int] = (), together: int = _TOGETHER) -> Support | None:
+        """What supports a sentence: so many that stand together, of the lines of these numbers (from 1).
+
+        Without numbers, of all.
+        """
+        words = words_of(_undated(text))
+        words = frozenset(word for word in words if word in self._spread or not word.isdigit())
         named = words & self._names
-        heard = [self._heard[number - 1] for number in numbers if 0 < number <= len(self._heard)]
-        heard = [each for each in heard or self._heard if each.may_tell_of(named)]
+        lines = {self._lines[number - 1] for number in numbers if 0 < number <= len(self._lines)}
+        stated = [each for each in self._stated if not lines or each.line in lines]
+        stated = [each for each in stated if each.may_tell_of(named)]
         for trust in (Trust.USER, Trust.ASSISTANT):
-            pool = [each for each in heard if each.line.trust is trust or trust is Trust.ASSISTANT]
-            chosen = _covering(words, pool, named, most)
+            pool = [each for each in stated if each.line.trust is trust or trust is Trust.ASSISTANT]
+            chosen = self._covering(words, pool, together)
             if chosen and _is_founded(text, chosen) and not _is_turned(text, chosen):
-                lines = sorted((each.line for each in chosen), key=lambda line: line.at)
-                return Support(trust, tuple(lines))
+                return Support(trust, tuple(dict.fromkeys(each.line for each in chosen)))
         return None
+
+    def _covering(self, words: frozenset[str], pool: Sequence["_Stated"], together: int) -> list["_Stated"]:
+        """The sentences that have most of the words, as few as will do, in their order; or none."""
+        found = [words & each.words for each in pool]
+        starts = (place for place in range(len(pool)) if found[place])
+        windows = (range(start, min(start + together, len(pool))) for start in starts)
+        best = max(windows, key=lambda window: self._weight(_union(found, window)), default=range(0))
+        if not words or self._weight(_union(found, best)) < _SUPPORTED * self._weight(words):
+            return []
+        chosen, missing = list[int](), words & _union(found, best) | words & self._names
+        for place in sorted(best, key=lambda place: -self._weight(found[place])):
+            if missing & found[place]:
+                chosen.append(place)
+                missing -= found[place]
+        return [] if missing else [pool[place] for place in sorted(chosen)]
+
+    def _weight(self, words: frozenset[str]) -> float:
+        return sum(log(2 + len(self._stated) / (self._spread[word] + 1)) for word in words)
+
+
+def _union(found: Sequence[frozenset[str]], places: range) -> frozenset[str]:
+    return frozenset[str]().union(*(found[place] for place in places))
 
 
 def lays_down(text: str) -> bool:
@@ -71,62 +97,41 @@ def lays_down(text: str) -> bool:
     return strength_of(text) > 2 or bool(ORDERS.search(text))
 
 
-class _Heard:
-    """A line, and what it says for certain."""
+class _Stated:
+    """A sentence of a line, and what it says for certain: of a question, all but what it asks."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Line, text: str) -> None:
         self.line = line
-
-    @cached_property
-    def clauses(self) -> list[str]:
-        """What it states, clause by clause: of a question, all but what it asks."""
-        return [*_stated(self.line.text)]
-
-    @cached_property
-    def words(self) -> frozenset[str]:
-        """The words of what it states, and who says it."""
-        return words_of(" ".join(self.clauses)) | words_of(self.line.name)
+        clauses = CLAUSE_END.split(text)
+        self.clauses: Sequence[str] = clauses[:-1] if QUESTION.search(text) else clauses
+        self.words: frozenset[str] = words_of(" ".join(self.clauses)) | words_of(line.name)
 
     def may_tell_of(self, named: frozenset[str]) -> bool:
         """Whether it may say something of people of these names: it names one, or says "you"."""
         return not named or self.line.trust is Trust.ASSISTANT or bool(named & self.words)
 
 
-def _stated(text: str) -> Iterator[str]:
-    for sentence in sentences_in(text):
-        clauses = CLAUSE_END.split(sentence)
-        yield from clauses[:-1] if QUESTION.search(sentence) else clauses
-
-
-def _covering(
-    words: frozenset[str], pool: Sequence[_Heard], needed: frozenset[str], most: int
-) -> list[_Heard]:
-    """The few lines that have enough of the words, all of the ``needed`` ones among them, the best first."""
-    chosen: list[_Heard] = []
-    missing = words
-    while missing and len(chosen) < most:
-        best = max(pool, key=lambda heard: len(missing & heard.words), default=None)
-        if best is None or not missing & best.words:
-            break
-        chosen.append(best)
-        missing -= best.words
-    is_enough = share(words, words - missing) >= _SUPPORTED and not missing & needed
-    return chosen if is_enough else []
-
-
-def _is_founded(text: str, heard: Sequence[_Heard]) -> bool:
+def _is_founded(text: str, stated: Sequence[_Stated]) -> bool:
     """Whether everything exact in a sentence stands in the lines, or is a date that follows from theirs."""
-    days = [datetime.fromtimestamp(each.line.at, UTC) for each in heard if each.line.at]
+    days = [datetime.fromtimestamp(each.line.at, UTC) for each in stated if each.line.at]
     years = {str(day.year + more) for day in days for more in (-1, 0, 1)}
-    said = "\n".join(f"{each.line.name}: {each.line.text}" for each in heard)
+    said = "\n".join(f"{each.line.name}: {each.line.text}" for each in stated)
     evidence = Evidence("\n".join([said, *sorted(years)]), said)
-    rest = text
-    for fact in facts_in(text):
-        if fact.kind == "date":
-            rest = rest.replace(fact.value, " ")
-            if not all_numbers(fact.value) <= evidence.numbers | _near(days):
-                return False
-    return next(unfounded(rest, evidence), None) is None and _has_names(rest, said)
+    if not all_numbers(" ".join(_dates_in(text))) <= evidence.numbers | _near(days):
+        return False
+    undated = _undated(text)
+    return next(unfounded(undated, evidence), None) is None and _has_names(undated, said)
+
+
+def _dates_in(text: str) -> list[str]:
+    return [fact.value for fact in facts_in(text) if fact.kind == "date"]
+
+
+def _undated(text: str) -> str:
+    """A sentence without its dates: the source may say them otherwise."""
+    for date in _dates_in(text):
+        text = text.replace(date, " ")
+    return text
 
 
 def _near(days: Sequence[datetime]) -> frozenset[str]:
@@ -144,12 +149,12 @@ def _has_names(text: str, said: str) -> bool:
     return all(words_of(name) <= words for name in names)
 
 
-def _is_turned(text: str, heard: Sequence[_Heard]) -> bool:
+def _is_turned(text: str, stated: Sequence[_Stated]) -> bool:
     """Whether a clause denies what the one nearest to it says, or the other way round."""
-    stated = [clause for each in heard for clause in each.clauses]
+    clauses = [clause for each in stated for clause in each.clauses]
     for clause in CLAUSE_END.split(text):
         words = words_of(clause)
-        nearest = max(stated, key=lambda said: len(words & words_of(said)), default="")
+        nearest = max(clauses, key=lambda said: len(words & words_of(said)), default="")
         if not words & words_of(nearest) or RELIEF.search(clause) or RELIEF.search(nearest):
             continue
         if bool(NEGATION.search(clause)) is not bool(NEGATION.search(nearest)):
