@@ -4,13 +4,12 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from proxy.core.dialects.answers import Ask
-from proxy.core.extraction.reading import sentences_of
 from proxy.core.memory.life import reborn
 from proxy.core.memory.records import Archived, ArchiveReason, Event, EventKind, Item
 from proxy.core.policy.sections import Memory
 from proxy.core.summaries.prompt import LANGUAGES, Limit, Refused, fenced, judge
 from proxy.core.summaries.verification import Evidence
-from proxy.core.text.words import language_of, size
+from proxy.core.text.words import language_of, sentences_in, size
 
 MOST_LOW = 100
 """Items that one run puts away because they have faded."""
@@ -18,8 +17,9 @@ _CROWDED, _PART = 0.9, 0.1
 """Of the capacity: from where on the weakest are put away, and how many of them."""
 UNCOMPRESSED = 200
 """Bytes up to which, and without, an item is put away as it is."""
-MODEL, NONE = "model", "none"
-"""Methods of compression."""
+MODEL, TEXT, NONE = "model", "text", "none"
+"""Methods of compression: what a model says, what the item said without its passage, or none at all."""
+_SENTENCES = 2
 _MOST_TOKENS = 120
 """Of the one or two sentences that take an item's place."""
 
@@ -87,13 +87,16 @@ def ask_for_compression(content: str, temperature: float) -> Ask:
 
 
 def compression_of(answer: str, content: str) -> str:
-    """What an answer says, where it may take the place of ``content``. Raises Refused."""
+    """What takes the place of ``content``: an answer's first two sentences, or the item's own one.
+
+    That is so where the answer says what the content does not, or no less.
+    """
     most = size(content) - 1
-    limit = Limit(most, bytes=most, is_whole=True)
-    text = judge(answer.strip(), limit, Evidence(content, content), size)
-    if len([*sentences_of(text)]) > 2:
-        raise Refused("too_long")
-    return text
+    text = " ".join(sentences_in(answer)[:_SENTENCES])
+    try:
+        return judge(text, Limit(most, bytes=most, is_whole=True), Evidence(content, content), size)
+    except Refused:
+        return content.partition("\n")[0]
 
 
 def archived(
@@ -104,8 +107,8 @@ def archived(
     A second time for the same item is another record.
     """
     item, content = due.item, due.content
-    method = NONE if summary is None else MODEL
     stays = content if summary is None else summary
+    method = NONE if stays == content else TEXT if stays == item.text else MODEL
     before, after = size(content), size(stays)
     record = Archived(
         id=f"{item.id}-{int(now)}",
@@ -139,7 +142,7 @@ def archived(
 
 def compression_rate(records: Iterable[Archived]) -> float:
     """The mean of what compression by a model saved, as a share; 0 where nothing was compressed."""
-    rates = [record.compression_ratio for record in records if record.compression_method != NONE]
+    rates = [record.compression_ratio for record in records if record.compression_method == MODEL]
     return sum(rates) / len(rates) if rates else 0.0
 
 

@@ -97,7 +97,7 @@ class Archived(msgspec.Struct, frozen=True, kw_only=True):
     """None where nothing embeds."""
     compressed_summary: str
     compression_method: str
-    """`model`, or `none` where it was too short to be compressed."""
+    """`model`; `text` where the item's sentence stands without its passage; `none` where all of it stays."""
     compressed_at: float
     original_size_bytes: int
     compressed_size_bytes: int
