@@ -5,8 +5,9 @@ is ephemeral, and secrets. Nor is what the model only passed on: an answer after
 within its exchange, and any sentence that says again what came from elsewhere. So what is made from lines,
 items as well as texts, has no other lineage than these.
 
-Of what a person writes, everything in frames (tags, fences, quotes, labels) and everything printed is
-somebody else's; and so is all of a message that is longer than people type.
+Of what a person writes, everything in frames (tags, fences, quotes, labels), what follows a line that
+announces it ("this article:"), and everything printed is somebody else's; and so is all of a message that is
+longer than people type.
 """
 
 import re
@@ -24,6 +25,7 @@ from proxy.core.memory.redaction import redacted
 from proxy.core.planning.chain import Chain
 from proxy.core.policy.sections import Retention
 from proxy.core.recall.passages import classes_of
+from proxy.core.text.lexicon.remembering import MATERIAL
 from proxy.core.text.words import language_of, one_line, sentences_in, share, words_of
 
 SOURCE_TOKENS = 12_000
@@ -170,6 +172,11 @@ def _line(text: str) -> str:
 
 _FENCED = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1[^\n]*$|\Z)", re.DOTALL | re.MULTILINE)
 _QUOTED = re.compile(r"^[ \t]*(?:>|\|).*$", re.MULTILINE)
+_INTRODUCED = re.compile(
+    rf"^(?P<says>[^\n]*(?:{MATERIAL})[^\n]{{0,60}}[:\uff1a][ \t]*\n)(?P<rest>.*\S.*)",
+    re.DOTALL | re.IGNORECASE | re.MULTILINE,
+)
+"""A line that announces what somebody else has written, and all that follows: nobody can tell where it ends."""
 _TAG = re.compile(r"<(/?)([A-Za-z][\w:.-]{0,40})(?:\s[^<>]{0,400})?>")
 _OF_THE_USER = re.compile(
     r"user|human|query|question|task|request|prompt|feedback|message|instruction", re.IGNORECASE
@@ -187,6 +194,9 @@ def typed(text: str) -> tuple[str, str]:
 
     text = _FENCED.sub(take, text)
     own, tagged = _without_blocks(text)
+    if introduced := _INTRODUCED.search(own):
+        own = own[: introduced.start("rest")]
+        carried.append(introduced["rest"])
     own = _QUOTED.sub(take, own)
     lines = Lines(own)
     runs = [*lines.runs]

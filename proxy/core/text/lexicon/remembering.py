@@ -122,6 +122,21 @@ HOLDS = re.compile(
 )
 """How many somebody has, beside a number."""
 
+# --- what names something that somebody else has written ---
+
+MATERIAL = any_of(
+    (
+        r"""articles?|(?:web ?)?pages?|web ?sites?|documents?|docs?|files?|e?-?mails?|letters?|posts?|tweets?
+        |threads?|transcripts?|abstracts?|essays?|chapters?|excerpts?|passages?|paragraphs?|snippets?|papers?
+        |results?|logs?|reports?|sources?|texts?|contents?|press release|README
+        |Artikel|(?:Web)?seiten?|Dokumente?|Dateien?|Briefe?|Beitrag|Beiträge|Auszug|Abschnitt|Ergebnisse?|Bericht
+        |Quellen?|Inhalt|artículos?|páginas?|documentos?|archivos?|correos?|cartas?|publicación|extracto|párrafo
+        |resultados?|informe|fuentes?|textos?|contenido|pages?|fichiers?|courriels?|lettres?|publication|extrait
+        |paragraphe|résultats?|rapport|sources?|textes?|contenu""",
+        "記事|ページ|文書|書類|ファイル|メール|手紙|投稿|論文|本文|検索結果|資料|文章|网页|網頁|文档|文件|邮件|郵件|帖子|论文|論文|结果|結果|报告|報告",
+    )
+)
+
 # --- what names a secret ---
 
 SECRETS = any_of(
