@@ -176,7 +176,7 @@ _INTRODUCED = re.compile(
     rf"^(?P<says>[^\n]*(?:{MATERIAL})[^\n]{{0,60}}[:\uff1a][ \t]*\n)(?P<rest>.*\S.*)",
     re.DOTALL | re.IGNORECASE | re.MULTILINE,
 )
-"""A line that announces what somebody else has written, and all that follows: nobody can tell where it ends."""
+"""A line that announces what somebody else has written, and all that follows: it may end anywhere."""
 _TAG = re.compile(r"<(/?)([A-Za-z][\w:.-]{0,40})(?:\s[^<>]{0,400})?>")
 _OF_THE_USER = re.compile(
     r"user|human|query|question|task|request|prompt|feedback|message|instruction", re.IGNORECASE
