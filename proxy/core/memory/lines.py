@@ -143,7 +143,7 @@ class _Reader:
         return _line(own)
 
     def _said(self, text: str) -> str:
-        own = " ".join(sentences_in(redacted(_FENCED.sub(" ", text[:_SAID]))))
+        own = " ".join(sentences_in(redacted(_FENCED.sub(" ", text[: 2 * _SAID]))[:_SAID]))
         return _line(" ".join(each for each in sentences_in(own) if not self._is_passed_on(each)))
 
     def _is_passed_on(self, sentence: str) -> bool:

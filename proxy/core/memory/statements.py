@@ -28,7 +28,8 @@ _TOGETHER = 3
 """Sentences that follow each other, of which one may be made; far apart, anything is said in common words."""
 _NEAR = 7
 """Days between a date and the line in which it was "yesterday" or "on Friday"."""
-_CAPITAL = re.compile(r"(?<=[^\W_][ ,]) ?([^\W\d_a-zß-ÿ]\w+)")
+_FOLLOWING = re.compile(r"(?<=[^\W_][ ,]) ?(\w{2,})")
+"""A word that begins no sentence."""
 _GERMAN = re.compile(rf"\b(?:{GERMAN})\b", re.IGNORECASE)
 _MONTHS = frozenset(name.lower() for names in MONTHS for name in names.split())
 
@@ -144,7 +145,8 @@ def _has_names(text: str, said: str) -> bool:
     """Whether what a sentence writes with a capital was said; German writes all nouns so."""
     if _GERMAN.search(text):
         return True
-    names = (each for each in _CAPITAL.findall(text) if each.lower() not in _MONTHS)
+    following: list[str] = _FOLLOWING.findall(text)
+    names = (each for each in following if each[0].isupper() and each.lower() not in _MONTHS)
     words = words_of(said)
     return all(words_of(name) <= words for name in names)
 

@@ -136,6 +136,12 @@ def test_what_nobody_said_is_not_believed(text: str) -> None:
     assert judged(text, line("I live in Oslo."), lines=(1,)) is None
 
 
+def test_what_is_written_in_other_scripts_is_believed_too() -> None:
+    assert judged("Анна живёт в городе Осло.", line("Я живу в городе Осло.", name="Анна")) is not None
+    assert judged("Анна живёт в городе Берген.", line("Я живу в городе Осло.", name="Анна")) is None
+    assert judged("アナは東京の会社で働いている。", line("東京の会社で働いています。")) is not None
+
+
 def test_what_one_says_is_not_believed_of_another() -> None:
     lines = (line("I live in Oslo."), line("I have a boat.", name="bob"))
     assert judged("Bob lives in Oslo.", *lines) is None
