@@ -37,15 +37,17 @@ class Known:
     """What a scope knows: its items that are not superseded."""
 
     def __init__(self, items: Iterable[Item]) -> None:
+        self.ids: set[str] = set()
+        """Of all its items, superseded or not."""
         self._items: dict[str, Item] = {}
         self._same: dict[str, str] = {}
         self._naming: dict[str, list[str]] = {}
         for item in items:
-            if not item.superseded_by:
-                self.add(item)
+            self.add(item)
 
     def add(self, item: Item) -> None:
         """An item, or what has become of it."""
+        self.ids.add(item.id)
         if item.superseded_by:
             self._items.pop(item.id, None)
             return
@@ -110,10 +112,12 @@ class _Learning:
         text = believed.proposal.text
         near = self._known.near(text, _COMPARED)
         again = self._known.same(text) or self._meant(believed.proposal.repeats, text, near)
+        item = _born(believed, session, self._now)
+        if item.id in self._known.ids:
+            return  # learned by this very reading, whose reply was lost
         if again is not None:
             self._use(again, believed, session, digest)
             return
-        item = _born(believed, session, self._now)
         self._keep(item, self._event(item))
         meant = self._meant(believed.proposal.replaces, text, near)
         for older in near:

@@ -39,6 +39,7 @@ def test_what_is_new_is_born_with_all_that_is_known_of_where_it_comes_from() -> 
 def test_the_same_reading_learned_twice_makes_the_same_item() -> None:
     one, two = learned(said("Ana has a boat.")), learned(said("Ana has a boat."))
     assert one.items.keys() == two.items.keys()
+    assert learned(said("Ana has a boat."), *one.items.values()) == ({}, [])
 
 
 @pytest.mark.parametrize("again", ["Ana lives in Oslo.", "ana lives in oslo", "Ana  lives in Oslo!"])
