@@ -21,7 +21,7 @@ from proxy.adapters.stores import open_store
 from proxy.adapters.stores.redis.codec import Keyring
 from proxy.adapters.tokens import TiktokenCounter
 from proxy.adapters.upstream import open_upstream
-from proxy.cache import Memory
+from proxy.cache import Lru, Memory
 from proxy.config import Settings, is_loopback
 from proxy.core.dialects.registry import CHAT, DIALECTS
 from proxy.core.dialects.wire import WireFormat
@@ -38,6 +38,14 @@ from proxy.engine.background import Background
 from proxy.engine.foreground import Contention, Foreground
 from proxy.engine.intake.naming import Naming
 from proxy.engine.intake.reader import BodyCache, Reader
+from proxy.engine.memory.asking import MemoryQuestions
+from proxy.engine.memory.daily import DailyRun
+from proxy.engine.memory.reading import Reading
+from proxy.engine.memory.runs import Runs
+from proxy.engine.memory.scopes import Scopes
+from proxy.engine.memory.sources import Sources
+from proxy.engine.memory.turns import RememberedTurns
+from proxy.engine.memory.upkeep import Upkeep
 from proxy.engine.models.asking import Asking
 from proxy.engine.models.models import Models
 from proxy.engine.models.stated_windows import StatedWindows
@@ -59,7 +67,7 @@ from proxy.http.managed import Managed
 from proxy.http.origins import Origins
 from proxy.http.relay import Relay
 from proxy.http.request_head import Heads
-from proxy.ports import Search, SessionStore, TokenCounter, Upstream
+from proxy.ports import MemoryStore, Search, SessionStore, TokenCounter, Upstream
 from proxy.telemetry import Metrics, log_warning, set_up_logging
 
 SECRET_FILE = "secret"  # noqa: S105 - a file's name
@@ -92,6 +100,7 @@ class Outside:
     clock: SystemClock
     metrics: Metrics
     store: SessionStore
+    memories: MemoryStore
     upstream: Upstream
     counter: TokenCounter
     search: Search
@@ -108,6 +117,7 @@ class Inside:
     backlog: Backlog
     summaries: Summaries
     summary_jobs: SummaryJobs
+    remembered_turns: RememberedTurns
 
 
 def create_app(
@@ -183,6 +193,7 @@ def _outside(settings: Settings, written: SettingsFile | None, *, owns_store: bo
         clock=clock,
         metrics=metrics,
         store=store,
+        memories=store.memories,
         upstream=open_upstream(settings, _operator_credentials(settings)),
         counter=TiktokenCounter(),
         search=SqliteSearch(),
@@ -198,9 +209,8 @@ def assembled(settings: Settings, outside: Outside, wire: WireFormat = CHAT) -> 
     naming = Naming(secret or "", memory, settings.tenant_header, former=former)
     background = Background()
     foreground = Foreground(Contention(clock, learned), clock, settings.background_calls)
-    summaries = Summaries(
-        Asking(wire, upstream, learned), store, counter, foreground, clock, metrics, learned
-    )
+    asking = Asking(wire, upstream, learned)
+    summaries = Summaries(asking, store, counter, foreground, clock, metrics, learned)
     summary_jobs = SummaryJobs(summaries, naming, learned)
     models = Models(
         StatedWindows(upstream, clock, learned), prices.context_window, prices.prices_of, clock, learned
@@ -215,6 +225,7 @@ def assembled(settings: Settings, outside: Outside, wire: WireFormat = CHAT) -> 
         recall=Recall(outside.search, counter, metrics, memory).of,
     )
     backlog = Backlog(store, pause=settings.store_breaker)
+    turns = _remembered_turns(settings, outside, asking, naming, foreground, background)
     recorder = Recorder(
         recognition=recognition,
         background=background,
@@ -225,6 +236,7 @@ def assembled(settings: Settings, outside: Outside, wire: WireFormat = CHAT) -> 
         metrics=metrics,
         backlog=backlog,
         patience=settings.save_timeout,
+        recorded=turns.after,
     )
     sender = Sender(wire, upstream, models, decisions, clock)
     pipeline = Pipeline(
@@ -242,10 +254,35 @@ def assembled(settings: Settings, outside: Outside, wire: WireFormat = CHAT) -> 
         recorder=recorder,
         foreground=foreground,
         background=background,
+        memories=Reading(turns.runs.scopes, outside.search, counter, clock, background),
     )
     line = TurnQueue(store, background, clock, settings.line_lease)
     appends = Appends(wire, store, reader, recorder, line, memory)
-    return Inside(pipeline, appends, line, backlog, summaries, summary_jobs)
+    return Inside(pipeline, appends, line, backlog, summaries, summary_jobs, turns)
+
+
+def _remembered_turns(
+    settings: Settings,
+    outside: Outside,
+    asking: Asking,
+    naming: Naming,
+    foreground: Foreground,
+    background: Background,
+) -> RememberedTurns:
+    """What outlives sessions: how it is written, and kept."""
+    counter, clock, rest = outside.counter, outside.clock, settings.memory_rest
+    scopes, questions = Scopes(outside.memories, outside.memory), MemoryQuestions(asking, foreground, counter)
+    runs = Runs(scopes, Sources(outside.store, DIALECTS), questions, counter, clock)
+    daily = DailyRun(
+        runs=runs,
+        upkeep=Upkeep(scopes, questions, clock),
+        policies=lambda: outside.policies.in_force,
+        background=background,
+        met_on=Lru(outside.learned),
+        rest=rest,
+        credentials=_operator_credentials(settings),
+    )
+    return RememberedTurns(naming, outside.memories, runs, daily, background, rest)
 
 
 def _lifespan(
@@ -258,13 +295,16 @@ def _lifespan(
         loading = (outside.counter.ready(), asyncio.to_thread(prices.load))
         await asyncio.gather(*loading, _check_secret(outside.store))
         watching = asyncio.create_task(outside.policies.watch())
+        daily = asyncio.create_task(inside.remembered_turns.daily.every_day())
         on_ready()
         with drain.serving():
             yield
         watching.cancel()
+        daily.cancel()
         await drain.emptied(_CUT_OFF)
         await inside.summaries.aclose()
         inside.line.close()
+        inside.remembered_turns.close()
         await inside.pipeline.background.drain()
         await inside.backlog.aclose()
         await outside.search.aclose()

@@ -165,6 +165,8 @@ class Settings(BaseModel):
     """Seconds that the last event of an appended turn waits for the store."""
     line_lease: Timeout = 10.0
     """Seconds for which a dead worker's place in a session's line is kept."""
+    memory_rest: Timeout = 300.0
+    """Seconds without a turn after which a conversation is read for what is to be remembered."""
     drain_timeout: Timeout = 30.0
     """Seconds that streams have to end after a SIGTERM."""
 

@@ -112,7 +112,6 @@ def decisions(policy: Policy, window: int | None, paid: Prices = UNKNOWN_PRICES)
         "summary": policy.summary_tokens(tokens) if tokens and policy.summary.enabled else 0,
         "pays_from": pays_from(policy, tokens or 0, paid, _PACE) if is_by_tokens else None,
         "encrypted": policy.store.encrypt,
-        "not_acting": list(policy.not_acting()),
     }
 
 
@@ -149,8 +148,8 @@ def consequences(policy: Policy, decided: Mapping[str, Any], window: Window) -> 
         yield "summary", f"at most {decided['summary']:,} tokens" if decided["summary"] else "none"
     if policy.store.encrypt:
         yield "store", "encrypted at rest, for every policy of a server that has this one"
-    if decided["not_acting"]:
-        yield "no effect yet", ", ".join(decided["not_acting"])
+    if policy.memory.enabled:
+        yield "memory", f"told at a session's start, at most {policy.memory.inject_tokens:,} tokens"
 
 
 def _by_tokens(policy: Policy, decided: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -36,12 +36,14 @@ class NoUpstream:
 def outside(counter: TokenCounter) -> Outside:
     """A world whose upstream is away."""
     clock, metrics, memory = SystemClock(), Metrics(), Memory()
+    store = InProcessStore(clock)
     return Outside(
         memory=memory,
         learned=memory,
         clock=clock,
         metrics=metrics,
-        store=InProcessStore(clock),
+        store=store,
+        memories=store.memories,
         upstream=NoUpstream(),
         counter=counter,
         search=SqliteSearch(),

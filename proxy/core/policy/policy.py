@@ -6,7 +6,7 @@ A policy is data: frozen, equal where its rules are equal, read from no file her
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from operator import attrgetter
 from typing import Annotated, Any, ClassVar, get_args
@@ -47,8 +47,6 @@ _TOKEN_BYTES = 4
 class Policy(Section):
     """One policy. `name` is its file's name and part of a session's lane; the rest is the file's content."""
 
-    PENDING: ClassVar[tuple[str, ...]] = ("memory",)
-    """Keys that are read and checked, and do not act yet."""
     RETIRED: ClassVar[Mapping[str, str]] = {
         "recall.embeddings": "searches are by words; a plug-in can bring another, which `recall.search` names"
     }
@@ -99,18 +97,12 @@ class Policy(Section):
             wanted = min(wanted, self.strategy.summary_to // _TOKEN_BYTES)
         return max(1, min(wanted, budget // 8))
 
-    def not_acting(self) -> tuple[str, ...]:
-        """Keys that differ from the default and do not act yet."""
-        return self._differing(self.PENDING)
-
     def retired(self) -> Iterator[tuple[str, str]]:
         """Keys that differ from the default and do nothing any more, each with a sentence about it."""
-        for key in self._differing(self.RETIRED):
-            yield key, f"`{key}` has no effect any more: {self.RETIRED[key]}"
-
-    def _differing(self, keys: Iterable[str]) -> tuple[str, ...]:
         plain = Policy()
-        return tuple(key for key in keys if attrgetter(key)(self) != attrgetter(key)(plain))
+        for key, why in self.RETIRED.items():
+            if attrgetter(key)(self) != attrgetter(key)(plain):
+                yield key, f"`{key}` has no effect any more: {why}"
 
 
 def dotted_keys(model: type[BaseModel] = Policy) -> tuple[str, ...]:

@@ -151,9 +151,9 @@ class Naming:
         data = "\0".join((kind, tenant, *names)).encode(errors="surrogatepass")
         return Scope(kind, self._mac(b"memory", data, 24))
 
-    def former_scope(self, kind: ScopeKind, tenant: str, *names: str) -> Scope | None:
-        """The same by the old secret's names, the tenant's among them."""
-        return self._former.scope(kind, tenant, *names) if self._former else None
+    def former_scope(self, kind: ScopeKind, headers: Headers, *names: str) -> Scope | None:
+        """The same by the old secret's names, the tenant's of these headers among them."""
+        return self._former.scope(kind, self._former.tenant(headers), *names) if self._former else None
 
     def cache_key(self, key: SessionKey) -> str:
         """What names a session to the provider's prompt cache, the same on every worker; it tells nothing."""

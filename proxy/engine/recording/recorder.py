@@ -7,6 +7,7 @@ the session's tree, named by their chain hashes, so that writing a turn twice wr
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -63,6 +64,8 @@ class Recorder:
     backlog: Backlog
     patience: float
     """Seconds for which the client of an appended turn waits until its turn is stored."""
+    recorded: Callable[[Exchange, Turn], None] = lambda _, __: None
+    """Called after a turn was written; it makes nobody wait."""
     writing: defaultdict[SessionKey, set[asyncio.Task[bool]]] = field(
         default_factory=lambda: defaultdict(set)
     )
@@ -164,6 +167,7 @@ class Recorder:
             if cached.lookup is not None:
                 cached.learn_turn(request.session.lane.id, turn, ttl)
                 self.recognition.cache.keep(key, cached)
+            self.recorded(exchange, turn)
         else:
             cached.lookup = None
             self._lose(exchange)

@@ -151,11 +151,6 @@ def test_every_policy_on_the_page_loads(files: Files) -> None:
     assert {files.load(example).extends for example in examples} == {"default"}
 
 
-def test_the_page_tells_what_does_not_act_yet_and_nothing_more() -> None:
-    table = PAGE.read_text(encoding="utf-8").partition("## What does not act yet")[2]
-    assert set(re.findall(r"^\| `([a-z_.]+)` \|", table, re.MULTILINE)) == set(Policy.PENDING)
-
-
 def test_the_page_lists_every_preset_with_its_numbers() -> None:
     page = PAGE.read_text(encoding="utf-8")
     for name in PRESETS:

@@ -24,13 +24,6 @@ def test_the_window_of_the_example_can_be_chosen(capsys: pytest.CaptureFixture[s
     assert told["stages"] == {"warn": 4_200, "trim": 5_600, "compact": 6_300, "emergency": 7_000}
 
 
-def test_what_does_not_act_yet_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "mine.toml"
-    file.write_text("[memory]\nenabled = true\n")
-    assert main(["check", str(file), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["not_acting"] == ["memory"]
-
-
 def told(capsys: pytest.CaptureFixture[str], policy: str, *options: str) -> dict[str, str]:
     """The lines about a policy by their first words."""
     assert main(["check", policy, *options]) == 0
@@ -68,7 +61,6 @@ def test_a_rolling_window_of_exchanges_says_how_many(capsys: pytest.CaptureFixtu
     rolling = told(capsys, "exchanges")
     assert rolling["cuts"] == "past 10 exchanges all but the newest 5, at any usage"
     assert rolling["summary"] == "at most 750 tokens"
-    assert "no effect yet" not in rolling
 
 
 def test_a_policy_that_begins_anew_after_a_pause_says_after_which(
@@ -93,13 +85,11 @@ def test_a_misspelt_strategy_is_told_the_nearest_one(
     )
 
 
-def test_what_has_no_effect_yet_is_named_and_only_where_there_is_such(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert "no effect yet" not in told(capsys, "default")
+def test_a_policy_that_remembers_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "memory" not in told(capsys, "default")
     file = tmp_path / "mine.toml"
-    file.write_text("[memory]\nenabled = true\n")
-    assert told(capsys, str(file))["no effect yet"] == "memory"
+    file.write_text("[memory]\nenabled = true\ninject_tokens = 2000\n")
+    assert told(capsys, str(file))["memory"] == "told at a session's start, at most 2,000 tokens"
 
 
 @pytest.mark.parametrize("window", ["0", "-1", "many"])

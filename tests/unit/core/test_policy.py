@@ -214,12 +214,6 @@ def test_a_policy_cannot_be_changed() -> None:
         Policy().budget.tokens = 1  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def test_what_does_not_act_yet_is_told() -> None:
-    assert Policy().not_acting() == ()
-    assert policy(memory={"enabled": True}, keep={"recent": 0.1}).not_acting() == ("memory",)
-    assert policy(store={"encrypt": True, "ttl": "1d"}).not_acting() == ()
-
-
 def test_the_published_schema_takes_what_a_file_may_say() -> None:
     schema = Policy.model_json_schema()
     assert "extends" in schema["properties"]

@@ -1,0 +1,250 @@
+"""Runs: what a model makes of a thread, of a channel and of a workspace, one worker at a time.
+
+A thread's run reads what was said since the last one: items, and the thread's texts. A channel's run (a
+person's likewise) reads the messages of all its threads, a workspace's the texts of its channels. A call that
+fails costs what it was for: that is logged, the old text stays, and the run goes on.
+"""
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from proxy.core.memory.items import Believed
+from proxy.core.memory.learning import Known, learn
+from proxy.core.memory.lines import Line, newest
+from proxy.core.memory.records import About, Event, Item, Scope, ScopeKind, Texts, Thread
+from proxy.core.memory.texts import Wanted, lines_of_text
+from proxy.engine.background import keep_renewing
+from proxy.engine.memory.asking import FAILURES, MemoryQuestions, Reader, pieces_of
+from proxy.engine.memory.homes import Home
+from proxy.engine.memory.reading import digest_of
+from proxy.engine.memory.scopes import CachedScope, Scopes
+from proxy.engine.memory.sources import Conversation, Sources
+from proxy.errors import StoreUnavailable
+from proxy.ports import Changes, Clock, MemoryStore, SessionKey, TokenCounter
+from proxy.telemetry import log_warning
+
+LEASE = 15.0
+"""Seconds for which a dead worker's work is left alone."""
+LONG, SHORT = True, False
+"""Terms of a text."""
+_MOST_PIECES = 8
+"""Questions for items of one run: of a long conversation that is met late, the newest messages count."""
+_MOST_THREADS = 200
+"""Threads that one run of a channel reads, the newest first."""
+
+
+@asynccontextmanager
+async def claimed(store: MemoryStore, scope: Scope, work: str) -> AsyncGenerator[bool]:
+    """Whether this worker has the ``work``; it is kept from others until the context ends."""
+    token = secrets.token_hex(8)
+    if not await store.claim_work(scope, work, token, LEASE):
+        yield False
+        return
+    renewing = asyncio.create_task(
+        keep_renewing(lambda: store.claim_work(scope, work, token, LEASE), LEASE), name="memory lease"
+    )
+    try:
+        yield True
+    finally:
+        renewing.cancel()
+        with suppress(StoreUnavailable):  # then it runs out
+            await store.release_work(scope, work, token)
+
+
+class _Found(NamedTuple):
+    """What was believed of one piece, and the known items that the model was shown beside it."""
+
+    items: Sequence[Believed]
+    shown: Sequence[Item]
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Writes memories. Every method raises StoreUnavailable."""
+
+    scopes: Scopes
+    sources: Sources
+    questions: MemoryQuestions
+    counter: TokenCounter
+    clock: Clock
+
+    # --- a thread ---
+
+    async def thread(self, home: Home, session: SessionKey, reader: Reader) -> bool:
+        """Read what was said in a thread since it was read last; whether anything was, and is written.
+
+        Raises what comes of a model that gives no items: then the thread is still to be read.
+        """
+        async with claimed(self.scopes.store, home.scope, f"thread {session.tag} {session.sid}") as is_ours:
+            known = await self.scopes.store.thread(home.scope, session) if is_ours else None
+            if known is None:
+                return False
+            said = await self.sources.of(session, reader.policy, home.person)
+            if said is None or said.session.tip == known.tip:
+                return False
+            copies, new = await self.scopes.of_home(home), said.after(known.tip)
+            found = [
+                await self._items(piece, copies[0], reader)
+                for piece in pieces_of(new, self.counter, _MOST_PIECES)
+            ]
+            texts = await self._thread_texts(known, said, new, copies, reader)
+            await self._write_thread(home, session, replace(known, texts=texts), said, found, reader)
+        return True
+
+    async def _items(self, lines: Sequence[Line], copy: CachedScope, reader: Reader) -> _Found:
+        words = " ".join(line.text for line in lines)
+        shown = await asyncio.to_thread(lambda: Known(copy.items.values()).near(words))
+        return _Found(await self.questions.items(reader, lines, shown), shown)
+
+    async def _thread_texts(
+        self,
+        known: Thread,
+        said: Conversation,
+        new: Sequence[Line],
+        copies: Sequence[CachedScope],
+        reader: Reader,
+    ) -> Texts:
+        count, background = self.counter.count, _background(copies[::-1])
+        kind = ScopeKind.THREAD
+        of_new, of_all = newest(new, count), newest(said.lines, count)
+        long = Wanted(kind, LONG, of_new, known.texts.long, background)
+        short = Wanted(kind, SHORT, of_all, known.texts.short, background)
+        return Texts(
+            long=await self._text(reader, long),
+            short=await self._text(reader, short),
+            updated=self.clock.now(),
+            read_up_to=said.session.updated,
+        )
+
+    async def _write_thread(
+        self,
+        home: Home,
+        session: SessionKey,
+        thread: Thread,
+        said: Conversation,
+        found: Sequence[_Found],
+        reader: Reader,
+    ) -> None:
+        name, digest, now = session.id_for(home.tenant), digest_of(session), self.clock.now()
+
+        def decide(copy: CachedScope) -> Changes | None:
+            if copy.about is None:
+                return None  # it was forgotten meanwhile
+            known, items, events = Known(copy.items.values()), dict[str, Item](), list[Event]()
+            for each in found:
+                learned = learn(each.items, known, each.shown, session=name, digest=digest, now=now)
+                items |= learned.items
+                events += learned.events
+            about = replace(
+                copy.about,
+                policy=reader.policy.name,
+                model=said.session.model,
+                runs=copy.about.runs + 1,
+            )
+            read = replace(thread, tip=said.session.tip, exchanges=said.exchanges)
+            return Changes(about=about, items=items, events=events, threads={session: read})
+
+        await self.scopes.change(home.scope, decide, home.ttl)
+
+    # --- a channel, or whatever has threads of its own ---
+
+    async def channel(self, scope: Scope, workspace: Scope | None, reader: Reader) -> None:
+        """Write the texts of a scope from the messages of all its threads since they were written last."""
+        async with claimed(self.scopes.store, scope, "channel") as is_ours:
+            if not is_ours or scope.kind is ScopeKind.THREAD:
+                return
+            copy = await self.scopes.remembered(scope)
+            above = [await self.scopes.remembered(workspace)] if workspace else []
+            lines, read_up_to = await self._messages(scope, copy, reader)
+            background = _background(above)
+            short = await self._text(reader, Wanted(scope.kind, SHORT, lines, copy.texts.short, background))
+            merged = Wanted(
+                scope.kind, LONG, lines_of_text(short), copy.texts.long, background, of_texts=True
+            )
+            texts = Texts(
+                long=await self._text(reader, merged),
+                short=short,
+                updated=self.clock.now(),
+                read_up_to=read_up_to,
+            )
+            await self._write_texts(scope, texts)
+
+    async def _messages(
+        self, scope: Scope, copy: CachedScope, reader: Reader
+    ) -> tuple[Sequence[Line], float]:
+        """The newest lines of a scope's threads since its texts were written, and when the last one came."""
+        since, lines = copy.texts.read_up_to, list[Line]()
+        threads = await self.scopes.store.threads(scope, _MOST_THREADS)
+        person = copy.about.name if copy.about and scope.kind is ScopeKind.PERSON else ""
+        for session, thread in threads.items():
+            if thread.updated <= since:
+                break
+            said = await self.sources.of(session, reader.policy, person)
+            lines += [line for line in said.lines if line.at > since] if said else []
+        lines.sort(key=lambda line: line.at)
+        last = max((thread.updated for thread in threads.values()), default=since)
+        return newest(lines, self.counter.count), max(last, since)
+
+    # --- a workspace ---
+
+    async def workspace(self, scope: Scope, reader: Reader) -> None:
+        """Write the texts of a workspace from those of its channels."""
+        async with claimed(self.scopes.store, scope, "workspace") as is_ours:
+            if not is_ours:
+                return
+            names = await self.scopes.store.channels(scope)
+            below = [await self.scopes.remembered(each) for each in names]
+            copy, channels = await self.scopes.remembered(scope), [each.texts for each in below]
+            if not any(each.updated > copy.texts.updated for each in channels):
+                return
+            wanted = [
+                Wanted(scope.kind, is_long, _bullets(told), existing, of_texts=True)
+                for is_long, told, existing in (
+                    (LONG, [each.long for each in channels], copy.texts.long),
+                    (SHORT, [each.short for each in channels], copy.texts.short),
+                )
+            ]
+            long, short = [await self._text(reader, each) for each in wanted]
+            texts = replace(copy.texts, long=long, short=short, updated=self.clock.now())
+            abouts = [each.about for each in below if each.about is not None]
+            await self._write_texts(scope, texts, [_above(each) for each in abouts])
+
+    async def _text(self, reader: Reader, wanted: Wanted) -> str:
+        """A text; that so far where the model does not write it."""
+        try:
+            return await self.questions.text(reader, wanted)
+        except FAILURES as failure:
+            term, why = "long" if wanted.is_long else "short", str(failure) or type(failure).__name__
+            log_warning("a text of a memory was not written", scope=wanted.scope, term=term, why=why)
+            return wanted.existing
+
+    async def _write_texts(self, scope: Scope, texts: Texts, abouts: Sequence[About] = ()) -> None:
+        """Write the texts of a scope; of one that nothing is known about, what there is in ``abouts``."""
+
+        def decide(copy: CachedScope) -> Changes | None:
+            about = copy.about or next(iter(abouts), None)
+            if about is None:
+                return None  # it was forgotten meanwhile
+            return Changes(texts=texts, about=replace(about, runs=0))
+
+        await self.scopes.change(scope, decide)
+
+
+def _above(channel: About) -> About:
+    """What a channel tells about its workspace."""
+    return replace(channel, name=channel.workspace_name, workspace="", workspace_name="")
+
+
+def _background(copies: Sequence[CachedScope]) -> Sequence[str]:
+    """The texts of the scopes above, of which the widest is first."""
+    return [text for copy in copies for text in (copy.texts.long, copy.texts.short)]
+
+
+def _bullets(texts: Sequence[str]) -> Sequence[Line]:
+    return [line for text in texts for line in lines_of_text(text)]

@@ -1,0 +1,110 @@
+"""What this process has of the memories that were used last, and how they are changed.
+
+A copy is kept current by asking what has changed since. A change is decided on such a copy, and written only
+while the store still holds what it was decided on; else it is decided anew.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+
+import msgspec
+
+from proxy.cache import Lru, Memory
+from proxy.core.memory.records import About, Item, Scope, ScopeKind, Texts
+from proxy.engine.memory.homes import Home
+from proxy.errors import StoreUnavailable
+from proxy.ports import Changes, MemoryStore, Passage, Remembered
+
+_RACES = 8
+"""How often a change is decided on anew because somebody else changed the same scope."""
+_ITEM_BYTES, _TEXT_BYTES = 1_024, 256
+"""What an item is reckoned at beside its words, and a scope beside its texts."""
+
+
+class CachedScope(msgspec.Struct, frozen=True, dict=True):  # a dict for what is reckoned once
+    """A scope as it was at one version."""
+
+    version: int = 0
+    about: About | None = None
+    texts: Texts = Texts()
+    items: Mapping[str, Item] = {}
+    weight: int = _TEXT_BYTES
+    """Bytes that it is reckoned at."""
+
+    def after(self, news: Remembered) -> "CachedScope":
+        """The same once this has become of it."""
+        items = {} if news.is_whole else dict(self.items)
+        for name, item in news.items.items():
+            if item is not None:
+                items[name] = item
+            else:
+                items.pop(name, None)
+        words = sum(len(item.text) + len(item.source.passage) for item in items.values())
+        weight = _TEXT_BYTES + len(news.texts.long) + len(news.texts.short) + 2 * words
+        weight += _ITEM_BYTES * len(items)
+        return CachedScope(news.version, news.about, news.texts, items, weight)
+
+    @cached_property
+    def told(self) -> Sequence[Item]:
+        """The items that nothing newer contradicts."""
+        return [item for item in self.items.values() if not item.superseded_by]
+
+    @cached_property
+    def passages(self) -> Sequence[Passage]:
+        """What is searched of each of them: what it says, and the passage that it came from."""
+        return [Passage(item.id.encode(), _reader(item)) for item in self.told]
+
+
+def _reader(item: Item) -> Callable[[], str]:
+    return lambda: f"{item.text}\n{item.source.passage}"
+
+
+Deciding = Callable[[CachedScope], Changes | None]
+"""What is changed of a scope as it stands; None: nothing. Called in a thread, and anew after a race."""
+
+
+class Scopes:
+    """Reads and changes memories. Raises StoreUnavailable as the store does."""
+
+    def __init__(self, store: MemoryStore, memory: Memory) -> None:
+        self.store = store
+        self._copies: Lru[str, CachedScope] = Lru(memory, lambda copy: copy.weight)
+
+    async def remembered(self, scope: Scope) -> CachedScope:
+        """A scope as it is now: one trip."""
+        held = self._copies.get(scope.tag) or CachedScope()
+        news = await self.store.remembered(scope, held.version)
+        if not news.version:
+            self._copies.drop(scope.tag)
+            return CachedScope(about=news.about)
+        if news.version == held.version:
+            return held
+        copy = held.after(news)
+        self._copies.put(scope.tag, copy)
+        return copy
+
+    async def of_home(self, home: Home) -> list[CachedScope]:
+        """The scopes of a home, its own first; brought from the old secret's names if they are not here."""
+        copies = [await self.remembered(scope) for scope in home.scopes]
+        workspace = home.workspace.tag if home.workspace else ""
+        for place, (scope, former) in enumerate(zip(home.scopes, home.former, strict=False)):
+            above = workspace if scope.kind is ScopeKind.CHANNEL else ""
+            if not copies[place].version and await self.store.move(former, scope, home.tenant, above):
+                copies[place] = await self.remembered(scope)
+        return copies
+
+    async def change(self, scope: Scope, decide: Deciding, ttl: float | None = None) -> CachedScope:
+        """Change a scope as ``decide`` says; what it was after that. Raises StoreUnavailable."""
+        for _ in range(_RACES):
+            copy = await self.remembered(scope)
+            changes = await asyncio.to_thread(decide, copy)
+            if changes is None:
+                return copy
+            if await self.store.change(scope, changes, copy.version, ttl):
+                return await self.remembered(scope)
+        raise StoreUnavailable("A memory is changed by others all the time.")
+
+    def forget(self, scope: Scope) -> None:
+        """The scope was forgotten: its copy goes too."""
+        self._copies.drop(scope.tag)

@@ -1,0 +1,87 @@
+"""What was said in sessions, as it may be remembered: read from the transcripts that the store has."""
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from proxy.core.conversation.extension import Injection
+from proxy.core.conversation.messages import read_message
+from proxy.core.conversation.records import Node, Session, way_to
+from proxy.core.dialects.dialect import Dialect
+from proxy.core.memory.lines import Line, lines_of
+from proxy.core.persistent import Sizes
+from proxy.core.planning.chain import Chain
+from proxy.core.policy.policy import Policy
+from proxy.ports import SessionKey, SessionStore
+
+
+class Conversation(NamedTuple):
+    """What was said in one session, on the branch of its newest turn."""
+
+    session: Session
+    hashes: Sequence[bytes]
+    """Of its messages."""
+    lines: Sequence[Line]
+    exchanges: int
+
+    def after(self, tip: bytes) -> Sequence[Line]:
+        """What was said after the message of this chain hash; all, where that is not on the branch."""
+        read = self.hashes.index(tip) + 1 if tip in self.hashes else 0
+        new = frozenset(self.hashes[read:])
+        return [line for line in self.lines if line.message in new]
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Reads what was said."""
+
+    store: SessionStore
+    dialects: Mapping[str, Dialect]
+
+    async def of(self, key: SessionKey, policy: Policy, person: str = "") -> Conversation | None:
+        """A session's conversation; None where it is not there, or written in another release's dialect.
+
+        ``person`` is whom its requests name. Raises StoreUnavailable.
+        """
+        stored = await self.store.history(key)
+        session = stored.session
+        dialect = self.dialects.get(session.dialect) if session else None
+        if session is None or dialect is None:
+            return None
+        served = {each.hash for each in await self.store.hidden(key)}
+        raw = await self.store.injection(key)
+        injection = None if raw is None else Injection(raw)
+        branch = way_to(stored.nodes, session.tip)
+        read = (session, branch, dialect, policy, person, served, injection)
+        return await asyncio.to_thread(_conversation, *read)
+
+
+def _conversation(
+    session: Session,
+    branch: Sequence[Node],
+    dialect: Dialect,
+    policy: Policy,
+    person: str,
+    served: Collection[bytes],
+    injection: Injection | None,
+) -> Conversation:
+    chain = Chain(
+        messages=[read_message(dialect.read(node.raw)) for node in branch],
+        raws=[node.raw for node in branch],
+        tokens=Sizes.of(node.tokens for node in branch),
+        hashes=[node.hash for node in branch],
+        dialect=dialect,
+    )
+    elsewhere = [dialect.read(raw).text for raw in session.head]
+    if injection is not None:
+        elsewhere += [injection.memory, injection.text, *(tool.result for tool in injection.tools)]
+    lines = lines_of(
+        chain,
+        [node.at for node in branch],
+        policy.retention,
+        person,
+        elsewhere=elsewhere,
+        served=served,
+    )
+    return Conversation(session, chain.hashes, lines, chain.exchanges)

@@ -1,0 +1,148 @@
+"""After a turn: its home is told of it, and when enough was said, or a thread rests, that is read.
+
+Keeps law 7 (never in the way): all of it is beside the requests, and a fault costs memory alone. What is due
+is known in this process; what a crash loses the daily run finds.
+"""
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from proxy.core.conversation.records import Turn
+from proxy.core.memory.archive import is_crowded
+from proxy.core.memory.records import About
+from proxy.engine.background import Background
+from proxy.engine.flow import Exchange
+from proxy.engine.intake.naming import Naming
+from proxy.engine.memory.asking import FAILURES, Reader
+from proxy.engine.memory.daily import DailyRun
+from proxy.engine.memory.homes import Home, home_of
+from proxy.engine.memory.runs import Runs
+from proxy.engine.models.asking import Caller
+from proxy.errors import StoreUnavailable
+from proxy.ports import MemoryStore, SessionKey
+from proxy.telemetry import log_warning
+
+_MOST = 10_000
+"""Threads of which this process knows that they are to be read; of more, those noted longest ago are left."""
+
+
+@dataclass
+class _Thread:
+    """A thread that had turns in this process."""
+
+    home: Home
+    reader: Reader
+    exchanges: int = 0
+    read: int = 0
+    """Exchanges by when it was read last, or begun to be."""
+    resting: asyncio.TimerHandle | None = None
+    reading: asyncio.Task[None] | None = None
+
+    @property
+    def is_being_read(self) -> bool:
+        """Whether this process is at it."""
+        return self.reading is not None and not self.reading.done()
+
+
+@dataclass(frozen=True)
+class RememberedTurns:
+    """Notes turns, and has threads read. ``rest`` are seconds without a turn after which a thread is."""
+
+    naming: Naming
+    store: MemoryStore
+    runs: Runs
+    daily: DailyRun
+    background: Background
+    rest: float
+    _threads: OrderedDict[SessionKey, _Thread] = field(default_factory=OrderedDict[SessionKey, _Thread])
+
+    def after(self, exchange: Exchange, turn: Turn) -> None:
+        """A turn was recorded. Nobody waits."""
+        request = exchange.request
+        policy, envelope = request.incoming.policy, request.incoming.envelope
+        if not (policy.memory.enabled and turn.advances_tip and turn.session.tip == exchange.answer):
+            return
+        session, person = request.session.key, request.history.body.person
+        home = home_of(self.naming, envelope, person, session, policy.store.ttl)
+        caller = Caller.for_summaries(policy.summary, request.model.name, envelope.credentials)
+        about = About(
+            tenant=home.tenant,
+            name=home.name,
+            workspace=home.workspace.tag if home.workspace else "",
+            workspace_name=envelope.workspace if home.workspace else "",
+            policy=policy.name,
+            model=request.model.name,
+        )
+        is_new = request.session.found.session is None
+        self.background.run(self._noted(home, session, Reader(caller, policy), turn, about, is_new=is_new))
+
+    async def _noted(
+        self, home: Home, session: SessionKey, reader: Reader, turn: Turn, about: About, *, is_new: bool
+    ) -> None:
+        thread = self._threads.get(session)
+        try:
+            await self.store.note(home.scope, session, turn.session.updated, about, home.ttl)
+            if thread is None:
+                known = None if is_new else await self.store.thread(home.scope, session)
+                thread = _Thread(home, reader, read=known.exchanges if known else 0)
+        except StoreUnavailable as error:
+            log_warning("a turn could not be noted to be remembered", code=error.code)
+            return
+        thread.home, thread.reader, thread.exchanges = home, reader, turn.session.exchanges
+        thread.read = min(thread.read, thread.exchanges)
+        self._keep(session, thread)
+        is_due = thread.exchanges - thread.read >= reader.policy.memory.every
+        if is_due and not thread.is_being_read:
+            thread.read = thread.exchanges
+            self._begin(session, thread)
+        else:
+            self._let_rest(session, thread)
+        self.daily.met(home, reader)
+
+    def _keep(self, session: SessionKey, thread: _Thread) -> None:
+        if thread.resting is not None:
+            thread.resting.cancel()
+            thread.resting = None
+        self._threads[session] = thread
+        self._threads.move_to_end(session)
+        if len(self._threads) > _MOST:
+            _, oldest = self._threads.popitem(last=False)
+            if oldest.resting is not None:
+                oldest.resting.cancel()
+
+    def _let_rest(self, session: SessionKey, thread: _Thread) -> None:
+        thread.resting = asyncio.get_running_loop().call_later(self.rest, self._rested, session)
+
+    def _rested(self, session: SessionKey) -> None:
+        thread = self._threads.get(session)
+        if thread is not None and thread.is_being_read:
+            self._let_rest(session, thread)
+        elif thread is not None:
+            del self._threads[session]
+            self._begin(session, thread)
+
+    def _begin(self, session: SessionKey, thread: _Thread) -> None:
+        """Read a thread; what is not read when the process ends the daily run finds."""
+        reading = self.read(session, thread.home, thread.reader)
+        thread.reading = self.background.run(reading, is_needed=False)
+
+    async def read(self, session: SessionKey, home: Home, reader: Reader) -> None:
+        """Read a thread, and what is due of its home after that."""
+        try:
+            if not await self.runs.thread(home, session, reader):
+                return
+            copy, rules = await self.runs.scopes.remembered(home.scope), reader.policy.memory
+            if copy.about is not None and copy.about.runs >= rules.channel_every:
+                await self.runs.channel(home.scope, home.workspace, reader)
+            if is_crowded(len(copy.items), rules):
+                await self.daily.upkeep.put_away(home.scope, rules, home.ttl, reader)
+        except FAILURES as failure:
+            log_warning("a thread was not read to be remembered", why=str(failure) or type(failure).__name__)
+
+    def close(self) -> None:
+        """Begin nothing more."""
+        while self._threads:
+            _, thread = self._threads.popitem()
+            if thread.resting is not None:
+                thread.resting.cancel()

@@ -1,0 +1,227 @@
+"""A session begins with what the last ones have settled, and is told the same for as long as it lives."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import AsyncGenerator, AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import openai
+import pytest
+
+from tests.support.clients import ADMIN, Chats, admin, user
+from tests.support.remembering import RememberingModel, note, opening, person, prelude, read, remembering
+from tests.support.servers import eventually, until
+from tests.support.stores import serving, valkey_command
+from tests.support.upstreams import running, said
+
+OSLO = "I live in Oslo and I am allergic to nuts."
+
+
+@pytest.fixture
+async def model() -> AsyncGenerator[RememberingModel]:
+    notes = {
+        "live in Oslo": note("Ana lives in Oslo."),
+        "allergic to nuts": note("Ana is allergic to nuts.", standing=True),
+        "moved to Bergen": note("Ana lives in Bergen."),
+    }
+    model = RememberingModel(notes=notes)
+    async with running(model):
+        yield model
+
+
+@pytest.fixture
+async def url(model: RememberingModel, tmp_path: Path) -> AsyncIterator[str]:
+    async with remembering(model, tmp_path) as served:
+        yield served
+
+
+# --- a session's start ---
+
+
+async def test_a_second_session_of_the_same_person_is_told_what_the_first_settled(
+    model: RememberingModel, url: str, chats: Chats
+) -> None:
+    async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="sk-test", max_retries=0) as client:
+
+        async def ask(session: str, *messages: Any) -> None:
+            headers = {"X-Unabridged-Session": session}
+            await client.chat.completions.create(
+                model="m", messages=[*messages], user="ana", extra_headers=headers
+            )
+
+        await ask("one", user(OSLO))
+        assert prelude(model.views()[-1]) == ""
+        await read(model)
+        first = [{"role": "system", "content": "Be kind."}, user("Where do I live?")]
+        await ask("two", *first)
+        head, begins, question = model.views()[-1]
+        assert [head, question] == first
+        assert begins["role"] == "user"
+        assert "Ana lives in Oslo." in begins["content"]
+        assert "Ana is allergic to nuts." in begins["content"]
+        # The same bytes in each later request, whatever is remembered by then.
+        await ask("two", *first, said("Oslo."), user("I have moved to Bergen."))
+        await read(model, 2)
+        assert "Bergen" in await opening(model, person(chats, url), "three")
+        await ask("two", *first, said("Oslo."), user("I have moved to Bergen."), said("Oh."), user("Yes."))
+        assert model.views()[-1][1] == begins
+
+
+async def test_a_session_that_was_told_nothing_is_told_nothing_later(
+    model: RememberingModel, url: str, chats: Chats
+) -> None:
+    early = person(chats, url, X_Unabridged_Session="early")
+    await early.ask("Hello")
+    await read(model)
+    await person(chats, url, X_Unabridged_Session="other").ask(OSLO)
+    await read(model, 2)
+    assert "Oslo" in await opening(model, person(chats, url), "later")
+    await early.ask("Where do I live?")
+    assert model.views()[-1] == early.messages[:-1]
+
+
+async def test_what_is_no_longer_so_is_not_told(model: RememberingModel, url: str, chats: Chats) -> None:
+    await person(chats, url, X_Unabridged_Session="one").ask("I live in Oslo.")
+    await read(model)
+    await person(chats, url, X_Unabridged_Session="two").ask("I have moved to Bergen.")
+    await read(model, 2)
+    found = await opening(model, person(chats, url), "later")
+    assert ("Ana lives in Bergen." in found, "Ana lives in Oslo." in found) == (True, False)
+
+
+async def test_what_the_caller_hands_in_stands_behind_it(
+    model: RememberingModel, url: str, chats: Chats
+) -> None:
+    await person(chats, url, X_Unabridged_Session="one").ask(OSLO)
+    await read(model)
+    chat = person(chats, url, X_Unabridged_Session="two")
+    chat.members["unabridged"] = {"inject": {"text": "The customer is called Ada."}}
+    answer = await chat.ask("Where do I live?")
+    begins, handed, _ = model.views()[-1]
+    assert ("Oslo" in begins["content"], "Ada" in handed["content"]) == (True, True)
+    assert "x-unabridged-degraded" not in answer.headers
+    (session,) = [each for each in (await admin(url, "sessions"))["sessions"] if each["name"] == "two"]
+    exported = await admin(url, f"sessions/{session['id']}/export")
+    assert exported["injected"] == {"text": "The customer is called Ada.", "tools": []}
+    assert "Ana lives in Oslo." in exported["remembered"]
+
+
+async def test_without_a_policy_that_remembers_nothing_is_asked_or_told(
+    model: RememberingModel, url: str, chats: Chats
+) -> None:
+    for session in ("one", "two"):
+        chat = person(chats, url, X_Unabridged_Session=session, X_Unabridged_Policy="default")
+        chat.headers |= {"X-Unabridged-Channel": "general"}
+        await chat.ask(OSLO)
+        assert model.views()[-1] == [user(OSLO)]
+    remembered = person(chats, url, X_Unabridged_Session="three")
+    await remembered.ask("Hello")
+    await eventually(lambda: bool(model.asked_for_items))
+    assert not any("Oslo" in prompt for prompt in model.prompts(model.asked_for_items))
+
+
+# --- what it is written from ---
+
+
+async def test_a_conversation_is_read_once_it_rests_with_times_and_names(
+    model: RememberingModel, url: str, chats: Chats
+) -> None:
+    chat = person(chats, url, X_Unabridged_Session="one")
+    await chat.ask(OSLO)
+    await eventually(lambda: len(model.asked_for_texts) == 4)
+    (items,) = model.prompts(model.asked_for_items)
+    assert f"] ana: {OSLO}" in items
+    of_thread_long, of_thread_short, short, long = model.prompts(model.asked_for_texts)
+    assert "long-term memory of one conversation" in of_thread_long
+    assert "short-term memory of one conversation" in of_thread_short
+    assert "short-term memory of what one person talked about" in short
+    assert "long-term memory of what one person talked about" in long
+    await chat.ask("I do not live in Oslo any more: I have moved to Bergen.")
+    await eventually(lambda: len(model.asked_for_items) == 2)
+    again = model.prompts(model.asked_for_items)[1]
+    assert "moved to Bergen" in again
+    assert f"] ana: {OSLO}" not in again  # only what is new is read for items
+    assert "Ana lives in Oslo." in again  # and what is known stands beside it
+
+
+async def test_a_long_conversation_is_read_every_so_many_exchanges(
+    model: RememberingModel, tmp_path: Path, chats: Chats
+) -> None:
+    async with remembering(model, tmp_path, "every = 2\nchannel_every = 100", memory_rest=60.0) as url:
+        chat = person(chats, url, X_Unabridged_Session="one")
+        for number, exchange in enumerate((("Hello", OSLO), ("Well", "Go on")), 1):
+            for text in exchange:
+                await chat.ask(text)
+            await eventually(lambda number=number: len(model.asked_for_texts) == 2 * number)
+        first, second = model.prompts(model.asked_for_items)
+        assert ("Oslo" in first, "Well" in second, f"ana: {OSLO}" in second) == (True, True, False)
+
+
+async def test_a_model_that_fails_costs_memory_and_no_answer(
+    model: RememberingModel, url: str, chats: Chats
+) -> None:
+    model.fails = True
+    chat = person(chats, url, X_Unabridged_Session="one")
+    assert (await chat.ask(OSLO)).status_code == 200
+    await eventually(lambda: bool(model.asked_for_items))
+    model.fails = False
+    assert (await chat.ask("So it is.")).status_code == 200
+    await read(model)
+    # It was still to be read.
+    assert "Ana lives in Oslo." in await opening(model, person(chats, url), "later")
+
+
+# --- restarts, forks, workers, and a store that is away ---
+
+
+async def test_a_session_keeps_what_it_was_told_after_a_restart_on_every_worker_and_in_a_fork(
+    model: RememberingModel, tmp_path: Path, chats: Chats
+) -> None:
+    with serving(valkey_command()) as store:
+        settings = {"store": store.url}
+        async with (
+            remembering(model, tmp_path, **settings) as one,
+            remembering(model, tmp_path, **settings) as two,
+        ):
+            await person(chats, one, X_Unabridged_Session="first").ask(OSLO)
+            await read(model)
+            chat = person(chats, one, X_Unabridged_Session="second")
+            await chat.ask("Where do I live?")
+            begins = prelude(model.views()[-1])
+            assert "Ana lives in Oslo." in begins
+            chat.url = two
+            await chat.ask("And now?")
+            assert prelude(model.views()[-1]) == begins
+            async with httpx2.AsyncClient(base_url=two, headers=ADMIN) as client:
+
+                async def fork() -> int:
+                    answer = await client.post("/unabridged/v1/sessions/second/fork", json={"name": "fork"})
+                    return answer.status_code
+
+                await until(200, fork)  # once the last turn is written
+        async with remembering(model, tmp_path, **settings) as again:
+            for session in ("second", "fork"):
+                chat.url, chat.headers["X-Unabridged-Session"] = again, session
+                await chat.ask("And after all?")
+                assert prelude(model.views()[-1]) == begins
+
+
+async def test_a_session_that_begins_while_the_store_is_away_begins_without_and_stays_so(
+    model: RememberingModel, tmp_path: Path, chats: Chats
+) -> None:
+    with serving(valkey_command()) as store:
+        settings: dict[str, Any] = {"store": store.url, "store_timeout": 0.3}
+        async with remembering(model, tmp_path, **settings) as url:
+            await person(chats, url, X_Unabridged_Session="first").ask(OSLO)
+            await read(model)
+            chat = person(chats, url, X_Unabridged_Session="second")
+            assert store.process is not None
+            store.process.send_signal(signal.SIGSTOP)
+            answer = await chat.ask("Where do I live?")
+            store.process.send_signal(signal.SIGCONT)
+            assert (answer.status_code, prelude(model.views()[-1])) == (200, "")
+            await chat.ask("And now?")
+            assert prelude(model.views()[-1]) == ""

@@ -1,0 +1,134 @@
+"""A scripted model that is asked what to remember: it shows what it is asked, and says what it is told to."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.support.clients import Chat, Chats, proxying, write_policy
+from tests.support.servers import Exchange, Received, eventually
+from tests.support.upstreams import Message, Model, said
+
+REST = 0.1
+"""Seconds without a turn after which a conversation is read, in tests."""
+_POLICY = """
+extends = "default"
+[memory]
+enabled = true
+"""
+
+_ITEMS = "You keep the memory of an assistant. Read the transcript"
+_TEXTS = "You keep the memory of an assistant across conversations"
+_COMPRESSING = "Say in one or two short sentences"
+
+
+def task_of(body: Message) -> str:
+    messages: Sequence[Message] = body.get("messages") or ({},)
+    text = messages[0].get("content")
+    return text if isinstance(text, str) else ""
+
+
+@dataclass
+class RememberingModel(Model):
+    """Answers questions for a memory by what stands in them; any other request as the scripted model does.
+
+    ``notes`` are items by a phrase of the transcript that has them proposed.
+    """
+
+    notes: dict[str, Message] = field(default_factory=dict[str, Message])
+    asked_for_items: list[Received] = field(default_factory=list[Received])
+    asked_for_texts: list[Received] = field(default_factory=list[Received])
+    compressions: list[Received] = field(default_factory=list[Received])
+    fails: bool = False
+    """Whether questions for a memory are refused."""
+
+    async def serve_one(self, exchange: Exchange) -> None:
+        body: Message = json.loads(await exchange.body() or b"{}")
+        task = task_of(body)
+        kinds = {
+            _ITEMS: self.asked_for_items,
+            _TEXTS: self.asked_for_texts,
+            _COMPRESSING: self.compressions,
+        }
+        asked = next((kind for begins, kind in kinds.items() if task.startswith(begins)), None)
+        if asked is None:
+            await super().serve_one(exchange)
+            return
+        asked.append(exchange.request)
+        if self.fails:
+            await exchange.answer_json({"error": {"message": "no", "type": "server_error"}}, 500)
+            return
+        text: str = body["messages"][-1]["content"]
+        if asked is self.asked_for_items:
+            answer = json.dumps({"items": [item for phrase, item in self.notes.items() if phrase in text]})
+        elif asked is self.asked_for_texts:
+            answer = "\n".join(f"- {line}" for line in bullets_in(text))
+        else:
+            answer = text.splitlines()[1][:80]
+        await self._reply(exchange, body, said(answer))
+
+    def prompts(self, asked: Sequence[Received]) -> list[str]:
+        """What it was asked with, the task first."""
+        return [_text(json.loads(bytes(each.body))) for each in asked]
+
+
+def _text(body: Message) -> str:
+    return "\n".join(str(message.get("content")) for message in body["messages"])
+
+
+def bullets_in(text: str) -> list[str]:
+    """What was said in the lines of a transcript, or stands in bullets, a sentence each."""
+    lines = re.findall(r"^(?:\[[^\]]+\] [^:]+: |- ?)(.+)$", text, re.MULTILINE)
+    return [line for line in lines if not line.endswith("?")] or re.findall(
+        r"^(?![<\[]).+$", text, re.MULTILINE
+    )
+
+
+def note(text: str, kind: str = "fact", **members: Any) -> Message:
+    """An item as a model proposes it."""
+    return {"text": text, "kind": kind, **members}
+
+
+@asynccontextmanager
+async def remembering(
+    model: Model, directory: Path, rules: str = "channel_every = 1", **settings: Any
+) -> AsyncGenerator[str]:
+    """The proxy with a policy that remembers by these rules; yields its URL."""
+    path = write_policy(directory, "remembering", _POLICY + rules)
+    settings = {"memory_rest": REST, **settings}
+    async with proxying(model.url, policy=str(path), **settings) as url:
+        yield url
+
+
+def person(chats: Chats, url: str, name: str = "ana", **headers: str) -> Chat:
+    """A client whose body names a person."""
+    chat = chats(url, **headers)
+    chat.members["user"] = name
+    return chat
+
+
+def prelude(view: Sequence[Message]) -> str:
+    """What stands before the conversation, if it is a note."""
+    text = next(message["content"] for message in view if message["role"] != "system")
+    return text if isinstance(text, str) and text.startswith("<note ") else ""
+
+
+async def read(model: RememberingModel, times: int = 1) -> None:
+    """Until conversations of one home were read so often, and what they tell is written.
+
+    Two texts of the conversation are asked for, then two of its home: by the last one all items are written.
+    """
+    await eventually(lambda: len(model.asked_for_texts) >= 4 * times)
+
+
+async def opening(model: Model, chat: Chat, session: str, question: str = "Where do I live?") -> str:
+    """What a new session of this name is told that begins with this question."""
+    chat.headers["X-Unabridged-Session"] = session
+    chat.messages.clear()
+    await chat.ask(question)
+    return prelude(model.views()[-1])
