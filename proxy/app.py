@@ -45,7 +45,6 @@ from proxy.engine.memory.runs import Runs
 from proxy.engine.memory.scopes import Scopes
 from proxy.engine.memory.sources import Sources
 from proxy.engine.memory.turns import RememberedTurns
-from proxy.engine.memory.upkeep import Upkeep
 from proxy.engine.models.asking import Asking
 from proxy.engine.models.models import Models
 from proxy.engine.models.stated_windows import StatedWindows
@@ -216,16 +215,18 @@ def assembled(settings: Settings, outside: Outside, wire: WireFormat = CHAT) -> 
         StatedWindows(upstream, clock, learned), prices.context_window, prices.prices_of, clock, learned
     )
     sessions, reader = SessionCache(learned), Reader(wire, counter, memory)
+    turns = _remembered_turns(settings, outside, asking, naming, foreground, background)
+    scopes, sources = turns.runs.scopes, turns.runs.sources
+    memories = Reading(naming, scopes, outside.search, counter, clock, background, sources)
     recognition = Recognition(store, naming, sessions, clock, learned)
     decisions = Decisions(
         reader=reader,
         models=models,
         sessions=sessions,
         epochs=Epochs(store, summary_jobs, counter, clock, metrics, learned),
-        recall=Recall(outside.search, counter, metrics, memory).of,
+        recall=Recall(outside.search, counter, metrics, memory, remembered=memories.recalled).of,
     )
     backlog = Backlog(store, pause=settings.store_breaker)
-    turns = _remembered_turns(settings, outside, asking, naming, foreground, background)
     recorder = Recorder(
         recognition=recognition,
         background=background,
@@ -254,7 +255,7 @@ def assembled(settings: Settings, outside: Outside, wire: WireFormat = CHAT) -> 
         recorder=recorder,
         foreground=foreground,
         background=background,
-        memories=Reading(turns.runs.scopes, outside.search, counter, clock, background),
+        memories=memories,
     )
     line = TurnQueue(store, background, clock, settings.line_lease)
     appends = Appends(wire, store, reader, recorder, line, memory)
@@ -272,10 +273,9 @@ def _remembered_turns(
     """What outlives sessions: how it is written, and kept."""
     counter, clock, rest = outside.counter, outside.clock, settings.memory_rest
     scopes, questions = Scopes(outside.memories, outside.memory), MemoryQuestions(asking, foreground, counter)
-    runs = Runs(scopes, Sources(outside.store, DIALECTS), questions, counter, clock)
+    runs = Runs(scopes, Sources.open(outside.store, DIALECTS, outside.memory), questions, counter, clock)
     daily = DailyRun(
         runs=runs,
-        upkeep=Upkeep(scopes, questions, clock),
         policies=lambda: outside.policies.in_force,
         background=background,
         met_on=Lru(outside.learned),

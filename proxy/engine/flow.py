@@ -20,7 +20,7 @@ import msgspec
 from proxy.core.budget.budget import Budget, Stage
 from proxy.core.conversation.extension import Injection
 from proxy.core.planning.chain import Chain
-from proxy.core.planning.plan import Epoch, Plan
+from proxy.core.planning.plan import EMPTY, Epoch, Plan
 from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Conditions
 from proxy.core.policy.policy import Policy
 from proxy.core.tool_cache.cache import ToolCache
@@ -154,6 +154,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     def counted(self) -> int:
         """Counted tokens of the whole request."""
         return self.budget.head + self.chain.tokens.total
+
+    def tool_under(self, plan: Plan) -> bytes:
+        """The tool that goes out under this plan: one that reads only what is cut, where something is."""
+        return self.tool if plan != EMPTY or self.incoming.policy.memory.enabled else b""
 
     def alternates(self, epoch: Epoch | None) -> bool:
         """Whether notes go out within their neighbours, for a model that wants alternating roles.

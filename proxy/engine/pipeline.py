@@ -28,7 +28,6 @@ from proxy.engine.foreground import Foreground
 from proxy.engine.intake.history import History
 from proxy.engine.intake.naming import Naming
 from proxy.engine.intake.reader import BodyCache, ReadBody, Reader
-from proxy.engine.memory.homes import home_of
 from proxy.engine.memory.reading import Reading
 from proxy.engine.models.models import Model, Models
 from proxy.engine.planning.decisions import Decisions
@@ -158,22 +157,12 @@ class Pipeline:
         wanted = frozenset([history.hashes[-place] for place in places] if places else ())
         pins, unsaved = await self.attachments.pins(session, wanted, ttl)
         inject = came_with.inject if came_with is not None else extension.inject
-        is_told = incoming.policy.memory.enabled and incoming.policy.memory.inject_tokens
-        memory = partial(self._remembered, incoming, session, history) if is_told else None
+        rules = incoming.policy.memory
+        is_told = rules.enabled and rules.inject_tokens
+        memory = partial(self.memories.opening, incoming, history, session.key) if is_told else None
         injection, unkept = await self.attachments.injection(session, inject, ttl, memory)
         degraded += [*unsaved, *unkept]
         return pins, injection
-
-    async def _remembered(self, incoming: Incoming, session: SessionState, history: History) -> str:
-        """What the session is told of others, by what its first user message says."""
-        if session.is_store_away:
-            return ""
-        policy, person = incoming.policy, history.body.person
-        home = home_of(self.naming, incoming.envelope, person, session.key, policy.store.ttl)
-        messages = zip(history.raws, history.entries, strict=True)
-        first = next((raw for raw, entry in messages if entry.message.role == "user"), b"{}")
-        room, question = policy.memory.inject_tokens, self.wire.read(first).text
-        return await self.memories.opening(home, question, room, session.key)
 
     async def _counted(self, read: ReadBody, history: History, session: SessionState, model: Model) -> Chain:
         """The chain with what is new counted; the rest, and how the model counts, the store may know."""

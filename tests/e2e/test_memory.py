@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
@@ -11,11 +12,12 @@ import httpx2
 import openai
 import pytest
 
+from proxy.core.recall.tool import NAME
 from tests.support.clients import ADMIN, Chats, admin, user
 from tests.support.remembering import RememberingModel, note, opening, person, prelude, read, remembering
 from tests.support.servers import eventually, until
 from tests.support.stores import serving, valkey_command
-from tests.support.upstreams import running, said
+from tests.support.upstreams import calling, running, said
 
 OSLO = "I live in Oslo and I am allergic to nuts."
 
@@ -225,3 +227,35 @@ async def test_a_session_that_begins_while_the_store_is_away_begins_without_and_
             assert (answer.status_code, prelude(model.views()[-1])) == (200, "")
             await chat.ask("And now?")
             assert prelude(model.views()[-1]) == ""
+
+
+# --- recall ---
+
+
+async def test_the_model_searches_memory_and_other_sessions_from_the_first_request_on(
+    model: RememberingModel, tmp_path: Path, chats: Chats
+) -> None:
+    rules = "channel_every = 1\ninject_tokens = 0\n[recall]\nenabled = true"
+    async with remembering(model, tmp_path, rules) as url:
+        await person(chats, url, X_Unabridged_Session="one").ask(f"{OSLO} The bridge was paid in cash.")
+        await read(model)
+        chat = person(chats, url, X_Unabridged_Session="two")
+        calls = json.dumps({"query": "How was the bridge paid, and where does Ana live?"})
+        model.replies += [calling(("r1", NAME, calls)), said("In cash.")]
+        answer = await chat.ask("How was the bridge paid?")
+        assert answer.json()["choices"][0]["message"]["content"] == "In cash."
+        assert [tool["function"]["name"] for tool in model.bodies()[-2]["tools"]] == [NAME]
+        result = model.views()[-1][-1]["content"]
+        assert result.startswith("<note ")
+        assert "Ana lives in Oslo." in result
+        assert f"] ana: {OSLO} The bridge was paid in cash." in result
+        # Nothing of another person's.
+        model.replies += [calling(("r1", NAME, calls)), said("Nobody knows.")]
+        await person(chats, url, "ben", X_Unabridged_Session="three").ask("How was the bridge paid?")
+        result = model.views()[-1][-1]["content"]
+        assert ("Oslo" in result, "cash" in result) == (False, False)
+
+
+async def test_without_recall_no_tool_is_offered(model: RememberingModel, url: str, chats: Chats) -> None:
+    await person(chats, url, X_Unabridged_Session="one").ask(OSLO)
+    assert "tools" not in model.bodies()[-1]

@@ -48,6 +48,13 @@ def told(
     return Told("\n".join(lines), tuple(chosen))
 
 
+def recalled(lines: Sequence[str], room: int, language: str, count: Callable[[str], int]) -> tuple[str, int]:
+    """A note of ``room`` tokens with the first of these lines, and how many they are; empty without any."""
+    sizes = accumulate((1 + count(line) for line in lines), initial=count(remembered("", language)))
+    kept = sum(size <= room for size in sizes) - 1
+    return (remembered("\n".join(lines[:kept]), language), kept) if kept > 0 else ("", 0)
+
+
 def _shortened(texts: Sequence[str], room: int, count: Callable[[str], int]) -> list[str]:
     """The first lines of each text, short texts whole before long ones get more."""
     split = [[line for line in text.splitlines() if line.strip()] for text in texts]

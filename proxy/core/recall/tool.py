@@ -24,6 +24,11 @@ DESCRIPTION = (
     "it is a record, not a request. Use it before you say that you do not know something from "
     "earlier."
 )
+DESCRIPTION_WITH_MEMORY = DESCRIPTION.replace(
+    "that were left out to save room.",
+    "that were left out to save room, and what is remembered of earlier conversations.",
+)
+"""Where a policy remembers: then the tool is offered before anything is left out."""
 PARAMETERS = {
     "type": "object",
     "properties": {
@@ -66,7 +71,8 @@ def offered_tool(policy: Policy, body: Body) -> bytes:
     Its tokens count as the head's from the first request on, so that the head has one size.
     """
     is_offered = policy.recall.enabled and body.may_offer(NAME)
-    return body.tool(NAME, DESCRIPTION, PARAMETERS) if is_offered else b""
+    description = DESCRIPTION_WITH_MEMORY if policy.memory.enabled else DESCRIPTION
+    return body.tool(NAME, description, PARAMETERS) if is_offered else b""
 
 
 def read_arguments(arguments: str) -> Wanted:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
@@ -28,7 +28,7 @@ from proxy.core.recall.tool import (
     read_arguments,
 )
 from proxy.engine.flow import Request
-from proxy.errors import SearchUnavailable
+from proxy.errors import SearchUnavailable, StoreUnavailable
 from proxy.ports import Passage, Search, TokenCounter
 from proxy.telemetry import Metrics, log_fault
 
@@ -36,6 +36,8 @@ _RANKED = 100
 """Passages that a search puts in order."""
 _PART = 4
 """An answer takes this part of the budget at most, so that it does not force out what it stands beside."""
+_UNBOUNDED = 2_000
+"""Counted tokens of an answer that may be about other sessions, where no budget bounds it."""
 _SEARCH_SECONDS = 3.0
 _PIECE_BYTES = 200
 """What a piece is reckoned at: its places, not its text."""
@@ -50,6 +52,8 @@ class Recall:
     metrics: Metrics
     memory: Memory
     plugin_seconds: float = 5.0
+    remembered: Callable[[Request, str, int], Awaitable[str]] | None = None
+    """Tells what other sessions have left of what is asked, in so many counted tokens."""
 
     @cached_property
     def pieces(self) -> Lru[bytes, Sequence[Piece]]:
@@ -92,11 +96,38 @@ class Recaller:
         return text
 
     async def _answer(self, arguments: str, room: int) -> tuple[str, str]:
-        count, room = self.recall.counter.count, min(room, self.request.budget.limit // _PART)
+        count, budget = self.recall.counter.count, self.request.budget
+        part = budget.limit // _PART
+        if budget.tokens is None and self.request.incoming.policy.memory.enabled:
+            part = max(part, _UNBOUNDED)
+        room = min(room, part)
         try:
             wanted = read_arguments(arguments)
         except Unclear as unclear:
             return str(unclear), "unclear"
+        remembered = await self._remembered(wanted, room // 2)
+        if remembered:
+            room -= count(remembered)
+        text, by = await self._from_here(wanted, room)
+        if remembered and not self.reach.positions:
+            text = ""  # nothing of this conversation is left out
+        return "\n".join(filter(None, [remembered, text])), by
+
+    async def _remembered(self, wanted: Wanted, room: int) -> str:
+        """What other sessions tell of what is asked, in at most ``room`` counted tokens."""
+        remembered = self.recall.remembered
+        if remembered is None or not (wanted.query and self.request.incoming.policy.memory.enabled):
+            return ""
+        try:
+            async with asyncio.timeout(_SEARCH_SECONDS):
+                return await remembered(self.request, wanted.query, room)
+        except (SearchUnavailable, StoreUnavailable, TimeoutError) as error:
+            log_fault("what is remembered could not be searched", error)
+            return ""
+
+    async def _from_here(self, wanted: Wanted, room: int) -> tuple[str, str]:
+        """What this conversation's own messages that were left out tell."""
+        count = self.recall.counter.count
         if not wanted.query and wanted.first is None and wanted.last is None:
             return await asyncio.to_thread(overview_text, self.reach, count, room), "range"
         if not wanted.query:

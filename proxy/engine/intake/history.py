@@ -17,7 +17,7 @@ from proxy.core.dialects.dialect import Content
 from proxy.core.dialects.wire import Body
 from proxy.core.persistent import Grown, Sizes, grown
 from proxy.core.planning.chain import Chain
-from proxy.core.planning.plan import EMPTY, Plan, apply
+from proxy.core.planning.plan import Plan, apply
 from proxy.core.planning.reasoning import without_reasoning
 
 NAME = 256
@@ -135,15 +135,22 @@ class History(msgspec.Struct, frozen=True):
         """The body with what is put in, and without what a plan cuts; every other byte stays as it was.
 
         ``unsigned`` are positions of messages that go out without their signed reasoning. ``alternates`` says
-        whether the model insists on alternating roles (law 1: else nothing is touched); ``tool`` is ours, for
-        reading what the plan cuts; ``length`` is that of the chain, where its newest messages are left out.
+        whether the model insists on alternating roles (law 1: else nothing is touched); ``tool`` is ours;
+        ``length`` is that of the chain, where its newest messages are left out.
         """
         dialect, prelude, outgoing = self.counted.dialect, self.prelude, self.outgoing[:length]
         outgoing = without_reasoning(outgoing, unsigned, dialect) if unsigned else outgoing
         view = apply(plan, outgoing)
         merged = dialect.alternating(view, plan.note_places, prelude) if alternates else [*prelude, *view]
-        body = self.body.with_tool(tool) if tool and plan != EMPTY else self.body
+        body = self.body.with_tool(tool) if tool else self.body
         return body.with_messages([*self.head, *merged])
+
+    @property
+    def first_words(self) -> str:
+        """What the first user message says."""
+        messages = zip(self.raws, self.entries, strict=True)
+        first = next((raw for raw, entry in messages if entry.message.role == "user"), b"{}")
+        return self.counted.dialect.read(first).text
 
     @property
     def first_user(self) -> bytes:

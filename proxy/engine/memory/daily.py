@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import Self
 
 import msgspec
@@ -62,7 +63,6 @@ class DailyRun:
     """Maintains memories. ``rest`` are seconds without a turn after which a thread may be read."""
 
     runs: Runs
-    upkeep: Upkeep
     policies: Callable[[], PolicySet]
     background: Background
     met_on: Lru[str, str]
@@ -70,6 +70,11 @@ class DailyRun:
     rest: float
     credentials: Credentials = ()
     """The operator's; without any, model work waits for a request."""
+
+    @cached_property
+    def upkeep(self) -> Upkeep:
+        """By which each scope is kept."""
+        return Upkeep(self.runs.scopes, self.runs.questions, self.runs.clock)
 
     # --- when ---
 

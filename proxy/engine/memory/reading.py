@@ -8,72 +8,119 @@ import asyncio
 import hashlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from proxy.core.memory.life import used
+from proxy.core.memory.lines import Line
 from proxy.core.memory.records import Event, Item
-from proxy.core.memory.telling import told
+from proxy.core.memory.telling import item_line, recalled, told
+from proxy.core.policy.policy import Policy
 from proxy.core.text.words import language_of
 from proxy.engine.background import Background
-from proxy.engine.memory.homes import Home
+from proxy.engine.flow import Incoming, Request
+from proxy.engine.intake.history import History
+from proxy.engine.intake.naming import Naming
+from proxy.engine.memory.homes import Home, home_of
 from proxy.engine.memory.scopes import CachedScope, Scopes
+from proxy.engine.memory.sources import Sources
 from proxy.errors import SearchUnavailable, StoreUnavailable
-from proxy.ports import Changes, Clock, Search, SessionKey, TokenCounter
+from proxy.ports import Changes, Clock, Passage, Search, SessionKey, TokenCounter
 from proxy.telemetry import log_fault, log_warning
 
 _SECONDS = 1.0
 """That a session's start may take longer because something is remembered."""
 _FITTING = 100
 """Items that are looked at for the room that there is."""
+_RECALLED = 10
+"""Items that one search brings back."""
+_SEARCHED, _RANKED, _PASSAGES = 50, 20, 15
+"""Other sessions that are searched, the newest; passages that are ranked; and lines that are told of them."""
 
 
 @dataclass(frozen=True)
 class Reading:
     """Tells sessions what is remembered."""
 
+    naming: Naming
     scopes: Scopes
     search: Search
     counter: TokenCounter
     clock: Clock
     background: Background
+    sources: Sources
 
-    async def opening(self, home: Home, question: str, room: int, session: SessionKey) -> str:
-        """What a session is told that begins with this ``question``, in at most ``room`` counted tokens.
+    def home(self, incoming: Incoming, history: History, session: SessionKey) -> Home:
+        """Whose memory a request has."""
+        person, ttl = history.body.person, incoming.policy.store.ttl
+        return home_of(self.naming, incoming.envelope, person, session, ttl)
+
+    async def opening(self, incoming: Incoming, history: History, session: SessionKey) -> str:
+        """What a session is told that begins with this request, by what its first user message says.
 
         Empty where there is nothing to tell, or nobody can say. What is told is used by that.
         """
         try:
             async with asyncio.timeout(_SECONDS):
-                copies = await self.scopes.of_home(home)
-                found = await self.found(home, copies, question, _FITTING)
+                room, home = incoming.policy.memory.inject_tokens, self.home(incoming, history, session)
+                return await self._opening(home, history.first_words, room, session)
         except (StoreUnavailable, SearchUnavailable, TimeoutError) as error:
             log_warning("what is remembered could not be told", code=type(error).__name__)
-            return ""
         except Exception as error:  # noqa: BLE001 - law 7: a fault of ours costs memory, not the answer
             log_fault("what is remembered could not be told", error)
-            return ""
+        return ""
+
+    async def _opening(self, home: Home, question: str, room: int, session: SessionKey) -> str:
+        copies, language = await self.scopes.of_home(home), language_of(question)
+        found = await self.found(home, copies, question, _FITTING)
         own, above = copies[0].texts, [copy.texts for copy in copies[1:]]
         texts = [*(each.long for each in above), own.long, own.short]
         standing = [item for copy in copies for item in copy.told if item.is_standing]
         standing.sort(key=lambda item: (-item.importance_score, item.id))
-        items = [*dict.fromkeys([*found, *(item.id for item in standing)])]
-        by_id = {item.id: item for copy in copies for item in copy.told}
-        ranked = [by_id[each] for each in items]
-        language = language_of(question)
-        tells = await asyncio.to_thread(told, texts, ranked, room, language, self.counter.count)
+        ranked = {item.id: item for item in [*found, *standing]}
+        tells = await asyncio.to_thread(told, texts, [*ranked.values()], room, language, self.counter.count)
         self.use(home, {item.id for item in tells.items}, session, "told at the start")
         return tells.text
 
-    async def found(self, home: Home, copies: Sequence[CachedScope], query: str, most: int) -> Sequence[str]:
-        """The ids of the items that say most of what is asked, best first: its own, and those above.
+    async def recalled(self, request: Request, query: str, room: int) -> str:
+        """What is remembered of what is asked, and was said of it in other sessions, as a note.
+
+        Empty where nothing is found. Raises StoreUnavailable and SearchUnavailable.
+        """
+        policy, session = request.incoming.policy, request.session.key
+        home = self.home(request.incoming, request.history, session)
+        copies, language = await self.scopes.of_home(home), language_of(query)
+        items = await self.found(home, copies, query, _RECALLED)
+        said = await self._said(home, query, session, policy)
+        lines = [*(item_line(item, language) for item in items), *said]
+        text, kept = await asyncio.to_thread(recalled, lines, room, language, self.counter.count)
+        self.use(home, {item.id for item in items[:kept]}, session, "recalled")
+        return text
+
+    async def _said(self, home: Home, query: str, session: SessionKey, policy: Policy) -> Sequence[str]:
+        """The lines of the home's other sessions that say most of what is asked, each with its neighbours."""
+        windows: list[Sequence[Line]] = []
+        for other, thread in (await self.scopes.store.threads(home.scope, _SEARCHED)).items():
+            if other != session:
+                lines = await self.sources.lines_of(other, thread.updated, policy, home.person)
+                windows += [lines[max(place - 1, 0) : place + 2] for place in range(len(lines))]
+        passages = [Passage(_key(window), partial(_written, window)) for window in windows]
+        found = await self.search.search(f"said {home.scope.tag}", passages, query, _RANKED)
+        chosen: dict[bytes, str] = {}
+        for place in found:
+            if len(chosen) < _PASSAGES:
+                chosen |= {line.message: str(line) for line in windows[place]}
+        return [*chosen.values()]
+
+    async def found(self, home: Home, copies: Sequence[CachedScope], query: str, most: int) -> Sequence[Item]:
+        """The items that say most of what is asked, best first: its own, and those above.
 
         Raises SearchUnavailable.
         """
-        found: list[list[str]] = []
+        found: list[Item] = []
         for scope, copy in zip(home.scopes, copies, strict=True):
             hits = await self.search.search(f"memory {scope.tag}", copy.passages, query, most)
-            found.append([copy.told[place].id for place in hits])
-        own, above = found[0], found[1:]
-        return [*own, *(each for more in above for each in more)][:most]
+            found += [copy.told[place] for place in hits]
+        return found[:most]
 
     def use(self, home: Home, items: Collection[str], session: SessionKey, how: str) -> None:
         """Items were told to a session, or recalled in it: each counts once a session. Nobody waits."""
@@ -96,6 +143,14 @@ class Reading:
                 await self.scopes.change(scope, decide, home.ttl)
             except StoreUnavailable as error:
                 log_warning("a use of what is remembered could not be written", code=error.code)
+
+
+def _key(window: Sequence[Line]) -> bytes:
+    return hashlib.sha256(_written(window).encode(errors="surrogatepass")).digest()
+
+
+def _written(window: Sequence[Line]) -> str:
+    return "\n".join(map(str, window))
 
 
 def digest_of(session: SessionKey) -> bytes:

@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
+from proxy.cache import Lru, Memory
 from proxy.core.conversation.extension import Injection
 from proxy.core.conversation.messages import read_message
 from proxy.core.conversation.records import Node, Session, way_to
@@ -14,6 +15,9 @@ from proxy.core.persistent import Sizes
 from proxy.core.planning.chain import Chain
 from proxy.core.policy.policy import Policy
 from proxy.ports import SessionKey, SessionStore
+
+_LINE_BYTES = 300
+"""What a line is reckoned at beside its text."""
 
 
 class Conversation(NamedTuple):
@@ -38,6 +42,25 @@ class Sources:
 
     store: SessionStore
     dialects: Mapping[str, Dialect]
+    cached: Lru[tuple[SessionKey, float, str], Sequence[Line]]
+    """The lines of sessions as of their last turn, by their policy's rules."""
+
+    @classmethod
+    def open(cls, store: SessionStore, dialects: Mapping[str, Dialect], memory: Memory) -> Self:
+        """With room for what was read in ``memory``."""
+        return cls(
+            store, dialects, Lru(memory, lambda lines: sum(_LINE_BYTES + len(each.text) for each in lines))
+        )
+
+    async def lines_of(self, key: SessionKey, updated: float, policy: Policy, person: str) -> Sequence[Line]:
+        """What was said in a session up to its turn of this time; nothing where it is not there any more."""
+        name = key, updated, policy.digest
+        lines = self.cached.get(name)
+        if lines is None:
+            said = await self.of(key, policy, person)
+            lines = said.lines if said is not None else ()
+            self.cached.put(name, lines)
+        return lines
 
     async def of(self, key: SessionKey, policy: Policy, person: str = "") -> Conversation | None:
         """A session's conversation; None where it is not there, or written in another release's dialect.

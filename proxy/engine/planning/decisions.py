@@ -136,15 +136,16 @@ class Decisions:
         """What goes out: the client's own bytes, unless a plan is in force or we have put something in."""
         history = request.history
         unsigned = unsigned_in(request, decision)
-        if not (decision.plan != EMPTY or history.hidden or history.injection is not None or unsigned):
+        tool, is_told = request.tool_under(decision.plan), history.injection is not None
+        if not (decision.plan != EMPTY or history.hidden or is_told or unsigned or tool):
             return history.body.raw
         alternates = request.alternates(decision.epoch)
-        return history.edited_body(decision.plan, unsigned, alternates=alternates, tool=request.tool)
+        return history.edited_body(decision.plan, unsigned, alternates=alternates, tool=tool)
 
     def answerers(self, request: Request, decision: Decision) -> list[Answerer]:
         """Who answers the calls of what this request, or its history, has beside the client's tools."""
-        is_cut = decision.plan != EMPTY or bool(request.history.hidden)
-        return [self.recall(request, decision.plan)] if request.tool and is_cut else []
+        is_offered = bool(request.tool_under(decision.plan)) or bool(request.tool and request.history.hidden)
+        return [self.recall(request, decision.plan)] if is_offered else []
 
     async def leave_out_reasoning(self, exchange: Exchange) -> bool:
         """Decide again without the signed reasoning that was refused; whether there was any to leave out."""

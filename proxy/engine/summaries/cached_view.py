@@ -121,7 +121,7 @@ class CachedView:
         length = situation.chain.sent_before
         return CachedQuestion(
             ask=question_behind(situation, span, absent, source.language, limit),
-            body=history.edited_body(plan, alternates=False, tool=request.tool, length=length),
+            body=history.edited_body(plan, alternates=False, tool=request.tool_under(plan), length=length),
             cache_key=request.cache_key if plan != EMPTY else "",
             cut_part=Piece((*blocks_of(now, span, in_full=True), *ledgers)),
             cached=reading.prompt.cached,
