@@ -229,6 +229,19 @@ async def test_a_session_that_begins_while_the_store_is_away_begins_without_and_
             assert prelude(model.views()[-1]) == ""
 
 
+async def test_memory_moves_to_the_new_secret(model: RememberingModel, tmp_path: Path, chats: Chats) -> None:
+    old, new = "the old secret of the tests", "the new secret of the tests"
+    where = {"X_Unabridged_Channel": "general", "X_Unabridged_Workspace": "acme"}
+    with serving(valkey_command()) as store:
+        async with remembering(model, tmp_path, store=store.url, secret=old) as url:
+            await person(chats, url, X_Unabridged_Session="first", **where).ask(OSLO)
+            await read(model)
+        for number, secret in enumerate((f"{new},{old}", new)):
+            async with remembering(model, tmp_path, store=store.url, secret=secret) as url:
+                found = await opening(model, person(chats, url, **where), f"later {number}")
+                assert "Ana lives in Oslo." in found
+
+
 # --- recall ---
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,6 +46,8 @@ class RememberingModel(Model):
     compressions: list[Received] = field(default_factory=list[Received])
     fails: bool = False
     """Whether questions for a memory are refused."""
+    meanwhile: Callable[[], Awaitable[object]] | None = None
+    """What happens while it writes a text."""
 
     async def serve_one(self, exchange: Exchange) -> None:
         body: Message = json.loads(await exchange.body() or b"{}")
@@ -67,6 +69,8 @@ class RememberingModel(Model):
         if asked is self.asked_for_items:
             answer = json.dumps({"items": [item for phrase, item in self.notes.items() if phrase in text]})
         elif asked is self.asked_for_texts:
+            if self.meanwhile is not None:
+                await self.meanwhile()
             answer = "\n".join(f"- {line}" for line in bullets_in(text))
         else:
             answer = text.splitlines()[1][:80]

@@ -31,8 +31,6 @@ _MOST = 100_000
 """Scopes of one run, those that were changed last."""
 _THREADS = 2_000
 _DAY = 86_400.0
-_LOOK = 30.0
-"""Seconds between two looks at the clock."""
 Credentials = Sequence[tuple[bytes, bytes]]
 
 
@@ -70,6 +68,8 @@ class DailyRun:
     rest: float
     credentials: Credentials = ()
     """The operator's; without any, model work waits for a request."""
+    look: float = 30.0
+    """Seconds between two looks at the clock."""
 
     @cached_property
     def upkeep(self) -> Upkeep:
@@ -82,7 +82,7 @@ class DailyRun:
         """Run at the time of day that each policy says (UTC), until this is cancelled."""
         before = self.runs.clock.now()
         while True:
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(self.look)
             now = self.runs.clock.now()
             times = {policy.memory.maintain_at for policy in self._remembering()}
             if due := [each for each in times if last_at(each, now) > before]:

@@ -18,8 +18,8 @@ from proxy.ports import Changes, MemoryStore, Passage, Remembered
 
 _RACES = 8
 """How often a change is decided on anew because somebody else changed the same scope."""
-_ITEM_BYTES, _TEXT_BYTES = 1_024, 256
-"""What an item is reckoned at beside its words, and a scope beside its texts."""
+_ITEM_BYTES, _SCOPE_BYTES = 1_024, 16_384
+"""What an item is reckoned at beside its words, and a scope beside its items."""
 
 
 class CachedScope(msgspec.Struct, frozen=True, dict=True):  # a dict for what is reckoned once
@@ -29,20 +29,17 @@ class CachedScope(msgspec.Struct, frozen=True, dict=True):  # a dict for what is
     about: About | None = None
     texts: Texts = Texts()
     items: Mapping[str, Item] = {}
-    weight: int = _TEXT_BYTES
-    """Bytes that it is reckoned at."""
+    weight: int = 0
+    """Bytes that its items are reckoned at."""
 
     def after(self, news: Remembered) -> "CachedScope":
         """The same once this has become of it."""
         items = {} if news.is_whole else dict(self.items)
+        weight = 0 if news.is_whole else self.weight
         for name, item in news.items.items():
+            weight += _weight(item) - _weight(items.pop(name, None))
             if item is not None:
                 items[name] = item
-            else:
-                items.pop(name, None)
-        words = sum(len(item.text) + len(item.source.passage) for item in items.values())
-        weight = _TEXT_BYTES + len(news.texts.long) + len(news.texts.short) + 2 * words
-        weight += _ITEM_BYTES * len(items)
         return CachedScope(news.version, news.about, news.texts, items, weight)
 
     @cached_property
@@ -54,6 +51,10 @@ class CachedScope(msgspec.Struct, frozen=True, dict=True):  # a dict for what is
     def passages(self) -> Sequence[Passage]:
         """What is searched of each of them: what it says, and the passage that it came from."""
         return [Passage(item.id.encode(), _reader(item)) for item in self.told]
+
+
+def _weight(item: Item | None) -> int:
+    return _ITEM_BYTES + 2 * (len(item.text) + len(item.source.passage)) if item is not None else 0
 
 
 def _reader(item: Item) -> Callable[[], str]:
@@ -69,7 +70,7 @@ class Scopes:
 
     def __init__(self, store: MemoryStore, memory: Memory) -> None:
         self.store = store
-        self._copies: Lru[str, CachedScope] = Lru(memory, lambda copy: copy.weight)
+        self._copies: Lru[str, CachedScope] = Lru(memory, lambda copy: _SCOPE_BYTES + copy.weight)
 
     async def remembered(self, scope: Scope) -> CachedScope:
         """A scope as it is now: one trip."""

@@ -1,0 +1,272 @@
+"""What the daily run makes of memories, by a clock that moves when it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from proxy.adapters.stores.in_process import InProcessStore
+from proxy.adapters.upstream import HttptoolsUpstream
+from proxy.cache import Lru, Memory
+from proxy.core.dialects.registry import CHAT, DIALECTS
+from proxy.core.memory.records import About, Archived, ArchiveReason, EventKind, Item, Scope, ScopeKind, Texts
+from proxy.core.policy.policy import Policy, PolicySet
+from proxy.core.policy.sections import Memory as Rules
+from proxy.engine.background import Background
+from proxy.engine.memory.asking import MemoryQuestions, Reader
+from proxy.engine.memory.daily import DailyRun, last_at
+from proxy.engine.memory.homes import Home
+from proxy.engine.memory.runs import Runs
+from proxy.engine.memory.scopes import Scopes
+from proxy.engine.memory.sources import Sources
+from proxy.engine.models.asking import Asking, Caller
+from proxy.ports import Changes, SessionKey
+from tests.support.memories import DAY, NOW, an_item
+from tests.support.remembering import RememberingModel, note
+from tests.support.servers import until
+from tests.support.stores import HandClock, turn
+from tests.support.upstreams import COUNTER, giving_way, running
+
+PERSON = Scope(ScopeKind.PERSON, "aa")
+WORKSPACE = Scope(ScopeKind.WORKSPACE, "ee")
+KEY = SessionKey("cc", "named")
+OPERATOR = [(b"authorization", b"Bearer sk-operator")]
+YEAR = 365 * DAY
+LONG = "Ana keeps her boat at the north pier. " + "She paints it every spring with two friends. " * 5
+
+
+@dataclass
+class Place:
+    """One process, or several, before one store and one model."""
+
+    model: RememberingModel
+    rules: Rules = field(default_factory=lambda: Rules(enabled=True))
+    clock: HandClock = field(default_factory=lambda: HandClock(NOW))
+    credentials: Sequence[tuple[bytes, bytes]] = ()
+
+    def __post_init__(self) -> None:
+        self.store = InProcessStore(self.clock)
+        self.memories, self.upstream = self.store.memories, HttptoolsUpstream(self.model.url)
+        self.background = Background()
+
+    def process(self) -> DailyRun:
+        memory = Memory()
+        questions = MemoryQuestions(
+            Asking(CHAT, self.upstream, memory), giving_way(self.clock, quiet=0.0), COUNTER
+        )
+        sources = Sources.open(self.store, DIALECTS, memory)
+        runs = Runs(Scopes(self.memories, memory), sources, questions, COUNTER, self.clock)
+        policies = PolicySet(Policy(memory=self.rules))
+        return DailyRun(
+            runs,
+            lambda: policies,
+            self.background,
+            Lru(memory),
+            rest=300.0,
+            credentials=self.credentials,
+            look=0.01,
+        )
+
+    @property
+    def reader(self) -> Reader:
+        return Reader(Caller("gpt-test", OPERATOR, 5.0), Policy(memory=self.rules))
+
+    async def know(self, *items: Item, scope: Scope = PERSON, **about: Any) -> None:
+        """Let a scope have these items."""
+        await self.memories.note(scope, KEY, self.clock.now(), About(tenant="t", name="ana", **about))
+        version = (await self.memories.remembered(scope)).version
+        assert await self.memories.change(scope, Changes(items={item.id: item for item in items}), version)
+
+    async def items(self, scope: Scope = PERSON) -> dict[str, Item]:
+        found = (await self.memories.remembered(scope)).items
+        return {name: item for name, item in found.items() if item is not None}
+
+    async def archive(self) -> Sequence[Archived]:
+        return [*(await self.memories.archive(PERSON)).values()]
+
+
+@pytest.fixture
+async def model() -> AsyncGenerator[RememberingModel]:
+    async with running(RememberingModel(notes={"live in Oslo": note("Ana lives in Oslo.")})) as served:
+        assert isinstance(served, RememberingModel)
+        yield served
+
+
+async def test_what_has_faded_is_put_away_and_what_stays_true_is_not(model: RememberingModel) -> None:
+    place = Place(model, credentials=OPERATOR)
+    health = an_item("Ana is allergic to nuts.", is_standing=True)
+    await place.know(an_item(), health, an_item(LONG, id="boat"))
+    place.clock.time += YEAR
+    done = await place.process().run()
+    assert list(await place.items()) == [health.id]
+    assert (await place.items())[health.id].importance_score == 0.3
+    by_id = {record.original_memory_id: record for record in await place.archive()}
+    short, long = by_id["Ana lives in Oslo."], by_id["boat"]
+    assert (short.compression_method, long.compression_method) == ("none", "model")
+    assert (short.compressed_summary, long.archive_reason) == (
+        "Ana lives in Oslo.",
+        ArchiveReason.LOW_IMPORTANCE,
+    )
+    assert len(long.compressed_summary) < len(LONG)
+    assert (done.rescored, done.archived, done.failed) == (3, 2, 0)
+    kinds = [event.kind for event in await place.memories.log(PERSON, "boat")]
+    assert kinds == [EventKind.SCORE_UPDATE, EventKind.COMPRESS, EventKind.ARCHIVE]
+
+
+async def test_without_a_key_what_needs_a_model_waits_for_a_request_and_its_credentials(
+    model: RememberingModel,
+) -> None:
+    place = Place(model)
+    await place.know(an_item("short"), an_item(LONG, id="boat"))
+    place.clock.time += YEAR
+    process = place.process()
+    assert (await process.run()).archived == 1
+    assert list(await place.items()) == ["boat"]
+    assert model.compressions == []
+    home = Home("t", PERSON, "ana", "ana")
+    process.met(home, place.reader)
+    process.met(home, place.reader)  # once a day
+    await until([], lambda: _names(place))
+    assert len(model.compressions) == 1
+
+
+async def _names(place: Place) -> list[str]:
+    return [*(await place.items())]
+
+
+async def test_a_model_that_fails_leaves_everything_as_it_is_and_the_run_goes_on(
+    model: RememberingModel,
+) -> None:
+    place = Place(model, credentials=OPERATOR)
+    await place.know(an_item("short"), an_item(LONG, id="boat"))
+    place.clock.time += YEAR
+    model.fails = True
+    done = await place.process().run()
+    assert (list(await place.items()), done.archived, done.failed) == (["boat"], 1, 0)
+    model.fails = False
+    assert (await place.process().run()).archived == 1
+
+
+async def test_the_weakest_make_room_and_what_stays_true_goes_last(model: RememberingModel) -> None:
+    place = Place(model, Rules(enabled=True, capacity=20))
+    items = [an_item(f"item {number:02}", importance_score=0.4 + number / 100) for number in range(18)]
+    await place.know(*(replace(item, is_standing=item.id == "item 00") for item in items))
+    done = await place.process().upkeep.put_away(PERSON, place.rules, None, None)
+    gone = {item.id for item in items} - (await place.items()).keys()
+    assert (done, gone) == (2, {"item 01", "item 02"})
+    assert {record.archive_reason for record in await place.archive()} == {ArchiveReason.CAPACITY_LIMIT}
+
+
+@pytest.mark.parametrize(("retention", "left"), [(90 * DAY, 0), ("never", 1)])
+async def test_what_was_archived_long_enough_is_deleted(
+    model: RememberingModel, retention: Any, left: int
+) -> None:
+    place = Place(model, Rules(enabled=True, retention=retention))
+    await place.know(an_item())
+    place.clock.time += YEAR
+    await place.process().run()
+    assert len(await place.archive()) == 1
+    place.clock.time += 91 * DAY
+    done = await place.process().run()
+    assert (len(await place.archive()), done.deleted) == (left, 1 - left)
+
+
+async def test_of_two_servers_one_makes_the_run_of_a_day(model: RememberingModel) -> None:
+    place = Place(model, credentials=OPERATOR)
+    await place.know(an_item(LONG, id="boat"))
+    place.clock.time += YEAR
+    one, two = place.process(), place.process()
+    assert [(await each.run(day="2027-01-01")).rescored for each in (one, two)] == [1, 0]
+    place.clock.time += DAY
+    await place.know(an_item(LONG, id="other", created_at=place.clock.time - 8 * DAY))
+    assert [(await each.run(day="2027-01-02")).rescored for each in (two, one)] == [1, 0]
+
+
+async def said(place: Place, key: SessionKey, *texts: str) -> None:
+    """Record a session in which a user says these things, and is answered."""
+    names = [f"{kind}{number}" for number, _ in enumerate(texts) for kind in "ua"]
+    recorded = turn(*names, updated=place.clock.now(), model="gpt-test", policy="default")
+    raws = [
+        json.dumps({"role": role, "content": content}).encode()
+        for text in texts
+        for role, content in (("user", text), ("assistant", "Noted."))
+    ]
+    at = place.clock.now()
+    nodes = tuple(replace(node, raw=raw, at=at) for node, raw in zip(recorded.nodes, raws, strict=True))
+    await place.store.record(key, replace(recorded, nodes=nodes), YEAR)
+
+
+async def test_a_thread_that_a_crash_has_left_unread_is_read(model: RememberingModel) -> None:
+    place = Place(model, credentials=OPERATOR)
+    await place.memories.note(PERSON, KEY, place.clock.now(), About(tenant="t", name="ana"))
+    await said(place, KEY, "I live in Oslo.")
+    place.clock.time += 100.0
+    assert (await place.process().run()).threads == 0  # it may go on
+    place.clock.time += 300.0
+    assert (await place.process().run()).threads == 1
+    assert [item.text for item in (await place.items()).values()] == ["Ana lives in Oslo."]
+    texts = (await place.memories.remembered(PERSON)).texts
+    assert "Oslo" in texts.short
+    assert "Oslo" in texts.long
+    place.clock.time += 300.0
+    asked = len(model.asked_for_items)
+    assert (await place.process().run()).threads == 0
+    assert len(model.asked_for_items) == asked
+
+
+async def test_a_workspace_is_written_from_the_texts_of_its_channels_alone(model: RememberingModel) -> None:
+    place = Place(model, credentials=OPERATOR)
+    for name in ("one", "two"):
+        channel = Scope(ScopeKind.CHANNEL, name)
+        await place.know(scope=channel, workspace=WORKSPACE.tag, workspace_name="acme")
+        texts = Texts(long=f"- They built bridge {name}.", short=f"- They paint {name}.", updated=NOW)
+        version = (await place.memories.remembered(channel)).version
+        await place.memories.change(channel, Changes(texts=texts), version)
+    await place.process().run()
+    written = await place.memories.remembered(WORKSPACE)
+    assert written.about is not None
+    assert (written.about.name, written.about.tenant) == ("acme", "t")
+    assert ("bridge one" in written.texts.long, "bridge two" in written.texts.long) == (True, True)
+    assert ("paint one" in written.texts.short, "bridge" in written.texts.short) == (True, False)
+    asked = len(model.asked_for_texts)
+    await place.process().run()
+    assert len(model.asked_for_texts) == asked  # nothing is new
+
+
+async def test_what_is_forgotten_while_it_is_read_stays_forgotten(model: RememberingModel) -> None:
+    place = Place(model, credentials=OPERATOR)
+    await place.memories.note(PERSON, KEY, place.clock.now(), About(tenant="t", name="ana"))
+    await said(place, KEY, "I live in Oslo.")
+    place.clock.time += 400.0
+    model.meanwhile = lambda: place.memories.forget(PERSON)
+    assert (await place.process().run()).failed == 0
+    assert len(model.asked_for_texts) == 2
+    assert (await place.memories.remembered(PERSON)).version == 0
+
+
+async def test_the_run_begins_at_its_time_of_day(model: RememberingModel) -> None:
+    place = Place(model)
+    await place.know(an_item())
+    process = asyncio.create_task(place.process().every_day())
+    place.clock.time = NOW + 100 * DAY + 2 * 3_600.0
+    await asyncio.sleep(0.05)
+    before = (await place.items())["Ana lives in Oslo."].decay_applied_at
+    assert before == NOW
+    place.clock.time += 2 * 3_600.0
+    await until([], lambda: _names_at(place, before))
+    process.cancel()
+
+
+async def _names_at(place: Place, decay_applied_at: float) -> list[str]:
+    return [name for name, item in (await place.items()).items() if item.decay_applied_at == decay_applied_at]
+
+
+def test_a_time_of_day_was_last_today_or_yesterday() -> None:
+    assert last_at("03:00", NOW + 4 * 3_600) == NOW + 3 * 3_600
+    assert last_at("03:00", NOW + 2 * 3_600) == NOW - 21 * 3_600
