@@ -13,6 +13,7 @@ import openai
 import pytest
 
 from proxy.core.recall.tool import NAME
+from tests.support.append_client import Appenders
 from tests.support.clients import ADMIN, Chats, admin, user
 from tests.support.remembering import RememberingModel, note, opening, person, prelude, read, remembering
 from tests.support.servers import eventually, until
@@ -125,6 +126,22 @@ async def test_without_a_policy_that_remembers_nothing_is_asked_or_told(
     assert not any("Oslo" in prompt for prompt in model.prompts(model.asked_for_items))
 
 
+async def test_who_sends_only_what_is_new_is_told_as_well(
+    model: RememberingModel, url: str, chats: Chats, appenders: Appenders
+) -> None:
+    where = {"X-Unabridged-Channel": "general"}
+    first = appenders(url, "one")
+    first.headers |= where
+    first.members["user"] = "ana"
+    await first.say(user(OSLO))
+    await read(model)
+    second = appenders(url, "two")
+    second.headers |= where
+    for question in ("Where do I live?", "And now?"):
+        await second.say(user(question))
+        assert "Ana lives in Oslo." in prelude(model.views()[-1])
+
+
 # --- what it is written from ---
 
 
@@ -229,6 +246,11 @@ async def test_a_session_that_begins_while_the_store_is_away_begins_without_and_
             assert prelude(model.views()[-1]) == ""
 
 
+async def _turns(url: str) -> int:
+    sessions = (await admin(url, "sessions"))["sessions"]
+    return next((each["exchanges"] for each in sessions if each["name"] == "first"), 0)
+
+
 async def test_memory_moves_to_the_new_secret(model: RememberingModel, tmp_path: Path, chats: Chats) -> None:
     old, new = "the old secret of the tests", "the new secret of the tests"
     where = {"X_Unabridged_Channel": "general", "X_Unabridged_Workspace": "acme"}
@@ -238,6 +260,11 @@ async def test_memory_moves_to_the_new_secret(model: RememberingModel, tmp_path:
             await read(model)
         for number, secret in enumerate((f"{new},{old}", new)):
             async with remembering(model, tmp_path, store=store.url, secret=secret) as url:
+                # A session that goes on is told nothing; its turn must not begin a memory of its own.
+                goes_on = person(chats, url, X_Unabridged_Session="first", **where)
+                goes_on.messages = [user(OSLO), said("Noted.")]
+                await goes_on.ask("So it is.")
+                await until(2, lambda url=url: _turns(url))
                 found = await opening(model, person(chats, url, **where), f"later {number}")
                 assert "Ana lives in Oslo." in found
 

@@ -12,7 +12,7 @@ from proxy.core.conversation.records import Turn
 from proxy.core.memory.archive import is_crowded
 from proxy.core.memory.records import About
 from proxy.engine.background import Background
-from proxy.engine.flow import Exchange
+from proxy.engine.flow import Exchange, Request
 from proxy.engine.intake.naming import Naming
 from proxy.engine.memory.asking import FAILURES, Reader
 from proxy.engine.memory.daily import DailyRun
@@ -58,32 +58,24 @@ class RememberedTurns:
     _threads: OrderedDict[SessionKey, _Thread] = field(default_factory=OrderedDict[SessionKey, _Thread])
 
     def after(self, exchange: Exchange, turn: Turn) -> None:
-        """A turn was recorded. Nobody waits."""
+        """A turn was recorded. Nobody waits; a request for a title is no turn of its session."""
+        is_on = exchange.request.incoming.policy.memory.enabled
+        if is_on and turn.advances_tip and turn.session.tip == exchange.answer:
+            self.background.run(self._noted(exchange, turn))
+
+    async def _noted(self, exchange: Exchange, turn: Turn) -> None:
         request = exchange.request
         policy, envelope = request.incoming.policy, request.incoming.envelope
-        if not (policy.memory.enabled and turn.advances_tip and turn.session.tip == exchange.answer):
-            return
         session, person = request.session.key, request.history.body.person
         home = home_of(self.naming, envelope, person, session, policy.store.ttl)
         caller = Caller.for_summaries(policy.summary, request.model.name, envelope.credentials)
-        about = About(
-            tenant=home.tenant,
-            name=home.name,
-            workspace=home.workspace.tag if home.workspace else "",
-            workspace_name=envelope.workspace if home.workspace else "",
-            policy=policy.name,
-            model=request.model.name,
-        )
-        is_new = request.session.found.session is None
-        self.background.run(self._noted(home, session, Reader(caller, policy), turn, about, is_new=is_new))
-
-    async def _noted(
-        self, home: Home, session: SessionKey, reader: Reader, turn: Turn, about: About, *, is_new: bool
-    ) -> None:
-        thread = self._threads.get(session)
+        reader, thread = Reader(caller, policy), self._threads.get(session)
         try:
-            await self.store.note(home.scope, session, turn.session.updated, about, home.ttl)
+            if home.former:  # before anything begins under the new name
+                await self.runs.scopes.of_home(home)
+            await self.store.note(home.scope, session, turn.session.updated, _about(home, request), home.ttl)
             if thread is None:
+                is_new = request.session.found.session is None
                 known = None if is_new else await self.store.thread(home.scope, session)
                 thread = _Thread(home, reader, read=known.exchanges if known else 0)
         except StoreUnavailable as error:
@@ -146,3 +138,16 @@ class RememberedTurns:
             _, thread = self._threads.popitem()
             if thread.resting is not None:
                 thread.resting.cancel()
+
+
+def _about(home: Home, request: Request) -> About:
+    """What is known of a home by a request in it."""
+    incoming = request.incoming
+    return About(
+        tenant=home.tenant,
+        name=home.name,
+        workspace=home.workspace.tag if home.workspace else "",
+        workspace_name=incoming.envelope.workspace if home.workspace else "",
+        policy=incoming.policy.name,
+        model=request.model.name,
+    )
