@@ -28,6 +28,7 @@ from proxy.core.dialects.wire import WireFormat
 from proxy.engine.admin.edits import Edits
 from proxy.engine.admin.forks import Forks
 from proxy.engine.admin.inspection import Inspection
+from proxy.engine.admin.memories import Memories
 from proxy.engine.answers.recall import Recall
 from proxy.engine.answers.sending import Sender
 from proxy.engine.answers.tool_cache import ToolCaches
@@ -60,6 +61,8 @@ from proxy.engine.summaries.pool import Summaries
 from proxy.engine.summaries.wanted import SummaryJobs
 from proxy.errors import StoreUnavailable
 from proxy.http.admin import AdminAPI
+from proxy.http.admin.memories import MemoryOperations
+from proxy.http.admin.sessions import SessionOperations
 from proxy.http.front import Drain, Front, probe_routes, refusals
 from proxy.http.limits import Admission
 from proxy.http.managed import Managed
@@ -346,7 +349,11 @@ def _admin_api(settings: Settings, outside: Outside, inside: Inside) -> AdminAPI
         token = settings.admin_token.get_secret_value()
     else:
         token = kept_secret(settings.data_dir / ADMIN_TOKEN_FILE)
-    return AdminAPI(inspection, edits, forks, clock.now, token)
+    turns = inside.remembered_turns
+    memories = Memories(turns.runs.scopes, outside.search, clock, outside.policies.named)
+    sessions = SessionOperations(inspection, edits, forks, clock.now)
+    of_memories = MemoryOperations(memories, inspection, turns.daily, pipeline.naming)
+    return AdminAPI([*sessions.operations(), *of_memories.operations()], token)
 
 
 def _operator_credentials(settings: Settings) -> list[tuple[bytes, bytes]]:

@@ -60,6 +60,16 @@ def value(headers: Sequence[Header], name: bytes) -> bytes | None:
     return None
 
 
+def by_name(headers: Sequence[Header]) -> dict[bytes, bytes]:
+    """Values by lower-case name; of a repeated one they are joined by a comma."""
+    named: dict[bytes, bytes] = {}
+    for name, content in headers:
+        lower = name.lower()
+        found = named.get(lower)
+        named[lower] = content if found is None else found + b"," + content
+    return named
+
+
 def content_length(headers: Sequence[Header]) -> int | None:
     """The announced size of the body in bytes; None where none is announced (raises InvalidHeader)."""
     announced = value(headers, b"content-length")
@@ -269,12 +279,7 @@ class Head:
 
     def __init__(self, key: _Key, warning: bytes) -> None:
         self._path, self._query, self._headers = key
-        self._named: dict[bytes, bytes] = {}
-        """By lower-case name; of a repeated one the values are joined by a comma."""
-        for name, content in self._headers:
-            lower = name.lower()
-            found = self._named.get(lower)
-            self._named[lower] = content if found is None else found + b"," + content
+        self._named = by_name(self._headers)
         self.encoding = self._named.get(b"content-encoding")
         self.warning = warning
         """What every answer says of headers that look like ours; mostly nothing."""

@@ -185,7 +185,12 @@ def keys_without_ttl(*urls: str) -> list[bytes]:
 def dump(url: str) -> list[bytes]:
     """Everything that a server holds: the names of keys, and every value, field, member and score."""
     names: list[bytes] = run(url, "KEYS", "*")
-    return [text for name in names for text in (name, *_texts(_value(url, name)))]
+    return [text for name in names for text in (name, *texts_in(url, name))]
+
+
+def texts_in(url: str, name: bytes) -> list[bytes]:
+    """Every value, field, member and score of one key."""
+    return _texts(_value(url, name))
 
 
 def _value(url: str, name: bytes) -> Any:

@@ -7,16 +7,19 @@ the model alone has said is marked as that, however often it is merged.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from proxy.core.conversation.notes import SAID_BY_MODEL
 from proxy.core.dialects.answers import Ask
 from proxy.core.memory.lines import Line
-from proxy.core.memory.records import ScopeKind, Trust
+from proxy.core.memory.records import ScopeKind, Texts, Trust
 from proxy.core.memory.redaction import redacted
 from proxy.core.memory.statements import Statements, lays_down
 from proxy.core.summaries.prompt import LANGUAGES, Refused, fenced
+from proxy.core.text.words import share, words_of
 
 _TASK = (
     "You keep the memory of an assistant across conversations: here the {term} memory of {scope}. Everything "
@@ -53,6 +56,8 @@ _TOGETHER = 4
 _MARKS = tuple(SAID_BY_MODEL.values())
 _SPARE = 2
 """Times the tokens of a text: what a model may write, so that it is shortened between bullets, not cut."""
+_ABOUT = 0.5
+"""Of the words of a line, or of what is to be forgotten: from there on they tell of the same."""
 _BULLET = re.compile(r"^\s*(?:[-*•·\u2013\u2014]|\(?\d{1,3}[.)])\s+")
 _HEADING = re.compile(r"^\s*(?:#+ |```|</?\w|\*\*[^*]+\*\*:?\s*$)|[:\uff1a]\s*$")
 
@@ -122,6 +127,24 @@ def lines_of_text(text: str) -> list[Line]:
         for bullet in bullets
         if bullet
     ]
+
+
+def without(texts: Texts, sayings: Iterable[str]) -> Texts:
+    """Texts without the lines that tell of what is to be forgotten: half the words of either are the other's.
+
+    A line that tells of something else as well goes, too.
+    """
+    words = [found for saying in sayings if (found := words_of(saying))]
+
+    def left(text: str) -> str:
+        lines = [(line, words_of(line)) for line in text.splitlines()]
+        return "\n".join(line for line, said in lines if not any(_is_about(each, said) for each in words))
+
+    return replace(texts, long=left(texts.long), short=left(texts.short))
+
+
+def _is_about(saying: frozenset[str], line: frozenset[str]) -> bool:
+    return max(share(saying, line), share(line, saying)) >= _ABOUT
 
 
 def _kept(answer: str, statements: Statements, language: str) -> Iterator[str]:

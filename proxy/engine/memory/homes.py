@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from proxy.core.memory.records import Scope, ScopeKind
 from proxy.engine.flow import Envelope
-from proxy.engine.intake.naming import Naming
+from proxy.engine.intake.naming import Headers, Naming
 from proxy.ports import SessionKey
 
 
@@ -38,24 +38,36 @@ def home_of(naming: Naming, envelope: Envelope, person: str, key: SessionKey, tt
 
     ``ttl`` are the seconds that the session lives.
     """
-    tenant, channel, workspace = envelope.caller.tenant, envelope.channel, envelope.workspace
+    home = named_home(
+        naming, envelope.headers, channel=envelope.channel, workspace=envelope.workspace, person=person
+    )
+    if home is not None:
+        return home._replace(person=person)
+    tenant, names = envelope.caller.tenant, (key.tag, key.sid)
+    former = naming.former_scope(ScopeKind.THREAD, envelope.headers, *names)
+    scope = naming.scope(ScopeKind.THREAD, tenant, *names)
+    return Home(tenant, scope, "", person, ttl=ttl, former=(former.tag,) if former else ())
+
+
+def named_home(
+    naming: Naming, headers: Headers, *, channel: str = "", workspace: str = "", person: str = ""
+) -> Home | None:
+    """The home that has a name, for the caller of these headers; None where there is no name."""
     if channel:
         named = [(ScopeKind.CHANNEL, workspace, channel)]
         named += [(ScopeKind.WORKSPACE, workspace)] if workspace else []
-    elif workspace:
-        named = [(ScopeKind.WORKSPACE, workspace)]
-    elif person:
-        named = [(ScopeKind.PERSON, person)]
+    elif workspace or person:
+        named = [(ScopeKind.WORKSPACE, workspace) if workspace else (ScopeKind.PERSON, person)]
     else:
-        named = [(ScopeKind.THREAD, key.tag, key.sid)]
+        return None
+    tenant = naming.tenant(headers)
     scopes = [naming.scope(kind, tenant, *names) for kind, *names in named]
-    former = [naming.former_scope(kind, envelope.headers, *names) for kind, *names in named]
+    former = [naming.former_scope(kind, headers, *names) for kind, *names in named]
     return Home(
         tenant=tenant,
         scope=scopes[0],
         name=channel or workspace or person,
         person=person,
         workspace=scopes[1] if len(scopes) > 1 else None,
-        ttl=ttl if scopes[0].kind is ScopeKind.THREAD else None,
         former=tuple(scope.tag for scope in former if scope is not None),
     )

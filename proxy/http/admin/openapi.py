@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 from starlette.requests import Request
+from starlette.responses import Response
 
+from proxy.errors import InvalidType
 from proxy.http.admin.schemas import ErrorTold, NoBody
 
 PREFIX = "/unabridged/v1"
@@ -18,9 +20,10 @@ OPENAPI = "3.1.0"
 _REFERENCE = "#/components/schemas/{model}"
 
 Method = Literal["GET", "POST", "DELETE"]
-Endpoint = Callable[[Request, Any], Awaitable[BaseModel]]
+Endpoint = Callable[[Request, Any], Awaitable[BaseModel | Response]]
 """Answers a request and its ``body``; its annotations say of which models that and the answer are."""
 Schema = dict[str, Any]
+_Made = TypeVar("_Made", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,10 @@ class Operation:
     summary: str
     endpoint: Endpoint
     query: Sequence[Query] = ()
+    about: str = ""
+    """What the id in its path names."""
+    is_for_clients: bool = False
+    """Whether it is asked with a client's own key, which says whose it is, and not with the admin token."""
 
     @cached_property
     def body(self) -> type[BaseModel]:
@@ -52,7 +59,54 @@ class Operation:
     @cached_property
     def answer(self) -> type[BaseModel]:
         """What it answers."""
-        return get_type_hints(self.endpoint)["return"]
+        hint = get_type_hints(self.endpoint)["return"]
+        return next(each for each in get_args(hint) or (hint,) if issubclass(each, BaseModel))
+
+
+@dataclass(frozen=True)
+class Table:
+    """The operations of a class, by its methods: docstrings tell of them, types are the contract."""
+
+    about: str = ""
+    """What the id in a path names."""
+    _rows: list[tuple[Method, str, Sequence[Query], Callable[..., Any], bool]] = field(
+        default_factory=list[tuple[Method, str, Sequence[Query], Callable[..., Any], bool]]
+    )
+
+    def operation(
+        self, method: Method, path: str, *query: Query, is_for_clients: bool = False
+    ) -> Callable[[_Made], _Made]:
+        """Make a method of the class what answers this method of this path."""
+
+        def enter(endpoint: _Made) -> _Made:
+            self._rows.append((method, path, query, endpoint, is_for_clients))
+            return endpoint
+
+        return enter
+
+    def of(self, made: object) -> list[Operation]:
+        """The operations, done by an instance of the class."""
+        return [
+            Operation(
+                method=method,
+                path=path,
+                name=endpoint.__name__,
+                summary=endpoint.__doc__ or "",
+                endpoint=getattr(made, endpoint.__name__),
+                query=query,
+                about=self.about,
+                is_for_clients=is_for_clients,
+            )
+            for method, path, query, endpoint, is_for_clients in self._rows
+        ]
+
+
+def number(request: Request, name: str, usual: int, most: int) -> int:
+    """A number of the query, from 1 to the ``most`` there may be. Raises InvalidType."""
+    text = request.query_params.get(name, str(usual))
+    if not (text.isascii() and text.isdigit()):
+        raise InvalidType(f"`{name}` must be a number.", param=name)
+    return min(max(int(text[:9]), 1), most)
 
 
 def document(operations: Sequence[Operation]) -> Schema:
@@ -65,12 +119,12 @@ def document(operations: Sequence[Operation]) -> Schema:
     references, definitions = models_json_schema(shapes, ref_template=_REFERENCE)
     paths: dict[str, dict[str, Schema]] = {}
     for each in operations:
-        described = "An id, the beginning of one, or a name; of one session alone."
-        of_path = [_parameter("id", "path", described, "string") | {"required": True}]
+        of_path = [_parameter("id", "path", each.about, "string") | {"required": True}]
         of_query = [_parameter(query.name, "query", query.description, query.type) for query in each.query]
         made: Schema = {
             "operationId": each.name,
             "summary": each.summary,
+            "security": [{"client" if each.is_for_clients else "token": []}],
             "parameters": [*(of_path if "{id}" in each.path else ()), *of_query],
             "responses": {
                 "200": _content("Done.", references[each.answer, "serialization"]),
@@ -92,7 +146,10 @@ def document(operations: Sequence[Operation]) -> Schema:
         "paths": paths,
         "components": {
             "schemas": definitions["$defs"],
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {
+                name: {"type": "http", "scheme": "bearer", "description": description}
+                for name, description in (("token", "The admin token."), ("client", "A client's own key."))
+            },
         },
     }
 

@@ -1,0 +1,311 @@
+"""The person's hand on memory: what is remembered looked at, searched, taken back and forgotten.
+
+Keeps law 6 (isolated): a client reaches the scopes that its own key names, and no others. What is forgotten
+leaves nothing in a memory; conversations, and what they were told at their start, are sessions' own.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from msgspec.structs import replace
+
+from proxy.core.memory.archive import restored
+from proxy.core.memory.life import reborn
+from proxy.core.memory.records import About, Archived, Event, EventKind, Item, Scope, ScopeKind, Thread
+from proxy.core.memory.texts import without
+from proxy.core.policy.policy import Policy
+from proxy.engine.memory.homes import Home
+from proxy.engine.memory.scopes import CachedScope, Scopes
+from proxy.errors import InvalidPolicy, InvalidType, NotFound, NothingToChange
+from proxy.ports import Changes, Clock, Passage, Search, SessionKey
+from proxy.ports.memory_store import THREADS
+
+_MOST_SCOPES = 1_000
+"""Scopes that are looked through, those that were changed last."""
+_EVERY_SCOPE = 100_000
+"""Scopes in which a session or a person is looked for, to be forgotten."""
+_STEP = 200
+"""Items that one step writes."""
+State = Literal["remembered", "superseded", "archived"]
+
+
+class Entry(NamedTuple):
+    """An item, wherever it is kept."""
+
+    scope: Scope
+    about: About
+    item: Item
+    archived: Archived | None = None
+
+    @property
+    def id(self) -> str:
+        """By what people know it: its scope stands in it."""
+        return f"{self.scope.kind}.{self.scope.tag}.{self.item.id}"
+
+    @property
+    def state(self) -> State:
+        """Whether it is told, and if not, why."""
+        if self.archived is not None:
+            return "archived"
+        return "superseded" if self.item.superseded_by else "remembered"
+
+    @property
+    def text(self) -> str:
+        """What it says now."""
+        return self.item.text if self.archived is None else self.archived.compressed_summary
+
+    @property
+    def passage(self) -> Passage:
+        """What of it is searched."""
+        return Passage(f"{self.id} {self.state}".encode(), lambda: f"{self.text}\n{self.item.source.passage}")
+
+
+class Kept(NamedTuple):
+    """A scope with all that is kept of it."""
+
+    scope: Scope
+    copy: CachedScope
+    about: About
+    archive: Mapping[str, Archived]
+
+    @property
+    def id(self) -> str:
+        """By what operators know it; it includes the tenant."""
+        return f"{self.about.tenant}.{self.scope.kind}.{self.scope.tag}"
+
+    @property
+    def entries(self) -> Sequence[Entry]:
+        """All its items."""
+        items = [Entry(self.scope, self.about, item) for item in self.copy.items.values()]
+        gone = (Entry(self.scope, self.about, each.item, each) for each in self.archive.values())
+        return [*items, *gone]
+
+
+@dataclass(frozen=True)
+class Memories:
+    """Reads and changes memories for people. Every method raises StoreUnavailable."""
+
+    scopes: Scopes
+    search: Search
+    clock: Clock
+    policies: Callable[[str], Policy]
+    """By name; raises InvalidPolicy where there is none of it."""
+
+    # --- looking ---
+
+    async def scope(self, name: str) -> Kept:
+        """A scope by its id. Raises NotFound."""
+        tenant, kind, tag = _parts(name)
+        found = await self._kept(_scope(kind, tag))
+        if found is None or found.about.tenant != tenant:
+            raise NotFound("There is no such memory.")
+        return found
+
+    async def newest(self) -> list[Kept]:
+        """The scopes that were changed last."""
+        return await self._all(_MOST_SCOPES)
+
+    async def _all(self, most: int) -> list[Kept]:
+        kept = [await self._kept(scope) for scope in await self.scopes.store.scopes(most)]
+        return [each for each in kept if each is not None]
+
+    async def _kept(self, scope: Scope) -> Kept | None:
+        copy = await self.scopes.remembered(scope)
+        if copy.about is None:
+            return None
+        return Kept(scope, copy, copy.about, await self.scopes.store.archive(scope))
+
+    async def listed(self, kept: Sequence[Kept], query: str, most: int) -> Sequence[Entry]:
+        """Items of scopes: those that say most of what is asked, best first, or the newest.
+
+        Raises SearchUnavailable.
+        """
+        entries = [entry for each in kept for entry in each.entries]
+        entries.sort(key=lambda entry: (entry.item.created_at, entry.id))
+        if not query:
+            return entries[::-1][:most]
+        shelf = f"memories {kept[0].id if len(kept) == 1 else ''}"
+        hits = await self.search.search(shelf, [entry.passage for entry in entries], query, most)
+        return [entries[place] for place in hits]
+
+    async def item(self, name: str) -> Entry:
+        """An item by its id, as it was put away last if it is not there any more. Raises NotFound."""
+        kind, tag, wanted = _parts(name)
+        kept = await self._kept(_scope(kind, tag))
+        found = [entry for entry in (kept.entries if kept else ()) if entry.item.id == wanted]
+        if not found:
+            raise NotFound("There is no such item.")
+        return min(found, key=lambda entry: -entry.archived.compressed_at if entry.archived else -1e12)
+
+    async def log(self, name: str) -> Sequence[Event]:
+        """What became of an item, oldest first; of one that was forgotten too. Raises NotFound."""
+        kind, tag, wanted = _parts(name)
+        events = await self.scopes.store.log(_scope(kind, tag), wanted)
+        if not events:
+            raise NotFound("There is no such item.")
+        return events
+
+    # --- changing ---
+
+    async def restore(self, name: str) -> Entry:
+        """Take an item back that was archived or superseded. Raises NotFound and NothingToChange."""
+        entry, now = await self.item(name), self.clock.now()
+        if entry.state == "remembered":
+            raise NothingToChange("The item is remembered as it is.")
+        record = entry.archived
+        item, event = reborn(entry.item, now) if record is None else restored(record, now)
+        gone = {record.id: None} if record is not None else {}
+        changes = Changes(items={item.id: item}, archive=gone, events=[event])
+        await self.scopes.change(entry.scope, lambda _: changes, self._ttl(entry.scope, entry.about))
+        return Entry(entry.scope, entry.about, item)
+
+    async def forget(self, name: str) -> Entry:
+        """Forget an item, and what texts say of it. Raises NotFound."""
+        entry = await self.item(name)
+        kept = await self.scope(f"{entry.about.tenant}.{entry.scope.kind}.{entry.scope.tag}")
+        await self._forget(kept, [each for each in kept.entries if each.item.id == entry.item.id])
+        return entry
+
+    async def forget_scope(self, scope: Scope) -> bool:
+        """Forget a scope; whether there was one."""
+        was_there = await self.scopes.store.forget(scope)
+        self.scopes.forget(scope)
+        return was_there
+
+    async def forget_session(self, key: SessionKey, tenant: str) -> int:
+        """Forget what was learned from a session, in whichever scope; how many items that were."""
+        name, forgotten = key.id_for(tenant), 0
+        for kept in await self._all(_EVERY_SCOPE):
+            entries = [each for each in kept.entries if each.item.source.session == name]
+            thread = await self.scopes.store.thread(kept.scope, key)
+            if kept.about.tenant == tenant and (entries or thread is not None):
+                forgotten += len(entries)
+                if kept.scope.kind is ScopeKind.THREAD:
+                    await self.forget_scope(kept.scope)
+                else:
+                    await self._forget(kept, entries, key)
+        return forgotten
+
+    async def forget_person(self, name: str, tenant: str = "") -> int:
+        """Forget a person's scope, and what they have said in others; how many items that were.
+
+        Raises NotFound, and InvalidType where several tenants have somebody of this name.
+        """
+        found: list[tuple[Kept, list[Entry]]] = []
+        for kept in await self._all(_EVERY_SCOPE):
+            is_own = kept.scope.kind is ScopeKind.PERSON and kept.about.name == name
+            entries = [each for each in kept.entries if is_own or each.item.source.name == name]
+            if (is_own or entries) and tenant in ("", kept.about.tenant):
+                found.append((kept, entries))
+        tenants = sorted({kept.about.tenant for kept, _ in found})
+        if not tenants:
+            raise NotFound("Nothing is remembered of such a person.")
+        if len(tenants) > 1:
+            raise InvalidType(f"Several tenants have such a person: {', '.join(tenants)}.", param="tenant")
+        for kept, entries in found:
+            if kept.scope.kind is ScopeKind.PERSON and kept.about.name == name:
+                await self.forget_scope(kept.scope)
+            else:
+                await self._forget(kept, entries, said_of=[name])
+        return sum(len(entries) for _, entries in found)
+
+    async def _forget(
+        self,
+        kept: Kept,
+        entries: Sequence[Entry],
+        session: SessionKey | None = None,
+        said_of: Sequence[str] = (),
+    ) -> None:
+        """Delete items of a scope, what its texts say of them, and what it knows of a session.
+
+        Passages are deleted that other items have from the same messages.
+        """
+        known, gone = await self.scopes.store.threads(kept.scope, THREADS), {each.item.id for each in entries}
+        messages = {message for each in entries for message in each.item.source.messages}
+        texts = [thread.texts for key, thread in known.items() if key == session]
+        sayings = [*said_of, *(text for each in entries for text in (each.text, each.item.source.passage))]
+        sayings += [line for each in texts for line in f"{each.long}\n{each.short}".splitlines()]
+        threads: dict[SessionKey, Thread | None] = {
+            key: replace(thread, texts=left)
+            for key, thread in known.items()
+            if (left := without(thread.texts, sayings)) != thread.texts
+        }
+        if session is not None:
+            threads[session] = None
+        archive: dict[str, Archived | None] = {
+            each.id: replace(each, original_content=each.item.text, item=_unquoted(each.item))
+            for each in kept.archive.values()
+            if not messages.isdisjoint(each.item.source.messages)
+        }
+        archive |= {each.archived.id: None for each in entries if each.archived is not None}
+
+        def decide(copy: CachedScope, some: Sequence[Entry]) -> Changes:
+            of_same = (each for each in copy.items.values() if not messages.isdisjoint(each.source.messages))
+            items: dict[str, Item | None] = {
+                each.id: _unquoted(each) for each in of_same if each.id not in gone and each.source.passage
+            }
+            items |= {each.item.id: None for each in some}
+            left = without(copy.texts, sayings)
+            texts = None if left == copy.texts else left
+            return Changes(
+                items=items, archive=archive, texts=texts, threads=threads, events=self._deleted(some)
+            )
+
+        for first in range(0, max(len(entries), 1), _STEP):
+            some = entries[first : first + _STEP]
+            await self.scopes.change(
+                kept.scope, lambda copy, some=some: decide(copy, some), self._ttl(kept.scope, kept.about)
+            )
+
+    def _deleted(self, entries: Iterable[Entry]) -> list[Event]:
+        now = self.clock.now()
+        return [
+            Event(
+                kind=EventKind.DELETE,
+                item=each.item.id,
+                at=now,
+                before=each.item.importance_score,
+                details="forgotten on request",
+            )
+            for each in entries
+        ]
+
+    def _ttl(self, scope: Scope, about: About) -> float | None:
+        """Seconds that a thread's own scope lives."""
+        if scope.kind is not ScopeKind.THREAD:
+            return None
+        try:
+            return self.policies(about.policy).store.ttl
+        except InvalidPolicy:
+            return self.policies("").store.ttl
+
+    # --- a client's own ---
+
+    async def own(self, homes: Iterable[Home]) -> Kept | None:
+        """The first of these homes that remembers anything; None where none does."""
+        for home in homes:
+            copy = (await self.scopes.of_home(home))[0]
+            if copy.about is not None:
+                return await self._kept(home.scope)
+        return None
+
+
+def _unquoted(item: Item) -> Item:
+    """An item without the passage that it came from."""
+    return replace(item, source=replace(item.source, passage=""))
+
+
+def _parts(name: str) -> tuple[str, str, str]:
+    """The three parts of an id. Raises NotFound."""
+    parts = name.split(".")
+    if len(parts) != 3 or not all(part.isascii() and part.isalnum() for part in parts):
+        raise NotFound("There is nothing of this id.")
+    return parts[0], parts[1], parts[2]
+
+
+def _scope(kind: str, tag: str) -> Scope:
+    try:
+        return Scope(ScopeKind(kind), tag)
+    except ValueError:
+        raise NotFound("There is nothing of this id.") from None

@@ -1,0 +1,199 @@
+"""What the admin API does with memories, and what a client may do with its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from proxy.engine.admin.inspection import Inspection
+from proxy.engine.admin.memories import Kept, Memories
+from proxy.engine.intake.naming import Naming
+from proxy.engine.memory.daily import DailyRun
+from proxy.engine.memory.homes import Home, named_home
+from proxy.errors import InvalidType, MissingParameter, NotFound, SearchUnavailable, Unavailable
+from proxy.http.admin import memory_schemas as told
+from proxy.http.admin.openapi import Operation, Query, Table, number
+from proxy.http.admin.schemas import NoBody
+from proxy.http.request_head import by_name
+from proxy.ports import SessionKey
+
+_MOST = 10_000
+_FOUND, _LISTED = 5, 50
+_EVENTS = "application/x-ndjson"
+_QUERY = Query("query", "What is looked for, in words; the newest items, if absent.", "string")
+_K = Query("k", f"How many items; {_FOUND} with a query, else {_LISTED}.", "integer")
+_SCOPE = Query("scope", "The id of one memory; all of them, if absent.", "string")
+_SESSION = Query("session", "Or an id or a name of a session: what was learned from it.", "string")
+_PERSON = Query(
+    "person", "Or the name of a person: what is remembered of them, and what they said.", "string"
+)
+_TENANT = Query("tenant", "Whose person is meant, where several tenants have one of the name.", "string")
+_OWN = (
+    Query("user", "Whose memory: that of a person, as request bodies name them,", "string"),
+    Query("channel", "or of a channel,", "string"),
+    Query("workspace", "or of a workspace; with a channel, that in which it lies.", "string"),
+)
+_TABLE = Table("The id of an item.")
+
+
+@dataclass(frozen=True)
+class MemoryOperations:
+    """Memories for people and scripts."""
+
+    memories: Memories
+    inspection: Inspection
+    daily: DailyRun
+    naming: Naming
+
+    def operations(self) -> list[Operation]:
+        """Everything that is done with memories."""
+        return _TABLE.of(self)
+
+    @_TABLE.operation("GET", "/memory", _QUERY, _K, _SCOPE)
+    async def memory(self, request: Request, body: NoBody) -> told.MemoryTold:
+        """What is remembered: found by words, or the newest."""
+        query = request.query_params.get("query", "").strip()
+        most, name = (
+            number(request, "k", _FOUND if query else _LISTED, _MOST),
+            request.query_params.get("scope"),
+        )
+        kept = [await self.memories.scope(name)] if name else await self.memories.newest()
+        try:
+            entries = await self.memories.listed(kept, query, most)
+        except SearchUnavailable as error:
+            raise Unavailable("What is remembered cannot be searched here.") from error
+        meant = {entry.scope for entry in entries}
+        shown = [each for each in kept if name or each.scope in meant or not query]
+        return await asyncio.to_thread(
+            lambda: told.MemoryTold(
+                scopes=[told.scope(each) for each in shown[:most]],
+                items=[told.item(each) for each in entries],
+            )
+        )
+
+    @_TABLE.operation("DELETE", "/memory", _SCOPE, _SESSION, _PERSON, _TENANT)
+    async def forget_all(self, request: Request, body: NoBody) -> told.Forgotten:
+        """Forget one memory, or what is remembered of a session or a person: name one of them."""
+        asked = {name: value for name, value in request.query_params.items() if value and name != "tenant"}
+        if len(asked) != 1:
+            raise MissingParameter("Name a scope, a session or a person.", param="scope")
+        match next(iter(asked.items())):
+            case "scope", name:
+                kept = await self.memories.scope(name)
+                was_there = await self.memories.forget_scope(kept.scope)
+                return told.Forgotten(id=name, items=len(kept.entries), forgotten=was_there)
+            case "session", name:
+                found = await self._session(name)
+                count = await self.memories.forget_session(*found)
+                return told.Forgotten(id="", items=count, forgotten=bool(count))
+            case "person", name:
+                tenant = request.query_params.get("tenant", "")
+                count = await self.memories.forget_person(name, tenant)
+                return told.Forgotten(id="", items=count, forgotten=True)
+            case name, _:
+                raise InvalidType(f"There is no `{name}`.", param=name)
+
+    @_TABLE.operation("GET", "/memory/{id}")
+    async def item(self, request: Request, body: NoBody) -> told.ItemTold:
+        """An item."""
+        return told.item(await self.memories.item(request.path_params["id"]))
+
+    @_TABLE.operation("DELETE", "/memory/{id}")
+    async def forget(self, request: Request, body: NoBody) -> told.Forgotten:
+        """Forget an item, and what texts say of it."""
+        entry = await self.memories.forget(request.path_params["id"])
+        return told.Forgotten(id=entry.id, items=1, forgotten=True)
+
+    @_TABLE.operation("GET", "/memory/{id}/log")
+    async def memory_log(self, request: Request, body: NoBody) -> told.LogTold:
+        """What became of an item, one that was forgotten too."""
+        name = request.path_params["id"]
+        return told.LogTold(id=name, events=[told.event(each) for each in await self.memories.log(name)])
+
+    @_TABLE.operation("POST", "/memory/{id}/restore")
+    async def restore_item(self, request: Request, body: NoBody) -> told.ItemTold:
+        """Take an item back that was archived or superseded: it is born again."""
+        return told.item(await self.memories.restore(request.path_params["id"]))
+
+    @_TABLE.operation("POST", "/memory/maintain")
+    async def maintain(self, request: Request, body: NoBody) -> told.Maintained | Response:
+        """Do now what the daily run does; who accepts `application/x-ndjson` is told line by line."""
+        if request.headers.get("accept") == _EVENTS:
+            return StreamingResponse(self._maintaining(), media_type=_EVENTS)
+        return told.Maintained.model_validate(await self.daily.run())
+
+    async def _maintaining(self) -> AsyncIterator[bytes]:
+        """A line for each scope that the run is over with, then what it came to."""
+        lines: asyncio.Queue[bytes] = asyncio.Queue()
+        encode = msgspec.json.Encoder().encode
+        run = asyncio.create_task(self.daily.run(on_progress=lambda done: lines.put_nowait(encode(done))))
+        run.add_done_callback(lambda _: lines.put_nowait(b""))
+        while line := await lines.get():
+            yield line + b"\n"
+        yield encode(await run) + b"\n"
+
+    # --- a client's own ---
+
+    @_TABLE.operation("GET", "/me/memory", *_OWN, is_for_clients=True)
+    async def own_memory(self, request: Request, body: NoBody) -> told.OwnMemory:
+        """What is remembered of a client's own person, channel or workspace."""
+        homes = self._homes(request)
+        kept = await self.memories.own(homes)
+        entries = await self.memories.listed([kept], "", _MOST) if kept else ()
+        texts = kept.copy.texts if kept else None
+        return told.OwnMemory(
+            kind=homes[0].scope.kind.value,
+            name=told.named(homes[0].scope, homes[0].name),
+            long=texts.long if texts else "",
+            short=texts.short if texts else "",
+            items=[told.item(each) for each in entries],
+        )
+
+    @_TABLE.operation("DELETE", "/me/memory", *_OWN, is_for_clients=True)
+    async def forget_own_memory(self, request: Request, body: NoBody) -> told.Forgotten:
+        """Forget it."""
+        kept: Kept | None = await self.memories.own(self._homes(request))
+        was_there = kept is not None and await self.memories.forget_scope(kept.scope)
+        return told.Forgotten(id="", items=len(kept.entries) if kept else 0, forgotten=was_there)
+
+    def _homes(self, request: Request) -> list[Home]:
+        """Whose memory a client asks for, as either way of writing a header names it.
+
+        A header has bytes: mostly they are UTF-8, and else Latin-1. Raises MissingParameter and InvalidType.
+        """
+        asked = {
+            name: request.query_params.get(name, "").strip() for name in ("user", "channel", "workspace")
+        }
+        if not any(asked.values()):
+            raise MissingParameter("Name a `user`, a `channel` or a `workspace`.", param="user")
+        if asked["user"] and (asked["channel"] or asked["workspace"]):
+            raise InvalidType("Name a person, or a channel or a workspace, not both.", param="user")
+        headers = by_name(request.scope["headers"])
+        channel, workspace = asked["channel"], asked["workspace"]
+        written = {(channel, workspace), (_as_bytes(channel), _as_bytes(workspace))}
+        homes = [
+            named_home(self.naming, headers, channel=one, workspace=other, person=asked["user"])
+            for one, other in sorted(written)
+        ]
+        return [home for home in homes if home is not None]
+
+    async def _session(self, name: str) -> tuple[SessionKey, str]:
+        """A session and its tenant; by its whole id one that is no more, too. Raises NotFound."""
+        try:
+            found = await self.inspection.find(name)
+        except NotFound:
+            parts = name.split(".")
+            if len(parts) != 3:
+                raise
+            return SessionKey(parts[1], parts[2]), parts[0]
+        return found.key, found.session.tenant
+
+
+def _as_bytes(name: str) -> str:
+    """A name as it is read of a header that has it in UTF-8."""
+    return name.encode(errors="surrogatepass").decode("latin-1")

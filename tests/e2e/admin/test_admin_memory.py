@@ -1,0 +1,292 @@
+"""What is remembered can be looked at, searched, taken back and forgotten, also by those whom it is of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from proxy.http.admin.memory_schemas import ItemTold, LogTold
+from tests.support.clients import KEY, Chats, admin
+from tests.support.operator import ask, code
+from tests.support.remembering import RememberingModel, note, opening, person, read, remembering
+from tests.support.servers import until
+from tests.support.stores import Server, dump, serving, texts_in, valkey_command
+from tests.support.upstreams import running
+
+OSLO = "I live in Oslo and I am allergic to nuts."
+OTHER = "Bearer sk-other"
+ADMIN_KEY = "Bearer admin"
+
+
+@pytest.fixture
+async def model() -> AsyncGenerator[RememberingModel]:
+    notes = {
+        "live in Oslo": note("Ana lives in Oslo."),
+        "allergic to nuts": note("Ana is allergic to nuts.", standing=True),
+        "moved to Bergen": note("Ana lives in Bergen."),
+        "paint the boat": note("The boat is painted green.", "decision"),
+    }
+    model = RememberingModel(notes=notes)
+    async with running(model):
+        yield model
+
+
+@pytest.fixture
+async def url(model: RememberingModel, tmp_path: Path) -> AsyncIterator[str]:
+    async with remembering(model, tmp_path) as served:
+        yield served
+
+
+@pytest.fixture
+async def remembered(model: RememberingModel, url: str, chats: Chats) -> str:
+    """Two items of the person ana."""
+    await person(chats, url, X_Unabridged_Session="one").ask(OSLO)
+    await read(model)
+
+    async def has_text() -> bool:
+        return "Oslo" in (await admin(url, "memory"))["scopes"][0]["long"]
+
+    await until(True, has_text)
+    return url
+
+
+async def items(url: str, query: str = "") -> list[dict[str, Any]]:
+    return (await ask(url, "GET", f"memory{query}")).json()["items"]
+
+
+async def one(url: str, text: str) -> dict[str, Any]:
+    (found,) = [each for each in await items(url) if each["text"] == text]
+    return found
+
+
+async def own(url: str, method: str = "GET", key: str = KEY, **whose: str) -> httpx2.Response:
+    async with httpx2.AsyncClient(base_url=url, headers={"Authorization": key}) as client:
+        return await client.request(method, "/unabridged/v1/me/memory", params=whose)
+
+
+# --- looking ---
+
+
+async def test_the_newest_items_are_listed_with_whose_they_are_and_where_they_come_from(
+    remembered: str,
+) -> None:
+    answer = await admin(remembered, "memory")
+    (scope,) = answer["scopes"]
+    assert (scope["kind"], scope["name"], scope["items"], scope["archived"]) == ("person", "ana", 2, 0)
+    assert "Oslo" in scope["short"]
+    item = await one(remembered, "Ana is allergic to nuts.")
+    (session,) = (await admin(remembered, "sessions"))["sessions"]
+    source = item["source"]
+    assert (source["session"], source["role"], source["name"]) == (session["id"], "user", "ana")
+    assert source["passage"] == OSLO
+    assert (item["scope"], item["state"], item["standing"]) == (scope["id"], "remembered", True)
+    assert (item["importance_score"], item["access_count"]) == (0.5, 0)
+    assert await admin(remembered, f"memory/{item['id']}") == ItemTold.model_validate(item).model_dump()
+    assert await items(remembered, f"?scope={scope['id']}") == await items(remembered)
+    assert len(await items(remembered, "?k=1")) == 1
+
+
+async def test_a_query_finds_what_says_most_of_it_first(remembered: str) -> None:
+    (scope,) = (await admin(remembered, "memory"))["scopes"]
+    for query in ("?query=nuts+allergic&k=1", f"?query=nuts+allergic&k=1&scope={scope['id']}"):
+        assert [each["text"] for each in await items(remembered, query)] == ["Ana is allergic to nuts."]
+    assert (await ask(remembered, "GET", "memory?query=harbour")).json() == {"scopes": [], "items": []}
+
+
+async def test_what_is_no_longer_so_is_told_as_superseded_and_can_be_taken_back(
+    model: RememberingModel, remembered: str, chats: Chats
+) -> None:
+    await person(chats, remembered, X_Unabridged_Session="two").ask("I have moved to Bergen.")
+    await read(model, 2)
+    oslo, bergen = await one(remembered, "Ana lives in Oslo."), await one(remembered, "Ana lives in Bergen.")
+    assert (oslo["state"], oslo["superseded_by"]) == ("superseded", bergen["id"])
+    back = (await ask(remembered, "POST", f"memory/{oslo['id']}/restore")).json()
+    assert (back["state"], back["superseded_by"], back["access_count"]) == ("remembered", None, 0)
+    log = await admin(remembered, f"memory/{oslo['id']}/log")
+    told = [each.event for each in LogTold.model_validate(log).events]
+    assert told == ["create", "use", "supersede", "restore"]
+    again = await ask(remembered, "POST", f"memory/{oslo['id']}/restore")
+    assert code(again) == (409, "nothing_to_change")
+
+
+async def test_a_use_is_in_the_items_log(model: RememberingModel, remembered: str, chats: Chats) -> None:
+    assert "Oslo" in await opening(model, person(chats, remembered), "two")
+    item = await one(remembered, "Ana lives in Oslo.")
+
+    async def log() -> list[Any]:
+        events = (await admin(remembered, f"memory/{item['id']}/log"))["events"]
+        return [(each["event"], each["before"], each["after"]) for each in events]
+
+    await until([("create", None, 0.5), ("use", 0.5, 0.6)], log)
+
+
+@pytest.mark.parametrize("name", ["nothing", "a.b.c", "person.00.11", "person.{x}.11", "thread.00.1-2"])
+async def test_what_is_not_there_is_not_found(url: str, name: str) -> None:
+    for method, part in (("GET", ""), ("DELETE", ""), ("GET", "/log"), ("POST", "/restore")):
+        assert code(await ask(url, method, f"memory/{name}{part}")) == (404, "not_found")
+    assert code(await ask(url, "GET", f"memory?scope={name}")) == (404, "not_found")
+
+
+async def test_maintenance_on_demand_counts_what_it_did(remembered: str) -> None:
+    done = (await ask(remembered, "POST", "memory/maintain")).json()
+    counts = {"scopes": 1, "of": 1, "archived": 0, "deleted": 0, "threads": 0, "failed": 0}
+    assert done == {**counts, "rescored": 2}
+    told = await ask(remembered, "POST", "memory/maintain", Accept="application/x-ndjson")
+    lines = [json.loads(line) for line in told.text.splitlines()]
+    assert [(each["scopes"], each["of"]) for each in lines] == [(1, 1), (1, 1)]
+
+
+# --- forgetting ---
+
+
+async def test_an_item_that_is_forgotten_is_in_no_list_text_or_opening(
+    model: RememberingModel, remembered: str, chats: Chats
+) -> None:
+    item = await one(remembered, "Ana lives in Oslo.")
+    answer = (await ask(remembered, "DELETE", f"memory/{item['id']}")).json()
+    assert answer == {"id": item["id"], "items": 1, "forgotten": True}
+    assert [each["text"] for each in await items(remembered)] == ["Ana is allergic to nuts."]
+    assert "Oslo" not in json.dumps(await items(remembered))
+    (scope,) = (await admin(remembered, "memory"))["scopes"]
+    assert "Oslo" not in scope["long"] + scope["short"]
+    assert code(await ask(remembered, "GET", f"memory/{item['id']}")) == (404, "not_found")
+    log = await admin(remembered, f"memory/{item['id']}/log")
+    assert [each["event"] for each in log["events"]] == ["create", "delete"]
+    assert "Oslo" not in await opening(model, person(chats, remembered), "later")
+
+
+@pytest.mark.parametrize("is_shared", [False, True], ids=["in this process", "in Valkey"])
+@pytest.mark.parametrize("what", ["items", "session", "person", "scope", "me"])
+async def test_what_is_forgotten_is_in_no_key_of_the_store(
+    model: RememberingModel, tmp_path: Path, chats: Chats, what: str, is_shared: bool
+) -> None:
+    model.notes["Wendelin"] = note("Wendelin keeps bees.")
+    with serving(valkey_command()) as server:
+        async with remembering(model, tmp_path, store=server.url if is_shared else "memory://") as url:
+            await person(chats, url, X_Unabridged_Session="one").ask("I am Wendelin, I keep bees.")
+            await read(model)
+            (session,) = (await admin(url, "sessions"))["sessions"]
+            (scope,) = (await admin(url, "memory"))["scopes"]
+            held = memory_of(server)
+            assert any(b"Wendelin keeps" in text for text in held) == is_shared
+            assert scope["items"] == 1
+            if what == "items":
+                for item in await items(url):
+                    assert (await ask(url, "DELETE", f"memory/{item['id']}")).json()["forgotten"]
+            elif what == "me":
+                assert (await own(url, "DELETE", user="ana")).json()["forgotten"]
+            else:
+                named = {"session": session["id"], "person": "ana", "scope": scope["id"]}[what]
+                assert (await ask(url, "DELETE", f"memory?{what}={named}")).json()["forgotten"]
+            left = await admin(url, "memory")
+            assert (left["items"], "Wendelin" in json.dumps(left)) == ([], False)
+            assert not any(b"Wendelin" in text for text in memory_of(server))
+            if what not in ("items", "session"):
+                assert (left["scopes"], memory_of(server)) == ([], [])
+            assert (await ask(url, "DELETE", f"sessions/{session['id']}")).status_code == 200
+            assert not any(b"Wendelin" in text for text in dump(server.url))
+
+
+def memory_of(server: Server) -> list[bytes]:
+    """Everything that a server holds, but for what is of sessions."""
+    names = [name for name in server.run("KEYS", "*") if b":memory" in name or b"{memories}" in name]
+    return [text for name in names for text in (name, *texts_in(server.url, name))]
+
+
+async def test_a_person_is_forgotten_in_channels_too_and_others_are_not(
+    model: RememberingModel, url: str, chats: Chats
+) -> None:
+    general = {"X_Unabridged_Channel": "general"}
+    await person(chats, url, "ana", X_Unabridged_Session="one", **general).ask(OSLO)
+    await read(model)
+    await person(chats, url, "bo", X_Unabridged_Session="two", **general).ask(
+        "We paint the boat green in May."
+    )
+    await read(model, 2)
+    assert len(await items(url)) == 3
+    assert (await ask(url, "DELETE", "memory?person=ana")).json()["items"] == 2
+    assert [each["source"]["name"] for each in await items(url)] == ["bo"]
+    (scope,) = (await admin(url, "memory"))["scopes"]
+    assert "Oslo" not in scope["long"] + scope["short"]
+    assert "boat" in scope["short"]
+    assert code(await ask(url, "DELETE", "memory?person=ana")) == (404, "not_found")
+
+
+async def test_two_tenants_persons_of_one_name_are_told_apart(
+    model: RememberingModel, remembered: str, chats: Chats
+) -> None:
+    await person(chats, remembered, "ana", X_Unabridged_Session="one", Authorization=OTHER).ask(OSLO)
+    await read(model, 2)
+    refused = await ask(remembered, "DELETE", "memory?person=ana")
+    assert code(refused) == (400, "invalid_type")
+    scopes = (await admin(remembered, "memory"))["scopes"]
+    tenant = scopes[0]["id"].partition(".")[0]
+    assert (await ask(remembered, "DELETE", f"memory?person=ana&tenant={tenant}")).json()["items"] == 2
+    assert [each["id"] for each in (await admin(remembered, "memory"))["scopes"]] == [scopes[1]["id"]]
+
+
+@pytest.mark.parametrize("query", ["", "?tenant=x", "?scope=a.b.c&person=x", "?everything=1"])
+async def test_nothing_is_forgotten_that_was_not_named(remembered: str, query: str) -> None:
+    assert (await ask(remembered, "DELETE", f"memory{query}")).status_code == 400
+    assert len(await items(remembered)) == 2
+
+
+# --- a client's own ---
+
+
+async def test_a_client_sees_and_forgets_what_is_remembered_of_its_own(
+    model: RememberingModel, remembered: str, chats: Chats
+) -> None:
+    for key, whose in ((OTHER, "ana"), (KEY, "bo"), ("", "ana"), (ADMIN_KEY, "ana")):
+        answer = await own(remembered, key=key, user=whose)
+        assert answer.json() == {"kind": "person", "name": whose, "long": "", "short": "", "items": []}
+        gone = await own(remembered, "DELETE", key=key, user=whose)
+        assert gone.json() == {"id": "", "items": 0, "forgotten": False}
+    seen = (await own(remembered, user="ana")).json()
+    assert {each["text"] for each in seen["items"]} == {"Ana lives in Oslo.", "Ana is allergic to nuts."}
+    assert "Oslo" in seen["short"]
+    gone = await own(remembered, "DELETE", user="ana")
+    assert gone.json() == {"id": "", "items": 2, "forgotten": True}
+    assert (await own(remembered, user="ana")).json()["items"] == []
+    assert await opening(model, person(chats, remembered), "later") == ""
+
+
+@pytest.mark.parametrize(
+    "whose", [{"channel": "général"}, {"channel": "général", "workspace": "wörk"}, {"workspace": "wörk"}]
+)
+async def test_a_channel_and_a_workspace_are_named_as_headers_name_them(
+    model: RememberingModel, url: str, chats: Chats, whose: dict[str, str]
+) -> None:
+    for number, encoding in enumerate(("utf-8", "latin-1"), 1):
+        headers = [(f"x-unabridged-{name}".encode(), value.encode(encoding)) for name, value in whose.items()]
+        body = {"model": "m", "messages": [{"role": "user", "content": OSLO}], "user": "ana"}
+        async with httpx2.AsyncClient(base_url=url) as client:
+            await client.post(
+                "/v1/chat/completions", json=body, headers=[(b"authorization", KEY.encode()), *headers]
+            )
+        await read(model, number)
+        assert len((await own(url, **whose)).json()["items"]) == 2
+        for key, other in ((OTHER, whose), (KEY, dict.fromkeys(whose, "else")), (KEY, {"user": "général"})):
+            assert (await own(url, key=key, **other)).json()["items"] == []
+        assert (await own(url, "DELETE", **whose)).json()["forgotten"]
+        assert (await own(url, **whose)).json()["items"] == []
+
+
+async def test_who_names_nobody_or_too_many_is_told_so_and_no_other_path_opens_to_a_clients_key(
+    remembered: str,
+) -> None:
+    assert code(await own(remembered)) == (400, "missing_required_parameter")
+    assert code(await own(remembered, user="ana", channel="general")) == (400, "invalid_type")
+    item = await one(remembered, "Ana lives in Oslo.")
+    paths = [("GET", "memory"), ("DELETE", "memory?person=ana"), ("POST", "memory/maintain")]
+    paths += [(method, f"memory/{item['id']}") for method in ("GET", "DELETE")]
+    paths += [("GET", f"memory/{item['id']}/log"), ("POST", f"memory/{item['id']}/restore")]
+    for method, path in paths:
+        assert code(await ask(remembered, method, path, Authorization=KEY)) == (403, "forbidden")
+        assert code(await ask(remembered, method, path, Authorization="")) == (401, "unauthorized")
+    assert len(await items(remembered)) == 2
