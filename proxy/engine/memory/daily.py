@@ -6,6 +6,7 @@ credentials are held in memory only. A scope that fails is logged, and the run g
 """
 
 import asyncio
+import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -159,7 +160,7 @@ class DailyRun:
 
     async def _is_first(self, scope: Scope, work: str) -> bool:
         """Whether nobody else has done this work of a day."""
-        return await self.runs.scopes.store.claim_work(scope, work, "done", 2 * _DAY)
+        return await self.runs.scopes.store.claim_work(scope, work, secrets.token_hex(8), 2 * _DAY)
 
     async def _maintain(
         self, scope: Scope, about: About, reader: Reader | None, before: float | None = None
