@@ -1,0 +1,122 @@
+"""What a session is told at its start, and what being told does to an item."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.adapters.search import SqliteSearch
+from proxy.adapters.stores.in_process import InProcessStore
+from proxy.cache import Memory
+from proxy.core.conversation.messages import root
+from proxy.core.dialects.chat.request import read_body
+from proxy.core.dialects.registry import CHAT, DIALECTS
+from proxy.core.memory.records import About, EventKind, Item, Scope, Texts
+from proxy.core.policy.policy import Policy
+from proxy.core.policy.sections import Memory as Rules
+from proxy.engine.background import Background
+from proxy.engine.flow import Envelope, Incoming
+from proxy.engine.intake.history import History
+from proxy.engine.intake.naming import Naming
+from proxy.engine.intake.reader import Reader
+from proxy.engine.memory.homes import home_of
+from proxy.engine.memory.reading import Reading
+from proxy.engine.memory.scopes import Scopes
+from proxy.engine.memory.sources import Sources
+from proxy.ports import Changes, SessionKey
+from tests.support.memories import NOW, an_item
+from tests.support.stores import HandClock
+from tests.support.upstreams import COUNTER
+
+NAMING = Naming("secret", Memory())
+HEADERS = {
+    b"authorization": b"Bearer sk-1",
+    b"x-unabridged-channel": b"general",
+    b"x-unabridged-workspace": b"acme",
+}
+ENVELOPE = Envelope.read(NAMING, "/chat/completions", HEADERS, [])
+FIRST, SECOND = SessionKey("aa", "named"), SessionKey("bb", "named")
+
+
+class Place:
+    """A channel in a workspace, and who reads what is remembered of them."""
+
+    def __init__(self) -> None:
+        self.clock, memory = HandClock(NOW), Memory()
+        store = InProcessStore(self.clock)
+        self.memories, self.background = store.memories, Background()
+        home = home_of(NAMING, ENVELOPE, "", FIRST, 1.0)
+        assert home.workspace is not None
+        self.channel, self.workspace = home.scope, home.workspace
+        self.reading = Reading(
+            NAMING,
+            Scopes(self.memories, memory),
+            SqliteSearch(),
+            COUNTER,
+            self.clock,
+            self.background,
+            Sources.open(store, DIALECTS, memory),
+        )
+
+    async def know(self, scope: Scope, texts: Texts, *items: Item) -> None:
+        await self.memories.note(scope, FIRST, NOW, About(tenant="t", name="general"))
+        version = (await self.memories.remembered(scope)).version
+        changes = Changes(texts=texts, items={item.id: item for item in items})
+        assert await self.memories.change(scope, changes, version)
+
+    async def begins(self, question: str, session: SessionKey = FIRST, room: int = 1_000) -> str:
+        policy = Policy(memory=Rules(enabled=True, inject_tokens=room))
+        raw = b'{"model":"m","messages":[{"role":"user","content":"%s"}]}' % question.encode()
+        incoming = Incoming(ENVELOPE, raw, policy, 0.0)
+        told = await self.reading.opening(incoming, await history_of(raw), session)
+        await self.background.drain()
+        return told
+
+
+async def history_of(raw: bytes) -> History:
+    """A request's messages, as they are read."""
+    return await Reader(CHAT, COUNTER, Memory()).read(read_body(raw, 10), root())
+
+
+@pytest.fixture
+async def place() -> Place:
+    place = Place()
+    boat, oslo = an_item("Ana has a boat."), an_item("Ana lives in Oslo.")
+    nuts = an_item("Ana is allergic to nuts.", is_standing=True)
+    bergen = an_item("Ana lives in Bergen.", superseded_by=oslo.id)
+    channel = Texts(long="- channel long", short="- channel short")
+    await place.know(place.channel, channel, boat, oslo, nuts, bergen)
+    workspace = Texts(long="- workspace long", short="- workspace short")
+    await place.know(place.workspace, workspace, an_item("Oslo is cold."))
+    return place
+
+
+async def test_texts_stand_before_the_items_that_fit_and_those_that_stay_true(place: Place) -> None:
+    lines = (await place.begins("Where is Oslo?")).splitlines()
+    assert lines[:3] == ["- workspace long", "- channel long", "- channel short"]
+    assert sorted(line.partition(": ")[2] for line in lines[3:]) == [
+        "Ana is allergic to nuts.",
+        "Ana lives in Oslo.",
+        "Oslo is cold.",
+    ]
+
+
+async def test_what_is_told_is_used_once_a_session(place: Place) -> None:
+    for session in (FIRST, FIRST, SECOND):
+        await place.begins("Where is Oslo?", session)
+    items = (await place.memories.remembered(place.channel)).items
+    scores = {name: item.importance_score for name, item in items.items() if item is not None}
+    assert (scores["Ana lives in Oslo."], scores["Ana has a boat."]) == (0.7, 0.5)
+    above = (await place.memories.remembered(place.workspace)).items["Oslo is cold."]
+    assert above is not None
+    assert above.access_count == 2
+    log = await place.memories.log(place.channel, "Ana lives in Oslo.")
+    assert [event.kind for event in log] == [EventKind.USE, EventKind.USE]
+
+
+async def test_it_keeps_within_its_room(place: Place) -> None:
+    told = await place.begins("Where is Oslo?", room=60)
+    assert 0 < COUNTER.count(told) <= 60
+
+
+async def test_where_nothing_is_remembered_nothing_is_told() -> None:
+    assert await Place().begins("Where is Oslo?") == ""
