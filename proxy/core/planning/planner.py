@@ -23,7 +23,8 @@ from proxy.core.planning.reasoning import is_amid_reasoning
 from proxy.core.planning.replacements import clearings, clip_view, first_user_clip, picture_clearings
 from proxy.core.planning.selection import NOTICE_TOKENS, Selection
 from proxy.core.planning.situation import FREE, Situation
-from proxy.core.planning.strategies import BY_UNITS, Strategy, strategy_of
+from proxy.core.planning.strategies import BY_UNITS, strategy_of
+from proxy.core.planning.strategy import Strategy
 
 _NOTICES = 2
 _TRIES: Final = 3

@@ -12,7 +12,8 @@ from proxy.core.planning.life import NO_PAST, Past
 from proxy.core.planning.plan import Account, Anchor, Gap, Plan, Span, Verdict
 from proxy.core.planning.planner import Draft, with_late
 from proxy.core.planning.situation import FREE, UNKNOWN_CONDITIONS, Conditions, Situation
-from proxy.core.planning.strategies import BY_UNITS, ByImportance, Strategy
+from proxy.core.planning.strategies import BY_UNITS, ByImportance
+from proxy.core.planning.strategy import Strategy
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Economy, Stages, Summary
 from tests.support.conversations import assistant, chain_from, count, prose, user
