@@ -7,7 +7,7 @@ import pytest
 
 from proxy.adapters.files.policies import PolicyLibrary, shipped_policies
 from proxy.adapters.files.toml_file import PolicyError, key_lines
-from proxy.core.planning.situation import score
+from proxy.core.planning.importance import score
 from proxy.core.policy.policy import Policy, dotted_keys
 from tests.support.policy_files import Files
 
