@@ -171,6 +171,11 @@ class Decision(msgspec.Struct, frozen=True):
     is_unsigned: bool = False
     """Whether no signed reasoning goes out: nobody knows behind what it was made, or it was refused."""
 
+    @property
+    def parent(self) -> str:
+        """Id of the epoch in force, upon which the next one is written; empty where there is none."""
+        return self.epoch.id if self.epoch is not None else ""
+
 
 class Exchange(msgspec.Struct, kw_only=True):
     """A request that is ready to be sent, and what its turn comes to."""
