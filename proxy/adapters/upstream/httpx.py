@@ -73,7 +73,7 @@ class HttpxUpstream(PooledUpstream["HttpxConnection"]):
         text = b"".join([part for header in headers for part in header])
         if b"\n" in text or b"\r" in text or b"\0" in text:
             raise InvalidHeader("A header cannot be forwarded.")
-        connection = self._kept() or self._admit(
+        connection = self._pooled() or self._admit(
             HttpxConnection(self._transport(), self._read_timeout, self._closing, over=self.proxy)
         )
         request = httpx2.Request(

@@ -314,14 +314,16 @@ def apply(plan: Plan, messages: Sequence[bytes]) -> list[bytes]:
     view: list[bytes] = []
     position = 0
     for gap in plan.gaps:
-        view.extend(_kept(messages, position, gap.start, replaced))
+        view.extend(_with_replacements(messages, position, gap.start, replaced))
         view.append(gap.note)
         position = gap.end
-    view.extend(_kept(messages, position, len(messages), replaced))
+    view.extend(_with_replacements(messages, position, len(messages), replaced))
     return view
 
 
-def _kept(messages: Sequence[bytes], start: int, end: int, replaced: dict[int, bytes]) -> Sequence[bytes]:
+def _with_replacements(
+    messages: Sequence[bytes], start: int, end: int, replaced: dict[int, bytes]
+) -> Sequence[bytes]:
     if not replaced:
         return messages[start:end]
     return [replaced.get(position, messages[position]) for position in range(start, end)]

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from proxy.core.budget.budget import Stage
 from proxy.core.planning.gaps import NewTexts, Summaries, gap_of, is_no_longer, new_texts
-from proxy.core.planning.ledger import cut_tokens, placed, plain_of, room_for
+from proxy.core.planning.ledger import add_ledger, cut_tokens, plain_of, room_for
 from proxy.core.planning.life import LEAST_FREED, LIFE, Cause, Gate, allows, cause_of
 from proxy.core.planning.plan import Gap, Plan, Replacement, Span, view_tokens
 from proxy.core.planning.reasoning import is_amid_reasoning
@@ -217,7 +217,7 @@ def _select(
         if most is not None:
             decided = replace(decided, ledger=min(decided.ledger, most))
         elif over <= 0:
-            with_ledger = view_tokens(placed(situation, plain), situation.chain.tokens)
+            with_ledger = view_tokens(add_ledger(situation, plain), situation.chain.tokens)
             decided = replace(decided, ledger=with_ledger - size)
         view = size + decided.ledger
         missed = max(_OVER * (view - goal), goal - _AS_NEAR * budget.room - view, 0)
@@ -281,7 +281,7 @@ def _summary_room(situation: Situation, stage: Stage) -> int:
 
 def finish(decided: Draft, summaries: Summaries) -> Plan:
     """Write the notes of a draft, the ledger among them, and, if the view is still too large, clip."""
-    return placed(decided.situation, written(decided, summaries))
+    return add_ledger(decided.situation, written(decided, summaries))
 
 
 def written(decided: Draft, summaries: Summaries) -> Plan:

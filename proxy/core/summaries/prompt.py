@@ -140,7 +140,7 @@ def _fenced(transcript: str) -> str:
     return f"<transcript {fence}>\n{transcript}\n</transcript {fence}>"
 
 
-def kept_to(text: str, limit: Limit, count: Callable[[str], int]) -> str:
+def truncated(text: str, limit: Limit, count: Callable[[str], int]) -> str:
     """The sentences of a summary, from the first on, for which there is room.
 
     Raises Refused where it begins with more than that, or is longer and not to be shortened.
@@ -190,7 +190,7 @@ def judge(text: str, limit: Limit, evidence: Evidence, count: Callable[[str], in
     that is no number of bytes, for its source (:func:`longest`). Raises Untrue where it says what its source
     does not.
     """
-    text = kept_to(text, limit, count)
+    text = truncated(text, limit, count)
     if not text:
         raise Refused("empty")
     tokens, source_tokens = count(text), count(evidence.text)
