@@ -122,7 +122,16 @@ class Reader:
             entries.append(entry)
         head = tuple(body.messages[: len(entries)])
         return CachedPrefix(
-            start, head, tuple(entries), Grown([]), Grown([]), len(head), start, 0, model, self._nothing
+            root=start,
+            head=head,
+            head_entries=tuple(entries),
+            entries=Grown([]),
+            hashes=Grown([]),
+            length=len(head),
+            tip=start,
+            exchanges=0,
+            model=model,
+            counted=self._nothing,
         )
 
     def _chained(self, raws: Sequence[bytes], tip: bytes) -> tuple[list[NewMessage], list[bytes]]:
