@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -44,7 +44,7 @@ _BODY_BYTES = 64 * 1024
 _ONE = "/sessions/{id}"
 _LIMIT = Query("limit", f"How many, at most {_MOST:,}; {_USUAL} if absent.", "integer")
 _TIP = Query("tip", "The end of a branch, a chain hash; the newest completed turn, if absent.", "string")
-_TABLE: list[tuple[Method, str, Sequence[Query], Callable[..., Any]]] = []
+_TABLE: list[Operation] = []
 """Every operation, by the method that does it: its docstring is the summary, its types are the contract."""
 
 _Made = TypeVar("_Made", bound=Callable[..., Any])
@@ -54,7 +54,7 @@ def _operation(method: Method, path: str, *query: Query) -> Callable[[_Made], _M
     """Make a method of the API what answers this method of this path."""
 
     def enter(endpoint: _Made) -> _Made:
-        _TABLE.append((method, path, query, endpoint))
+        _TABLE.append(Operation(method, path, endpoint, query))
         return endpoint
 
     return enter
@@ -72,24 +72,10 @@ class AdminAPI:
         self._now = now
         self._token = token
 
-    def operations(self) -> list[Operation]:
-        """Everything that the API does."""
-        return [
-            Operation(
-                method,
-                path,
-                endpoint.__name__,
-                endpoint.__doc__ or "",
-                getattr(self, endpoint.__name__),
-                query,
-            )
-            for method, path, query, endpoint in _TABLE
-        ]
-
     def routes(self) -> list[Route]:
         """The API's routes."""
         by_path: dict[str, dict[str, Operation]] = {}
-        for each in self.operations():
+        for each in _TABLE:
             by_path.setdefault(each.path, {})[each.method] = each
 
         def route(path: str, by_method: dict[str, Operation]) -> Route:
@@ -97,7 +83,7 @@ class AdminAPI:
                 asked = by_method["GET" if request.method == "HEAD" else request.method]
                 try:
                     self._authorise(request)
-                    answer = await asked.endpoint(request, await _body(request, asked.body))
+                    answer = await asked.endpoint(self, request, await _body(request, asked.body))
                 except UnabridgedError as error:
                     headers = {"X-Request-Id": request_id(request.scope)}
                     if error.retry_after is not None:
@@ -136,7 +122,7 @@ class AdminAPI:
     @_operation("GET", "/openapi.json")
     async def openapi(self, request: Request, body: schemas.NoBody) -> schemas.Document:
         """This document."""
-        return schemas.Document(**document(self.operations()))
+        return schemas.Document(**document(_TABLE))
 
     @_operation("GET", "/sessions", _LIMIT)
     async def sessions(self, request: Request, body: schemas.NoBody) -> schemas.Sessions:

@@ -18,8 +18,8 @@ OPENAPI = "3.1.0"
 _REFERENCE = "#/components/schemas/{model}"
 
 Method = Literal["GET", "POST", "DELETE"]
-Endpoint = Callable[[Request, Any], Awaitable[BaseModel]]
-"""Answers a request and its ``body``; its annotations say of which models that and the answer are."""
+Endpoint = Callable[[Any, Request, Any], Awaitable[BaseModel]]
+"""A method that answers a request and its ``body``; its annotations say of which models these are."""
 Schema = dict[str, Any]
 
 
@@ -39,8 +39,6 @@ class Operation:
     method: Method
     path: str
     """After the prefix; a member in braces is a part of the path."""
-    name: str
-    summary: str
     endpoint: Endpoint
     query: Sequence[Query] = ()
 
@@ -69,8 +67,8 @@ def document(operations: Sequence[Operation]) -> Schema:
         of_path = [_parameter("id", "path", described, "string") | {"required": True}]
         of_query = [_parameter(query.name, "query", query.description, query.type) for query in each.query]
         made: Schema = {
-            "operationId": each.name,
-            "summary": each.summary,
+            "operationId": each.endpoint.__name__,
+            "summary": each.endpoint.__doc__ or "",
             "parameters": [*(of_path if "{id}" in each.path else ()), *of_query],
             "responses": {
                 "200": _content("Done.", references[each.answer, "serialization"]),
