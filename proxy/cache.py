@@ -53,7 +53,6 @@ class Memory:
         """Each entry, the last used last, and the cache that it is in."""
 
     def remove(self, entry: _Entry) -> None:
-        """Hold an entry no more."""
         del self.order[entry]
         self.held -= entry.weight
 
@@ -113,7 +112,6 @@ class Lru(Generic[K, V]):
                 self._drop(key)
 
     def clear(self) -> None:
-        """Forget all entries."""
         with self._memory.lock:
             for key in list(self._entries):
                 self._drop(key)

@@ -71,7 +71,6 @@ class AdminApi:
         return self._read(self._ask("POST", f"{_path(name)}/{verb}", body=body))
 
     def delete(self, name: str) -> Json:
-        """Forget a session."""
         return self._read(self._ask("DELETE", _path(name)))
 
     def _get(self, path: str, query: Mapping[str, str]) -> Json:
@@ -80,7 +79,6 @@ class AdminApi:
     def _ask(
         self, method: str, path: str, query: Mapping[str, str] | None = None, body: Json | None = None
     ) -> httpx2.Response:
-        """An answer that is no error."""
         url = f"{self._server}/unabridged/v1{path}"
         timeout = _LOOKING if method == "GET" else _CHANGING
         try:

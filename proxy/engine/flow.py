@@ -137,7 +137,6 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def counted(self) -> int:
-        """Counted tokens of the whole request."""
         return self.budget.head + self.chain.tokens.total
 
     def alternates(self, epoch: Epoch | None) -> bool:

@@ -173,7 +173,6 @@ class Drain:
                 await asyncio.wait_for(self._is_empty.wait(), seconds)
 
     def leave(self) -> None:
-        """A request has ended."""
         self.under_way -= 1
         if not self.under_way:
             self._is_empty.set()

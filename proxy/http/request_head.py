@@ -312,7 +312,6 @@ class Heads:
         self._our_names = {*_OUR_NAMES, tenant_header}
 
     def of(self, scope: Scope) -> Head:
-        """The head of a request."""
         headers: Sequence[Header] = scope["headers"]
         lasting = tuple([header for header in headers if header[0] != _LENGTH])
         key = scope["raw_path"], scope["query_string"], lasting

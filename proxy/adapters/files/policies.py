@@ -137,7 +137,6 @@ class PolicyLibrary:
         return self._marks
 
     def names(self) -> list[str]:
-        """Every name that can be loaded, in order."""
         return sorted(
             {
                 file.stem

@@ -262,7 +262,6 @@ class HttptoolsUpstream(PooledUpstream[Connection]):
         return answer
 
     async def _connected(self) -> Connection:
-        """A new connection."""
         connection, loop = self._admit(Connection(self._read_timeout)), asyncio.get_running_loop()
         is_secure = self._url.scheme == "https"
         port, tls = self._url.port or (443 if is_secure else 80), self._tls if is_secure else None

@@ -29,11 +29,9 @@ class Exchanges(Strategy):
         return stage is Stage.EMERGENCY or self.acts_now(situation)
 
     def acts_now(self, situation: Situation) -> bool:
-        """When there are too many exchanges."""
         return bool(_rolled(situation))
 
     def order(self, situation: Situation, stage: Stage) -> Sequence[int]:
-        """The units of the exchanges that roll, oldest first."""
         return _rolled(situation)
 
     def is_enough(self, situation: Situation, view: int, goal: int) -> bool:

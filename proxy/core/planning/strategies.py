@@ -18,15 +18,12 @@ class Off(Strategy):
     """No epoch ever begins."""
 
     def is_due(self, situation: Situation, stage: Stage) -> bool:
-        """Never."""
         return False
 
     def order(self, situation: Situation, stage: Stage) -> Sequence[int]:
-        """Nothing may go."""
         return ()
 
     def is_enough(self, situation: Situation, view: int, goal: int) -> bool:
-        """Always."""
         return True
 
 
@@ -36,7 +33,6 @@ class ByImportance(Strategy):
     by_usage = True
 
     def is_due(self, situation: Situation, stage: Stage) -> bool:
-        """From *trim* on."""
         return stage in (Stage.TRIM, Stage.COMPACT, Stage.EMERGENCY)
 
     def order(self, situation: Situation, stage: Stage) -> Sequence[int]:
@@ -49,7 +45,6 @@ class ByImportance(Strategy):
         return [index for _, index in sorted(scored)]
 
     def is_enough(self, situation: Situation, view: int, goal: int) -> bool:
-        """At the goal."""
         return view <= goal
 
 
@@ -63,7 +58,6 @@ class SlidingWindow(Strategy):
         return stage is Stage.EMERGENCY or self.acts_now(situation)
 
     def acts_now(self, situation: Situation) -> bool:
-        """When a unit has slid out of the window."""
         return bool(self.order(situation, Stage.CALM))
 
     def order(self, situation: Situation, stage: Stage) -> Sequence[int]:
@@ -94,7 +88,6 @@ class Session(ByImportance):
         return super().is_due(situation, stage)
 
     def acts_now(self, situation: Situation) -> bool:
-        """At a boundary."""
         return _begins_anew(situation) and bool(_past(situation))
 
     def order(self, situation: Situation, stage: Stage) -> Sequence[int]:

@@ -60,7 +60,6 @@ class Edits:
     """Headers of the calls for summaries; without any, none are written on request."""
 
     async def delete(self, found: Inspected) -> None:
-        """Forget a session here and in the store."""
         await self.recorder.forget(found.key)
         was_there = await self.store.delete(found.key)
         self.recognition.forget(found.key)

@@ -196,7 +196,6 @@ class Inspection:
         return _branch(await self._store.nodes(found.key), found.session, tip)
 
     async def injection(self, found: Inspected) -> Injection | None:
-        """What was handed in for a session."""
         raw = await self._store.injection(found.key)
         return None if raw is None else Injection(raw)
 
@@ -293,7 +292,6 @@ class Inspection:
 
     @staticmethod
     def stage(situation: Situation) -> str:
-        """The stage of the view."""
         return stage_of(situation.budget.usage(situation.view), situation.policy.stages).value
 
     def cycle(self, found: Inspected, branch: Sequence[Node]) -> NewestExchange | None:

@@ -94,7 +94,6 @@ class ToolCaches:
         return onto.cache
 
     def forget(self, key: SessionKey) -> None:
-        """The session was deleted: none of its results is kept."""
         self._chains.drop_where(lambda place, _: place[0] == key)
 
     def _ancestor(self, wanted: _Wanted, rules: Rules) -> tuple[int, Derived]:

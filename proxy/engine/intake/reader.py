@@ -113,7 +113,6 @@ class Reader:
         )
 
     def _head(self, body: Body, start: bytes, model: str) -> CachedPrefix:
-        """A request's head, with nothing after it."""
         entries = list[CachedMessage]()
         for raw in body.messages:
             entry, _ = self._entry(raw)
@@ -186,7 +185,6 @@ class Reader:
                 each.entry.text = tokens
 
     def _texts_of(self, messages: Sequence[NewMessage]) -> list[str]:
-        """What is counted of messages."""
         return [(each.content or self.dialect.read(each.raw)).countable() for each in messages]
 
     async def head_tokens(self, history: History, tool: bytes = b"") -> int:

@@ -121,7 +121,6 @@ class Epochs:
         return replace(_unchanged(request, EMPTY), degraded=("not-planned",))
 
     def forget(self, key: SessionKey) -> None:
-        """The session was deleted: nothing decided for it is kept."""
         self._pending.forget(key)
 
     def _situation(self, request: Request, epochs: Sequence[Epoch]) -> tuple[Situation, Epoch | None]:

@@ -106,11 +106,9 @@ class PendingEpochs:
         return grown >= min(max(before.lacking, least), most)
 
     def drop(self, request: Request) -> None:
-        """An epoch has begun."""
         self._reckoned.drop(_lane(request))
 
     def forget(self, key: SessionKey) -> None:
-        """The session was deleted."""
         self._prepared.drop_where(lambda entry, _: entry[0] == key)
         self._reckoned.drop_where(lambda entry, _: entry[0] == key)
 

@@ -195,7 +195,6 @@ class CachedSession(msgspec.Struct):
     # --- how the upstream counts ---
 
     def growth_of(self, model: str) -> Growth:
-        """How the upstream's counts of a model have grown."""
         name = hash(model)
         growth = self.growth.get(name)
         if growth is None:
@@ -246,7 +245,6 @@ class SessionCache:
         return session
 
     def of_lane(self, key: SessionKey, lane: str) -> tuple[CachedSession, CachedLane]:
-        """The entries of a session and of one of its lanes."""
         session, found = self._sessions.get(key), self._lanes.get((key, lane))
         if found is None:
             found = CachedLane(lane)

@@ -73,7 +73,6 @@ class AdminAPI:
         self._token = token
 
     def routes(self) -> list[Route]:
-        """The API's routes."""
         by_path: dict[str, dict[str, Operation]] = {}
         for each in _TABLE:
             by_path.setdefault(each.path, {})[each.method] = each

@@ -180,7 +180,6 @@ class WireGuard(HttpToolsProtocol):
 
     @property
     def _is_answering(self) -> bool:
-        """Whether an answer is under way."""
         return self._running is not None and not self._running.cycle.response_complete
 
     def _await_request(self) -> None:

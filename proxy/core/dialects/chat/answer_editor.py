@@ -41,12 +41,10 @@ class AnswerEditor:
 
     @property
     def has_given_up(self) -> bool:
-        """Whether the newest answer is none that can be edited."""
         return not self._is_completion or self._calls.message.is_odd
 
     @property
     def visible(self) -> bytes:
-        """The message that the client is told, once that is settled."""
         return self._rounds_message.json()
 
     def feed(self, body: bytes) -> None:
@@ -76,7 +74,6 @@ class AnswerEditor:
         return self._calls.message_without(without)
 
     def go_on(self, *, may_ask: bool) -> None:
-        """All calls of the round have been answered: what is fed next is the upstream's next answer."""
         self._rounds += 1
         self._begin(may_ask=may_ask)
 

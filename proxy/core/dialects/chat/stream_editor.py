@@ -65,7 +65,6 @@ class StreamEditor:
 
     @property
     def visible(self) -> bytes:
-        """The message that the client has been told."""
         return self._visible.json()
 
     def feed(self, chunk: bytes) -> bytes:
