@@ -10,6 +10,7 @@ import asyncio
 import hmac
 import json
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -60,17 +61,15 @@ def _operation(method: Method, path: str, *query: Query) -> Callable[[_Made], _M
     return enter
 
 
+@dataclass(frozen=True)
 class AdminAPI:
     """Sessions for people and scripts. ``now`` tells seconds since 1970."""
 
-    def __init__(
-        self, inspection: Inspection, edits: Edits, forks: Forks, now: Callable[[], float], token: str
-    ) -> None:
-        self._inspection = inspection
-        self._edits = edits
-        self._forks = forks
-        self._now = now
-        self._token = token
+    inspection: Inspection
+    edits: Edits
+    forks: Forks
+    now: Callable[[], float]
+    token: str = field(repr=False)
 
     def routes(self) -> list[Route]:
         by_path: dict[str, dict[str, Operation]] = {}
@@ -100,21 +99,21 @@ class AdminAPI:
         scheme, token = [*request.headers.get("authorization", "").split(None, 1), "", ""][:2]
         if not token:
             raise Unauthorized("The admin API needs the admin token: Authorization: Bearer …")
-        if scheme.lower() != "bearer" or not hmac.compare_digest(token.encode(), self._token.encode()):
+        if scheme.lower() != "bearer" or not hmac.compare_digest(token.encode(), self.token.encode()):
             raise Forbidden("This is not the admin token.")
 
     async def _found(self, request: Request) -> Inspected:
-        return await self._inspection.find(request.path_params["id"])
+        return await self.inspection.find(request.path_params["id"])
 
     async def _branch(self, request: Request) -> tuple[Inspected, list[Node], Injection | None]:
         """A session, its branch of the tip that was asked for, and what was handed in for it."""
         found = await self._found(request)
-        branch = await self._inspection.branch(found, request.query_params.get("tip"))
-        return found, branch, await self._inspection.injection(found)
+        branch = await self.inspection.branch(found, request.query_params.get("tip"))
+        return found, branch, await self.inspection.injection(found)
 
     async def _shown(self, found: Inspected) -> schemas.SessionTold:
-        branch = await self._inspection.branch(found)
-        return await asyncio.to_thread(lambda: views.session(found, self._inspection.cycle(found, branch)))
+        branch = await self.inspection.branch(found)
+        return await asyncio.to_thread(lambda: views.session(found, self.inspection.cycle(found, branch)))
 
     # --- looking ---
 
@@ -129,7 +128,7 @@ class AdminAPI:
         text = request.query_params.get("limit", str(_USUAL))
         if not (text.isascii() and text.isdigit()):
             raise InvalidType("`limit` must be a number.", param="limit")
-        found, left_out = await self._inspection.newest(min(max(int(text[:9]), 1), _MOST))
+        found, left_out = await self.inspection.newest(min(max(int(text[:9]), 1), _MOST))
         return schemas.Sessions(
             sessions=[views.session(each) for each in found], left_out=schemas.LeftOut(**left_out)
         )
@@ -143,32 +142,32 @@ class AdminAPI:
     async def transcript(self, request: Request, body: schemas.NoBody) -> schemas.Transcript:
         """All messages as they came."""
         found = await self._found(request)
-        numbered = await self._inspection.transcript(found, request.query_params.get("tip"))
+        numbered = await self.inspection.transcript(found, request.query_params.get("tip"))
         return await asyncio.to_thread(views.transcript, found, numbered)
 
     @_operation("GET", f"{_ONE}/view", _TIP)
     async def view(self, request: Request, body: schemas.NoBody) -> schemas.View:
         """What the model gets."""
-        return await asyncio.to_thread(views.view, self._inspection, *await self._branch(request))
+        return await asyncio.to_thread(views.view, self.inspection, *await self._branch(request))
 
     @_operation("GET", f"{_ONE}/explain", _TIP)
     async def explain(self, request: Request, body: schemas.NoBody) -> schemas.Explanation:
         """What became of each message, and why."""
-        return await asyncio.to_thread(views.explanation, self._inspection, *await self._branch(request))
+        return await asyncio.to_thread(views.explanation, self.inspection, *await self._branch(request))
 
     @_operation("GET", f"{_ONE}/tools", _TIP)
     async def tools(self, request: Request, body: schemas.NoBody) -> schemas.ToolResults:
         """Tool results that are fresh."""
-        return await asyncio.to_thread(views.tools, self._inspection, *await self._branch(request))
+        return await asyncio.to_thread(views.tools, self.inspection, *await self._branch(request))
 
     @_operation("GET", f"{_ONE}/export")
     async def export(self, request: Request, body: schemas.NoBody) -> Export:
         """All that is kept of a session."""
         found = await self._found(request)
-        branch = await self._inspection.branch(found)
-        everything = await self._inspection.everything(found)
+        branch = await self.inspection.branch(found)
+        everything = await self.inspection.everything(found)
         return await asyncio.to_thread(
-            lambda: export(found, branch, self._inspection.cycle(found, branch), everything, self._now())
+            lambda: export(found, branch, self.inspection.cycle(found, branch), everything, self.now())
         )
 
     # --- changing ---
@@ -177,19 +176,19 @@ class AdminAPI:
     async def delete(self, request: Request, body: schemas.NoBody) -> schemas.Deleted:
         """Forget a session."""
         found = await self._found(request)
-        await self._edits.delete(found)
+        await self.edits.delete(found)
         return schemas.Deleted(id=found.id, name=found.session.name, deleted=True)
 
     @_operation("POST", f"{_ONE}/fork")
     async def fork(self, request: Request, body: schemas.ForkBody) -> schemas.SessionTold:
         """Make a branch a session of its own."""
         found = await self._found(request)
-        return await self._shown(await self._forks.fork(found, body.tip, body.at, body.name))
+        return await self._shown(await self.forks.fork(found, body.tip, body.at, body.name))
 
     @_operation("POST", f"{_ONE}/compact")
     async def compact(self, request: Request, body: schemas.CompactBody) -> schemas.Compacted:
         """Cut messages now."""
-        epoch, summary = await self._edits.compact(await self._found(request), _ranges(body.messages))
+        epoch, summary = await self.edits.compact(await self._found(request), _ranges(body.messages))
         return schemas.Compacted(**views.epoch(epoch).model_dump(), summary=summary)
 
     @_operation("POST", f"{_ONE}/restore")
@@ -198,17 +197,17 @@ class AdminAPI:
         if body.messages is not None and body.epoch is not None:
             raise InvalidType("Name messages or an epoch, not both.", param="epoch")
         found = await self._found(request)
-        return views.epoch(await self._edits.restore(found, _ranges(body.messages), body.epoch))
+        return views.epoch(await self.edits.restore(found, _ranges(body.messages), body.epoch))
 
     @_operation("POST", f"{_ONE}/pause")
     async def pause(self, request: Request, body: schemas.NoBody) -> schemas.SessionTold:
         """Let appended turns wait."""
-        return await self._shown(await self._edits.pause(await self._found(request), paused=True))
+        return await self._shown(await self.edits.pause(await self._found(request), paused=True))
 
     @_operation("POST", f"{_ONE}/resume")
     async def resume(self, request: Request, body: schemas.NoBody) -> schemas.SessionTold:
         """Let appended turns go on."""
-        return await self._shown(await self._edits.pause(await self._found(request), paused=False))
+        return await self._shown(await self.edits.pause(await self._found(request), paused=False))
 
 
 def _ranges(messages: str | list[int] | None) -> Ranges | None:
