@@ -12,11 +12,11 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from proxy.cache import Memory
-from proxy.core.budget.budget import Stage, stage_of
+from proxy.core.budget.budget import Stage
 from proxy.core.economics.economy import account_of, is_cold, late_account, prices_in, shortfall
 from proxy.core.planning.changes import Change, on_request
 from proxy.core.planning.life import NO_PAST, Gate, in_force, past_of
-from proxy.core.planning.plan import EMPTY, Account, Epoch, Plan, Span, Verb, Verdict, view_tokens
+from proxy.core.planning.plan import EMPTY, Account, Epoch, Span, Verb, Verdict, view_tokens
 from proxy.core.planning.planner import (
     Draft,
     acts_now,
@@ -73,9 +73,9 @@ class Epochs:
         if log is None:
             # Its own past is replayed, so that each turn without a store cuts what the last one cut.
             plan, number = await self._from_scratch.of(request)
-            return replace(_unchanged(request, plan), number=number)
+            return replace(Decision.under(request, plan), number=number)
         if not log.epochs and acts_by_usage(request.incoming.policy):
-            whole = _unchanged(request, EMPTY)
+            whole = Decision.under(request, EMPTY)
             if whole.stage is Stage.CALM:
                 return whole
         if log.saved < len(log.epochs):
@@ -83,7 +83,7 @@ class Epochs:
                 log = await self._append(request, log)
                 request = replace(request, log=log)
         situation, epoch = self._situation(request, log.epochs)
-        standing = _unchanged(request, situation.plan, epoch)
+        standing = Decision.under(request, situation.plan, epoch)
         if epoch is not None and _was_decided(epoch, request, standing.stage):
             return standing
         if epoch is None and standing.stage is Stage.EMERGENCY:
@@ -118,7 +118,7 @@ class Epochs:
 
     def untouched(self, request: Request) -> Decision:
         """The request as the client wrote it: the last resort where planning itself is at fault."""
-        return replace(_unchanged(request, EMPTY), degraded=("not-planned",))
+        return replace(Decision.under(request, EMPTY), degraded=("not-planned",))
 
     def forget(self, key: SessionKey) -> None:
         self._pending.forget(key)
@@ -330,20 +330,6 @@ def log_pruning(epoch: Epoch, session: str) -> None:
         epoch=epoch.number,
         stage=epoch.stage,
         reason=epoch.reason,
-    )
-
-
-def _unchanged(request: Request, plan: Plan, epoch: Epoch | None = None) -> Decision:
-    """What a request is forwarded with under a plan, where no epoch begins at it."""
-    view = view_tokens(plan, request.chain.tokens)
-    return Decision(
-        plan=plan,
-        stage=stage_of(request.budget.usage(view), request.incoming.policy.stages),
-        view=view,
-        log=request.log,
-        epoch=epoch,
-        number=epoch.number if epoch is not None else 0,
-        summary="ready" if plan.gaps and plan.anchors else "none",
     )
 
 
