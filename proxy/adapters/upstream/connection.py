@@ -14,6 +14,7 @@ from math import inf
 from typing import Self, cast
 
 import httptools
+import msgspec
 
 from proxy.adapters.faults import fault_of
 from proxy.errors import UnabridgedError, UpstreamInvalidResponse, UpstreamTimeout, UpstreamUnreachable
@@ -36,43 +37,27 @@ _BODILESS = frozenset({204, 304})
 Header = tuple[bytes, bytes]
 
 
-class Answer:
+class Answer(msgspec.Struct, eq=False):
     """The answer to one request, as it arrives: a `proxy.ports.UpstreamResponse`."""
 
-    __slots__ = (
-        "_connection",
-        "_give_back",
-        "_is_ended",
-        "_waiter",
-        "_writing",
-        "fault",
-        "headers",
-        "is_begun",
-        "is_complete",
-        "parts",
-        "status",
-        "waiting",
-    )
-
-    def __init__(self, connection: Connection, give_back: Callable[..., None]) -> None:
-        self.status = 0
-        """The final status, once the head is here."""
-        self.headers: list[Header] = []
-        """As they came."""
-        self.parts: deque[bytes] = deque()
-        """Of the body, what has come and was not read yet."""
-        self.waiting = 0
-        """Bytes in ``parts``."""
-        self.is_begun = False
-        """Whether its head is here."""
-        self.is_complete = False
-        self.fault: UnabridgedError | None = None
-        self._connection = connection
-        self._give_back = give_back
-        """Takes the connection, and whether it is ``broken``."""
-        self._waiter: asyncio.Future[None] | None = None
-        self._writing: asyncio.Task[None] | None = None
-        self._is_ended = False
+    _connection: Connection
+    _give_back: Callable[..., None]
+    """Takes the connection, and whether it is ``broken``."""
+    status: int = 0
+    """The final status, once the head is here."""
+    headers: list[Header] = []
+    """As they came."""
+    parts: deque[bytes] = msgspec.field(default_factory=deque[bytes])
+    """Of the body, what has come and was not read yet."""
+    waiting: int = 0
+    """Bytes in ``parts``."""
+    is_begun: bool = False
+    """Whether its head is here."""
+    is_complete: bool = False
+    fault: UnabridgedError | None = None
+    _waiter: asyncio.Future[None] | None = None
+    _writing: asyncio.Task[None] | None = None
+    _is_ended: bool = False
 
     # --- for whoever reads it ---
 
