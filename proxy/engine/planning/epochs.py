@@ -164,7 +164,7 @@ class Epochs:
             return None
         owner = self._ahead.owner(request, situation, standing)
         wanted = await self._summary_jobs.wanted(decided, owner, under_way)
-        waits = wanted.start_missing() and decided.waits
+        waits = decided.waits and wanted.start_missing()  # what no request waits for is begun behind the cut
         if waits:
             await wanted.wait(self._patience(request))
         summaries = wanted.texts()
@@ -287,7 +287,8 @@ class Epochs:
             self._metrics.epochs.labels(stage=decision.stage.value).inc()
             newly_cut = max(decision.plan.cut - situation.plan.cut, 0)
             self._metrics.cut_messages.labels(reason=decision.stage.value).inc(newly_cut)
-            begun_from = situation.under(decision.plan)
+            past = situation.past.after(len(request.chain), account.saved if account is not None else None)
+            begun_from = replace(situation.under(decision.plan), past=past)
             owner = self._ahead.owner(request, situation, decision)
             self._summary_jobs.rebuild(begun_from, owner)
             await self._ahead.begin_lacking(request, begun_from, epoch, owner)
