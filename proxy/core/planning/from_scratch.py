@@ -69,7 +69,7 @@ class _Replay:
         """The plan in force by now."""
         if self._written is not None or self._begun is None:
             return self._written or self._plain
-        return add_ledger(replace(self._begun, unwritten=0), self._plain, self._most)
+        return add_ledger(self._begun.before_ledgers(), self._plain, self._most)
 
     def reach(self, length: int, *, is_marked: bool) -> None:
         """Replay the next request."""
@@ -130,7 +130,7 @@ class _Replay:
         is_written = self._is_next_written
         self.epochs += 1
         self._most = None if is_written else min(self._ledger + SPARE, room_of(situation, plain))
-        self._written = add_ledger(replace(situation, unwritten=0), plain) if is_written else None
+        self._written = add_ledger(situation.before_ledgers(), plain) if is_written else None
         tokens = situation.chain.tokens
         without = view_tokens(plain, tokens)
         self._view = without + (self._most or 0)

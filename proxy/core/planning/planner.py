@@ -160,7 +160,8 @@ def draft(situation: Situation, stage: Stage, *, growth: int = 0, ledger: int | 
     if Gate.FREES not in decided.gates:
         return decided
     least = LEAST_FREED * situation.budget.room
-    return replace(decided, has_room=freed - _summary_room(situation, stage) >= least)
+    has_room = freed - _summary_room(situation, stage) >= least
+    return _outlined(replace(decided, has_room=has_room), decided.outline)
 
 
 def _holds(gate: Gate, decided: Draft, freed: int) -> bool:
@@ -215,10 +216,10 @@ def _select(
             set_aside += over
             continue
         if most is not None:
-            decided = replace(decided, ledger=min(decided.ledger, most))
+            decided = _outlined(replace(decided, ledger=min(decided.ledger, most)), plain)
         elif over <= 0:
             with_ledger = view_tokens(add_ledger(situation, plain), situation.chain.tokens)
-            decided = replace(decided, ledger=with_ledger - size)
+            decided = _outlined(replace(decided, ledger=with_ledger - size), plain)
         view = size + decided.ledger
         missed = max(_OVER * (view - goal), goal - _AS_NEAR * budget.room - view, 0)
         found.append((missed, sum(end - start for start, end in decided.spans), decided))
@@ -265,7 +266,13 @@ def _drafted(
         quotes={gap.span: gap.quotes for gap in plain.gaps},
         ledger=room_for(situation, cut_tokens(situation, plain)),
     )
-    return decided, plain
+    return _outlined(decided, plain), plain
+
+
+def _outlined(decided: Draft, outline: Plan) -> Draft:
+    """The draft, of which the outline is known already."""
+    vars(decided)["outline"] = outline
+    return decided
 
 
 def _spans_of(plan: Plan) -> tuple[Span, ...]:
@@ -288,7 +295,8 @@ def written(decided: Draft, summaries: Summaries) -> Plan:
     """The plan of a draft but for its ledger, for which it leaves room."""
     situation = decided.situation
     texts = new_texts(situation, decided.spans, decided.strategy, summaries)
-    plan, tokens = _noted(decided, texts), situation.chain.tokens
+    is_outlined = not texts and not decided.acts_now
+    plan, tokens = decided.outline if is_outlined else _noted(decided, texts), situation.chain.tokens
     while texts and situation.budget.is_over(view_tokens(plan, tokens) + decided.ledger):
         # A summary may be longer than what was set aside for it; a notice always fits.
         texts.pop(max(texts, key=lambda span: sum(len(anchor.text) for anchor in texts[span])))

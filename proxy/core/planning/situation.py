@@ -138,6 +138,12 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is r
         """The same chain under a plan; what is known of it stays known where the plan is the same."""
         return self if plan == self.plan else replace(self, plan=plan)
 
+    def before_ledgers(self) -> Self:
+        """The same with no ledger in its view; what is known of the chain stays known."""
+        other = replace(self, unwritten=0)
+        vars(other).update((name, known) for name, known in vars(self).items() if name != "view")
+        return other
+
     def anchors_within(self, start: int, end: int) -> list[Anchor]:
         """The summaries that there are of what lies between two places, in order."""
         found = self.plan.anchors_within(start, end)
