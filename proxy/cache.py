@@ -76,6 +76,13 @@ class Lru(Generic[K, V]):
             return None  # it has just gone
         return entry.value
 
+    def get_or_make(self, key: K, make: Callable[[], V]) -> V:
+        """The value of a key, made and put where there is none."""
+        value = self.get(key)
+        if value is None:
+            self.put(key, value := make())
+        return value
+
     def put(self, key: K, value: V) -> None:
         weight, memory = _ENTRY_BYTES + self._weigh(value), self._memory
         with memory.lock:
