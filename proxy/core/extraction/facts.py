@@ -68,6 +68,8 @@ _CAMEL = re.compile(r"_*[a-z]+[A-Z]\w*|_*[A-Z]+[a-z0-9]+[A-Z]\w*")
 _CAPITALS = re.compile(r"[A-Z]{2,}(?:-[A-Z0-9]+)+|[A-Z]{5,}")
 _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 _KEBAB = re.compile(r"[A-Za-z]\w*(?:-\w+){2,}")
+_NO_NAMES = re.compile(r"[-dlcbps]?(?:[r-][w-][xsStT-]){3}\S?|__[a-z]+__")
+"""What stands in each listing and each program: modes of files, and names that a language gives."""
 _NUMERIC = re.compile(r"[\d.,%]+")
 _ABBREVIATION = re.compile(r"(?:[A-Za-z]\.)+[A-Za-z]?\.?")
 
@@ -75,7 +77,7 @@ _ABBREVIATION = re.compile(r"(?:[A-Za-z]\.)+[A-Za-z]?\.?")
 @lru_cache(maxsize=1 << 15)
 def kind_of(word: str) -> str | None:
     """The kind of a word without white space; None where it is nothing exact."""
-    if not _SHORTEST <= len(word) <= LONGEST or _FLAGS.fullmatch(word):
+    if not _SHORTEST <= len(word) <= LONGEST or _FLAGS.fullmatch(word) or _NO_NAMES.fullmatch(word):
         return None
     if word.isalpha() and (word.islower() or word.istitle()):
         return None
@@ -144,7 +146,7 @@ _LETTERS = r"A-Za-z0-9À-ɏ_"
 _WITHIN = rf"[{_LETTERS}./\\:@$€£¥₹%+,~-]*"
 # Each begins with a set of characters, which a search skips to; what must stand before is asked after it.
 _WORD = re.compile(
-    rf"[{_LETTERS}$€£¥₹#@~./](?:(?<=[{_LETTERS}])|(?:(?<=[$€£¥₹#@~/])|(?<=\.)\.?/)[{_LETTERS}])"
+    rf"[{_LETTERS}$€£¥₹#@~./](?:(?<=[{_LETTERS}])(?<!\\[nrt])|(?:(?<=[$€£¥₹#@~/])|(?<=\.)\.?/)[{_LETTERS}])"
     rf"{_WITHIN}(?:[=>~]=(?=\d){_WITHIN})*"
 )
 _MONTHS = [name for names in MONTHS for name in names.split()]
