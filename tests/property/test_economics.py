@@ -124,12 +124,15 @@ def test_what_fits_below_trim_costs_what_the_whole_history_costs(words: int, exc
 
 @settings(max_examples=15)
 @given(
-    st.sampled_from([2_000, 4_000, 8_000]), st.sampled_from([60, 150, 300]), st.sampled_from([0.1, 0.25, 0.5])
+    st.sampled_from([2_000, 4_000, 8_000]),
+    st.sampled_from([60, 150, 300]),
+    st.sampled_from([0.1, 0.25, 0.5]),
+    st.booleans(),
 )
 def test_a_session_as_long_as_check_says_costs_no_more_than_its_whole_history(
-    room: int, words: int, cached: float
+    room: int, words: int, cached: float, is_known: bool
 ):
-    policy, paid = Policy(), Prices(cached=cached, least=0, step=1)
+    policy, paid = Policy(), Prices(cached=cached, least=0, step=1, is_known=is_known)
     pace = chain_from([user("And now?"), assistant(prose("en", words))]).tokens.total
     exchanges = pays_from(policy, room, paid, pace) // pace + 1
     told = [each for n in range(exchanges) for each in (user(f"And {n}?"), assistant(prose("en", words, n)))]

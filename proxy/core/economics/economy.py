@@ -78,13 +78,15 @@ def pays_from(policy: Policy, budget: int, prices: Prices, pace: int) -> int:
 
     For a session without a head that grows by ``pace`` tokens a request. From one epoch to the next it grows
     by what lies between the line at which they begin and the target; each has all that is left read anew, and
-    asks for one summary. What that costs is paid back by requests that would be longer than they are.
+    asks for one summary, where that is not paid for out of what cuts have saved. What that costs is paid back
+    by requests that would be longer than they are.
     """
     prices, stages = prices.under(policy.economy), policy.stages
     begins = (stages.compact if policy.economy.enabled else stages.trim) * budget
     left = stages.target * budget
     view, growth = (begins + left) / 2, max(begins - left, 1)
-    size = policy.summary_tokens(budget) if policy.summary.enabled else 0
+    is_paid_for = policy.economy.enabled and prices.is_known
+    size = policy.summary_tokens(budget) if policy.summary.enabled and not is_paid_for else 0
     source = growth / 2 + INSTRUCTION if size else 0  # messages are told in short
     cost = (prices.write_share - prices.read_share) * left
     cost += source * prices.write_share + size * prices.output / prices.fresh
