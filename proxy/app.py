@@ -49,8 +49,8 @@ from proxy.engine.recording.recorder import Recorder
 from proxy.engine.sessions.attachments import Attachments
 from proxy.engine.sessions.recognition import Recognition
 from proxy.engine.sessions.session_cache import SessionCache
+from proxy.engine.summaries.jobs import SummaryJobs
 from proxy.engine.summaries.pool import Summaries
-from proxy.engine.summaries.wanted import SummaryJobs
 from proxy.errors import StoreUnavailable
 from proxy.http.admin import AdminAPI
 from proxy.http.front import Drain, Front, probe_routes, refusals

@@ -22,7 +22,7 @@ from proxy.engine.append.turn_queue import TurnQueue
 from proxy.engine.planning.epochs import Epochs, log_pruning
 from proxy.engine.recording.recorder import Recorder
 from proxy.engine.sessions.recognition import Recognition
-from proxy.engine.summaries.wanted import Owner, SummaryJobs
+from proxy.engine.summaries.jobs import Owner, SummaryJobs
 from proxy.errors import InvalidType, NotFound, NothingToChange, SessionBusy
 from proxy.ports import COMPACTOR, Clock, SessionStore
 

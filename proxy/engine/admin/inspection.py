@@ -33,7 +33,7 @@ from proxy.core.policy.sections import Summary
 from proxy.core.tool_cache.cache import Rules, ToolCache
 from proxy.core.tool_cache.derive import NO_HIDDEN, Hidden, derive, initial
 from proxy.engine.models.asking import Caller
-from proxy.engine.summaries.wanted import Missing, Owner, SummaryJobs
+from proxy.engine.summaries.jobs import Missing, Owner, SummaryJobs
 from proxy.errors import InvalidPolicy, NotFound, RequestError
 from proxy.ports import SessionKey, SessionStore, TokenCounter, UnreadableRecord
 

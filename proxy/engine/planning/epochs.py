@@ -35,7 +35,7 @@ from proxy.engine.flow import Decision, Request
 from proxy.engine.planning.planning_cache import PendingEpochs, PlanCache
 from proxy.engine.planning.summaries_ahead import SummariesAhead
 from proxy.engine.sessions.session_cache import EpochLog
-from proxy.engine.summaries.wanted import Owner, SummaryJobs, unsummarised
+from proxy.engine.summaries.jobs import Owner, SummaryJobs, unsummarised
 from proxy.errors import StoreUnavailable
 from proxy.ports import Clock, SessionKey, TokenCounter, TurnStore
 from proxy.telemetry import Metrics, log_event

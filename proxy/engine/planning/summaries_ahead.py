@@ -12,7 +12,8 @@ from proxy.engine.background import off_loop
 from proxy.engine.flow import Decision, Request
 from proxy.engine.planning.planning_cache import PendingEpochs
 from proxy.engine.summaries.cached_view import CachedView
-from proxy.engine.summaries.wanted import Owner, SummaryJobs, Wanted
+from proxy.engine.summaries.jobs import Owner, SummaryJobs
+from proxy.engine.summaries.wanted import Wanted
 from proxy.ports import Clock
 from proxy.telemetry import log_warning
 
