@@ -81,9 +81,9 @@ class Reader:
         """
         model = body.model
         if before is None or before.root != start or before.length == len(before.head):
-            before = await _off_loop(body.messages, lambda: self._head(body, start, model))
+            before = await off_loop(body.messages, lambda: self._head(body, start, model))
         after, come = before.tip, [*body.messages[before.length :]]
-        new, hashes = await _off_loop(come, lambda: self._chained(come, after))
+        new, hashes = await off_loop(come, lambda: self._chained(come, after))
         tip, exchanges, entries = hashes[-1] if hashes else after, before.exchanges, list[CachedMessage]()
         for each in new:
             entries.append(each.entry)
@@ -180,7 +180,7 @@ class Reader:
         uncounted = [each for each in messages if each.entry.text is None]
         for first in range(0, len(uncounted), PIECE):
             new = uncounted[first : first + PIECE]
-            texts = await _off_loop([each.raw for each in new], partial(self._texts_of, new))
+            texts = await off_loop([each.raw for each in new], partial(self._texts_of, new))
             for each, tokens in zip(new, await self._counter.count_all(texts), strict=True):
                 each.entry.text = tokens
 
@@ -216,7 +216,7 @@ class Reader:
         return tokens
 
 
-async def _off_loop(raws: Sequence[bytes], work: Callable[[], T]) -> T:
+async def off_loop(raws: Sequence[bytes], work: Callable[[], T]) -> T:
     """Do ``work`` on these messages, in a thread where it would hold up other requests."""
     if len(raws) <= PIECE and sum(map(len, raws)) <= _PIECE_BYTES:
         return work()
