@@ -6,10 +6,10 @@ summaries give the same plan on every worker (law 3), and the finished view fits
 stay alone does not (law 4). What notes say is the business of :mod:`proxy.core.planning.gaps`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import islice
-from typing import Final, assert_never
+from typing import Final, NamedTuple, assert_never
 
 import msgspec
 from msgspec.structs import replace
@@ -27,11 +27,13 @@ from proxy.core.planning.strategies import BY_UNITS, strategy_of
 from proxy.core.planning.strategy import Strategy
 
 _NOTICES = 2
-_TRIES: Final = 3
+_TRIES: Final = 4
 """How often units are chosen, to come near the goal once the size of notes and ledger is known."""
 _NEAR, _AS_NEAR = 0.01, 0.03
 """Shares of the room: by which what was set aside may be wrong, and by which a view may end below its goal
 where another choice would come nearer, but cut more."""
+_TOO_LITTLE = 0.02
+"""Share of the room by which a view counts as farther from its goal where no epoch would begin for it."""
 _OVER = 2
 """How much farther from its goal a view above it counts: the next epoch comes sooner."""
 
@@ -187,6 +189,19 @@ def _holds(gate: Gate, decided: Draft, freed: int) -> bool:
             assert_never(gate)
 
 
+class _Try(NamedTuple):
+    """What came of one choice."""
+
+    missed: float
+    """How far its view is from the goal, in counted tokens."""
+    cut: int
+    """Messages."""
+    draft: Draft
+    view: int
+    corrected: int
+    """Counted tokens that should have been set aside for what it cuts."""
+
+
 def _select(
     situation: Situation, stage: Stage, strategy: Strategy, growth: int, most: int | None
 ) -> tuple[Draft, int]:
@@ -205,7 +220,7 @@ def _select(
         if is_counting
         else [*first_user_clip(situation), *picture_clearings(situation), *clearings(situation)]
     )
-    found: list[tuple[float, int, Draft]] = []
+    found: list[_Try] = []
     while True:
         selection = Selection(situation, stage, set_aside, ledger, results)
         selection.run(strategy)
@@ -221,20 +236,38 @@ def _select(
             with_ledger = view_tokens(add_ledger(situation, plain), situation.chain.tokens)
             decided = _outlined(replace(decided, ledger=with_ledger - size), plain)
         view = size + decided.ledger
-        missed = max(_OVER * (view - goal), goal - _AS_NEAR * budget.room - view, 0)
-        found.append((missed, sum(end - start for start, end in decided.spans), decided))
-        spare = selection.view - to_come - view
+        missed = _missed(situation, view, goal)
+        corrected = set_aside + to_come + view - selection.view
+        found.append(_Try(missed, sum(end - start for start, end in decided.spans), decided, view, corrected))
         if (
             is_counting
             or strategy is BY_UNITS
             or len(found) == _TRIES
             or over > 0
-            or abs(spare) <= _NEAR * budget.room
+            or abs(corrected - set_aside) <= _NEAR * budget.room
         ):
             break
-        set_aside -= spare
-    *_, decided = min(found, key=lambda each: each[:2])
+        set_aside = _next_set_aside(found, goal)
+    decided = min(found, key=lambda each: each[:2]).draft
     return decided, situation.view - decided.most_tokens
+
+
+def _missed(situation: Situation, view: int, goal: int) -> float:
+    """How far a view is from its goal, in counted tokens; farther where the epoch would free too little."""
+    room = situation.budget.room
+    missed = max(_OVER * (view - goal), goal - _AS_NEAR * room - view, 0)
+    return missed if situation.view - view >= LEAST_FREED * room else missed + _TOO_LITTLE * room
+
+
+def _next_set_aside(found: Sequence[_Try], goal: int) -> int:
+    """What to set aside next; after two tries with the goal between their views, what lies between theirs.
+
+    For what the last one was wrong by says little of a choice far from it.
+    """
+    low, high = min(found, key=lambda each: each.view), max(found, key=lambda each: each.view)
+    if len(found) != 2 or not low.view <= goal < high.view:
+        return found[-1].corrected
+    return high.corrected + (low.corrected - high.corrected) * (high.view - goal) // (high.view - low.view)
 
 
 def _ledger_growth(situation: Situation, most: int | None) -> int:
