@@ -254,6 +254,7 @@ class SummaryJobs:
         policy = situation.policy
         return Job(
             address=address,
+            session=owner.key.id_for(owner.tenant),
             terms=self._address(situation, owner, b""),
             source=source,
             caller=owner.caller,
