@@ -169,6 +169,16 @@ async def test_what_will_not_do_is_read_afresh(
     assert "4711" not in str(notes)
 
 
+async def test_a_refusal_of_it_says_nothing_of_the_parameters_that_a_model_takes(
+    model: Model, small: Small
+) -> None:
+    model.summary = going_on(plainly(400, [JSON], b'{"error":{"message":"no"}}'))
+    async with talking(await small(BUDGET, extra=DEEP)) as talk:
+        await talk.go_on(model, summaries=3)
+    assert behind(model)[:3] == [True, True, False]
+    assert ["temperature" in body_of(each) for each in model.summaries[:3]] == [True, False, True]
+
+
 async def test_the_model_sees_all_of_what_it_summarises(model: Model, small: Small) -> None:
     model.caches, model.summary = True, said("The order is 88-ZX-19.")
     async with talking(await small(BUDGET, extra=DEEP)) as talk:
