@@ -42,6 +42,8 @@ TRUNCATED_EVENT = (
 )
 """What a client is told where the upstream's stream ends too early."""
 
+SHARED = ("id", "created", "model")
+"""What all chunks of one stream have in common, and all rounds of one answer."""
 _DONE = b"data: [DONE]\n\n"
 _ABSENT = Raw(b"null")
 
