@@ -28,12 +28,12 @@ from proxy.adapters.plugins import load_plugins
 from proxy.adapters.stores import open_store
 from proxy.adapters.stores.redis.embedded import EmbeddedValkey
 from proxy.adapters.upstream import open_upstream
-from proxy.app import ADMIN_TOKEN_FILE, SECRET_FILE, SystemClock, begin_log, create_app
+from proxy.app import SECRET_FILE, SystemClock, begin_log, create_app
 from proxy.cli.process import app_of_worker, raise_file_limit, settle, sigterm_interrupts
 from proxy.cli.terminal import CommandError, add_json_option, facts, notes
 from proxy.config import FLAGS, Settings
 from proxy.core.text.similarity import nearest
-from proxy.environment import PREFIX, unknown_variables, variable
+from proxy.environment import ADMIN_TOKEN_FILE, PREFIX, unknown_variables, variable
 from proxy.errors import SettingsError, StoreUnavailable
 from proxy.http.server import BACKLOG, server_config
 from proxy.telemetry import log_warning
