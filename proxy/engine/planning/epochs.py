@@ -270,34 +270,33 @@ class Epochs:
         )
         epoch = change.epoch(self._clock.now())
         log = EpochLog((*log.epochs, epoch), log.saved)
-        begun = replace(
-            decision,
-            view=view_tokens(decision.plan, request.chain.tokens),
-            epoch=epoch,
-            number=epoch.number,
-            log=log,
-        )
+        view = view_tokens(decision.plan, request.chain.tokens)
+        begun = replace(decision, view=view, epoch=epoch, number=epoch.number, log=log)
         unsaved = replace(begun, degraded=(*decision.degraded, "epoch-not-saved"))
         try:
             stored = await self._append(request, log)
         except StoreUnavailable:
+            self._tell(request, situation, epoch)
             return unsaved
         if any(other.id == epoch.id for other in stored.epochs):
             self._pending.drop(request)
-            self._metrics.epochs.labels(stage=decision.stage.value).inc()
-            newly_cut = max(decision.plan.cut - situation.plan.cut, 0)
-            self._metrics.cut_messages.labels(reason=decision.stage.value).inc(newly_cut)
+            self._tell(request, situation, epoch)
             past = situation.past.after(len(request.chain), account.saved if account is not None else None)
             begun_from = replace(situation.under(decision.plan), past=past)
             owner = self._ahead.owner(request, situation, decision)
             self._summary_jobs.rebuild(begun_from, owner)
             await self._ahead.begin_lacking(request, begun_from, epoch, owner)
-            log_pruning(epoch, request.session.key.id_for(request.session.tenant))
             self._ahead.warn(request, situation, begun_from)
             return replace(begun, log=stored)
         if races <= 0:
             return unsaved
         return await self.decide(replace(request, log=stored), races - 1)
+
+    def _tell(self, request: Request, before: Situation, epoch: Epoch) -> None:
+        """Count an epoch that is in force from now on, and log what it has cut."""
+        self._metrics.epochs.labels(stage=epoch.stage).inc()
+        self._metrics.cut_messages.labels(reason=epoch.stage).inc(max(epoch.plan.cut - before.plan.cut, 0))
+        log_pruning(epoch, request.session.key.id_for(request.session.tenant))
 
     async def _append(self, request: Request, log: EpochLog) -> EpochLog:
         """Append to the lane what the store does not hold yet; answers what the lane then holds.
