@@ -83,7 +83,7 @@ def bill(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 def warning(name: str, outcomes: Sequence[Outcome]) -> str | None:
     """That a policy costs more than the whole histories, where it does or may; None elsewhere."""
     sums = bill(outcomes)
-    if max(sums["ratio"], sums["usual_ratio"]) <= 1:
+    if sums["ratio"] <= 1:
         return None
     dearer = sum(bill([each])["ratio"] > 1 for each in outcomes)
     may = "costs" if sums["usual_ratio"] > 1 else "may cost"
@@ -211,7 +211,7 @@ def _sums(outcomes: Sequence[Outcome]) -> tuple[object, ...]:
 
 def _dollars(sums: Mapping[str, Any]) -> tuple[str, ...]:
     summaries, total = (
-        _range(*(f"{each:.4f}" for each in sorted((sums[f"usual_{name}"], sums[name]))))
+        _range(*(f"{sums[each]:.4f}" for each in (f"usual_{name}", name)))
         for name in ("summary_dollars", "total_dollars")
     )
     return f"{sums['sent_dollars']:.4f}", summaries, total, f"{sums['whole_dollars']:.4f}", _share(sums)
@@ -219,7 +219,7 @@ def _dollars(sums: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _share(sums: Mapping[str, Any]) -> str:
     """What was paid in all, over the whole histories."""
-    return _range(*map(percent, sorted((sums["usual_ratio"], sums["ratio"]))))
+    return _range(percent(sums["usual_ratio"]), percent(sums["ratio"]))
 
 
 def _range(least: str, most: str) -> str:

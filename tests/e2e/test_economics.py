@@ -12,18 +12,8 @@ import httpx2
 import pytest
 
 from proxy import app
-from tests.support.clients import (
-    Chat,
-    Chats,
-    Small,
-    admin,
-    only_session,
-    proxying,
-    question,
-    told,
-    write_policy,
-)
-from tests.support.servers import PATIENCE, Exchange, eventually
+from tests.support.clients import Chat, Chats, Small, admin, only_session, proxying, told, write_policy
+from tests.support.servers import PATIENCE, Exchange
 from tests.support.stores import HandClock
 from tests.support.upstreams import OPENAI, Message, Model, completion, refusal, said
 
@@ -161,59 +151,6 @@ async def test_another_system_prompt_makes_the_cache_cold(model: Model, chats: C
         assert told(await until_trim(chat), "epoch") == "0"
         chat.messages[0] = {"role": "system", "content": "It is ten o'clock."}
         assert told(await chat.ask("And?"), "epoch") == "1"
-
-
-# --- summaries, out of what cuts have saved ---
-
-
-PRICED = "extends = 'default'\n[budget]\ntokens = 3000\n[summary]\ncached_prefix = false\n"
-
-
-async def until_cut(chat: Chat) -> None:
-    """Talk, as with a model whose prices are listed, until messages are cut, and for two requests more."""
-    chat.members["model"] = "gpt-5"
-    while told(await chat.ask(question(len(chat.messages))), "cut") == "0":
-        assert len(chat.messages) < 200
-    for _ in range(2):
-        await chat.ask("And?")
-
-
-@pytest.mark.parametrize("economy", [True, False])
-async def test_a_session_that_ends_after_its_first_cut_has_paid_for_no_summary(
-    model: Model, chats: Chats, tmp_path: Path, *, economy: bool
-) -> None:
-    text = f"{PRICED}[economy]\nenabled = {str(economy).lower()}\n"
-    async with proxying(model.url, policy=str(write_policy(tmp_path, "priced", text))) as url:
-        await until_cut(chats(url))
-        if not economy:
-            await eventually(lambda: bool(model.summaries))
-        await asyncio.sleep(0.3)
-        assert bool(model.summaries) is not economy
-        assert "messages omitted]" in str(model.views()[-1]) or not economy
-
-
-async def test_a_session_that_goes_on_gets_its_summary_and_each_message_is_paid_for_once(
-    model: Model, chats: Chats, tmp_path: Path
-) -> None:
-    async with proxying(model.url, policy=str(write_policy(tmp_path, "priced", PRICED))) as url:
-        chat = chats(url)
-        await until_cut(chat)
-        while "They spoke of the plan" not in str(model.views()[-1]):
-            await chat.ask(question(len(chat.messages)))
-            assert len(chat.messages) < 300
-        asked = [str(body) for body in map(bytes, (call.body for call in model.summaries))]
-        for place in range(0, len(chat.messages), 2):
-            assert sum(f"Question {place}:" in body for body in asked) <= 1
-
-
-async def test_of_a_model_without_a_price_no_summary_waits(
-    model: Model, chats: Chats, tmp_path: Path
-) -> None:
-    async with proxying(model.url, policy=str(write_policy(tmp_path, "priced", PRICED))) as url:
-        chat = chats(url)
-        while told(await chat.ask(question(len(chat.messages))), "cut") == "0":
-            assert len(chat.messages) < 200
-        await eventually(lambda: bool(model.summaries))
 
 
 # --- prompt_cache_key ---

@@ -15,30 +15,68 @@ pace since the last epoch. A session that goes on like this begins its epochs at
 g tokens of growth a call, depth D costs r * D / 2 a call for what is not cut yet, and (w - r) * tail * g / D
 for what is read anew; the sum is least where r * D * (D / 2g) = (w - r) * tail, and so with s.
 
+A summary of what is cut can be asked for in two ways: from the cut part alone, at the price of fresh tokens,
+or from the whole of what was sent last, most of it at the price of cached ones.
+
 Law 3: these sums decide whether an epoch begins, never what it says; they are stored in it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import ceil, sqrt
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from proxy.core.budget.prices import Prices
-from proxy.core.economics.summary_costs import (
-    INSTRUCTION,
-    paid_for,
-    prices_in,
-    saved_by,
-    sent_last,
-    summary_cost,
-    written_cost,
-)
+from proxy.core.budget.prices import MILLION, Prices, Prompt
 from proxy.core.planning.plan import Account, Plan, Span, Verdict, view_tokens
 from proxy.core.planning.planner import Draft, lacks_summary
 from proxy.core.planning.situation import Situation
 from proxy.core.planning.strategies import strategy_of
 from proxy.core.policy.policy import Policy
+from proxy.core.summaries.prompt import longest
+from proxy.core.summaries.source import told_tokens
+
+_INSTRUCTION = 130
+"""Counted tokens of what a call for a summary says beside its source."""
+_RELIABLE = 0.5
+"""Of the time after which a prefix is certainly gone: for so long it is certainly there."""
+
+
+class SummaryCalls(NamedTuple):
+    """Calls for summaries. Tokens are the model's."""
+
+    source: int = 0
+    """Tokens that are read."""
+    text: int = 0
+    """Tokens that are written."""
+    cached: int = 0
+    """Tokens of those that are read which the provider has kept: of a whole view that is read once more."""
+
+    def dollars(self, prices: Prices) -> float:
+        """What they cost."""
+        return prices.of_prompt(self.source, self.cached) + self.text * prices.output / MILLION
+
+
+def summary_calls(
+    situation: Situation, spans: Iterable[Span], summarised: Mapping[Span, int], size: int
+) -> SummaryCalls:
+    """The calls for summaries of these gaps, each of ``size`` counted tokens unless its source is short.
+
+    A gap's source is read afresh or with the view, as costs less. Summaries of ``summarised`` messages, of so
+    many counted tokens, stand in it for these.
+    """
+    source, text, cached, chain = 0, 0, 0, situation.chain
+    for start, end in spans:
+        inside = [each for each in summarised if start <= each[0] and each[1] <= end]
+        tokens = told_tokens(chain, start, end) - sum(told_tokens(chain, *each) for each in inside)
+        tokens += sum(summarised[each] for each in inside)
+        text += min(size, longest(tokens))
+        tokens += _INSTRUCTION
+        reading = cheaper_reading(situation, tokens) if not situation.policy.summary.model else None
+        source += reading.prompt.tokens if reading else situation.budget.real(tokens)
+        cached += reading.prompt.cached if reading else 0
+    return SummaryCalls(source, situation.budget.real(text), cached)
 
 
 def account_of(
@@ -64,7 +102,6 @@ def account_of(
         freed=sums.freed,
         tail=sums.tail,
         summaries=sums.summaries,
-        saved=round(sums.saved),
     )
     if not (may_wait and rules.enabled):
         return account
@@ -78,16 +115,14 @@ def pays_from(policy: Policy, budget: int, prices: Prices, pace: int) -> int:
 
     For a session without a head that grows by ``pace`` tokens a request. From one epoch to the next it grows
     by what lies between the line at which they begin and the target; each has all that is left read anew, and
-    asks for one summary, where that is not paid for out of what cuts have saved. What that costs is paid back
-    by requests that would be longer than they are.
+    asks for one summary. What that costs is paid back by requests that would be longer than they are.
     """
     prices, stages = prices.under(policy.economy), policy.stages
     begins = (stages.compact if policy.economy.enabled else stages.trim) * budget
     left = stages.target * budget
     view, growth = (begins + left) / 2, max(begins - left, 1)
-    is_paid_for = policy.economy.enabled and prices.is_known
-    size = policy.summary_tokens(budget) if policy.summary.enabled and not is_paid_for else 0
-    source = growth / 2 + INSTRUCTION if size else 0  # messages are told in short
+    size = policy.summary_tokens(budget) if policy.summary.enabled else 0
+    source = growth / 2 + _INSTRUCTION if size else 0  # messages are told in short
     cost = (prices.write_share - prices.read_share) * left
     cost += source * prices.write_share + size * prices.output / prices.fresh
     share = prices.read_share if view >= prices.least else prices.write_share
@@ -115,18 +150,16 @@ def shortfall(decided: Draft) -> int:
     return max(ceil(enough - account.freed), 1)
 
 
-def paid_in(decided: Draft, spans: Sequence[Span]) -> list[Span]:
-    """Of gaps of a draft those for whose summaries cuts have saved enough, its own epoch among them."""
-    situation = decided.situation
-    account = account_of(situation, decided.outline, may_wait=False, view=decided.most_tokens)
-    past = situation.past.after(len(situation.chain), account.saved if account is not None else None)
-    return paid_for(replace(situation, past=past), spans)
-
-
 def late_account(situation: Situation, plan: Plan) -> Account:
     """The account of an epoch that only brings late summaries, whether or not money has a say."""
     account = account_of(situation, plan, may_wait=False)
     return replace(account, verdict=Verdict.LATE) if account is not None else Account(Verdict.LATE)
+
+
+def prices_in(situation: Situation) -> Prices | None:
+    """The prices that count under the policy; None where it does not reckon."""
+    rules, prices = situation.policy.economy, situation.conditions.prices
+    return prices.under(rules) if prices is not None and rules.enabled else None
 
 
 def is_cold(situation: Situation) -> bool:
@@ -141,7 +174,43 @@ def is_cold(situation: Situation) -> bool:
         return not situation.past.epochs
     if conditions.is_new_head or conditions.idle >= prices.ttl:
         return True
-    return not prices.cached_prefix(sent_last(situation))
+    return not prices.cached_prefix(_sent_last(situation))
+
+
+class Reading(NamedTuple):
+    """Having a model read once more what a lane sent last."""
+
+    prompt: Prompt
+    seconds: float
+    """For which the provider certainly has what it has kept of it."""
+
+
+def cheaper_reading(situation: Situation, afresh: int) -> Reading | None:
+    """Reading what the lane sent last, where that costs no more than ``afresh`` counted tokens at full price.
+
+    Prices that nobody knows stand for a server that keeps prefixes at hardly any cost. This is no matter of
+    when an epoch begins: it is asked whatever the policy says of that.
+    """
+    conditions = situation.conditions
+    if not situation.policy.summary.cached_prefix:
+        return None
+    if conditions.prices is None or conditions.idle is None or conditions.is_new_head:
+        return None
+    prices = conditions.prices.under(situation.policy.economy)
+    tokens, seconds = _sent_last(situation), _RELIABLE * prices.ttl - conditions.idle
+    prompt = Prompt(tokens, prices.cached_prefix(tokens))
+    if not prompt.cached or seconds <= 0:
+        return None
+    is_cheaper = prompt.dollars(prices) <= Prompt(situation.budget.real(afresh), 0).dollars(prices)
+    return Reading(prompt, seconds) if is_cheaper else None
+
+
+def _sent_last(situation: Situation) -> int:
+    """The model's tokens of the lane's last request."""
+    newest, tokens = situation.chain.sent_before, situation.chain.tokens
+    edits = (edit for edit in situation.plan.replacements if edit.position >= newest)
+    brought = tokens.between(newest) + sum(edit.tokens - tokens[edit.position] for edit in edits)
+    return situation.budget.real(situation.budget.head + situation.view - brought)
 
 
 @dataclass(frozen=True)
@@ -184,24 +253,16 @@ class _Sums:
         standing, after = {gap.span for gap in situation.plan.gaps}, situation.under(self.plan)
         strategy = strategy_of(situation.policy.strategy.name)
         new = [gap.span for gap in self.plan.gaps if gap.span not in standing] if rules.enabled else []
-        lacking = (span for span in new if lacks_summary(after, span, strategy))
-        return round(sum(summary_cost(situation, span) for span in lacking))
-
-    @property
-    def saved(self) -> float:
-        """What cuts have saved with this request, and with the epoch beginning at it."""
-        situation, prices = self.situation, self.prices
-        absent = situation.chain.tokens.total - situation.view
-        before = saved_by(situation) - (prices.read_share * absent if situation.past.epochs else 0.0)
-        if is_cold(situation):
-            return before + prices.write_share * (absent + self.freed) - self._told
-        reread = (prices.write_share - prices.read_share) * self.tail
-        return before + prices.read_share * (absent + self.freed) - reread - self._told
-
-    @property
-    def _told(self) -> float:
-        """What the summaries cost that the plan tells and the one in force does not, in fresh tokens."""
-        return written_cost(self.situation, self.plan.anchors)
+        lacking = [span for span in new if lacks_summary(after, span, strategy)]
+        if not lacking:
+            return 0
+        anchors = [each for span in lacking for each in after.anchors_within(*span) if not each.by_code]
+        summarised = {(each.start, each.end): situation.count(each.text) for each in anchors}
+        seen = [situation.count(each.text) for each in situation.plan.anchors if not each.by_code]
+        most = situation.policy.summary_tokens(situation.budget.limit)
+        size = ceil(sum(seen) / len(seen)) if seen else most
+        dollars = summary_calls(situation, lacking, summarised, size).dollars(self.prices)
+        return round(dollars * MILLION / self.prices.fresh)
 
     @property
     def calls(self) -> float:

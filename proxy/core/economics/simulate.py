@@ -20,15 +20,13 @@ from msgspec.structs import replace
 from proxy.core.budget.budget import Budget, Stage, stage_of
 from proxy.core.budget.prices import UNKNOWN_PRICES, Prices, Prompt
 from proxy.core.conversation.units import request_points
-from proxy.core.economics.economy import account_of
-from proxy.core.economics.summary_costs import SummaryCall, may_be_told, paid_for, summary_call
+from proxy.core.economics.economy import SummaryCalls, account_of, summary_calls
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.from_scratch import plan_from_scratch
 from proxy.core.planning.life import NO_PAST, Past
-from proxy.core.planning.plan import EMPTY, Account, Anchor, Plan, Span, Verdict, apply, view_tokens
-from proxy.core.planning.planner import draft, finish, lacks_summary
+from proxy.core.planning.plan import EMPTY, Account, Plan, Span, Verdict, apply, view_tokens
+from proxy.core.planning.planner import Draft, draft, finish
 from proxy.core.planning.situation import Conditions, Count, Situation
-from proxy.core.planning.strategies import strategy_of
 from proxy.core.policy.policy import Policy
 
 USUAL_SUMMARY = 80
@@ -72,37 +70,17 @@ class SummaryMeter:
         """``size``: counted tokens of a summary; None: as many as it may have."""
         self._size = size
         self._summarised: dict[Span, int] = {}
-        self._paid = 0.0
-        """For all of them, in fresh tokens."""
 
-    def calls(self, situation: Situation, plan: Plan, past: Past) -> SummaryCall:
-        """What is asked for once a plan is in force, as far as cuts have paid for it.
-
-        Each message is told of once, a summary in a larger gap standing for those that it is about.
-        """
-        policy, prices = situation.policy, situation.conditions.prices or UNKNOWN_PRICES
-        prices = prices.under(policy.economy)
-        most = policy.summary_tokens(situation.budget.limit)
-        size = most if self._size is None else min(self._size, most)
-        past = replace(past, saved=past.saved - self._paid)
-        made = tuple(Anchor(*span, "") for span in sorted(self._summarised))
-        known, strategy = replace(situation, past=past, prepared=made), strategy_of(policy.strategy.name)
-
-        def call(span: Span) -> SummaryCall:
-            return summary_call(known, span, self._summarised, size)
-
-        lacking = (gap.span for gap in plan.gaps if lacks_summary(known, gap.span, strategy))
-        spans = [*lacking] if policy.summary.enabled else []
-        paid = paid_for(known, spans, lambda _, span: call(span).fresh(prices))
-        calls = [call(span) for span in paid]
-        self._paid += sum(each.fresh(prices) for each in calls)
-        apart = {
-            (start, end): size
-            for (start, end), size in self._summarised.items()
-            if not any(first <= start and end <= last for first, last in paid)
-        }
-        self._summarised = apart | dict.fromkeys(paid, size)
-        return SummaryCall(*map(sum, zip(SummaryCall(), *calls, strict=True)))
+    def calls(self, decided: Draft) -> SummaryCalls:
+        """What a draft would ask for: each gap once, a summary in a larger gap standing for its messages."""
+        situation = decided.situation
+        most = situation.policy.summary_tokens(situation.budget.limit)
+        most = most if self._size is None else min(self._size, most)
+        wanted = [span for span in decided.wanted if span not in self._summarised]
+        calls = summary_calls(situation, wanted, self._summarised, most)
+        standing = {span: size for span, size in self._summarised.items() if span in decided.spans}
+        self._summarised = standing | dict.fromkeys(decided.wanted, most)
+        return calls
 
 
 # --- the turns ---
@@ -131,9 +109,9 @@ class ReplayedTurn:
     """What was sent, as it is billed."""
     full: Prompt
     """What the client sent, billed as if it had been sent as it is, from the first request on."""
-    summaries: SummaryCall
+    summaries: SummaryCalls
     """An estimate of the calls for summaries that the epoch would have made, each as long as it may be."""
-    usual_summaries: SummaryCall
+    usual_summaries: SummaryCalls
     """The same with summaries as long as they usually are."""
     account: Account | None
     """What money said, where it was asked at this request."""
@@ -168,13 +146,10 @@ def replay(
         conditions = Conditions(idle=idle if number > 1 else None, prices=prices, since=past.length)
         situation = Situation(prefix, plan, policy, sized, count, conditions=conditions, past=past)
         stage = stage_of(budget.usage(situation.view), policy.stages)
-        plan, epochs, account = _next(situation, stage)
+        plan, epochs, account, decided = _next(situation, stage)
+        most, usual = (meter.calls(decided) if decided else SummaryCalls() for meter in meters)
         epoch += epochs
-        if epochs and account is not None:
-            past = Past(past.epochs + epochs, length, account.saved or 0.0, length)
-        is_asked = may_be_told(replace(situation, past=past)) or (epochs and stage is Stage.COMPACT)
-        asked = [meter.calls(situation, plan, past) for meter in meters if is_asked]
-        most, usual = asked or (SummaryCall(), SummaryCall())
+        past = Past(past.epochs + epochs, length) if epochs else past
         view = view_tokens(plan, prefix.tokens)
         yield ReplayedTurn(
             number=number,
@@ -194,22 +169,22 @@ def replay(
         )
 
 
-def _next(situation: Situation, stage: Stage) -> tuple[Plan, int, Account | None]:
+def _next(situation: Situation, stage: Stage) -> tuple[Plan, int, Account | None, Draft | None]:
     """What a request does to the plan: nothing, one epoch, or those of a history that is far too long.
 
-    Answers the plan from then on, the epochs that began, and what money said.
+    Answers the plan from then on, the epochs that began, what money said, and what was decided of the one.
     """
-    standing = situation.plan, 0, None
+    standing = situation.plan, 0, None, None
     if situation.policy.strategy.name == "off":
         return standing
     if situation.conditions.idle is None and stage is Stage.EMERGENCY:
         plan, epochs = plan_from_scratch(situation)
-        return (plan, epochs, account_of(situation, plan, may_wait=False)) if epochs else standing
+        return (plan, epochs, account_of(situation, plan, may_wait=False), None) if epochs else standing
     decided = draft(situation, stage)
     if decided is None:
         return standing
     plan = finish(decided, {})
     account = account_of(situation, plan, may_wait=decided.may_wait)
     if account is not None and account.verdict is Verdict.WAITS:
-        return situation.plan, 0, account
-    return plan, 1, account
+        return situation.plan, 0, account, None
+    return plan, 1, account, decided

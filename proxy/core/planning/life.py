@@ -109,14 +109,10 @@ class Past(msgspec.Struct, frozen=True):
     epochs: int = 0
     length: int = 0
     """Messages that the chain had when the newest of them began."""
-    saved: float = 0.0
-    """What cuts had saved when that was reckoned last (:class:`~proxy.core.planning.plan.Account`)."""
-    saved_at: int = 0
-    """Messages that the chain had then."""
 
-    def after(self, length: int, saved: float | None = None) -> "Past":
-        """With one more epoch, begun at so many messages, when cuts had ``saved`` so much."""
-        return Past(self.epochs + 1, length, saved or 0.0, length)
+    def after(self, length: int) -> "Past":
+        """With one more epoch, begun at so many messages."""
+        return Past(self.epochs + 1, length)
 
 
 NO_PAST = Past()
@@ -127,19 +123,14 @@ def past_of(epochs: Sequence[Epoch], current: Epoch | None, hashes: Sequence[byt
     if current is None:
         return NO_PAST
     led: list[Epoch] = []
-    reckoned, wanted = None, current.id
+    wanted = current.id
     for epoch in reversed(epochs):  # a parent was written before its children
         if epoch.id != wanted:
             continue
         wanted = epoch.parent
-        if reckoned is None and epoch.account is not None and epoch.account.saved is not None:
-            reckoned = epoch.account.saved, epoch
         if not epoch.asked and not epoch.cuts_nothing:
             led.append(epoch)
-    if not led:
-        return NO_PAST
-    saved, at = reckoned or (0.0, led[0])
-    return Past(len(led), led[0].length_at_start(hashes), saved, at.length_at_start(hashes))
+    return Past(len(led), led[0].length_at_start(hashes)) if led else NO_PAST
 
 
 def distance(budget: Budget, stages: Stages) -> int:

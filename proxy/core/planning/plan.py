@@ -200,9 +200,6 @@ class Account(msgspec.Struct, frozen=True, array_like=True):
     """Counted tokens that the provider has kept and has to read anew."""
     summaries: int = 0
     """What its summaries cost that are still to be written, in fresh tokens."""
-    saved: float | None = None
-    """What the lane's cuts have saved with this request, less what they and their summaries cost so far, in
-    fresh tokens; None where it was not reckoned."""
 
     @property
     def cuts_nothing(self) -> bool:

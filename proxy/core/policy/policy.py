@@ -84,15 +84,15 @@ class Policy(Section):
     def summary_tokens(self, budget: int) -> int:
         """Tokens that one summary may have under a budget of so many tokens.
 
-        `summary.max_tokens`; where that is "auto" a 32nd of the budget from 100 to 1,000, so that it costs no
-        more than a few requests. Under a budget above 8,000 a 64th of it, up to 2,000; never more than an
-        eighth, nor than `summary.max_characters`, nor than fits into the running summary of `exchanges`.
+        `summary.max_tokens`; where that is "auto" a 64th of the budget from 100 to 2,000, so that it costs no
+        more than a few requests, and so much at least under a budget above 8,000; never more than an eighth,
+        nor than `summary.max_characters`, nor than fits into the running summary of `exchanges`.
         """
-        wanted = self.summary.max_tokens
+        wanted, share = self.summary.max_tokens, min(max(budget // 64, 100), 2000)
         if wanted == "auto":
-            wanted = min(max(budget // 32, 100), 1000)
-        if budget > _USUAL_BUDGET:
-            wanted = max(wanted, min(budget // 64, 2000))
+            wanted = share
+        elif budget > _USUAL_BUDGET:
+            wanted = max(wanted, share)
         if self.summary.max_characters:
             wanted = min(wanted, self.summary.max_characters)
         if self.strategy.name == "exchanges":

@@ -164,7 +164,7 @@ class Epochs:
             return None
         owner = self._ahead.owner(request, situation, standing)
         wanted = await self._summary_jobs.wanted(decided, owner, under_way)
-        waits = decided.waits and wanted.start_missing()  # what no request waits for is begun behind the cut
+        waits = wanted.start_missing() and decided.waits
         if waits:
             await wanted.wait(self._patience(request))
         summaries = wanted.texts()
@@ -281,8 +281,7 @@ class Epochs:
         if any(other.id == epoch.id for other in stored.epochs):
             self._pending.drop(request)
             self._tell(request, situation, epoch)
-            past = situation.past.after(len(request.chain), account.saved if account is not None else None)
-            begun_from = replace(situation.under(decision.plan), past=past)
+            begun_from = situation.under(decision.plan)
             owner = self._ahead.owner(request, situation, decision)
             self._summary_jobs.rebuild(begun_from, owner)
             await self._ahead.begin_lacking(request, begun_from, epoch, owner)

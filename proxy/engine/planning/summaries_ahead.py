@@ -4,7 +4,6 @@ So a request seldom waits for a model. What was begun is remembered for the lane
 """
 
 from proxy.core.budget.budget import Stage
-from proxy.core.economics.summary_costs import are_paid_for
 from proxy.core.planning.plan import Epoch
 from proxy.core.planning.planner import draft, due_strategy
 from proxy.core.planning.situation import Situation
@@ -87,7 +86,6 @@ class SummariesAhead:
         were = self._summary_jobs.missing(before, owner)
         for each in self._summary_jobs.missing(begun, owner):
             start, end = each.span
-            had_time = any(start <= gap.span[0] and gap.span[1] <= end for gap in were)
-            if each.why != "not yet" or (had_time and not are_paid_for(begun)):
+            if each.why != "not yet" or any(start <= gap.span[0] and gap.span[1] <= end for gap in were):
                 session = request.session.key.id_for(request.session.tenant)
                 log_warning("a summary is missing", session=session, messages=end - start, why=each.why)

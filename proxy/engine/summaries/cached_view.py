@@ -6,7 +6,7 @@ import msgspec
 
 from proxy.cache import Lru, Memory
 from proxy.core.dialects.answers import Answer, Ask
-from proxy.core.economics.summary_costs import cheaper_reading
+from proxy.core.economics.economy import cheaper_reading
 from proxy.core.planning.plan import EMPTY, Epoch, Span
 from proxy.core.planning.situation import Situation
 from proxy.core.summaries.cached_view import absent_from, may_be_read, question_behind

@@ -12,10 +12,8 @@ from msgspec.structs import replace
 
 from proxy.cache import Lru, Memory
 from proxy.core.conversation.retention import terms_of
-from proxy.core.economics.economy import paid_in
-from proxy.core.economics.summary_costs import may_be_told, paid_for, written_cost
 from proxy.core.planning.gaps import generation_upon
-from proxy.core.planning.plan import Anchor, Epoch, Gap, Plan, Span, Verb
+from proxy.core.planning.plan import Anchor, Epoch, Gap, Plan, Span
 from proxy.core.planning.planner import Draft, lacks_summary
 from proxy.core.planning.situation import Situation
 from proxy.core.planning.strategies import strategy_of
@@ -97,7 +95,7 @@ class SummaryJobs:
         """By lane."""
 
     async def wanted(self, decided: Draft, owner: Owner, under_way: Sequence[Span] = ()) -> Wanted:
-        """The summaries of a draft that are there, or paid for; those that the store holds are fetched.
+        """The summaries of a draft; those that the store holds are fetched.
 
         A gap that holds one of which the summary is ``under_way`` has to wait for that.
         """
@@ -106,11 +104,7 @@ class SummaryJobs:
         spans = [span for span in spans if not _holds_any(span, under_way)]
         wanted = self.of(situation, spans, owner)
         await wanted.recall(owner.key)
-        if decided.strategy is None:  # a person wants them, whatever they cost
-            return wanted
-        to_come = wanted.to_come
-        paid = await off_loop(situation.chain, lambda: paid_in(decided, to_come)) if to_come else ()
-        return self.of(situation, [span for span in spans if span in paid or span not in to_come], owner)
+        return wanted
 
     def of(self, situation: Situation, spans: Sequence[Span], owner: Owner) -> Wanted:
         """The summaries of these gaps."""
@@ -135,15 +129,13 @@ class SummaryJobs:
                     if text is not None:  # it was made anew from its originals
                         anchors[place] = Anchor(anchor.start, anchor.end, text)
             gaps.append(gap if (*anchors,) == gap.anchors else replace(gap, anchors=(*anchors,)))
-        known = situation.under(Plan((*gaps,), situation.plan.replacements))
+        situation = situation.under(Plan((*gaps,), situation.plan.replacements))
         fresh = [
-            Anchor(*span, text, generation=generation_upon(known.anchors_within(*span)))
+            Anchor(*span, text, generation=generation_upon(situation.anchors_within(*span)))
             for span, text in (prepared.texts() if prepared is not None else {}).items()
             if text is not None
         ]
-        cost = written_cost(situation, [*known.plan.anchors, *fresh])
-        known = replace(known, past=replace(known.past, saved=known.past.saved - cost)) if cost else known
-        return replace(known, prepared=tuple(fresh)) if fresh else known
+        return replace(situation, prepared=tuple(fresh)) if fresh else situation
 
     async def begin_lacking(
         self, situation: Situation, epoch: Epoch, prepared: Wanted, owner: Owner
@@ -167,9 +159,6 @@ class SummaryJobs:
             if self._summaries.is_writing(self._rebuilt_at(situation, owner, anchor)):
                 under_way.append((anchor.start, anchor.end))
         ready = [span for span in lacking if not _holds_any(span, under_way)]
-        if epoch.asked is not Verb.COMPACT:
-            is_due, spans = may_be_told(situation), ready
-            ready = await off_loop(situation.chain, lambda: paid_for(situation, spans)) if is_due else []
         wanted = self.of(situation, ready, owner)
         wanted.start_missing()
         if len(ready) == len(lacking):

@@ -34,11 +34,6 @@ class Wanted:
         """Those of which a summary is being written."""
         return [span for span, address in self._addresses.items() if self._summaries.is_writing(address)]
 
-    @property
-    def to_come(self) -> list[Span]:
-        """Those of which none is there, and none is being written."""
-        return [span for span, address in self._addresses.items() if self._summaries.may_start(address)]
-
     async def recall(self, key: SessionKey) -> None:
         """Fetch those that the store holds."""
         await self._summaries.recall(key, self.addresses)

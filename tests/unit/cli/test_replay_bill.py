@@ -42,14 +42,11 @@ def test_dollars_are_those_of_the_model(tmp_path: Path, capsys: pytest.CaptureFi
 def test_summaries_cost_what_the_model_that_writes_them_costs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def bill(model: str) -> Any:
-        policy = tmp_path / f"{model}.toml"
-        policy.write_text(f'extends = "default"\nsummary = {{model = "{model}", cached_prefix = false}}\n')
-        return played(tmp_path, capsys, "--model", "gpt-5", "--policy", str(policy))["totals"]["bill"]
-
-    own, small = bill("gpt-5"), bill("gpt-5-nano")
-    assert own["summary_tokens"] == small["summary_tokens"] > 0
-    assert small["summary_dollars"] == pytest.approx(own["summary_dollars"] / 25, rel=1e-2)
+    policy = tmp_path / "frugal.toml"
+    policy.write_text('extends = "default"\nsummary.model = "gpt-5-nano"\n')
+    own = played(tmp_path, capsys, "--model", "gpt-5")["totals"]["bill"]
+    small = played(tmp_path, capsys, "--model", "gpt-5", "--policy", str(policy))["totals"]["bill"]
+    assert 0 < small["summary_dollars"] < own["summary_dollars"] / 8
 
 
 def test_the_bill_is_a_range_from_summaries_as_they_usually_are_to_summaries_as_long_as_they_may_be(

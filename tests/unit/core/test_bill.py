@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from proxy.core.budget.budget import Budget
+from proxy.core.budget.budget import Budget, Stage
 from proxy.core.budget.prices import UNKNOWN_PRICES, Prices, Prompt
+from proxy.core.economics.economy import SummaryCalls
 from proxy.core.economics.simulate import Meter, SummaryMeter
-from proxy.core.economics.summary_costs import SummaryCall
-from proxy.core.planning.life import NO_PAST
-from proxy.core.planning.plan import EMPTY, Gap, Plan, Span
-from proxy.core.planning.situation import Conditions, Situation
+from proxy.core.planning.plan import EMPTY, Gap, Plan
+from proxy.core.planning.planner import Draft
+from proxy.core.planning.situation import FREE, Conditions, Situation
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Economy, Summary
 from proxy.core.summaries.source import told_tokens
@@ -62,7 +62,7 @@ def test_tokens_are_those_of_the_model():
 def test_dollars_are_for_a_million_tokens():
     prices = Prices(fresh=2.0, cached=0.5, written=2.5, output=8.0)
     assert Prompt(1_000_000, 400_000).dollars(prices) == pytest.approx(0.6 * 2.5 + 0.4 * 0.5)
-    assert SummaryCall(1_000_000, 100_000).dollars(prices) == pytest.approx(2.5 + 0.8)
+    assert SummaryCalls(1_000_000, 100_000).dollars(prices) == pytest.approx(2.5 + 0.8)
 
 
 EXCHANGES = [
@@ -70,16 +70,12 @@ EXCHANGES = [
 ]
 
 
-def cutting(*spans: Span) -> Plan:
-    return Plan(tuple(Gap(*span, b"note", 10) for span in spans))
-
-
-def summarised(*, idle: float | None = 10.0, policy: Policy | None = None, end: int = 30) -> SummaryCall:
+def summarised(*, idle: float | None = 10.0, policy: Policy | None = None, end: int = 30) -> SummaryCalls:
     """The call for one gap of a conversation that goes on after so many seconds."""
     chain = chain_from([*EXCHANGES, user("And?")])
     conditions = Conditions(idle=idle, prices=UNKNOWN_PRICES)
     situation = Situation(chain, EMPTY, policy or Policy(), BUDGET, count, conditions=conditions)
-    return SummaryMeter().calls(situation, cutting((0, end)), NO_PAST)
+    return SummaryMeter().calls(Draft(situation, Stage.COMPACT, ((0, end),), {}, FREE))
 
 
 def test_a_summary_is_read_out_of_what_the_provider_has_kept_where_that_costs_less():
@@ -87,7 +83,7 @@ def test_a_summary_is_read_out_of_what_the_provider_has_kept_where_that_costs_le
     cut, sent = sum(chain.tokens[:30]), BUDGET.head + sum(chain.tokens[:39])  # all before the newest answer
     read = summarised()
     assert (read.source, read.cached) == (sent, UNKNOWN_PRICES.cached_prefix(sent))
-    assert read.dollars(UNKNOWN_PRICES) < SummaryCall(cut, read.text).dollars(UNKNOWN_PRICES)
+    assert read.dollars(UNKNOWN_PRICES) < SummaryCalls(cut, read.text).dollars(UNKNOWN_PRICES)
 
 
 @pytest.mark.parametrize(
@@ -114,12 +110,11 @@ def test_each_gap_is_summarised_once_and_a_larger_one_builds_upon_it():
     situation = Situation(chain, EMPTY, Policy(), BUDGET, count)
     most, lane = situation.policy.summary_tokens(BUDGET.limit), SummaryMeter()
 
-    def calls(*spans: Span) -> SummaryCall:
-        return lane.calls(situation, cutting(*spans), NO_PAST)
+    def calls(*spans: tuple[int, int]) -> SummaryCalls:
+        return lane.calls(Draft(situation, Stage.COMPACT, spans, {}, FREE))
 
     instruction = calls((0, 10)).source - told_tokens(chain, 0, 10)
     assert 0 < instruction < 200
-    assert calls((0, 10)) == SummaryCall()
-    assert calls((0, 14)) == SummaryCall()  # too little that no summary tells of
+    assert calls((0, 10)) == SummaryCalls()
     assert calls((0, 16)).source == told_tokens(chain, 10, 16) + most + instruction
-    assert calls((0, 16), (18, 20)) == SummaryCall()  # too small for a summary
+    assert calls((0, 16), (18, 20)) == SummaryCalls()  # too small for a summary

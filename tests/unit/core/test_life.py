@@ -45,22 +45,13 @@ def test_what_a_person_asked_for_and_late_summaries_are_not_counted():
     asked = replace(begun("c", "b", 8), asked="compact")
     late = replace(begun("d", "c", 9), account=Account(Verdict.LATE))
     line = (first, second, asked, late)
-    assert past_of(line, late, HASHES) == Past(2, 6, 0.0, 6)
-    assert past_of(line, first, HASHES) == Past(1, 4, 0.0, 4)
+    assert past_of(line, late, HASHES) == Past(2, 6)
+    assert past_of(line, first, HASHES) == Past(1, 4)
     assert past_of((), None, HASHES) == NO_PAST
 
 
 def test_on_a_branch_that_left_before_the_epoch_began_growth_counts_from_its_reach():
-    assert past_of((begun("a", "", 4),), begun("a", "", 4), HASHES[:3]) == Past(1, 2, 0.0, 2)
-
-
-def test_what_cuts_have_saved_is_as_it_was_reckoned_last():
-    first = replace(begun("a", "", 4), account=Account(Verdict.DUE, saved=-300))
-    late = replace(begun("b", "a", 6), account=Account(Verdict.LATE, saved=200))
-    refused = replace(begun("c", "b", 8), account=Account(Verdict.REFUSED))
-    line = (first, late, refused)
-    assert past_of(line, refused, HASHES) == Past(1, 4, 200, 6)
-    assert past_of(line, first, HASHES) == Past(1, 4, -300, 4)
+    assert past_of((begun("a", "", 4),), begun("a", "", 4), HASHES[:3]) == Past(1, 2)
 
 
 def test_over_the_budget_an_epoch_begins_whatever_it_costs():
