@@ -167,6 +167,8 @@ class Decision(msgspec.Struct, frozen=True):
     """Epochs in force, 0 where there is none."""
     summary: str = "none"
     degraded: tuple[str, ...] = ()
+    lacking: int = 0
+    """Counted tokens that an epoch lacks to pay, which waits for them; 0 where none waits."""
     is_unsigned: bool = False
     """Whether no signed reasoning goes out: nobody knows behind what it was made, or it was refused."""
 

@@ -97,7 +97,7 @@ class Epochs:
             return standing
         account = account_of(situation, decision.plan, may_wait=may_wait)
         if account is not None and account.verdict is Verdict.WAITS:
-            return standing
+            return replace(standing, lacking=1)
         return await self._begin(request, log, situation, decision, account, races)
 
     async def without_reasoning(self, request: Request, decision: Decision) -> Decision | None:
@@ -188,6 +188,8 @@ class Epochs:
         Those that came too late take the place of their notices where it costs nothing now; at once where a
         person asked for the cut, and the request waits for those that it has begun.
         """
+        if standing.stage is Stage.TRIM and prices_in(situation) is not None:
+            standing = replace(standing, lacking=self._pending.lacking(request))
         epoch = standing.epoch
         is_asked = epoch is not None and epoch.asked is Verb.COMPACT
         situation = on_request(situation) if is_asked else situation

@@ -81,6 +81,10 @@ class PendingEpochs:
         if request.chain.hashes:
             self._reckoned.put(_lane(request), (_Moment.of(request, parent), lacking))
 
+    def lacking(self, request: Request) -> int:
+        """Counted tokens that an epoch lacked to pay when it was last reckoned."""
+        return (self._reckoned.get(_lane(request)) or (None, 0))[1]
+
     def has_grown(self, request: Request, parent: str) -> bool:
         """Whether so much came since then that the sums may come out otherwise."""
         moment, lacking = self._reckoned.get(_lane(request)) or (None, 0)
