@@ -69,6 +69,22 @@ def test_an_exact_thing_is_found_in_text(text: str, kind: str, value: str) -> No
     assert kinds(text).get(value) == kind
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\x0c", "\u2028"])
+def test_each_line_is_read_by_itself_and_one_that_comes_again_tells_nothing_new(end: str) -> None:
+    lines = [
+        "on May 4, 2031",
+        "by Anna Berg",
+        "no number here",
+        "for 40 minutes",
+        "https://example.org/a",
+        "v2.0.1",
+    ]
+    every = [fact for line in lines for fact in facts_in(line)]
+    found = facts_in(end.join(lines * 2))
+    assert sorted(map(repr, found)) == sorted(map(repr, every))
+    assert not facts_in(f"the 4{end}May of Anna{end}Berg took 40{end}minutes")
+
+
 @pytest.mark.parametrize(
     "text",
     [
