@@ -137,17 +137,6 @@ def test_below_100_percent_an_epoch_frees_a_tenth_of_the_room_or_is_not_begun(dr
             assert freed >= LEAST_FREED * budget.room
 
 
-@given(sessions(policies=by_importance))
-def test_what_fills_unused_room_brings_no_view_over_its_goal(drawn: Session):
-    budget, goal = drawn.budget, drawn.budget.share(drawn.policy.stages.target)
-    for done in drawn.turns:
-        if done.begun is not None:
-            sizes = done.chain.tokens
-            filled, unfilled = (finish(each, {}) for each in (done.begun, replace(done.begun, goal=0)))
-            assert view_tokens(filled, sizes) <= max(view_tokens(unfilled, sizes), goal)
-            assert fits(done.chain, filled, budget) or not fits(done.chain, unfilled, budget)
-
-
 @given(sessions())
 def test_directly_after_an_epoch_nothing_more_is_done(drawn: Session):
     policy, budget = drawn.policy, drawn.budget

@@ -117,25 +117,15 @@ def _needed(situation: Situation) -> int:
     return tokens_of(texts, situation.count) + _WORDS if texts else 0
 
 
-def add_ledger(situation: Situation, plan: Plan, most: int | None = None, goal: int = 0) -> Plan:
+def add_ledger(situation: Situation, plan: Plan, most: int | None = None) -> Plan:
     """The plan with the ledger of all that it cuts in its last note, as far as the budget allows.
 
-    ``most`` bounds the counted tokens by which that note grows. What a view of ``goal`` counted tokens would
-    leave unused is the ledger's, beyond what policies give it.
+    ``most`` bounds the counted tokens by which that note grows.
     """
     plain = plain_of(plan, situation.count, situation.chain.dialect)
     room = room_of(situation, plain)
     room = room if most is None else min(room, most)
-    unused = unused_room(situation, plain, goal) - room if room else 0
-    return _with_ledger(situation, plain, room, max(unused, 0)) if room >= _LEAST else plain
-
-
-def unused_room(situation: Situation, plain: Plan, goal: int) -> int:
-    """Counted tokens that the ledger may have in a view of ``goal``, where no policy bounds its share."""
-    if situation.policy.ledger.is_bounded:
-        return 0
-    left = goal - view_tokens(plain, situation.chain.tokens)
-    return min(left, int(cut_tokens(situation, plain) * _OF_CUT))
+    return _with_ledger(situation, plain, room) if room >= _LEAST else plain
 
 
 def room_of(situation: Situation, plain: Plan) -> int:
@@ -147,15 +137,14 @@ def room_of(situation: Situation, plain: Plan) -> int:
     return room if room >= _LEAST else 0
 
 
-def _with_ledger(situation: Situation, plain: Plan, share: int, unused: int) -> Plan:
-    """The plan with a ledger by which its last note grows by at most so many counted tokens."""
-    room = share + unused
+def _with_ledger(situation: Situation, plain: Plan, room: int) -> Plan:
+    """The plan with a ledger by which its last note grows by at most ``room`` counted tokens."""
     count, chain = situation.count, situation.chain
     language = language_of(" ".join(situation.content(place).text for place in situation.users[-_SAMPLE:]))
     # Beside its facts a ledger says what they are.
     allowed = room - count(ledger_lines(("",), "", language)) - count(ledger_lines((), " ", language)) - 2
     last = best = plain.gaps[-1]
-    details = details_room(situation) + unused
+    details = details_room(situation)
     before = _needed(situation) if situation.policy.ledger.constraints else 0
     results = fresh_results(situation, plain, min(details, room - before), language)
     taken = count(results) if results else 0

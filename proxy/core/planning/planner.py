@@ -9,7 +9,6 @@ stay alone does not (law 4). What notes say is the business of :mod:`proxy.core.
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import islice
-from math import ceil
 from typing import Final, NamedTuple, assert_never
 
 import msgspec
@@ -59,8 +58,6 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
     """The strategy that decided, and writes its notes; None where a person did."""
     acts_now: bool = False
     """Whether it begins for another reason than usage, at once."""
-    goal: int = 0
-    """Counted tokens of the view up to which the ledger may fill what the cut leaves unused."""
 
     @cached_property
     def outline(self) -> Plan:
@@ -285,9 +282,6 @@ def _drafted(
 ) -> tuple[Draft, Plan]:
     """What was chosen, as a draft, and its plan with notices for notes and without its ledger."""
     spans = tuple(selection.spans())
-    is_by_tokens = not (strategy is BY_UNITS or strategy.slides or acts_now)
-    least_freed = situation.view - ceil(LEAST_FREED * situation.budget.room)
-    goal = min(situation.budget.share(situation.policy.stages.target), least_freed)
     decided = Draft(
         situation,
         stage,
@@ -297,7 +291,6 @@ def _drafted(
         cleared=tuple(selection.edits),
         strategy=strategy,
         acts_now=acts_now,
-        goal=goal if is_by_tokens else 0,
     )
     plain = decided.outline
     decided = replace(
@@ -328,7 +321,7 @@ def _summary_room(situation: Situation, stage: Stage) -> int:
 
 def finish(decided: Draft, summaries: Summaries) -> Plan:
     """Write the notes of a draft, the ledger among them, and, if the view is still too large, clip."""
-    return add_ledger(decided.situation, written(decided, summaries), goal=decided.goal)
+    return add_ledger(decided.situation, written(decided, summaries))
 
 
 def written(decided: Draft, summaries: Summaries) -> Plan:
@@ -401,7 +394,6 @@ def with_late(situation: Situation, texts: Mapping[Span, str]) -> Plan:
     strategy = strategy_of(situation.policy.strategy.name)
     plain = plain_of(plan, situation.count, situation.chain.dialect)
     ledger = view_tokens(plan, tokens) - view_tokens(plain, tokens)
-    spans, goal = tuple(gaps), situation.view  # what filled unused room stays, as far as there is some
     return finish(
-        Draft(situation, Stage.TRIM, spans, gaps, FREE, ledger=ledger, strategy=strategy, goal=goal), texts
+        Draft(situation, Stage.TRIM, tuple(gaps), gaps, FREE, ledger=ledger, strategy=strategy), texts
     )

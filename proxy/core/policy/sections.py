@@ -192,13 +192,8 @@ class Ledger(Section):
     def tokens(self) -> int:
         """`least` in tokens. A share that a policy chooses for itself is a bound."""
         if self.least == "auto":
-            return 0 if self.is_bounded else _LEAST_LEDGER
+            return _LEAST_LEDGER if self.share == Ledger.model_fields["share"].default else 0
         return self.least
-
-    @property
-    def is_bounded(self) -> bool:
-        """Whether a policy chooses the share, or the least, for itself."""
-        return self.share != Ledger.model_fields["share"].default or self.least != "auto"
 
 
 StrategyName = Annotated[str, NameIn(STRATEGIES)]

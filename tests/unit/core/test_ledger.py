@@ -18,7 +18,6 @@ from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Keep, Ledger
 from tests.support.conversations import (
     Sent,
-    Turn,
     assistant,
     calling,
     chain_from,
@@ -292,29 +291,6 @@ def test_each_part_can_be_left_out(*, constraints: bool, identifiers: bool) -> N
     told = ledger(cut(messages, rules=policy(constraints=constraints, identifiers=identifiers)))
     assert ("Never open" in told) is constraints
     assert ("K77X" in told) is identifiers
-
-
-BERTHS = [f"K{number}X-quay-{number * 7919}" for number in range(1_100, 1_900)]
-
-
-def after_a_large_result(**rules: float) -> tuple[str, Budget, Turn]:
-    """The ledger of a cut of one large listing, which leaves far less than the cut aims at; and that cut."""
-    listing = "\n".join(f"{berth}: {prose('en', 12, number)}." for number, berth in enumerate(BERTHS))
-    said = [user("Look."), calling("a"), result("a", listing), assistant("I see."), user("and now?")]
-    budget = Budget(20_000, 1.0, 100)
-    chosen = Policy.model_validate({"keep": BARE, "ledger": rules})
-    *_, last = session(chain_from(said), chosen, budget, None)
-    return ledger(last.plan), budget, last
-
-
-def test_room_that_a_cut_leaves_unused_holds_what_the_share_alone_would_drop() -> None:
-    told, budget, done = after_a_large_result()
-    assert count(told) > 0.15 * budget.limit
-    assert done.tokens <= budget.share(Policy().stages.target)
-    bounded, _, done = after_a_large_result(share=0.11)
-    assert 0 < count(bounded) <= 0.11 * budget.limit
-    assert done.tokens < budget.share(0.2)
-    assert after_a_large_result(share=0.0)[0] == ""
 
 
 def test_a_share_of_nothing_is_no_ledger() -> None:
