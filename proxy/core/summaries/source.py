@@ -2,7 +2,7 @@
 
 Anchored: what an earlier summary said stands in the source in its place, and only what is newly cut is told
 in full. Rebuilt: told from the originals alone, so that summaries of summaries do not drift. That is every
-fourth epoch of a gap, and only where reading them costs at most a hundredth of what the session's prompts
+fourth epoch of a gap, and only where reading them costs at most a fiftieth of what the session's prompts
 cost in as many epochs: small budgets fail that test with long messages, for there a rebuild would be most of
 what summaries cost. It is waited for by nobody, and takes the old one's place when the next epoch begins.
 """
@@ -256,7 +256,7 @@ def _packed(blocks: Sequence[Block], sizes: Sequence[int], most: int) -> Iterabl
 GENERATIONS = 3
 """Summaries of summaries upon the first one, after which the originals are read again."""
 MOST_PIECES = 16
-_SHARE = 0.01
+_SHARE = 0.02
 """Of what was paid for prompts since the originals were read last."""
 
 
