@@ -57,8 +57,9 @@ from proxy.engine.recording.recorder import Recorder
 from proxy.engine.sessions.attachments import Attachments
 from proxy.engine.sessions.recognition import Recognition
 from proxy.engine.sessions.session_cache import SessionCache
+from proxy.engine.summaries.jobs import SummaryJobs
 from proxy.engine.summaries.pool import Summaries
-from proxy.engine.summaries.wanted import SummaryJobs
+from proxy.environment import ADMIN_TOKEN_FILE
 from proxy.errors import StoreUnavailable
 from proxy.http.admin import AdminAPI
 from proxy.http.admin.memories import MemoryOperations
@@ -75,7 +76,6 @@ from proxy.telemetry import Metrics, log_warning, set_up_logging
 SECRET_FILE = "secret"  # noqa: S105 - a file's name
 _CUT_OFF = 1.0
 """Seconds in which requests that are cut off at the end say what there is to keep of them."""
-ADMIN_TOKEN_FILE = "admin-token"  # noqa: S105 - a file's name
 _LEARNED = 4
 """Which part of the memory for caches is for what stands nowhere else."""
 _LINGER = 0.01

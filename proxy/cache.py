@@ -53,7 +53,6 @@ class Memory:
         """Each entry, the last used last, and the cache that it is in."""
 
     def remove(self, entry: _Entry) -> None:
-        """Hold an entry no more."""
         del self.order[entry]
         self.held -= entry.weight
 
@@ -76,6 +75,13 @@ class Lru(Generic[K, V]):
         except KeyError:
             return None  # it has just gone
         return entry.value
+
+    def get_or_make(self, key: K, make: Callable[[], V]) -> V:
+        """The value of a key, made and put where there is none."""
+        value = self.get(key)
+        if value is None:
+            self.put(key, value := make())
+        return value
 
     def put(self, key: K, value: V) -> None:
         weight, memory = _ENTRY_BYTES + self._weigh(value), self._memory
@@ -113,7 +119,6 @@ class Lru(Generic[K, V]):
                 self._drop(key)
 
     def clear(self) -> None:
-        """Forget all entries."""
         with self._memory.lock:
             for key in list(self._entries):
                 self._drop(key)

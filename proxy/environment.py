@@ -11,6 +11,8 @@ from pydantic import ValidationError
 from proxy.errors import SettingsError
 
 PREFIX = "UNABRIDGED_"
+ADMIN_TOKEN_FILE = "admin-token"  # noqa: S105 - a file's name
+"""In the data directory."""
 _FILE = "_file"
 OF_OTHERS = ("server",)
 """Variables of other commands than `serve`, as settings are named."""

@@ -105,11 +105,9 @@ class Metrics:
         )
 
     def relayed(self, status: int) -> None:
-        """Count a request that was relayed without being managed."""
         self._relayed(status).inc()
 
     def stored(self, op: str, seconds: float) -> None:
-        """A call of the store took so long."""
         self._stored(op).observe(seconds)
 
     def exposition(self) -> bytes:

@@ -7,7 +7,6 @@ import os
 import re
 import socket
 import ssl
-from collections.abc import Iterator
 from typing import Final, NamedTuple, cast
 
 _ERRNO: Final = re.compile(r"\[Errno (\d+)\]|^Error (\d+) connecting")
@@ -33,19 +32,16 @@ class Fault(NamedTuple):
 
 def fault_of(error: BaseException) -> Fault:
     """The fault behind an exception, or behind what it was raised from."""
+    causes, at = list[BaseException](), error
+    while at is not None:
+        causes.append(at)
+        within = cast("tuple[BaseException, ...]", getattr(at, "exceptions", ()))  # of a group
+        at = within[0] if within else at.__cause__ or at.__context__
     for kind_of in (_kind, _by_text):
-        for each in _causes(error):
+        for each in causes:
             if kind := kind_of(each):
                 return Fault(kind, str(each) or str(error))
     return Fault(_CLOSED if "closed" in str(error) else "connection failed", str(error))
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    at: BaseException | None = error
-    while at is not None:
-        yield at
-        within = cast("tuple[BaseException, ...]", getattr(at, "exceptions", ()))  # of a group
-        at = within[0] if within else at.__cause__ or at.__context__
 
 
 def _kind(error: BaseException) -> str | None:

@@ -7,7 +7,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from proxy.core.planning.strategies import Strategy
+from proxy.core.planning.strategy import Strategy
 from proxy.core.policy import values
 from proxy.errors import OperatorError
 

@@ -105,6 +105,5 @@ class SqliteSearch:
             await asyncio.to_thread(found.close)
 
     async def aclose(self) -> None:
-        """Forget all shelves."""
         for name in list(self._shelves):
             await self._forget(name)

@@ -15,10 +15,9 @@ from proxy.cli.terminal import CommandError, UsageError, add_json_option
 from proxy.config import is_loopback
 from proxy.core.formats.json import as_mapping
 from proxy.core.text.words import one_line
-from proxy.environment import PREFIX, default_data_dir
+from proxy.environment import ADMIN_TOKEN_FILE, PREFIX, default_data_dir
 
 DEFAULT_SERVER = "http://127.0.0.1:8080"
-TOKEN_FILE = "admin-token"  # noqa: S105 - a file's name
 _LOOKING, _CHANGING = 30.0, 120.0
 """Seconds; a change may wait for turns and for summaries."""
 _UNAUTHORIZED = (401, 403)
@@ -71,7 +70,6 @@ class AdminApi:
         return self._read(self._ask("POST", f"{_path(name)}/{verb}", body=body))
 
     def delete(self, name: str) -> Json:
-        """Forget a session."""
         return self._read(self._ask("DELETE", _path(name)))
 
     def _get(self, path: str, query: Mapping[str, str]) -> Json:
@@ -80,7 +78,6 @@ class AdminApi:
     def _ask(
         self, method: str, path: str, query: Mapping[str, str] | None = None, body: Json | None = None
     ) -> httpx2.Response:
-        """An answer that is no error."""
         url = f"{self._server}/unabridged/v1{path}"
         timeout = _LOOKING if method == "GET" else _CHANGING
         try:
@@ -130,7 +127,7 @@ def admin_token(environment: Mapping[str, str]) -> str:
         return given
     named = environment.get(f"{PREFIX}ADMIN_TOKEN_FILE")
     data_dir = Path(environment.get(f"{PREFIX}DATA_DIR") or default_data_dir())
-    file = Path(named) if named else data_dir / TOKEN_FILE
+    file = Path(named) if named else data_dir / ADMIN_TOKEN_FILE
     try:
         return file.read_text(encoding="utf-8").strip()
     except OSError as error:

@@ -51,6 +51,9 @@ def explanation(answer: Json) -> Iterator[RenderableType]:
     header = Text(f"{answer['id']} · policy {answer['policy']}{f', by {by}' if by else ''} · ")
     yield header.append_text(stage_text(answer["stage"])).append("".join(f" · {part}" for part in parts))
     yield bar(answer["usage"], stage_marks(answer["stages"]))
+    if answer["lacking"]:
+        more = f"{words(answer['lacking'])} tokens more"
+        yield Text(f"trim waits: to cut now costs more than it saves; it pays after about {more}")
     if answer["epochs"]:
         yield ""
         yield epochs_table(answer["epochs"])

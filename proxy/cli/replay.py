@@ -115,7 +115,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _note(known: Prices, model: str, idle: float, summary_tokens: int) -> str:
-    """How the bill was reckoned."""
     whose = f"of {model}" if known.is_known else "taken where no price is known"
     return (
         f"Dollars for a million tokens, {whose}: {known.fresh:g} fresh, {known.cached:g} cached,"

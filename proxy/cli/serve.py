@@ -12,10 +12,9 @@ import json
 import logging
 import socket
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import aclosing, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
 
 import uvicorn
 from pydantic import SecretStr
@@ -29,18 +28,15 @@ from proxy.adapters.plugins import load_plugins
 from proxy.adapters.stores import open_store
 from proxy.adapters.stores.redis.embedded import EmbeddedValkey
 from proxy.adapters.upstream import open_upstream
-from proxy.app import ADMIN_TOKEN_FILE, SECRET_FILE, SystemClock, begin_log, create_app
+from proxy.app import SECRET_FILE, SystemClock, begin_log, create_app
 from proxy.cli.process import app_of_worker, raise_file_limit, settle, sigterm_interrupts
 from proxy.cli.terminal import CommandError, add_json_option, facts, notes
 from proxy.config import FLAGS, Settings
 from proxy.core.text.similarity import nearest
-from proxy.environment import PREFIX, unknown_variables, variable
+from proxy.environment import ADMIN_TOKEN_FILE, PREFIX, unknown_variables, variable
 from proxy.errors import SettingsError, StoreUnavailable
-from proxy.http.server.guard import BACKLOG, ServerConfig
+from proxy.http.server import BACKLOG, server_config
 from proxy.telemetry import log_warning
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -184,21 +180,12 @@ def _greet(settings: Settings, fault: str, proxy: str | None, *, is_embedded: bo
 def _serve(
     settings: Settings, written: SettingsFile | None, listener: socket.socket, *, is_embedded: bool
 ) -> int:
+    config = partial(server_config, request_timeout=settings.request_timeout, workers=settings.workers)
     if settings.workers == 1:
-        server = uvicorn.Server(
-            _config(settings, create_app(settings, settle, written, owns_store=is_embedded))
-        )
+        server = uvicorn.Server(config(create_app(settings, settle, written, owns_store=is_embedded)))
         server.run(sockets=[listener])
         return 0 if server.started else 1
-    config = _config(settings, partial(app_of_worker, settings, written), factory=True)
-    supervisor = Multiprocess(config, sockets=[listener])
+    app = partial(app_of_worker, settings, written)
+    supervisor = Multiprocess(config(app, factory=True), sockets=[listener])
     supervisor.run()
     return 1 if any(process.exitcode == STARTUP_FAILURE for process in supervisor.processes) else 0
-
-
-def _config(
-    settings: Settings, app: ASGIApp | Callable[[], ASGIApp], *, factory: bool = False
-) -> ServerConfig:
-    return ServerConfig(
-        app, request_timeout=settings.request_timeout, workers=settings.workers, factory=factory
-    )

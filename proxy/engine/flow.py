@@ -17,10 +17,10 @@ from typing import Self
 
 import msgspec
 
-from proxy.core.budget.budget import Budget, Stage
+from proxy.core.budget.budget import Budget, Stage, stage_of
 from proxy.core.conversation.extension import Injection
 from proxy.core.planning.chain import Chain
-from proxy.core.planning.plan import EMPTY, Epoch, Plan
+from proxy.core.planning.plan import EMPTY, Epoch, Plan, view_tokens
 from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Conditions
 from proxy.core.policy.policy import Policy
 from proxy.core.tool_cache.cache import ToolCache
@@ -152,7 +152,6 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def counted(self) -> int:
-        """Counted tokens of the whole request."""
         return self.budget.head + self.chain.tokens.total
 
     def tool_under(self, plan: Plan) -> bytes:
@@ -187,8 +186,29 @@ class Decision(msgspec.Struct, frozen=True):
     """Epochs in force, 0 where there is none."""
     summary: str = "none"
     degraded: tuple[str, ...] = ()
+    lacking: int = 0
+    """Counted tokens that an epoch lacks to pay, which waits for them; 0 where none waits."""
     is_unsigned: bool = False
     """Whether no signed reasoning goes out: nobody knows behind what it was made, or it was refused."""
+
+    @classmethod
+    def under(cls, request: Request, plan: Plan, epoch: Epoch | None = None) -> Self:
+        """What a request is forwarded with under a plan, where no epoch begins at it."""
+        view = view_tokens(plan, request.chain.tokens)
+        return cls(
+            plan=plan,
+            stage=stage_of(request.budget.usage(view), request.incoming.policy.stages),
+            view=view,
+            log=request.log,
+            epoch=epoch,
+            number=epoch.number if epoch is not None else 0,
+            summary="ready" if plan.gaps and plan.anchors else "none",
+        )
+
+    @property
+    def parent(self) -> str:
+        """Id of the epoch in force, upon which the next one is written; empty where there is none."""
+        return self.epoch.id if self.epoch is not None else ""
 
 
 class Exchange(msgspec.Struct, kw_only=True):

@@ -258,9 +258,7 @@ class Contention:
 
     def answered_alone(self, kind: str, seconds: float) -> None:
         """An answer's head took so long while no call of ours was under way."""
-        samples = self._alone.get(kind)
-        if samples is None:
-            self._alone.put(kind, samples := deque[float](maxlen=_SAMPLES))
+        samples = self._alone.get_or_make(kind, lambda: deque(maxlen=_SAMPLES))
         samples.append(seconds)
         if len(samples) >= _LEAST_SAMPLES:
             self._latest = samples

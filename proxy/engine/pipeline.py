@@ -25,7 +25,7 @@ from proxy.engine.answers.tool_loop import ToolLoop
 from proxy.engine.background import Background
 from proxy.engine.flow import Envelope, Exchange, Incoming, Request, Sent
 from proxy.engine.foreground import Foreground
-from proxy.engine.intake.history import History
+from proxy.engine.intake.history import NAME, History
 from proxy.engine.intake.naming import Naming
 from proxy.engine.intake.reader import BodyCache, ReadBody, Reader
 from proxy.engine.memory.reading import Reading
@@ -38,8 +38,6 @@ from proxy.engine.sessions.session_cache import EpochLog, SessionState
 from proxy.ports import NAMED
 from proxy.telemetry import log_fault
 
-_NAME = 256
-"""Characters of a model's name by which its times are remembered: clients choose names of any length."""
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.005, 0.05
 """Seconds between two looks whether a compaction is over."""
 
@@ -99,7 +97,7 @@ class Pipeline:
         Raises UpstreamUnreachable, UpstreamTimeout and UpstreamInvalidResponse.
         """
         is_streamed = exchange.request.history.body.is_streamed
-        kind = f"{is_streamed} {exchange.request.model.name[:_NAME]}"
+        kind = f"{is_streamed} {exchange.request.model.name[:NAME]}"
         sent = await self.foreground.head(kind, partial(self.sender.send, exchange))
         if exchange.tools is NOTHING_FRESH and not exchange.answerers:
             return sent

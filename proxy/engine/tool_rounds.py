@@ -54,7 +54,6 @@ class FreshResults:
         self._cache = cache
 
     def holds(self, tool: str) -> bool:
-        """Whether anything of this tool is fresh and may be served."""
         return self._cache.holds(tool)
 
     def passes(self, tool: str, arguments: str) -> None:
@@ -62,7 +61,6 @@ class FreshResults:
         self._cache = self._cache.after(tool, arguments, served=False)
 
     async def answer(self, tool: str, arguments: str, room: int) -> str | None:
-        """The result, if it is fresh."""
         fresh = self._cache.answer(tool, arguments)
         if fresh is None:
             return None
@@ -80,16 +78,13 @@ class Answerers:
         return bool(self.each)
 
     def holds(self, tool: str) -> bool:
-        """Whether one of them may answer calls of a tool."""
         return self._of(tool) is not None
 
     def is_ours(self, tool: str) -> bool:
-        """Whether only the proxy knows a tool."""
         found = self._of(tool)
         return found is not None and found.is_ours
 
     def passes(self, tool: str, arguments: str) -> None:
-        """A call in the same message goes to the client."""
         for each in self.each:
             each.passes(tool, arguments)
 
@@ -149,7 +144,6 @@ class Rounds:
 
     @property
     def rules(self) -> Rules:
-        """Which calls may be answered."""
         return Rules(self.answerers.holds, self.answerers.is_ours)
 
     @property

@@ -104,7 +104,6 @@ async def _seen(sent: Sent, collector: Collector) -> AsyncIterator[bytes]:
 
 
 async def _without_usage(chunks: AsyncIterator[bytes], remover: StreamFilter) -> AsyncIterator[bytes]:
-    """An answer without the usage that only we asked for."""
     fault: UpstreamError | None = None
     try:
         async for chunk in chunks:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import zlib
 from collections.abc import AsyncGenerator
 from types import TracebackType
 from typing import Protocol
@@ -16,6 +15,7 @@ from typing import Protocol
 import msgspec
 from starlette.types import Message, Receive, Scope, Send
 
+from proxy.core.formats.unpacking import CODINGS, UnpackedTooLargeError, Unpacker, UnpackingError
 from proxy.errors import InvalidEncoding, RequestTooLarge, UnabridgedError, UnsupportedMediaType
 from proxy.http.limits import Permit
 from proxy.http.request_head import Header, request_id
@@ -25,9 +25,6 @@ LINGER = 1.0
 
 OFF_LOOP = 16 * 1024
 """Bytes of compressed body from which decoding leaves the event loop: it may take long."""
-
-_WBITS = {b"gzip": (31,), b"x-gzip": (31,), b"deflate": (15, -15)}
-"""How zlib is told the format. `deflate` is zlib's (RFC 9110 8.4.1.2); some senders leave out its frame."""
 
 CLIENT = "unabridged.client"
 """The key in a scope at which our server tells what ASGI has no word for."""
@@ -133,39 +130,25 @@ async def decode_body(body: bytes, content_encoding: bytes | None, limit: int) -
     coding = (content_encoding or b"").strip().lower()
     if coding in {b"", b"identity"}:
         return body
-    if coding not in _WBITS:
+    if coding not in CODINGS:
         raise UnsupportedMediaType("This Content-Encoding is not understood; gzip and deflate are.")
     if len(body) < OFF_LOOP:
-        return _inflate(body, coding, limit)
-    return await asyncio.to_thread(_inflate, body, coding, limit)
+        return _unpacked(body, coding, limit)
+    return await asyncio.to_thread(_unpacked, body, coding, limit)
 
 
-def _inflate(body: bytes, coding: bytes, limit: int) -> bytes:
-    for wbits in _WBITS[coding]:
-        with contextlib.suppress(zlib.error):
-            return inflated(body, wbits, limit)
+def _unpacked(body: bytes, coding: bytes, limit: int) -> bytes:
+    for is_bare in (False, True) if coding == b"deflate" else (False,):
+        unpacker = Unpacker(coding, limit, is_bare=is_bare)
+        try:
+            plain = unpacker.feed(body)
+        except UnpackedTooLargeError as error:
+            raise RequestTooLarge from error
+        except UnpackingError:
+            continue
+        if unpacker.is_whole or not body:
+            return plain
     raise InvalidEncoding(f"The body is not valid {coding.decode()}.")
-
-
-def inflated(body: bytes, wbits: int, limit: int) -> bytes:
-    """One stream after another without compression: a gzip file may have several members (RFC 1952 2.2).
-
-    Raises zlib.error for one that is not valid, and RequestTooLarge.
-    """
-    parts: list[bytes] = []
-    room = limit
-    while body:
-        stream = zlib.decompressobj(wbits)
-        # One byte beyond the room tells "too large" from "exactly full".
-        part = stream.decompress(body, room + 1)
-        if len(part) > room:
-            raise RequestTooLarge
-        if not stream.eof:
-            raise zlib.error
-        parts.append(part)
-        room -= len(part)
-        body = stream.unused_data
-    return b"".join(parts)
 
 
 def error_answer(

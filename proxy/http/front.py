@@ -11,6 +11,7 @@ import signal
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -48,6 +49,7 @@ _DEEPEST = 8
 _VERSIONS = re.compile(r"(?:/v1)*(?=/|$)")
 
 
+@dataclass(frozen=True)
 class Front:
     """``POST /v1/chat/completions`` is managed, everything else under ``/v1/`` relayed, the rest is ours.
 
@@ -55,30 +57,20 @@ class Front:
     way.
     """
 
-    def __init__(
-        self,
-        managed: ASGIApp,
-        relay: ASGIApp,
-        own: ASGIApp,
-        *,
-        origins: Origins,
-        heads: Heads,
-        drain: Drain,
-    ) -> None:
-        self._managed = managed
-        self._relay = relay
-        self._own = own
-        self._origins = origins
-        self._heads = heads
-        self._drain = drain
-        self._relayed: set[str] = set()
-        """Routes of which the log has told."""
+    managed: ASGIApp
+    relay: ASGIApp
+    own: ASGIApp
+    origins: Origins
+    heads: Heads
+    drain: Drain
+    _relayed: set[str] = field(default_factory=set[str])
+    """Routes of which the log has told."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await self._own(scope, receive, send)
+            await self.own(scope, receive, send)
             return
-        drain = self._drain
+        drain = self.drain
         drain.under_way += 1
         try:
             if drain.has_begun:
@@ -105,22 +97,22 @@ class Front:
         """Who answers a request, and how. Raises InvalidPath, HostForbidden, OriginForbidden."""
         kind, path = scope["type"], scope.get("path", "")
         check_path(scope.get("raw_path") or path.encode())
-        origin = None if path in EXEMPT else self._origins.check(scope)
+        origin = None if path in EXEMPT else self.origins.check(scope)
         if origin is not None:
             if is_preflight(scope):
                 return partial(send_preflight, origin), send
             send = readable(send, origin)
         if path == _CHAT and kind == "http" and scope["method"] == "POST":
-            return self._managed, send
+            return self.managed, send
         if not path.startswith(_API) or path.startswith(_TWICE):
-            return self._own, send
+            return self.own, send
         route = route_of(path)
         if route not in self._relayed and len(self._relayed) < _MOST_ROUTES:
             self._relayed.add(route)
             log_event("relayed, not managed", method=scope.get("method", ""), route=route)
-        if kind == "http" and (warning := self._heads.warning(scope["headers"])):
+        if kind == "http" and (warning := self.heads.warning(scope["headers"])):
             send = with_headers(send, (b"x-unabridged-warning", warning))
-        return self._relay, send
+        return self.relay, send
 
 
 # --- how serving ends: readiness first, then the streams, then the listener ---
@@ -173,7 +165,6 @@ class Drain:
                 await asyncio.wait_for(self._is_empty.wait(), seconds)
 
     def leave(self) -> None:
-        """A request has ended."""
         self.under_way -= 1
         if not self.under_way:
             self._is_empty.set()

@@ -165,7 +165,6 @@ class Managed:
         return Incoming(envelope, decoded, policy, self._now(), way.by)
 
     async def _replay(self, incoming: Incoming, stored: StoredAnswer, passage: _Passage) -> None:
-        """Send the stored answer to a turn that was sent again."""
         caller = incoming.envelope.caller
         kind = b"text/event-stream" if stored.is_stream else b"application/json"
         headers = [

@@ -327,15 +327,10 @@ class Heads:
         self._our_names = {*_OUR_NAMES, tenant_header}
 
     def of(self, scope: Scope) -> Head:
-        """The head of a request."""
         headers: Sequence[Header] = scope["headers"]
         lasting = tuple([header for header in headers if header[0] != _LENGTH])
         key = scope["raw_path"], scope["query_string"], lasting
-        head = self._heads.get(key)
-        if head is None:
-            head = Head(key, self.warning(lasting))
-            self._heads.put(key, head)
-        return head
+        return self._heads.get_or_make(key, lambda: Head(key, self.warning(lasting)))
 
     def warning(self, headers: Sequence[Header]) -> bytes:
         """What an answer says of a request's headers that look like ours, and that there are not.

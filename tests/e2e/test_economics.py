@@ -88,11 +88,14 @@ async def test_at_trim_an_epoch_waits_while_the_cache_is_warm_and_begins_when_it
         clock.passed += 500
         assert told(await chat.ask("And?"), "epoch") == "0"
         await until_recorded(url, chat)
+        assert (await admin(url, f"sessions/{(await only_session(url))['id']}/explain"))["lacking"] > 0
         clock.passed += 601
         cold = await chat.ask("And now?")
         assert (told(cold, "stage"), told(cold, "epoch")) == ("trim", "1")
         (reason,) = await reasons(url)
         assert "cache is cold" in reason
+        await until_recorded(url, chat)
+        assert (await admin(url, f"sessions/{(await only_session(url))['id']}/explain"))["lacking"] == 0
 
 
 async def test_at_compact_no_epoch_waits(model: Model, chats: Chats, tmp_path: Path) -> None:

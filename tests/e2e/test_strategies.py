@@ -13,7 +13,17 @@ import pytest
 
 from proxy import app
 from proxy.adapters.files.policies import shipped_policies
-from tests.support.clients import Chat, Chats, admin, only_session, proxying, told, user, write_policy
+from tests.support.clients import (
+    Chat,
+    Chats,
+    admin,
+    only_session,
+    proxying,
+    result_counts,
+    told,
+    user,
+    write_policy,
+)
 from tests.support.servers import PATIENCE
 from tests.support.stores import serving, valkey_command
 from tests.support.upstreams import Behaviour, Exchange, Message, Model, completion, said
@@ -189,7 +199,7 @@ async def test_long_answers_are_condensed_by_the_model_one_by_one_before_they_ro
     async with proxying(model.url, policy="exchanges") as url:
         chat = chats(url)
         await talk(chat, 10)
-        await asking(model, 3)
+        await written(url, 1)
         response = await chat.ask("Question 10, please.")
         assert told(response, "summary") == "ready"
         note = model.views()[-1][0]["content"]
@@ -253,7 +263,7 @@ async def test_answers_that_stay_are_condensed_when_others_roll_and_never_betwee
             chat = chats(url, X_Unabridged_Session="s")
             await talk(chat, 4)
             assert model.views()[-1] == chat.messages[:-1]
-            await asking(model, 3)
+            await written(url, 3)
             await chat.ask("Question 4, please.")
             view = model.views()[-1]
             assert [each["role"] for each in view] == ["user"] * 8
@@ -281,12 +291,11 @@ def condensing(refused: Sequence[int] = ()) -> Behaviour:
     return behave
 
 
-async def asking(model: Model, summaries: int) -> None:
-    """Wait until so many have been asked for, and a little for the last to be read."""
+async def written(url: str, summaries: int) -> None:
+    """Wait until so many are written."""
     async with asyncio.timeout(PATIENCE):
-        while len(model.summaries) < summaries:  # noqa: ASYNC110 - another thread writes it
+        while (await result_counts(url)).get("written", 0) < summaries:  # noqa: ASYNC110 - a counter of the proxy's
             await asyncio.sleep(0.01)
-    await asyncio.sleep(0.05)
 
 
 async def test_where_the_model_condenses_nothing_answers_lose_their_ends(model: Model, chats: Chats) -> None:

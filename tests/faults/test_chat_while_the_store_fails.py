@@ -14,6 +14,7 @@ from typing import Protocol
 import httpx2
 import pytest
 
+from tests.support.canaries import logged
 from tests.support.clients import Chat, admin, only_session, proxying, question, told, write_policy
 from tests.support.network import relaying
 from tests.support.stores import Server
@@ -237,12 +238,14 @@ async def test_an_epoch_that_could_not_be_written_is_written_later(
     model: Model, chat_on: ChatOn, durable: Server
 ) -> None:
     chat = await chat_on(durable.url, X_Unabridged_Session="s")
-    responses = await talk(chat, range(8))
-    durable.run("CONFIG", "SET", "maxmemory", 1)
-    responses += await talk(chat, range(8, 18))
-    durable.run("CONFIG", "SET", "maxmemory", 0)
-    await recovered(chat)
-    responses += await talk(chat, range(18, 26))
+    with logged() as lines:
+        responses = await talk(chat, range(8))
+        durable.run("CONFIG", "SET", "maxmemory", 1)
+        responses += await talk(chat, range(8, 18))
+        durable.run("CONFIG", "SET", "maxmemory", 0)
+        await recovered(chat)
+        responses += await talk(chat, range(18, 26))
+    pruned = [line["epoch"] for line in map(json.loads, lines) if line["message"].startswith("pruned: ")]
     epochs = [int(told(response, "epoch")) for response in responses]
     assert any("epoch-not-saved" in reasons(response) for response in responses)
     assert epochs == sorted(epochs)
@@ -251,6 +254,7 @@ async def test_an_epoch_that_could_not_be_written_is_written_later(
         assert more == (epochs[turn] > epochs[turn - 1])
     session = await only_session(chat.url)
     assert session["prune_count"] == epochs[-1]
+    assert pruned == list(range(1, epochs[-1] + 1)), "each is told of once, where it began"
 
 
 async def test_a_reply_that_is_lost_after_the_write_makes_no_turn_twice(

@@ -26,8 +26,8 @@ from proxy.engine.models.asking import Asking
 from proxy.engine.planning.decisions import within_bytes
 from proxy.engine.planning.epochs import Epochs
 from proxy.engine.sessions.session_cache import EpochLog
+from proxy.engine.summaries.jobs import SummaryJobs
 from proxy.engine.summaries.pool import Summaries
-from proxy.engine.summaries.wanted import SummaryJobs
 from proxy.telemetry import Metrics
 from tests.support.conversations import chain_from, count, is_reduced, valid_conversations
 from tests.support.requests import a_request

@@ -292,6 +292,13 @@ def test_a_summary_stays_until_its_gap_grows(drawn: Session):
 
 
 @given(sessions())
+def test_a_draft_was_measured_by_the_notes_that_it_is_written_with(drawn: Session):
+    for done in drawn.turns:
+        if done.begun is not None:
+            assert replace(done.begun).outline == done.begun.outline
+
+
+@given(sessions())
 def test_the_same_situation_gives_the_same_plan(drawn: Session):
     chain, policy, budget = drawn.chain, drawn.policy, drawn.budget
     for done in drawn.turns:

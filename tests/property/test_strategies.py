@@ -21,7 +21,8 @@ from proxy.core.planning.ledger import plain_of
 from proxy.core.planning.plan import EMPTY, Plan, apply
 from proxy.core.planning.planner import Draft, draft, finish
 from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Conditions, Situation
-from proxy.core.planning.strategies import STRATEGIES, Strategy
+from proxy.core.planning.strategies import STRATEGIES
+from proxy.core.planning.strategy import Strategy
 from proxy.core.policy import values
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Keep

@@ -20,7 +20,7 @@ from typing import Protocol
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from proxy.http.server.guard import ServerConfig
+from proxy.http.server import server_config
 
 Script = Callable[["Exchange"], Awaitable[None]]
 """What the upstream does about one request."""
@@ -298,7 +298,7 @@ def serve(
     """Serve an application in a thread; yields its URL. `shutdown` is for one without a lifespan."""
     listener = socket.create_server(("127.0.0.1", 0))
     served = app if shutdown is None else _closed_by(app, shutdown)
-    server = _Server(ServerConfig(served, request_timeout=request_timeout))
+    server = _Server(server_config(served, request_timeout=request_timeout))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     try:

@@ -12,7 +12,8 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from proxy.http.server.guard import ServerConfig, WireGuard
+from proxy.http.server import server_config
+from proxy.http.server.guard import WireGuard
 
 HOST = b"Host: a\r\n"
 POST = b"POST /v1/x HTTP/1.1\r\n" + HOST
@@ -84,9 +85,9 @@ class Connection:
 
     def __post_init__(self) -> None:
         self.may_answer.set()
-        config = ServerConfig(self.answer, request_timeout=15.0)
+        config = server_config(self.answer, request_timeout=15.0)
         config.timeout_keep_alive = self.keep_alive  # type: ignore[assignment]
-        self.guard = WireGuard(config, ServerState(), {}, asyncio.get_running_loop())
+        self.guard = WireGuard(config, ServerState(), {}, asyncio.get_running_loop(), request_timeout=15.0)
         self.guard.connection_made(self.wire)
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -137,7 +137,6 @@ class PolicyLibrary:
         return self._marks
 
     def names(self) -> list[str]:
-        """Every name that can be loaded, in order."""
         return sorted(
             {
                 file.stem
@@ -204,8 +203,16 @@ class PolicyLibrary:
         return f"there is no such policy{meant} there are {listed}"
 
     def _policy(self, file: PolicyFile, directories: Sequence[Path]) -> tuple[Policy, PolicyFile]:
-        """Each file over what it extends, checked in turn: a complaint is about the file that caused it."""
-        files, mistakes = self._ancestry(file, directories)
+        """Each file over what it extends, checked in turn: a complaint is about the file that caused it.
+
+        A file may extend the next of its own name.
+        """
+        files, mistakes = [file], list[PolicyError]()
+        try:
+            while (parent := files[-1].table.get("extends")) is not None:
+                files.append(PolicyFile.read(self._parent(parent, files, directories)))
+        except PolicyError as error:
+            mistakes.append(error)
         merged, is_whole = Table(), not mistakes
         for each in reversed(files):
             merged, found = each.validated(merged, is_whole=is_whole)
@@ -213,21 +220,6 @@ class PolicyLibrary:
         if mistakes:
             raise PolicyError.together(mistakes)
         return Policy.model_validate({**merged, "name": file.name}), file
-
-    def _ancestry(
-        self, file: PolicyFile, directories: Sequence[Path]
-    ) -> tuple[list[PolicyFile], list[PolicyError]]:
-        """The file, what it extends, what that extends, and so on; and why that ends where it must not.
-
-        A file may extend the next of its own name.
-        """
-        chain = [file]
-        try:
-            while (parent := chain[-1].table.get("extends")) is not None:
-                chain.append(PolicyFile.read(self._parent(parent, chain, directories)))
-        except PolicyError as error:
-            return chain, [error]
-        return chain, []
 
     def _parent(self, name: object, chain: Sequence[PolicyFile], directories: Sequence[Path]) -> Path:
         child = chain[-1]

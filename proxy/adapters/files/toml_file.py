@@ -44,7 +44,6 @@ class FileError(OperatorError):
 
     @classmethod
     def together(cls, mistakes: Sequence[Self]) -> Self:
-        """Several mistakes as one error."""
         first, *others = mistakes
         return cls(first.file, first.line, first.message, key=first.key, others=others)
 

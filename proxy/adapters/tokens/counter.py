@@ -47,7 +47,6 @@ class TiktokenCounter:
         return count(self._encoding(), text)
 
     async def count_all(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text; in a thread when they are large together."""
         if sum(map(len, texts)) <= OFF_THE_LOOP:
             return self._count_all(texts)
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._count_all, texts)

@@ -190,8 +190,8 @@ class PooledUpstream(ABC, Generic[C]):
 
     # --- connections at rest ---
 
-    def _kept(self) -> C | None:
-        """A kept connection on which nothing has happened since."""
+    def _pooled(self) -> C | None:
+        """A connection at rest on which nothing has happened since."""
         now = asyncio.get_running_loop().time()
         while self._idle:
             connection = self._idle.pop()
@@ -246,7 +246,7 @@ class HttptoolsUpstream(PooledUpstream[Connection]):
         ends = len(lines) + 3
         if head.count(b"\n") != ends or head.count(b"\r") != ends or b"\0" in head:
             raise InvalidHeader("A header cannot be forwarded.")
-        connection = self._kept() or await self._connected()
+        connection = self._pooled() or await self._connected()
         answer = connection.begin(method, self._give_back)
         try:
             if isinstance(body, AsyncIterator):
@@ -262,7 +262,6 @@ class HttptoolsUpstream(PooledUpstream[Connection]):
         return answer
 
     async def _connected(self) -> Connection:
-        """A new connection."""
         connection, loop = self._admit(Connection(self._read_timeout)), asyncio.get_running_loop()
         is_secure = self._url.scheme == "https"
         port, tls = self._url.port or (443 if is_secure else 80), self._tls if is_secure else None

@@ -14,6 +14,7 @@ from math import inf
 from typing import Self, cast
 
 import httptools
+import msgspec
 
 from proxy.adapters.faults import fault_of
 from proxy.errors import UnabridgedError, UpstreamInvalidResponse, UpstreamTimeout, UpstreamUnreachable
@@ -36,48 +37,31 @@ _BODILESS = frozenset({204, 304})
 Header = tuple[bytes, bytes]
 
 
-class Answer:
+class Answer(msgspec.Struct, eq=False):
     """The answer to one request, as it arrives: a `proxy.ports.UpstreamResponse`."""
 
-    __slots__ = (
-        "_connection",
-        "_give_back",
-        "_is_ended",
-        "_waiter",
-        "_writing",
-        "fault",
-        "headers",
-        "is_begun",
-        "is_complete",
-        "parts",
-        "status",
-        "waiting",
-    )
-
-    def __init__(self, connection: Connection, give_back: Callable[..., None]) -> None:
-        self.status = 0
-        """The final status, once the head is here."""
-        self.headers: list[Header] = []
-        """As they came."""
-        self.parts: deque[bytes] = deque()
-        """Of the body, what has come and was not read yet."""
-        self.waiting = 0
-        """Bytes in ``parts``."""
-        self.is_begun = False
-        """Whether its head is here."""
-        self.is_complete = False
-        self.fault: UnabridgedError | None = None
-        self._connection = connection
-        self._give_back = give_back
-        """Takes the connection, and whether it is ``broken``."""
-        self._waiter: asyncio.Future[None] | None = None
-        self._writing: asyncio.Task[None] | None = None
-        self._is_ended = False
+    _connection: Connection
+    _give_back: Callable[..., None]
+    """Takes the connection, and whether it is ``broken``."""
+    status: int = 0
+    """The final status, once the head is here."""
+    headers: list[Header] = []
+    """As they came."""
+    parts: deque[bytes] = msgspec.field(default_factory=deque[bytes])
+    """Of the body, what has come and was not read yet."""
+    waiting: int = 0
+    """Bytes in ``parts``."""
+    is_begun: bool = False
+    """Whether its head is here."""
+    is_complete: bool = False
+    fault: UnabridgedError | None = None
+    _waiter: asyncio.Future[None] | None = None
+    _writing: asyncio.Task[None] | None = None
+    _is_ended: bool = False
 
     # --- for whoever reads it ---
 
     async def begun(self) -> None:
-        """Wait for the head."""
         while not self.is_begun:
             if self.fault is not None:
                 raise self.fault
@@ -137,7 +121,6 @@ class Answer:
         return waiter
 
     def wake(self) -> None:
-        """Whoever waits looks again."""
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
@@ -234,35 +217,29 @@ class Connection(asyncio.Protocol):
             self._timer = loop.call_at(self._due, self._look)
 
     def resume_reading(self) -> None:
-        """Let more of an answer come."""
         if not self._transport.is_closing():
             self._transport.resume_reading()
 
     @property
     def is_reusable(self) -> bool:
-        """Whether it may serve another request: its last answer is complete, and nothing came after it."""
         answer = self._answer
         is_settled = answer is None or answer.is_complete
         return is_settled and not self._is_spoiled and not self._transport.is_closing()
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing has arrived while it was idle: no answer that nobody asked for, and no end."""
         return self.is_reusable and not self._poll.poll(0)
 
     def close(self) -> None:
-        """Close it at once, whatever is under way."""
         self._transport.abort()
 
     # --- asyncio.Protocol ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Connected."""
         self._transport = cast("asyncio.Transport", transport)
         self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
 
     def data_received(self, data: bytes) -> None:
-        """Read what came."""
         answer = self._answer
         if answer is None or answer.is_complete:
             self._is_spoiled = True
@@ -302,15 +279,12 @@ class Connection(asyncio.Protocol):
         self._body.clear()
 
     def pause_writing(self) -> None:
-        """The upstream does not take what is written."""
         self._may_write.clear()
 
     def resume_writing(self) -> None:
-        """It does again."""
         self._may_write.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The upstream has closed the connection, or reset it, or we have closed it."""
         if self._timer is not None:
             self._timer.cancel()
         self._may_write.set()
@@ -363,7 +337,6 @@ class Connection(asyncio.Protocol):
             answer.is_complete, self._is_spoiled = True, True
 
     def on_message_complete(self) -> None:
-        """The answer is over, if it was one."""
         answer = self._answer
         if answer is not None and answer.is_begun and not answer.is_complete:
             self._deliver(answer)

@@ -73,7 +73,7 @@ class HttpxUpstream(PooledUpstream["HttpxConnection"]):
         text = b"".join([part for header in headers for part in header])
         if b"\n" in text or b"\r" in text or b"\0" in text:
             raise InvalidHeader("A header cannot be forwarded.")
-        connection = self._kept() or self._admit(
+        connection = self._pooled() or self._admit(
             HttpxConnection(self._transport(), self._read_timeout, self._closing, over=self.proxy)
         )
         request = httpx2.Request(
@@ -140,7 +140,6 @@ class HttpxConnection:
         """When it must be here; monotonic seconds, and far off while the request is being written."""
 
     async def send(self, request: httpx2.Request, connect_timeout: float) -> httpx2.Response:
-        """Send a request, and wait for the head of its answer."""
         self._is_written, self._is_head, self._room, self._due = False, True, HEAD_BYTES, inf
         self._making = making = asyncio.timeout(connect_timeout)
         try:
@@ -206,7 +205,6 @@ class HttpxConnection:
 
     @property
     def is_quiet(self) -> bool:
-        """See `Pooled`."""
         return not self._stream.get_extra_info("is_readable")
 
     def close(self) -> None:
@@ -266,7 +264,6 @@ class HttpxResponse:
             raise
 
     async def aclose(self) -> None:
-        """Give the connection back after the whole body, close it otherwise, also while being cancelled."""
         is_good = (
             self._is_complete and not self._is_ended and (self._is_http2 or not _says_more(self._stream))
         )
@@ -280,7 +277,6 @@ class HttpxResponse:
             self.end(broken=not is_good)
 
     def end(self, *, broken: bool) -> None:
-        """Part with the connection, once."""
         if not self._is_ended:
             self._is_ended = True
             self._give_back(self._connection, broken=broken)
@@ -312,7 +308,6 @@ class _Body(httpx2.AsyncByteStream):
 
 
 def _invalid(message: str) -> UnabridgedError:
-    """What the library says of an answer that is none."""
     if "StreamReset" in message:
         return UpstreamUnreachable("connection reset", "the HTTP/2 stream")
     if any(word in message for word in ("disconnected", "closed connection", "ConnectionTerminated")):
@@ -324,7 +319,6 @@ def _invalid(message: str) -> UnabridgedError:
 
 
 def _fault_of_proxy(error: Exception) -> UnabridgedError:
-    """What the outbound proxy did, or what happened on the way to it."""
     match error:
         case httpx2.ProxyError():
             return _refused(str(error)[:3])
@@ -338,6 +332,5 @@ def _fault_of_proxy(error: Exception) -> UnabridgedError:
 
 
 def _refused(status: str) -> UpstreamUnreachable:
-    """The outbound proxy's refusal."""
     wants = "wants other credentials" if status == str(_NO_CREDENTIALS) else "refused"
     return UpstreamUnreachable(f"the outbound proxy {wants} ({status})")

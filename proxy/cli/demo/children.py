@@ -24,7 +24,7 @@ import httpx2
 
 from proxy.adapters.stores.redis.tether import tethered
 from proxy.cli.terminal import CommandError
-from proxy.environment import PREFIX
+from proxy.environment import ADMIN_TOKEN_FILE, PREFIX
 
 _START, _STOP, _GLANCE = 90.0, 15.0, 0.1
 """Seconds that a part may take to start, as a model does on a busy machine, and to end; and between looks."""
@@ -78,7 +78,7 @@ def running_proxy(directory: Path, upstream: str) -> Generator[Proxy]:
     with _child(["proxy", "serve", *flags], log, variables, out) as process:
         _wait(lambda: out.read_bytes().endswith(b"\n"), process, log)
         base_url = json.loads(out.read_bytes().splitlines()[0])["base_url"]
-        token = (directory / "data" / "admin-token").read_text(encoding="ascii").strip()
+        token = (directory / "data" / ADMIN_TOKEN_FILE).read_text(encoding="ascii").strip()
         proxy = Proxy(base_url, token)
         _wait(lambda: _answers(f"{proxy.server}/readyz"), process, log)
         yield proxy

@@ -57,11 +57,9 @@ class Picture:
         return self._live or nullcontext()
 
     def title(self, text: str) -> None:
-        """A new part begins."""
         self._console.print(Text(f"\n{text}", style="bold"))
 
     def answered(self, turn: TurnSeen) -> None:
-        """A turn is over."""
         line = Text(f"turn {turn.number}: ")
         if turn.headers:
             line.append(f"{words(turn.tokens('full'))} tokens, {turn.tokens('sent')} sent  ")
@@ -73,7 +71,6 @@ class Picture:
         self._console.print(line.append(f"  {one_line(turn.answer, 48)}", style="dim"))
 
     def refused(self, refusal: Refusal) -> None:
-        """A turn was refused."""
         self._console.print(Text(f"turn {refusal.number}: refused. {refusal.message}", style="bold red"))
 
     def summary(self, text: str) -> None:

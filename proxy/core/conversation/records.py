@@ -73,6 +73,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     head_tokens: int = 0
     """Counted tokens of the head: tools, response format, leading system messages."""
     exchanges: int = 0
+    lacking: int = 0
+    """Counted tokens that an epoch lacked to pay at the last turn, and waited for; 0 where none did."""
     newest_from: bytes = b""
     """Chain hash after which the newest appended turn stands."""
     newest_to: bytes = b""

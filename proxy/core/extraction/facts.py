@@ -6,7 +6,7 @@ thing can take its place.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import cast
 
@@ -68,6 +68,8 @@ _CAMEL = re.compile(r"_*[a-z]+[A-Z]\w*|_*[A-Z]+[a-z0-9]+[A-Z]\w*")
 _CAPITALS = re.compile(r"[A-Z]{2,}(?:-[A-Z0-9]+)+|[A-Z]{5,}")
 _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 _KEBAB = re.compile(r"[A-Za-z]\w*(?:-\w+){2,}")
+_NO_NAMES = re.compile(r"[-dlcbps]?(?:[r-][w-][xsStT-]){3}\S?|__[a-z]+__")
+"""What stands in each listing and each program: modes of files, and names that a language gives."""
 _NUMERIC = re.compile(r"[\d.,%]+")
 _ABBREVIATION = re.compile(r"(?:[A-Za-z]\.)+[A-Za-z]?\.?")
 
@@ -75,7 +77,7 @@ _ABBREVIATION = re.compile(r"(?:[A-Za-z]\.)+[A-Za-z]?\.?")
 @lru_cache(maxsize=1 << 15)
 def kind_of(word: str) -> str | None:
     """The kind of a word without white space; None where it is nothing exact."""
-    if not _SHORTEST <= len(word) <= LONGEST or _FLAGS.fullmatch(word):
+    if not _SHORTEST <= len(word) <= LONGEST or _FLAGS.fullmatch(word) or _NO_NAMES.fullmatch(word):
         return None
     if word.isalpha() and (word.islower() or word.istitle()):
         return None
@@ -144,7 +146,7 @@ _LETTERS = r"A-Za-z0-9À-ɏ_"
 _WITHIN = rf"[{_LETTERS}./\\:@$€£¥₹%+,~-]*"
 # Each begins with a set of characters, which a search skips to; what must stand before is asked after it.
 _WORD = re.compile(
-    rf"[{_LETTERS}$€£¥₹#@~./](?:(?<=[{_LETTERS}])|(?:(?<=[$€£¥₹#@~/])|(?<=\.)\.?/)[{_LETTERS}])"
+    rf"[{_LETTERS}$€£¥₹#@~./](?:(?<=[{_LETTERS}])(?<!\\[nrt])|(?:(?<=[$€£¥₹#@~/])|(?<=\.)\.?/)[{_LETTERS}])"
     rf"{_WITHIN}(?:[=>~]=(?=\d){_WITHIN})*"
 )
 _MONTHS = [name for names in MONTHS for name in names.split()]
@@ -189,7 +191,7 @@ _QUOTED = re.compile(
     r"(?<!\w)[\"“«「『]([^\"“”«»「」『』\n]{2,60})[\"”»」』](?!\w)|(?<!\w)'([^'\n]{4,60})'(?!\w)"
 )
 _PAIR = re.compile(r"^[ \t>*+-]*([A-Za-z][\w .-]{1,30}?)[ \t]*[:=][ \t]+(\S[^\n]{0,59})$", re.MULTILINE)
-LABELS = re.compile(
+_LABELS = re.compile(
     r"(?:^|_|-)(?:id|ids|number|no|num|code|key|token|ref|reference|sku|uuid|hash|sha|slug|handle)$",
     re.IGNORECASE,
 )
@@ -209,14 +211,16 @@ class Fact(msgspec.Struct, frozen=True, gc=False):
 
 def facts_in(text: str) -> list[Fact]:
     """The exact things in prose, logs and programs, each once, in the order of their first mention."""
-    read = bounded(text)
+    # None of them goes over the end of a line, so lines that come again tell nothing.
+    lines = dict.fromkeys(bounded(text).splitlines())
+    read, numbered = "\n".join(lines), "\n".join(filter(_DIGIT.search, lines))
     found: dict[str, Fact] = {}
     if "://" in read:
         for match in _URL.finditer(read):
             _add(found, "url", match[0].rstrip(".,;:!?"))
-        read = _URL.sub(" ", read)
-    for kind, pattern in _SPACED if _DIGIT.search(read) else ():
-        for match in pattern.finditer(read):
+        read, numbered = _URL.sub(" ", read), _URL.sub(" ", numbered)
+    for kind, pattern in _SPACED if numbered else ():
+        for match in pattern.finditer(numbered):
             _add(found, kind_of(match[0]) or kind, match[0])
     _add_words(found, read)
     for match in NAME.finditer(read) if not read.islower() else ():
@@ -304,67 +308,81 @@ def leaves_of(text: str, thing: str) -> list[Fact] | None:
     except ValueError:
         return None
     found: dict[tuple[str, str], Fact] = {}
-    for fact in _walk(value, "", thing, _DEEPEST):
-        found.setdefault((fact.key, fact.value), fact)
-        if len(found) >= MOST_FACTS:
-            break
-    return list(found.values())
+    _walk(found, value, "", thing, _DEEPEST)
+    return list(found.values())[:MOST_FACTS]
 
 
-def _walk(value: object, key: str, thing: str, deeper: int) -> Iterator[Fact]:
-    if deeper == 0:
+_Found = dict[tuple[str, str], Fact]
+"""By key and value."""
+
+
+def _walk(found: _Found, value: object, key: str, thing: str, deeper: int) -> None:
+    """Find what a JSON value tells; what stands under the same key already is known."""
+    if deeper == 0 or len(found) >= MOST_FACTS:
         return
-    if isinstance(value, Mapping):
-        members = cast("Mapping[str, object]", value)
-        # An object is called by its first member whose name says that it is an id.
-        labels = (
-            f"{member}={each}"
-            for member, each in members.items()
-            if isinstance(each, str | int) and not isinstance(each, bool) and LABELS.search(member)
-        )
-        named = next(labels, thing)
-        for member, each in members.items():
-            kind = kind_of(member)
-            if kind in ("code", "id", "number", "email", "path", "file"):
-                yield Fact(kind, member, key)
-                yield from _walk(each, key, member, deeper - 1)
-            else:
-                yield from _walk(each, member, named, deeper - 1)
-    elif isinstance(value, str):
-        yield from _of_text(value, key, thing)
-    elif isinstance(value, Sequence):
-        for each in cast("Sequence[object]", value):
-            yield from _walk(each, key, thing, deeper - 1)
-    elif value is not None and not isinstance(value, bool):
-        yield from _of_number(str(value), key, thing)
+    if isinstance(value, str):
+        facts = _of_text(value, key, thing)
+    elif isinstance(value, dict):
+        _walk_object(found, cast("dict[str, object]", value), key, thing, deeper)
+        return
+    elif isinstance(value, list):
+        for each in cast("list[object]", value):
+            _walk(found, each, key, thing, deeper - 1)
+        return
+    else:
+        facts = _of_number(value, key, thing)
+    for fact in facts:
+        found.setdefault((fact.key, fact.value), fact)
 
 
-def _of_number(value: str, key: str, thing: str) -> Iterator[Fact]:
-    if LABELS.search(key):
-        yield Fact("id", value, key)
-    elif 1 < len(value) <= _SHORT:
-        yield Fact("number", value, key, f"{thing}\0{key}")
+def _walk_object(found: _Found, members: dict[str, object], key: str, thing: str, deeper: int) -> None:
+    # An object is called by its first member whose name says that it is an id.
+    labels = (
+        f"{member}={each}"
+        for member, each in members.items()
+        if isinstance(each, str | int) and not isinstance(each, bool) and _is_label(member)
+    )
+    named = next(labels, thing)
+    for member, each in members.items():
+        kind = kind_of(member)
+        if kind in ("code", "id", "number", "email", "path", "file"):
+            found.setdefault((key, member), Fact(kind, member, key))
+            _walk(found, each, key, member, deeper - 1)
+        else:
+            _walk(found, each, member, named, deeper - 1)
 
 
-def _of_text(value: str, key: str, thing: str) -> Iterator[Fact]:
+@lru_cache(maxsize=1 << 12)
+def _is_label(key: str) -> bool:
+    """Whether what stands under a key names something."""
+    return _LABELS.search(key) is not None
+
+
+def _of_number(value: object, key: str, thing: str) -> Iterable[Fact]:
+    if value is None or isinstance(value, bool):
+        return ()
+    written = str(value)
+    if _is_label(key):
+        return (Fact("id", written, key),)
+    return (Fact("number", written, key, f"{thing}\0{key}"),) if 1 < len(written) <= _SHORT else ()
+
+
+def _of_text(value: str, key: str, thing: str) -> Iterable[Fact]:
     text = value.strip()
     has_control = _CONTROL.search(text) is not None
     if _SHORT < len(text) <= LONGEST and " " not in text and not has_control:
-        yield Fact(kind_of(text) or "id", text, key)
-        return
+        return (Fact(kind_of(text) or "id", text, key),)
     if not text or has_control or len(text) > _SHORT:
         nested = leaves_of(text, thing)
-        yield from things_in(text) if nested is None else nested
-        return
+        return things_in(text) if nested is None else nested
     kind = kind_of(text) if " " not in text else None
-    if kind is not None or LABELS.search(key):
+    if kind is not None or _is_label(key):
         is_state = kind in ("number", "amount", "date", "time", "version")
-        yield Fact(kind or "id", text, key, f"{thing}\0{key}" if is_state else "")
-    elif len(text.split()) <= _FEW_WORDS:
-        yield Fact("text", text, key, f"{thing}\0{key}")
-        yield from (fact for fact in facts_in(text) if fact.value != text)
-    else:
-        yield from facts_in(text)
+        return (Fact(kind or "id", text, key, f"{thing}\0{key}" if is_state else ""),)
+    if len(text.split()) > _FEW_WORDS:
+        return facts_in(text)
+    within = (fact for fact in facts_in(text) if fact.value != text)
+    return (Fact("text", text, key, f"{thing}\0{key}"), *within)
 
 
 def pairs_in(text: str, thing: str) -> list[Fact]:

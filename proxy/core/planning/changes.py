@@ -19,7 +19,7 @@ from proxy.core.budget.budget import Stage
 from proxy.core.conversation.messages import last_user
 from proxy.core.conversation.notes import quote
 from proxy.core.planning.gaps import is_no_longer, noted_gap
-from proxy.core.planning.ledger import placed
+from proxy.core.planning.ledger import add_ledger
 from proxy.core.planning.plan import Account, Epoch, Gap, Plan, Span, Verb, Verdict, view_tokens
 from proxy.core.planning.planner import Draft, finish
 from proxy.core.planning.reasoning import first_change, signed_in
@@ -95,7 +95,7 @@ def restored(situation: Situation, wanted: Collection[int] | None) -> Plan:
                 gaps.append(part)
     edits = tuple(edit for edit in situation.plan.replacements if edit.position not in back)
     left = Plan(tuple(gaps), edits)
-    return left if left == situation.plan else placed(situation, left)
+    return left if left == situation.plan else add_ledger(situation, left)
 
 
 def _left(gap: Gap, back: Collection[int]) -> list[Span]:

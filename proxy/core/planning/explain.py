@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from proxy.core.dialects.dialect import Content
-from proxy.core.planning.situation import CRITICAL, FIRST_USER, FIXED, FREE, PINNED, RECENT, Score, Situation
+from proxy.core.planning.importance import Score
+from proxy.core.planning.situation import CRITICAL, FIRST_USER, FIXED, FREE, PINNED, RECENT, Situation
 from proxy.core.policy.sections import RetentionClass
 from proxy.core.text.words import one_line
 

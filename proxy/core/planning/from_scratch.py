@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from proxy.core.budget.budget import Stage, stage_of
 from proxy.core.conversation.units import request_points
-from proxy.core.planning.ledger import SPARE, placed, room_of
+from proxy.core.planning.ledger import SPARE, add_ledger, room_of
 from proxy.core.planning.life import NO_PAST, Past
 from proxy.core.planning.plan import EMPTY, Plan, view_tokens
 from proxy.core.planning.planner import Draft, acts_now, draft, written
@@ -69,7 +69,7 @@ class _Replay:
         """The plan in force by now."""
         if self._written is not None or self._begun is None:
             return self._written or self._plain
-        return placed(replace(self._begun, unwritten=0), self._plain, self._most)
+        return add_ledger(self._begun.before_ledgers(), self._plain, self._most)
 
     def reach(self, length: int, *, is_marked: bool) -> None:
         """Replay the next request."""
@@ -130,7 +130,7 @@ class _Replay:
         is_written = self._is_next_written
         self.epochs += 1
         self._most = None if is_written else min(self._ledger + SPARE, room_of(situation, plain))
-        self._written = placed(replace(situation, unwritten=0), plain) if is_written else None
+        self._written = add_ledger(situation.before_ledgers(), plain) if is_written else None
         tokens = situation.chain.tokens
         without = view_tokens(plain, tokens)
         self._view = without + (self._most or 0)

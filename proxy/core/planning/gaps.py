@@ -16,7 +16,7 @@ from proxy.core.conversation.notes import Note
 from proxy.core.formats.json import dumps
 from proxy.core.planning.plan import Anchor, Gap, Span
 from proxy.core.planning.situation import Situation
-from proxy.core.planning.strategies import Strategy
+from proxy.core.planning.strategy import Strategy
 from proxy.core.text.words import language_of
 
 _SAMPLE = 8

@@ -117,7 +117,7 @@ def _needed(situation: Situation) -> int:
     return tokens_of(texts, situation.count) + _WORDS if texts else 0
 
 
-def placed(situation: Situation, plan: Plan, most: int | None = None) -> Plan:
+def add_ledger(situation: Situation, plan: Plan, most: int | None = None) -> Plan:
     """The plan with the ledger of all that it cuts in its last note, as far as the budget allows.
 
     ``most`` bounds the counted tokens by which that note grows.

@@ -25,7 +25,7 @@ from proxy.core.planning.plan import Plan
 from proxy.core.planning.situation import Situation
 
 # --- the odds that a later turn needs a fact, by what was seen in recorded sessions of agents and chats ---
-# The weights are those of a logistic regression, rounded: what a call has used before is used again; what
+# The weights are near those of a logistic regression: what a call has used before is used again; what
 # stood alone under a key was asked for; one of a thousand things in a log was not.
 
 
@@ -35,9 +35,9 @@ _KIND = {
     "class": 1.5,
     "function": 1.2,
     "constant": 0.9,
-    "test": 0.6,
+    "test": 1.5,
     "symbol": 1.2,
-    "member": 1.0,
+    "member": 0.0,
     "date": 1.0,
     "version": 0.8,
     "url": 0.5,
@@ -56,9 +56,11 @@ _KIND = {
 _VOICE: dict[Voice, float] = {"user": 0.3, "system": 0.0, "assistant": -0.2, "argument": 0.0, "result": -0.6}
 _RESULTS: frozenset[Voice] = frozenset({"result"})
 _USED, _USED_OFTEN, _USED_AGE = 2.8, 0.7, -0.43
+_FEW = 24
+"""Things of one call that it may ask for; a program that it writes names more."""
 _KEYED, _KEYED_QUANTITY = 1.9, 0.9
 _NAMED_BY_TOOL = -1.0
-_AGE, _CROWD = -0.1, -0.38
+_AGE, _CROWD = -0.2, -0.38
 _CROWDED = 1_000
 _DENSITY = 0.8
 _MANY = 150
@@ -76,8 +78,8 @@ class Mentions(msgspec.Struct):
     crowd: int
     """The fewest things that any of these messages mentions."""
     voices: frozenset[Voice]
-    used: int = 0
-    """How many calls have used it."""
+    used: float = 0.0
+    """How many calls have used it; less where they name many things."""
     returned: bool = False
     """Whether more than one message mentions it."""
 
@@ -91,7 +93,8 @@ class Mentions(msgspec.Struct):
         age = log2(1 + length - self.last)
         score = _AGE * age
         if self.used:
-            score += _USED + _USED_OFTEN * log2(1 + self.used) + _USED_AGE * min(age, 6)
+            score += min(self.used, 1.0) * (_USED + _USED_AGE * min(age, 6))
+            score += _USED_OFTEN * log2(1 + self.used)
         fact = self.fact
         return score + _at_any_age(
             fact.kind, len(fact.value), self.voices, self.crowd, is_keyed=bool(fact.key)
@@ -115,8 +118,6 @@ def _at_any_age(kind: str, length: int, voices: frozenset[Voice], crowd: int, *,
 
 _RULES_SHARE = 0.8
 """Of a ledger that is no larger than identifiers alone may make it: what constraints may take before them."""
-
-
 _COUNTERS = 4
 """Values of one label, each from a tool result of its own, from which the label tells no facts."""
 _PASSING = 3
@@ -269,13 +270,14 @@ class Source:
         for place in sorted(absent):
             facts = readings[place].facts
             crowd = len(facts)
+            use = min((_FEW / max(crowd, 1)) ** 2, 1.0)
             for voice, fact in facts:
-                value = fact.value
+                value, used = fact.value, use if voice == "argument" else 0.0
                 if fact.thing and value not in newest[fact.thing]:
                     continue
                 earlier = found.get(value)
                 if earlier is None:
-                    found[value] = Mentions(fact, place, crowd, _ALONE[voice], voice == "argument")
+                    found[value] = Mentions(fact, place, crowd, _ALONE[voice], used)
                     continue
                 if fact.key and not earlier.fact.key:
                     earlier.fact = fact
@@ -283,7 +285,7 @@ class Source:
                 earlier.last, earlier.crowd = place, min(earlier.crowd, crowd)
                 if voice not in earlier.voices:
                     earlier.voices |= _ALONE[voice]
-                earlier.used += voice == "argument"
+                earlier.used += used
         return self._without_lookalikes(self._without_counters(found))
 
     def _without_counters(self, found: dict[str, Mentions]) -> dict[str, Mentions]:

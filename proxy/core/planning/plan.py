@@ -310,21 +310,15 @@ def apply(plan: Plan, messages: Sequence[bytes]) -> list[bytes]:
     """The view: ``messages`` (a request's, without its head) with the plan's edits made."""
     # Bytes as they came: to write messages anew loses a provider's cache, though they say the same:
     # https://github.com/headroomlabs-ai/headroom/issues/1042
-    replaced = {replacement.position: replacement.raw for replacement in plan.replacements}
+    edited = messages
+    if replaced := {each.position: each.raw for each in plan.replacements}:
+        edited = [replaced.get(position, raw) for position, raw in enumerate(messages)]
     view: list[bytes] = []
     position = 0
     for gap in plan.gaps:
-        view.extend(_kept(messages, position, gap.start, replaced))
-        view.append(gap.note)
+        view += [*edited[position : gap.start], gap.note]
         position = gap.end
-    view.extend(_kept(messages, position, len(messages), replaced))
-    return view
-
-
-def _kept(messages: Sequence[bytes], start: int, end: int, replaced: dict[int, bytes]) -> Sequence[bytes]:
-    if not replaced:
-        return messages[start:end]
-    return [replaced.get(position, messages[position]) for position in range(start, end)]
+    return [*view, *edited[position:]]
 
 
 def view_tokens(plan: Plan, tokens: Sizes) -> int:

@@ -6,31 +6,34 @@ summaries give the same plan on every worker (law 3), and the finished view fits
 stay alone does not (law 4). What notes say is the business of :mod:`proxy.core.planning.gaps`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import islice
-from typing import Final, assert_never
+from typing import Final, NamedTuple, assert_never
 
 import msgspec
 from msgspec.structs import replace
 
 from proxy.core.budget.budget import Stage
 from proxy.core.planning.gaps import NewTexts, Summaries, gap_of, is_no_longer, new_texts
-from proxy.core.planning.ledger import cut_tokens, placed, plain_of, room_for
+from proxy.core.planning.ledger import add_ledger, cut_tokens, plain_of, room_for
 from proxy.core.planning.life import LEAST_FREED, LIFE, Cause, Gate, allows, cause_of
 from proxy.core.planning.plan import Gap, Plan, Replacement, Span, view_tokens
 from proxy.core.planning.reasoning import is_amid_reasoning
 from proxy.core.planning.replacements import clearings, clip_view, first_user_clip, picture_clearings
 from proxy.core.planning.selection import NOTICE_TOKENS, Selection
 from proxy.core.planning.situation import FREE, Situation
-from proxy.core.planning.strategies import BY_UNITS, Strategy, strategy_of
+from proxy.core.planning.strategies import BY_UNITS, strategy_of
+from proxy.core.planning.strategy import Strategy
 
 _NOTICES = 2
-_TRIES: Final = 3
+_TRIES: Final = 4
 """How often units are chosen, to come near the goal once the size of notes and ledger is known."""
 _NEAR, _AS_NEAR = 0.01, 0.03
 """Shares of the room: by which what was set aside may be wrong, and by which a view may end below its goal
 where another choice would come nearer, but cut more."""
+_TOO_LITTLE = 0.02
+"""Share of the room by which a view counts as farther from its goal where no epoch would begin for it."""
 _OVER = 2
 """How much farther from its goal a view above it counts: the next epoch comes sooner."""
 
@@ -159,7 +162,8 @@ def draft(situation: Situation, stage: Stage, *, growth: int = 0, ledger: int | 
     if Gate.FREES not in decided.gates:
         return decided
     least = LEAST_FREED * situation.budget.room
-    return replace(decided, has_room=freed - _summary_room(situation, stage) >= least)
+    has_room = freed - _summary_room(situation, stage) >= least
+    return _outlined(replace(decided, has_room=has_room), decided.outline)
 
 
 def _holds(gate: Gate, decided: Draft, freed: int) -> bool:
@@ -185,6 +189,19 @@ def _holds(gate: Gate, decided: Draft, freed: int) -> bool:
             assert_never(gate)
 
 
+class _Try(NamedTuple):
+    """What came of one choice."""
+
+    missed: float
+    """How far its view is from the goal, in counted tokens."""
+    cut: int
+    """Messages."""
+    draft: Draft
+    view: int
+    corrected: int
+    """Counted tokens that should have been set aside for what it cuts."""
+
+
 def _select(
     situation: Situation, stage: Stage, strategy: Strategy, growth: int, most: int | None
 ) -> tuple[Draft, int]:
@@ -203,7 +220,7 @@ def _select(
         if is_counting
         else [*first_user_clip(situation), *picture_clearings(situation), *clearings(situation)]
     )
-    found: list[tuple[float, int, Draft]] = []
+    found: list[_Try] = []
     while True:
         selection = Selection(situation, stage, set_aside, ledger, results)
         selection.run(strategy)
@@ -214,25 +231,43 @@ def _select(
             set_aside += over
             continue
         if most is not None:
-            decided = replace(decided, ledger=min(decided.ledger, most))
+            decided = _outlined(replace(decided, ledger=min(decided.ledger, most)), plain)
         elif over <= 0:
-            with_ledger = view_tokens(placed(situation, plain), situation.chain.tokens)
-            decided = replace(decided, ledger=with_ledger - size)
+            with_ledger = view_tokens(add_ledger(situation, plain), situation.chain.tokens)
+            decided = _outlined(replace(decided, ledger=with_ledger - size), plain)
         view = size + decided.ledger
-        missed = max(_OVER * (view - goal), goal - _AS_NEAR * budget.room - view, 0)
-        found.append((missed, sum(end - start for start, end in decided.spans), decided))
-        spare = selection.view - to_come - view
+        missed = _missed(situation, view, goal)
+        corrected = set_aside + to_come + view - selection.view
+        found.append(_Try(missed, sum(end - start for start, end in decided.spans), decided, view, corrected))
         if (
             is_counting
             or strategy is BY_UNITS
             or len(found) == _TRIES
             or over > 0
-            or abs(spare) <= _NEAR * budget.room
+            or abs(corrected - set_aside) <= _NEAR * budget.room
         ):
             break
-        set_aside -= spare
-    *_, decided = min(found, key=lambda each: each[:2])
+        set_aside = _next_set_aside(found, goal)
+    decided = min(found, key=lambda each: each[:2]).draft
     return decided, situation.view - decided.most_tokens
+
+
+def _missed(situation: Situation, view: int, goal: int) -> float:
+    """How far a view is from its goal, in counted tokens; farther where the epoch would free too little."""
+    room = situation.budget.room
+    missed = max(_OVER * (view - goal), goal - _AS_NEAR * room - view, 0)
+    return missed if situation.view - view >= LEAST_FREED * room else missed + _TOO_LITTLE * room
+
+
+def _next_set_aside(found: Sequence[_Try], goal: int) -> int:
+    """What to set aside next; after two tries with the goal between their views, what lies between theirs.
+
+    For what the last one was wrong by says little of a choice far from it.
+    """
+    low, high = min(found, key=lambda each: each.view), max(found, key=lambda each: each.view)
+    if len(found) != 2 or not low.view <= goal < high.view:
+        return found[-1].corrected
+    return high.corrected + (low.corrected - high.corrected) * (high.view - goal) // (high.view - low.view)
 
 
 def _ledger_growth(situation: Situation, most: int | None) -> int:
@@ -264,7 +299,13 @@ def _drafted(
         quotes={gap.span: gap.quotes for gap in plain.gaps},
         ledger=room_for(situation, cut_tokens(situation, plain)),
     )
-    return decided, plain
+    return _outlined(decided, plain), plain
+
+
+def _outlined(decided: Draft, outline: Plan) -> Draft:
+    """The draft, of which the outline is known already."""
+    vars(decided)["outline"] = outline
+    return decided
 
 
 def _spans_of(plan: Plan) -> tuple[Span, ...]:
@@ -280,14 +321,15 @@ def _summary_room(situation: Situation, stage: Stage) -> int:
 
 def finish(decided: Draft, summaries: Summaries) -> Plan:
     """Write the notes of a draft, the ledger among them, and, if the view is still too large, clip."""
-    return placed(decided.situation, written(decided, summaries))
+    return add_ledger(decided.situation, written(decided, summaries))
 
 
 def written(decided: Draft, summaries: Summaries) -> Plan:
     """The plan of a draft but for its ledger, for which it leaves room."""
     situation = decided.situation
     texts = new_texts(situation, decided.spans, decided.strategy, summaries)
-    plan, tokens = _noted(decided, texts), situation.chain.tokens
+    is_outlined = not texts and not decided.acts_now
+    plan, tokens = decided.outline if is_outlined else _noted(decided, texts), situation.chain.tokens
     while texts and situation.budget.is_over(view_tokens(plan, tokens) + decided.ledger):
         # A summary may be longer than what was set aside for it; a notice always fits.
         texts.pop(max(texts, key=lambda span: sum(len(anchor.text) for anchor in texts[span])))

@@ -27,7 +27,7 @@ from proxy.core.planning.situation import (
     RECENT,
     Situation,
 )
-from proxy.core.planning.strategies import Strategy
+from proxy.core.planning.strategy import Strategy
 from proxy.core.policy.sections import RetentionClass
 
 # --- what retention classes do to the order ---

@@ -6,10 +6,9 @@ the view, because planning is rare and a view is never larger than its budget.
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from operator import attrgetter
 from typing import Self
 
@@ -18,7 +17,7 @@ from msgspec.structs import replace
 
 from proxy.core.budget.budget import Budget
 from proxy.core.budget.prices import Prices
-from proxy.core.conversation.messages import HEAD_ROLES, TOOL_ROLES
+from proxy.core.conversation.messages import HEAD_ROLES
 from proxy.core.conversation.retention import Classes
 from proxy.core.conversation.units import Unit, joined, open_from
 from proxy.core.dialects.dialect import Content
@@ -26,79 +25,19 @@ from proxy.core.extraction.constraints import Rule, in_force
 from proxy.core.extraction.observations import in_plain_text
 from proxy.core.extraction.reading import Read, Reading
 from proxy.core.planning.chain import Chain
+from proxy.core.planning.importance import Score, score
 from proxy.core.planning.life import NO_PAST, Past
 from proxy.core.planning.plan import Anchor, Plan, view_tokens
 from proxy.core.policy.policy import Policy
-from proxy.core.policy.sections import Importance, RetentionClass
-from proxy.core.text.lexicon.words import SUCCESSES
+from proxy.core.policy.sections import RetentionClass
 from proxy.core.tool_cache.cache import Rules, ToolCache
 from proxy.core.tool_cache.derive import derive, initial
-
-# --- how much a message matters, in [0, 1]: 0.3 recency + 0.3 role + 0.4 content ---
-
-_KEYWORD, _TOOL, _MARKER, _APPROVAL = 0.30, 0.25, 0.20, 0.30
-_OTHER_ROLES = 0.5
-
-
-@dataclass(slots=True)  # a frozen one takes three times as long to make
-class Score:
-    """The three parts, each in [0, 1], and their weighted sum."""
-
-    recency: float
-    role: float
-    content: float
-    total: float
-
-
-def score(role: str, text: str, position: int, count: int, weights: Importance) -> Score:
-    """Score message number ``position`` of ``count``."""
-    recency = position / max(count - 1, 1)
-    by_role = weights.roles.get(role, _OTHER_ROLES)
-    content = content_score(role, text, weights)
-    total = weights.recency * recency + weights.role * by_role + weights.content * content
-    return Score(recency, by_role, content, min(total, 1.0))
-
-
-def content_score(role: str, text: str, weights: Importance) -> float:
-    """What the text alone says of a message's importance."""
-    points = 0.0
-    folded = text.lower()
-    if _holds_any(folded, _folded(weights.counted_keywords)):
-        points += _KEYWORD
-    if weights.success and _holds_any(folded, SUCCESSES):
-        points += weights.success
-    if role in TOOL_ROLES or weights.tool_marker in text:
-        points += _TOOL
-    if _holds_any(text, weights.markers):
-        points += _MARKER
-    if _holds_any(folded, _folded(weights.approvals)):
-        points += _APPROVAL
-    if len(text) < weights.short_length:
-        points *= weights.short_penalty
-    return min(points, 1.0)
-
-
-def _holds_any(text: str, words: Iterable[str]) -> bool:
-    """Whether any of the words stands in a text; a pattern of all of them takes four times as long."""
-    for word in words:  # noqa: SIM110 - a generator costs more than the search
-        if word in text:
-            return True
-    return False
-
-
-@lru_cache(maxsize=64)
-def _folded(words: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple([word.lower() for word in words])
-
-
-# --- the situation ---
 
 Count = Callable[[str], int]
 _start: Callable[[Unit], int] = attrgetter("start")
 
 FREE, RECENT, FIRST_USER, CRITICAL, PINNED, FIXED = range(6)
 """How firmly a unit is protected, in the order in which protections yield; a fixed one never does."""
-
 
 FIRST_USER_LEAST = 100
 """Counted tokens that the first user message keeps when it is clipped."""
@@ -198,6 +137,12 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is r
     def under(self, plan: Plan) -> Self:
         """The same chain under a plan; what is known of it stays known where the plan is the same."""
         return self if plan == self.plan else replace(self, plan=plan)
+
+    def before_ledgers(self) -> Self:
+        """The same with no ledger in its view; what is known of the chain stays known."""
+        other = replace(self, unwritten=0)
+        vars(other).update((name, known) for name, known in vars(self).items() if name != "view")
+        return other
 
     def anchors_within(self, start: int, end: int) -> list[Anchor]:
         """The summaries that there are of what lies between two places, in order."""

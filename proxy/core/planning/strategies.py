@@ -1,106 +1,29 @@
-"""Strategies: when an epoch begins, which units go in which order, and what the note says of them.
+"""The strategies that are built in, and those that were added, by the name that a policy gives."""
 
-A strategy is a pure function of the situation (law 3): no clock, no chance, no memory of its own. What it may
-know of the world stands in ``situation.conditions``. Whatever it says, tool calls keep their results and what
-the model is still to answer stays (law 2), and the view fits the budget (law 4):
-:mod:`proxy.core.planning.selection` and :mod:`proxy.core.planning.planner` see to that.
-"""
-
-from abc import ABC, abstractmethod
-from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import ClassVar
-
-from msgspec.structs import replace
+from collections.abc import Iterable, Mapping, Sequence
 
 from proxy.core.budget.budget import Stage
 from proxy.core.conversation.messages import HEAD_ROLES, last_user
-from proxy.core.conversation.units import exchanges_of, request_points
-from proxy.core.planning.chain import Chain
+from proxy.core.conversation.units import exchanges_of
+from proxy.core.planning.exchanges import Exchanges
 from proxy.core.planning.life import WITHIN
-from proxy.core.planning.running_summary import RunningSummary
-from proxy.core.planning.situation import CRITICAL, FREE, PINNED, Situation
+from proxy.core.planning.situation import CRITICAL, FREE, Situation
+from proxy.core.planning.strategy import Strategy
 from proxy.core.policy import values
 from proxy.core.policy.policy import Policy
 from proxy.core.text.similarity import Likeness, Similarity, Vectors, tfidf
-from proxy.core.text.words import size
-
-
-class Strategy(ABC):
-    """A rule that chooses what goes. It sees everything, and changes nothing.
-
-    Three methods make one. The others are for strategies that act at any usage, or that write notes.
-    """
-
-    by_usage: ClassVar[bool] = False
-    """Whether it is due by usage alone, from *trim* on: below that nobody need ask it."""
-    slides: ClassVar[bool] = False
-    """Whether the chain's end alone decides what it keeps: it acts at nearly every request, and a chain
-    without a plan need not be played from its start."""
-
-    @abstractmethod
-    def is_due(self, situation: Situation, stage: Stage) -> bool:
-        """Whether an epoch should begin now; asked at every request, so it must be quick."""
-
-    @abstractmethod
-    def order(self, situation: Situation, stage: Stage) -> Sequence[int]:
-        """Indexes of ``situation.units`` that may be cut, in the order in which they go."""
-
-    @abstractmethod
-    def is_enough(self, situation: Situation, view: int, goal: int) -> bool:
-        """Whether cutting may stop: ``view`` and ``goal`` in counted tokens. Asked before each unit."""
-
-    def acts_now(self, situation: Situation) -> bool:
-        """Whether it is due for another reason than usage.
-
-        Such an epoch begins at once, however little it frees, and may wait for its summaries.
-        """
-        return False
-
-    def turning_points(self, chain: Chain, policy: Policy) -> Collection[int]:
-        """Lengths of this chain's past at which ``acts_now`` held, for a chain without a plan."""
-        return ()
-
-    def condensed(self, situation: Situation) -> Sequence[int]:
-        """Indexes of ``situation.units`` that go without their requests; notes behind these tell of them."""
-        return ()
-
-    def ahead(self, situation: Situation) -> Situation | None:
-        """The situation as it will be when its next epoch begins, where that is with the next exchange.
-
-        What that cuts is summarised now. Asked at every request, so it must be quick.
-        """
-        return None
-
-    def record(self, situation: Situation, start: int, end: int) -> RunningSummary | None:
-        """What it writes of messages ``start`` up to ``end`` itself, where it does; a model only shortens."""
-        return None
-
-    def wants_summary(self, situation: Situation, start: int, end: int) -> bool:
-        """Whether a model should be asked about messages ``start`` up to ``end``, which are cut."""
-        return True
-
-    def words(self, situation: Situation, start: int, end: int, summary: str | None) -> str | None:
-        """What a note says of messages ``start`` up to ``end``; None: only how many they are.
-
-        ``summary`` is what a model wrote about them, None where it wrote nothing.
-        """
-        return summary
 
 
 class Off(Strategy):
     """No epoch ever begins."""
 
     def is_due(self, situation: Situation, stage: Stage) -> bool:
-        """Never."""
         return False
 
     def order(self, situation: Situation, stage: Stage) -> Sequence[int]:
-        """Nothing may go."""
         return ()
 
     def is_enough(self, situation: Situation, view: int, goal: int) -> bool:
-        """Always."""
         return True
 
 
@@ -110,7 +33,6 @@ class ByImportance(Strategy):
     by_usage = True
 
     def is_due(self, situation: Situation, stage: Stage) -> bool:
-        """From *trim* on."""
         return stage in (Stage.TRIM, Stage.COMPACT, Stage.EMERGENCY)
 
     def order(self, situation: Situation, stage: Stage) -> Sequence[int]:
@@ -123,7 +45,6 @@ class ByImportance(Strategy):
         return [index for _, index in sorted(scored)]
 
     def is_enough(self, situation: Situation, view: int, goal: int) -> bool:
-        """At the goal."""
         return view <= goal
 
 
@@ -137,7 +58,6 @@ class SlidingWindow(Strategy):
         return stage is Stage.EMERGENCY or self.acts_now(situation)
 
     def acts_now(self, situation: Situation) -> bool:
-        """When a unit has slid out of the window."""
         return bool(self.order(situation, Stage.CALM))
 
     def order(self, situation: Situation, stage: Stage) -> Sequence[int]:
@@ -168,7 +88,6 @@ class Session(ByImportance):
         return super().is_due(situation, stage)
 
     def acts_now(self, situation: Situation) -> bool:
-        """At a boundary."""
         return _begins_anew(situation) and bool(_past(situation))
 
     def order(self, situation: Situation, stage: Stage) -> Sequence[int]:
@@ -281,104 +200,6 @@ def _topics(count: int, alike: Likeness) -> list[list[int]]:
         for term in alike.terms(place) if isinstance(alike, Vectors) else ():
             by_term.setdefault(term, set()).add(found)
     return topics
-
-
-class Exchanges(Strategy):
-    """A rolling window: past ``strategy.exchanges`` of them, all exchanges but the newest ``roll_to`` go.
-
-    With ``strategy.condense_active`` the long answers of those that stay give way to notes at the same time.
-    """
-
-    def is_due(self, situation: Situation, stage: Stage) -> bool:
-        """When there are too many exchanges, and always where the budget is passed."""
-        return stage is Stage.EMERGENCY or self.acts_now(situation)
-
-    def acts_now(self, situation: Situation) -> bool:
-        """When there are too many exchanges."""
-        return bool(_rolled(situation))
-
-    def order(self, situation: Situation, stage: Stage) -> Sequence[int]:
-        """The units of the exchanges that roll, oldest first."""
-        return _rolled(situation)
-
-    def is_enough(self, situation: Situation, view: int, goal: int) -> bool:
-        """Never before all of them have rolled."""
-        return False
-
-    def condensed(self, situation: Situation) -> Sequence[int]:
-        """The answers that are long and stay, but for pinned ones and such as a note would hardly shorten."""
-        rules, rolled = situation.policy.strategy, set(_rolled(situation))
-        if not (rules.condense_active and rolled):
-            return ()
-        least = max(rules.answer_max, rules.answer_to + _AROUND)
-        return [
-            index
-            for index in situation.standing
-            if index not in rolled
-            and situation.protection[index] < CRITICAL
-            and situation.chain.messages[place := situation.units[index].start].is_final
-            and situation.classes.may_be_summarised(place)
-            and size(situation.content(place).text.strip()) > least
-        ]
-
-    def ahead(self, situation: Situation) -> Situation | None:
-        """With one exchange less to roll, and one less that stays, where the window is full."""
-        rules = situation.policy.strategy
-        if rules.roll_to < 2 or _count(situation) < rules.exchanges:
-            return None
-        soon = {"exchanges": rules.exchanges - 1, "roll_to": rules.roll_to - 1}
-        policy = situation.policy.model_copy(update={"strategy": rules.model_copy(update=soon)})
-        return replace(situation, policy=policy)
-
-    def turning_points(self, chain: Chain, policy: Policy) -> Collection[int]:
-        """The requests at which there was one exchange too many."""
-        rules, standing = policy.strategy, 0
-        points = request_points(chain.messages)
-        found: set[int] = set()
-        for position in chain.begun:
-            standing += 1
-            if standing > rules.exchanges:
-                found.add(points[bisect_right(points, position)])
-                standing = rules.roll_to
-        return found
-
-    def record(self, situation: Situation, start: int, end: int) -> RunningSummary | None:
-        """The exchanges as they went."""
-        return RunningSummary.of(situation, start, end)
-
-    def wants_summary(self, situation: Situation, start: int, end: int) -> bool:
-        """Where code would leave something out."""
-        return not RunningSummary.of(situation, start, end).is_whole
-
-    def words(self, situation: Situation, start: int, end: int, summary: str | None) -> str | None:
-        """The model's summary, if it is no longer than it may be; else the record that code makes."""
-        running = RunningSummary.of(situation, start, end)
-        return summary if summary and size(summary) <= running.room else running.text({}) or None
-
-
-_AROUND = 300
-"""Bytes of a note beside the answer that it tells, about."""
-
-
-def _count(situation: Situation) -> int:
-    """The exchanges of the view, those of which anything is pinned among them; quick."""
-    begun = situation.chain.begun
-    gone = (bisect_left(begun, gap.end) - bisect_left(begun, gap.start) for gap in situation.plan.gaps)
-    return len(begun) - sum(gone)
-
-
-def _rolled(situation: Situation) -> list[int]:
-    """Standing units of the exchanges that roll, pinned and later system messages apart."""
-    rules = situation.policy.strategy
-    if _count(situation) <= rules.exchanges:
-        return []
-    protection = situation.protection
-    movable = (index for index in situation.standing if protection[index] not in (CRITICAL, PINNED))
-    standing = exchanges_of(situation.chain.begun, situation.units, movable)
-    if len(standing) <= rules.exchanges:
-        return []
-    old = standing[: -rules.roll_to]
-    return [index for exchange in old for index in exchange if protection[index] < CRITICAL]
 
 
 class ByUnits(Strategy):

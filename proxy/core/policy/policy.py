@@ -38,8 +38,6 @@ from proxy.core.policy.sections import (
 from proxy.core.policy.values import Glob
 from proxy.errors import InvalidPolicy
 
-_USUAL_BUDGET = 8_000
-"""Tokens up to which a summary keeps to `summary.max_tokens`; it may have more under a larger budget."""
 _TOKEN_BYTES = 4
 """Bytes of UTF-8 that a token of a summary has, about."""
 
@@ -82,15 +80,13 @@ class Policy(Section):
     def summary_tokens(self, budget: int) -> int:
         """Tokens that one summary may have under a budget of so many tokens.
 
-        `summary.max_tokens`; where that is "auto" a 32nd of the budget from 100 to 1,000, so that it costs no
-        more than a few requests. Under a budget above 8,000 a 64th of it, up to 2,000; never more than an
-        eighth, nor than `summary.max_characters`, nor than fits into the running summary of `exchanges`.
+        `summary.max_tokens`; where that is "auto" a 64th of the budget from 100 to 2,000, so that it costs no
+        more than a few requests. Never more than an eighth, nor than `summary.max_characters`, nor than fits
+        into the running summary of `exchanges`.
         """
         wanted = self.summary.max_tokens
         if wanted == "auto":
-            wanted = min(max(budget // 32, 100), 1000)
-        if budget > _USUAL_BUDGET:
-            wanted = max(wanted, min(budget // 64, 2000))
+            wanted = min(max(budget // 64, 100), 2000)
         if self.summary.max_characters:
             wanted = min(wanted, self.summary.max_characters)
         if self.strategy.name == "exchanges":

@@ -142,7 +142,7 @@ def fenced(text: str, name: str = "transcript") -> str:
     return f"<{name} {fence}>\n{text}\n</{name} {fence}>"
 
 
-def kept_to(text: str, limit: Limit, count: Callable[[str], int]) -> str:
+def truncated(text: str, limit: Limit, count: Callable[[str], int]) -> str:
     """The sentences of a summary, from the first on, for which there is room.
 
     Raises Refused where it begins with more than that, or is longer and not to be shortened.
@@ -192,7 +192,7 @@ def judge(text: str, limit: Limit, evidence: Evidence, count: Callable[[str], in
     that is no number of bytes, for its source (:func:`longest`). Raises Untrue where it says what its source
     does not.
     """
-    text = kept_to(text, limit, count)
+    text = truncated(text, limit, count)
     if not text:
         raise Refused("empty")
     tokens, source_tokens = count(text), count(evidence.text)

@@ -177,7 +177,11 @@ _SAMPLE = 4_000
 
 def language_of(text: str) -> str:
     """``en``, ``ja``, ``zh``, ``de``, ``es`` or ``fr``; English where nothing speaks for another."""
-    sample = text[:_SAMPLE]
+    return _language_of(text[:_SAMPLE])
+
+
+@lru_cache(64)
+def _language_of(sample: str) -> str:
     if _KANA.search(sample):
         return "ja"
     words = _LETTERS.findall(sample.lower())

@@ -22,7 +22,7 @@ from proxy.engine.append.turn_queue import TurnQueue
 from proxy.engine.planning.epochs import Epochs, log_pruning
 from proxy.engine.recording.recorder import Recorder
 from proxy.engine.sessions.recognition import Recognition
-from proxy.engine.summaries.wanted import Owner, SummaryJobs
+from proxy.engine.summaries.jobs import Owner, SummaryJobs
 from proxy.errors import InvalidType, NotFound, NothingToChange, SessionBusy
 from proxy.ports import COMPACTOR, Clock, SessionStore
 
@@ -60,7 +60,6 @@ class Edits:
     """Headers of the calls for summaries; without any, none are written on request."""
 
     async def delete(self, found: Inspected) -> None:
-        """Forget a session here and in the store."""
         await self.recorder.forget(found.key)
         was_there = await self.store.delete(found.key)
         self.recognition.forget(found.key)

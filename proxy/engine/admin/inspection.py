@@ -33,7 +33,7 @@ from proxy.core.policy.sections import Summary
 from proxy.core.tool_cache.cache import Rules, ToolCache
 from proxy.core.tool_cache.derive import NO_HIDDEN, Hidden, derive, initial
 from proxy.engine.models.asking import Caller
-from proxy.engine.summaries.wanted import Missing, Owner, SummaryJobs
+from proxy.engine.summaries.jobs import Missing, Owner, SummaryJobs
 from proxy.errors import InvalidPolicy, NotFound, RequestError
 from proxy.ports import SessionKey, SessionStore, TokenCounter, UnreadableRecord
 
@@ -112,26 +112,19 @@ class Everything:
     """What was handed in."""
 
 
+@dataclass(frozen=True)
 class Inspection:
     """Reads sessions for people."""
 
-    def __init__(
-        self,
-        dialects: Mapping[str, Dialect],
-        store: SessionStore,
-        counter: TokenCounter,
-        policies: Callable[[str], Policy],
-        summary_jobs: SummaryJobs,
-    ) -> None:
-        self._dialects = dialects
-        self._store = store
-        self._counter = counter
-        self._policies = policies
-        self._summary_jobs = summary_jobs
+    dialects: Mapping[str, Dialect]
+    store: SessionStore
+    counter: TokenCounter
+    policies: Callable[[str], Policy]
+    summary_jobs: SummaryJobs
 
     async def newest(self, limit: int) -> tuple[list[Inspected], Counter[str]]:
         """The sessions used last, and how many between them cannot be read, by the reason."""
-        listed = await self._store.sessions(limit)
+        listed = await self.store.sessions(limit)
         found, left_out = list[Inspected](), Counter(listed.left_out)
         for key, session in listed.sessions:
             try:
@@ -148,10 +141,10 @@ class Inspection:
         parts = name.split(".")
         if len(parts) == 3:
             key = SessionKey(parts[1], parts[2])
-            session = await self._store.session(key)
+            session = await self.store.session(key)
             if session is not None and session.tenant == parts[0]:
                 return await self._inspected(key, session)
-        listed = (await self._store.sessions(_SEARCHED)).sessions
+        listed = (await self.store.sessions(_SEARCHED)).sessions
         meant = [found for found in listed if found[1].name == name]
         if not meant and len(name) >= _SHORTEST:
             for key, session in listed:
@@ -170,39 +163,38 @@ class Inspection:
 
     async def read(self, key: SessionKey) -> Inspected:
         """A session as it is now. Raises NotFound."""
-        session = await self._store.session(key)
+        session = await self.store.session(key)
         if session is None:
             raise NotFound("There is no such session.")
         return await self._inspected(key, session)
 
     async def _inspected(self, key: SessionKey, session: Session) -> Inspected:
-        hidden = {each.hash: each for each in await self._store.hidden(key)}
+        hidden = {each.hash: each for each in await self.store.hidden(key)}
         return replace(await self._listed(key, session), hidden=hidden)
 
     async def _listed(self, key: SessionKey, session: Session) -> Inspected:
-        epochs = await self._store.epochs(key, session.lane)
+        epochs = await self.store.epochs(key, session.lane)
         return Inspected(key.id_for(session.tenant), key, session, epochs)
 
     async def everything(self, found: Inspected) -> Everything:
         """The whole tree, and the epochs of every lane."""
-        nodes = await self._store.nodes(found.key)
-        lanes = await self._store.lanes(found.key)
-        epochs = {lane: await self._store.epochs(found.key, lane) for lane in lanes}
+        nodes = await self.store.nodes(found.key)
+        lanes = await self.store.lanes(found.key)
+        epochs = {lane: await self.store.epochs(found.key, lane) for lane in lanes}
         ordered = sorted(nodes.values(), key=lambda node: (node.at, node.sequence))
         return Everything(ordered, epochs, await self.injection(found))
 
     async def branch(self, found: Inspected, tip: str | None = None) -> list[Node]:
         """The messages from the root to a tip (hex; the session's own by default). Raises NotFound."""
-        return _branch(await self._store.nodes(found.key), found.session, tip)
+        return _branch(await self.store.nodes(found.key), found.session, tip)
 
     async def injection(self, found: Inspected) -> Injection | None:
-        """What was handed in for a session."""
-        raw = await self._store.injection(found.key)
+        raw = await self.store.injection(found.key)
         return None if raw is None else Injection(raw)
 
     async def transcript(self, found: Inspected, tip: str | None = None) -> list[tuple[int | None, Node]]:
         """A branch, numbered, and at their place, without a number, turns that were not answered in full."""
-        nodes = await self._store.nodes(found.key)
+        nodes = await self.store.nodes(found.key)
         branch = _branch(nodes, found.session, tip)
         # Turns beside the branch that nobody has answered in full: one ends in an answer that was cut off, or
         # in words of the client after which nothing came. They stand by the message that they follow.
@@ -225,7 +217,7 @@ class Inspection:
 
     def dialect_of(self, session: Session) -> Dialect:
         """That in which a session's messages are written. Raises UnknownDialect."""
-        found = self._dialects.get(session.dialect)
+        found = self.dialects.get(session.dialect)
         if found is None:
             raise UnknownDialect
         return found
@@ -233,9 +225,9 @@ class Inspection:
     def policy_of(self, session: Session) -> Policy:
         """The policy of a session's latest turn; the default one, where that is no more."""
         try:
-            return self._policies(session.policy)
+            return self.policies(session.policy)
         except InvalidPolicy:
-            return self._policies("")
+            return self.policies("")
 
     def situation(self, found: Inspected, branch: Sequence[Node]) -> tuple[Situation, Epoch | None]:
         """A branch under the plan in force for it."""
@@ -255,13 +247,13 @@ class Inspection:
         epoch = in_force(found.epochs, chain.hashes, counted, chain.is_spared_by)
         policy = self.policy_of(session)
         plan, pins = epoch.plan if epoch else EMPTY, frozenset(session.pins)
-        return Situation(chain, plan, policy, budget, self._counter.count, pins=pins), epoch
+        return Situation(chain, plan, policy, budget, self.counter.count, pins=pins), epoch
 
     def missing(self, found: Inspected, situation: Situation, epoch: Epoch | None) -> list[Missing]:
         """Which gaps no summary tells of, and why, as far as this process knows."""
         if epoch is not None and epoch.asked is Verb.COMPACT:
             situation = on_request(situation)
-        return self._summary_jobs.missing(situation, found.owner(situation.policy.summary))
+        return self.summary_jobs.missing(situation, found.owner(situation.policy.summary))
 
     def fresh(
         self,
@@ -293,7 +285,6 @@ class Inspection:
 
     @staticmethod
     def stage(situation: Situation) -> str:
-        """The stage of the view."""
         return stage_of(situation.budget.usage(situation.view), situation.policy.stages).value
 
     def cycle(self, found: Inspected, branch: Sequence[Node]) -> NewestExchange | None:

@@ -61,7 +61,6 @@ class Recall:
         return Lru(self.memory, lambda pieces: _PIECE_BYTES * len(pieces))
 
     def of(self, request: Request, plan: Plan) -> Recaller:
-        """An answerer for one request."""
         return Recaller(self, request, Reach(request.chain, plan, request.incoming.policy, self.pieces))
 
 
@@ -80,7 +79,6 @@ class Recaller:
         return True
 
     def holds(self, tool: str) -> bool:
-        """Whether a call of ``tool`` is ours to answer."""
         return tool == NAME
 
     def passes(self, tool: str, arguments: str) -> None:

@@ -127,7 +127,6 @@ class Sender:
     # --- what is changed in a request that was refused ---
 
     def refusal(self, exchange: Exchange, sent: Sent) -> Refusal:
-        """What an answer says, if it is a refusal."""
         return self.wire.refusal(sent.response.status, sent.opening, exchange.body)
 
     def learn_window(self, exchange: Exchange, refusal: Refusal, more: int = 0) -> bool:
@@ -252,14 +251,12 @@ class _Waited:
         return self._following.result() if self._following.done() else None
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The rest of the body."""
         if chunk := await self._following:
             yield chunk
         async for chunk in self._response.chunks():
             yield chunk
 
     async def aclose(self) -> None:
-        """End the waiting, and close the answer."""
         self._following.cancel()
         await asyncio.wait({self._following})
         await self._response.aclose()

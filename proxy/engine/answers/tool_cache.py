@@ -5,11 +5,11 @@ where it is long; a policy that caches nothing costs nothing. What is remembered
 that not even white space comes from another's (law 6), and says how much of the past it knew of.
 """
 
-import asyncio
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from proxy.cache import Lru, Memory
 from proxy.core.conversation.extension import InjectedResult
@@ -18,6 +18,7 @@ from proxy.core.policy.sections import Tool
 from proxy.core.tool_cache.cache import Rules, ToolCache
 from proxy.core.tool_cache.derive import NO_HIDDEN, Derived, Hidden, Place, derive, initial
 from proxy.engine.flow import Request
+from proxy.engine.intake.reader import off_loop
 from proxy.ports import SessionKey
 from proxy.telemetry import Metrics
 
@@ -27,9 +28,6 @@ _LARGE = 64 * 1024
 """Bytes of a cache from which a line's newest is remembered and no older one."""
 _SEARCHED = 256
 """Messages, the newest first, among which the end of an earlier request is looked for."""
-_LONG_BYTES = 256 * 1024
-_LONG_MESSAGES = 200
-"""What is folded on the event loop at most."""
 
 NOTHING_FRESH = ToolCache()
 
@@ -80,11 +78,7 @@ class ToolCaches:
         start, onto = self._ancestor(wanted, rules)
         if start == len(chain):
             return onto.cache
-        is_long = len(chain) - start > _LONG_MESSAGES or sum(map(len, chain.raws[start:])) > _LONG_BYTES
-        if is_long:
-            onto, events = await asyncio.to_thread(_derived, wanted, onto, start)
-        else:
-            onto, events = _derived(wanted, onto, start)
+        onto, events = await off_loop(chain.raws[start:], partial(_derived, wanted, onto, start))
         for result, count in events.items():
             self._metrics.tool_cache.labels(result=result).inc(count)
         key, hashes = request.session.key, chain.hashes
@@ -94,7 +88,6 @@ class ToolCaches:
         return onto.cache
 
     def forget(self, key: SessionKey) -> None:
-        """The session was deleted: none of its results is kept."""
         self._chains.drop_where(lambda place, _: place[0] == key)
 
     def _ancestor(self, wanted: _Wanted, rules: Rules) -> tuple[int, Derived]:

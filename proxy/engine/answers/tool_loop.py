@@ -77,7 +77,6 @@ class _Course:
     rounds: Rounds
 
     async def go_on(self, sent: Sent) -> Sent:
-        """The upstream's next answer in the place of this one."""
         await sent.response.aclose()
         body = self.rounds.next_body(self.exchange.body)
         sender = self.loop.sender
@@ -118,7 +117,6 @@ class _Spliced:
         self._editor = course.rounds.wire.stream_editor(course.rounds.rules)
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The answer as the client is told it."""
         editor, course = self._editor, self._course
         while True:
             chunks = self._sent.chunks()
@@ -171,7 +169,6 @@ class _Spliced:
         return self._course.rounds.wire.error_event(body)
 
     async def aclose(self) -> None:
-        """Close the upstream's answer."""
         await self._sent.response.aclose()
 
 

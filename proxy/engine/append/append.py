@@ -239,7 +239,6 @@ class Appends:
     def _complete(
         self, incoming: Incoming, body: Body, extension: Extension, key: SessionKey, stored: StoredHistory
     ) -> Incoming:
-        """The request with its history before it."""
         session, arrived = stored.session, self._recorder.clock.monotonic()
         retry_key = _retry_key(incoming.envelope.headers)
         messages = self._reader.messages(body.messages)

@@ -4,7 +4,7 @@ Keeps law 8 (O(new)): a turn goes on from what is known of the messages before i
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import msgspec
 from msgspec.structs import replace
@@ -49,7 +49,7 @@ class NewMessage(NamedTuple):
     """What was decoded of it, where that is at hand."""
 
 
-class CachedPrefix(msgspec.Struct, frozen=True):
+class CachedPrefix(msgspec.Struct, frozen=True, kw_only=True):
     """The first messages of a conversation on their chain, as they were counted."""
 
     root: bytes
@@ -72,29 +72,13 @@ class CachedPrefix(msgspec.Struct, frozen=True):
     """Those of them that were."""
 
 
-class History(msgspec.Struct, frozen=True):
-    """A request's messages on their chain, perhaps not counted yet."""
+class History(CachedPrefix, frozen=True, kw_only=True):
+    """A request's messages on their chain: those that were counted before, and those after them."""
 
     body: Body
-    model: str
-    head: tuple[bytes, ...]
-    """The leading system and developer messages."""
-    head_entries: tuple[CachedMessage, ...]
     raws: Grown[bytes]
-    entries: Grown[CachedMessage]
-    root: bytes
-    """h₀ of the chain."""
-    hashes: Grown[bytes]
-    tip: bytes
-    """The chain hash after its last message."""
-    length: int
-    """How many messages the body has, head included."""
-    exchanges: int
-    """Final answers among its messages."""
-    counted: Chain
-    """What its chain begins with, as it was counted for this model before."""
     new: Sequence[NewMessage]
-    """The messages after these."""
+    """The messages after those that were counted."""
     uncounted: Mapping[bytes, CachedMessage]
     """Those of them whose text this process has not counted, by chain hash."""
     hidden: Mapping[int, HiddenCalls] = {}
@@ -226,15 +210,6 @@ class History(msgspec.Struct, frozen=True):
 
     def prefix(self, chain: Chain) -> CachedPrefix:
         """What is known of a body that begins with these messages, of which ``chain`` was counted."""
-        return CachedPrefix(
-            root=self.root,
-            head=self.head,
-            head_entries=self.head_entries,
-            entries=self.entries,
-            hashes=self.hashes,
-            length=self.length,
-            tip=self.tip,
-            exchanges=self.exchanges,
-            model=self.model,
-            counted=chain,
-        )
+        known: dict[str, Any] = {name: getattr(self, name) for name in CachedPrefix.__struct_fields__}
+        known["counted"] = chain
+        return CachedPrefix(**known)

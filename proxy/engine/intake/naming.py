@@ -157,11 +157,8 @@ class Naming:
 
     def cache_key(self, key: SessionKey) -> str:
         """What names a session to the provider's prompt cache, the same on every worker; it tells nothing."""
-        found = self._cache_keys.get(key)
-        if found is None:
-            found = self._mac(b"prompt-cache", f"{key.tag}\0{key.sid}".encode(), 32)
-            self._cache_keys.put(key, found)
-        return found
+        named = f"{key.tag}\0{key.sid}".encode()
+        return self._cache_keys.get_or_make(key, lambda: self._mac(b"prompt-cache", named, 32))
 
     def address(self, tenant: str, *parts: bytes) -> str:
         """A content address within a tenant."""

@@ -81,9 +81,9 @@ class Reader:
         """
         model = body.model
         if before is None or before.root != start or before.length == len(before.head):
-            before = await _off_loop(body.messages, lambda: self._head(body, start, model))
+            before = await off_loop(body.messages, lambda: self._head(body, start, model))
         after, come = before.tip, [*body.messages[before.length :]]
-        new, hashes = await _off_loop(come, lambda: self._chained(come, after))
+        new, hashes = await off_loop(come, lambda: self._chained(come, after))
         tip, exchanges, entries = hashes[-1] if hashes else after, before.exchanges, list[CachedMessage]()
         for each in new:
             entries.append(each.entry)
@@ -113,7 +113,6 @@ class Reader:
         )
 
     def _head(self, body: Body, start: bytes, model: str) -> CachedPrefix:
-        """A request's head, with nothing after it."""
         entries = list[CachedMessage]()
         for raw in body.messages:
             entry, _ = self._entry(raw)
@@ -122,7 +121,16 @@ class Reader:
             entries.append(entry)
         head = tuple(body.messages[: len(entries)])
         return CachedPrefix(
-            start, head, tuple(entries), Grown([]), Grown([]), len(head), start, 0, model, self._nothing
+            root=start,
+            head=head,
+            head_entries=tuple(entries),
+            entries=Grown([]),
+            hashes=Grown([]),
+            length=len(head),
+            tip=start,
+            exchanges=0,
+            model=model,
+            counted=self._nothing,
         )
 
     def _chained(self, raws: Sequence[bytes], tip: bytes) -> tuple[list[NewMessage], list[bytes]]:
@@ -172,12 +180,11 @@ class Reader:
         uncounted = [each for each in messages if each.entry.text is None]
         for first in range(0, len(uncounted), PIECE):
             new = uncounted[first : first + PIECE]
-            texts = await _off_loop([each.raw for each in new], partial(self._texts_of, new))
+            texts = await off_loop([each.raw for each in new], partial(self._texts_of, new))
             for each, tokens in zip(new, await self._counter.count_all(texts), strict=True):
                 each.entry.text = tokens
 
     def _texts_of(self, messages: Sequence[NewMessage]) -> list[str]:
-        """What is counted of messages."""
         return [(each.content or self.dialect.read(each.raw)).countable() for each in messages]
 
     async def head_tokens(self, history: History, tool: bytes = b"") -> int:
@@ -209,7 +216,7 @@ class Reader:
         return tokens
 
 
-async def _off_loop(raws: Sequence[bytes], work: Callable[[], T]) -> T:
+async def off_loop(raws: Sequence[bytes], work: Callable[[], T]) -> T:
     """Do ``work`` on these messages, in a thread where it would hold up other requests."""
     if len(raws) <= PIECE and sum(map(len, raws)) <= _PIECE_BYTES:
         return work()

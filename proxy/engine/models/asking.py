@@ -79,12 +79,11 @@ class Asking:
 
         Raises Unanswered, TimeoutError and what the upstream port raises.
         """
+        plain = bool(self._plain.get(caller.model[:_NAME]))
         async with asyncio.timeout(caller.timeout):
-            return await self._answer(caller, ask, behind)
+            return await self._answer(caller, ask, behind, plain=plain)
 
-    async def _answer(self, caller: Caller, ask: Ask, behind: bytes) -> Answer:
-        name = caller.model[:_NAME]
-        plain = bool(self._plain.get(name))
+    async def _answer(self, caller: Caller, ask: Ask, behind: bytes, *, plain: bool) -> Answer:
         if behind:
             body = self.wire.question_after(behind, ask, plain=plain)
         else:
@@ -96,10 +95,11 @@ class Asking:
         if content is None:
             raise Unanswered("too_long")
         if status in _REFUSED_PARAMETERS and not plain:
-            self._plain.put(name, value=True)
-            return await self._answer(caller, ask, behind)
+            return await self._answer(caller, ask, behind, plain=True)
         if status != 200:
             raise Unanswered("refused", is_passing=status >= 500 or status in _PASSING)
+        if plain:  # what is refused in plain words too, was not refused for its parameters
+            self._plain.put(caller.model[:_NAME], value=True)
         return self.wire.read_answer(content)
 
 

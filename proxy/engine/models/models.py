@@ -97,18 +97,16 @@ class Models:
 
     def of(self, tenant: str, name: str) -> Model:
         """What is known of a model for a caller, to be kept for one request."""
-        key = (tenant, name)
-        found = self._models.get(key)
-        if found is None:
-            found = Model(
+        return self._models.get_or_make(
+            (tenant, name),
+            lambda: Model(
                 name=name,
                 ratio=Ratio.of(name),
                 priced=self._windows(name),
                 stated=self.stated.of(name),
                 prices=self._prices(name),
-            )
-            self._models.put(key, found)
-        return found
+            ),
+        )
 
     def window(self, model: Model, policy: Policy) -> Window:
         """The model's context window, as far as it is known; the log tells it when it changes."""

@@ -80,11 +80,7 @@ class StatedWindows:
 
     def of(self, name: str) -> Stated:
         """What the upstream says of a model."""
-        stated = self._stated.get(name)
-        if stated is None:
-            stated = Stated(name)
-            self._stated.put(name, stated)
-        return stated
+        return self._stated.get_or_make(name, lambda: Stated(name))
 
     def may_tell(self, stated: Stated, headers: Headers) -> bool:
         """Whether it is worth while to ask for a model's window in a caller's name."""

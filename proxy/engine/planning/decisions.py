@@ -6,6 +6,7 @@ The budget comes from the policy and what is known of the model, the plan from
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import ceil
 
 from msgspec.structs import replace
@@ -105,7 +106,10 @@ class Decisions:
         try:
             decision = await self.epochs.decide(request)
             if request.incoming.policy.budget.bytes:
-                decision = await self._within_bytes(request, decision)
+                again = partial(self._again, request)
+                decision = await within_bytes(
+                    request, decision, lambda each: len(self.body(request, each)), again
+                )
         except Exception as error:  # noqa: BLE001 - law 7: a fault of ours costs the pruning, not the answer
             log_fault("planning failed", error)
             decision = self.epochs.untouched(request)
@@ -122,15 +126,10 @@ class Decisions:
             )
         return decision
 
-    async def _within_bytes(self, request: Request, decision: Decision) -> Decision:
-        """A decision whose body keeps within the ceiling of the policy, made again where it does not."""
-
-        async def again(chain: Chain, budget: Budget, before: Decision) -> Decision:
-            weighed = replace(request, chain=chain, budget=budget, log=before.log)
-            made = await self.epochs.decide(weighed)
-            return replace(made, view=view_tokens(made.plan, request.chain.tokens))
-
-        return await within_bytes(request, decision, lambda each: len(self.body(request, each)), again)
+    async def _again(self, request: Request, chain: Chain, budget: Budget, before: Decision) -> Decision:
+        weighed = replace(request, chain=chain, budget=budget, log=before.log)
+        made = await self.epochs.decide(weighed)
+        return replace(made, view=view_tokens(made.plan, request.chain.tokens))
 
     def body(self, request: Request, decision: Decision) -> bytes:
         """What goes out: the client's own bytes, unless a plan is in force or we have put something in."""
@@ -150,20 +149,17 @@ class Decisions:
     async def leave_out_reasoning(self, exchange: Exchange) -> bool:
         """Decide again without the signed reasoning that was refused; whether there was any to leave out."""
         decision = await self.epochs.without_reasoning(exchange.request, exchange.decision)
-        if decision is None:
-            return False
-        body = self.body(exchange.request, decision)
-        if body == exchange.body:
-            return False
-        exchange.decide(exchange.request, decision, body)
-        return True
+        return decision is not None and self._take(exchange, exchange.request, decision)
 
     async def prune_harder(self, exchange: Exchange) -> bool:
         """Decide again under what was just learned; whether there is anything else to send."""
         before = exchange.request
         budget = await self.budget(before.incoming, before.history, before.chain, before.model, before.tool)
         request = replace(before, budget=budget, log=exchange.decision.log)
-        decision = await self.decide(request)
+        return self._take(exchange, request, await self.decide(request))
+
+    def _take(self, exchange: Exchange, request: Request, decision: Decision) -> bool:
+        """Let this be what is sent; False where it comes to the same bytes."""
         body = self.body(request, decision)
         if body == exchange.body:
             return False

@@ -12,11 +12,11 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from proxy.cache import Memory
-from proxy.core.budget.budget import Stage, stage_of
+from proxy.core.budget.budget import Stage
 from proxy.core.economics.economy import account_of, is_cold, late_account, prices_in, shortfall
 from proxy.core.planning.changes import Change, on_request
 from proxy.core.planning.life import NO_PAST, Gate, in_force, past_of
-from proxy.core.planning.plan import EMPTY, Account, Epoch, Plan, Span, Verb, Verdict, view_tokens
+from proxy.core.planning.plan import EMPTY, Account, Epoch, Span, Verb, Verdict, view_tokens
 from proxy.core.planning.planner import (
     Draft,
     acts_now,
@@ -33,12 +33,12 @@ from proxy.core.planning.strategies import BY_UNITS, acts_by_usage, has_waited, 
 from proxy.engine.background import off_loop
 from proxy.engine.flow import Decision, Request
 from proxy.engine.planning.planning_cache import PendingEpochs, PlanCache
+from proxy.engine.planning.summaries_ahead import SummariesAhead
 from proxy.engine.sessions.session_cache import EpochLog
-from proxy.engine.summaries.cached_view import CachedView
-from proxy.engine.summaries.wanted import Owner, SummaryJobs, Wanted, unsummarised
+from proxy.engine.summaries.jobs import Owner, SummaryJobs, unsummarised
 from proxy.errors import StoreUnavailable
 from proxy.ports import Clock, SessionKey, TokenCounter, TurnStore
-from proxy.telemetry import Metrics, log_event, log_warning
+from proxy.telemetry import Metrics, log_event
 
 _RACES = 4
 MOST_WAITING = 3.0
@@ -64,6 +64,7 @@ class Epochs:
         self._clock = clock
         self._metrics = metrics
         self._pending = PendingEpochs(memory)
+        self._ahead = SummariesAhead(summary_jobs, self._pending, clock)
         self._from_scratch = PlanCache(counter.count, memory)
 
     async def decide(self, request: Request, races: int = _RACES) -> Decision:
@@ -72,9 +73,9 @@ class Epochs:
         if log is None:
             # Its own past is replayed, so that each turn without a store cuts what the last one cut.
             plan, number = await self._from_scratch.of(request)
-            return replace(_unchanged(request, plan), number=number)
+            return replace(Decision.under(request, plan), number=number)
         if not log.epochs and acts_by_usage(request.incoming.policy):
-            whole = _unchanged(request, EMPTY)
+            whole = Decision.under(request, EMPTY)
             if whole.stage is Stage.CALM:
                 return whole
         if log.saved < len(log.epochs):
@@ -82,7 +83,7 @@ class Epochs:
                 log = await self._append(request, log)
                 request = replace(request, log=log)
         situation, epoch = self._situation(request, log.epochs)
-        standing = _unchanged(request, situation.plan, epoch)
+        standing = Decision.under(request, situation.plan, epoch)
         if epoch is not None and _was_decided(epoch, request, standing.stage):
             return standing
         if epoch is None and standing.stage is Stage.EMERGENCY:
@@ -96,7 +97,7 @@ class Epochs:
             return standing
         account = account_of(situation, decision.plan, may_wait=may_wait)
         if account is not None and account.verdict is Verdict.WAITS:
-            return standing
+            return replace(standing, lacking=1)
         return await self._begin(request, log, situation, decision, account, races)
 
     async def without_reasoning(self, request: Request, decision: Decision) -> Decision | None:
@@ -117,10 +118,9 @@ class Epochs:
 
     def untouched(self, request: Request) -> Decision:
         """The request as the client wrote it: the last resort where planning itself is at fault."""
-        return replace(_unchanged(request, EMPTY), degraded=("not-planned",))
+        return replace(Decision.under(request, EMPTY), degraded=("not-planned",))
 
     def forget(self, key: SessionKey) -> None:
-        """The session was deleted: nothing decided for it is kept."""
         self._pending.forget(key)
 
     def _situation(self, request: Request, epochs: Sequence[Epoch]) -> tuple[Situation, Epoch | None]:
@@ -155,14 +155,14 @@ class Epochs:
         """What an epoch that begins now would forward, and whether it may wait; None where none begins."""
         if due_strategy(situation, standing.stage) is None:
             if (ahead := strategy_of(situation.policy.strategy.name).ahead(situation)) is not None:
-                await self._prepare_ahead(request, ahead, standing)
+                await self._ahead.for_next_exchange(request, ahead, standing)
             elif prices_in(situation) is None:
-                await self._prepare(request, situation, standing, Stage.TRIM)
+                await self._ahead.for_stage(request, situation, standing, Stage.TRIM)
             return None
         decided, under_way = await self._intend(request, situation, standing)
         if decided is None:
             return None
-        owner = self._owner(request, situation, standing)
+        owner = self._ahead.owner(request, situation, standing)
         wanted = await self._summary_jobs.wanted(decided, owner, under_way)
         waits = wanted.start_missing() and decided.waits
         if waits:
@@ -188,12 +188,14 @@ class Epochs:
         Those that came too late take the place of their notices where it costs nothing now; at once where a
         person asked for the cut, and the request waits for those that it has begun.
         """
+        if standing.stage is Stage.TRIM and prices_in(situation) is not None:
+            standing = replace(standing, lacking=self._pending.lacking(request))
         epoch = standing.epoch
         is_asked = epoch is not None and epoch.asked is Verb.COMPACT
         situation = on_request(situation) if is_asked else situation
         if epoch is None or not unsummarised(situation):
             return standing
-        begun = await self._begin_lacking(request, situation, epoch, Owner.of_request(request))
+        begun = await self._ahead.begin_lacking(request, situation, epoch, Owner.of_request(request))
         if is_amid_reasoning(situation.chain) or not (is_asked or is_cold(situation)):
             return standing
         if is_asked:
@@ -213,9 +215,9 @@ class Epochs:
         self, request: Request, situation: Situation, standing: Decision
     ) -> tuple[Draft | None, Sequence[Span]]:
         """The draft of the epoch that is due, or None where it waits; and what is being summarised for it."""
-        stage, parent = standing.stage, _id_of(standing.epoch)
-        owner = self._owner(request, situation, standing)
-        prepared = self._prepared(request, situation, owner)
+        stage, parent = standing.stage, standing.parent
+        owner = self._ahead.owner(request, situation, standing)
+        prepared = self._ahead.prepared(request, situation, owner)
         if stage is Stage.COMPACT:
             await prepared.wait(self._patience(request))
         under_way = prepared.under_way
@@ -228,7 +230,7 @@ class Epochs:
         else:
             decided = await self._worthwhile(request, situation, stage, parent)
             if decided is None and stage is Stage.TRIM:
-                await self._prepare(request, situation, standing, Stage.COMPACT)
+                await self._ahead.for_stage(request, situation, standing, Stage.COMPACT)
         if decided is not None and Gate.PREPARED in decided.gates and not has_waited(situation):
             wanted = await self._summary_jobs.wanted(decided, owner, under_way)
             if wanted.start_missing():
@@ -247,42 +249,6 @@ class Epochs:
         lacking = shortfall(decided) if decided is not None else 0
         self._pending.reckon(request, parent, lacking)
         return None if lacking else decided
-
-    async def _prepare(
-        self, request: Request, situation: Situation, standing: Decision, stage: Stage
-    ) -> None:
-        """Have summarised what an epoch would cut at a stage that is near, once between two epochs."""
-        rules, budget = situation.policy.stages, request.budget
-        at, below = (rules.trim, rules.warn) if stage is Stage.TRIM else (rules.compact, rules.trim)
-        is_near = 2 * budget.usage(situation.view) >= at + below
-        if not (is_near and situation.policy.summary.enabled) or due_strategy(situation, stage) is None:
-            return
-        parent = _id_of(standing.epoch)
-        if self._pending.is_prepared(request, parent):
-            return
-        owner = self._owner(request, situation, standing)
-        prepared = self._prepared(request, situation, owner)
-        under_way = prepared.under_way
-        situation = await self._summary_jobs.informed(situation, owner, prepared)
-        growth = max(int(at * budget.limit) - budget.head - situation.view, 0)
-        decided = await off_loop(request.chain, lambda: draft(situation, stage, growth=growth))
-        if decided is None:
-            self._pending.prepare(request, parent, ())
-            return
-        wanted = await self._summary_jobs.wanted(decided, owner, under_way)
-        self._pending.prepare(request, parent, wanted.spans)
-        wanted.start_missing()
-
-    async def _prepare_ahead(self, request: Request, ahead: Situation, standing: Decision) -> None:
-        """Have summarised what goes with the next exchange, once between two epochs."""
-        parent = _id_of(standing.epoch)
-        if not ahead.policy.summary.enabled or self._pending.is_prepared(request, parent):
-            return
-        self._pending.prepare(request, parent, ())
-        decided = await off_loop(request.chain, lambda: draft(ahead, standing.stage))
-        if decided is not None:
-            wanted = await self._summary_jobs.wanted(decided, Owner.of_request(request))
-            wanted.start_missing()
 
     async def _begin(
         self,
@@ -306,62 +272,32 @@ class Epochs:
         )
         epoch = change.epoch(self._clock.now())
         log = EpochLog((*log.epochs, epoch), log.saved)
-        begun = replace(
-            decision,
-            view=view_tokens(decision.plan, request.chain.tokens),
-            epoch=epoch,
-            number=epoch.number,
-            log=log,
-        )
+        view = view_tokens(decision.plan, request.chain.tokens)
+        begun = replace(decision, view=view, epoch=epoch, number=epoch.number, log=log)
         unsaved = replace(begun, degraded=(*decision.degraded, "epoch-not-saved"))
         try:
             stored = await self._append(request, log)
         except StoreUnavailable:
+            self._tell(request, situation, epoch)
             return unsaved
         if any(other.id == epoch.id for other in stored.epochs):
             self._pending.drop(request)
-            self._metrics.epochs.labels(stage=decision.stage.value).inc()
-            newly_cut = max(decision.plan.cut - situation.plan.cut, 0)
-            self._metrics.cut_messages.labels(reason=decision.stage.value).inc(newly_cut)
+            self._tell(request, situation, epoch)
             begun_from = situation.under(decision.plan)
-            owner = self._owner(request, situation, decision)
+            owner = self._ahead.owner(request, situation, decision)
             self._summary_jobs.rebuild(begun_from, owner)
-            await self._begin_lacking(request, begun_from, epoch, owner)
-            log_pruning(epoch, request.session.key.id_for(request.session.tenant))
-            self._warn(request, situation, begun_from)
+            await self._ahead.begin_lacking(request, begun_from, epoch, owner)
+            self._ahead.warn(request, situation, begun_from)
             return replace(begun, log=stored)
         if races <= 0:
             return unsaved
         return await self.decide(replace(request, log=stored), races - 1)
 
-    async def _begin_lacking(
-        self, request: Request, situation: Situation, epoch: Epoch, owner: Owner
-    ) -> Wanted:
-        """Have summarised what an epoch cut; what is there by the next one goes into its notes."""
-        prepared = self._prepared(request, situation, owner)
-        begun = await self._summary_jobs.begin_lacking(situation, epoch, prepared, owner)
-        if begun.spans:
-            self._pending.prepare(request, "", begun.spans)
-        return begun
-
-    def _owner(self, request: Request, before: Situation, standing: Decision) -> Owner:
-        """Whose summaries a request's are, and what its lane has sent ``before`` it is decided on."""
-        now = self._clock.monotonic()
-        return Owner.of_request(request, CachedView(request, before, standing.epoch, now))
-
-    def _prepared(self, request: Request, situation: Situation, owner: Owner) -> Wanted:
-        """The summaries that were begun for an epoch to come."""
-        return self._summary_jobs.of(situation, self._pending.prepared(request), owner)
-
-    def _warn(self, request: Request, before: Situation, begun: Situation) -> None:
-        """Tell of gaps that still have no summary, though they had the time of an epoch, or it has failed."""
-        owner = Owner.of_request(request)
-        were = self._summary_jobs.missing(before, owner)
-        for each in self._summary_jobs.missing(begun, owner):
-            start, end = each.span
-            if each.why != "not yet" or any(start <= gap.span[0] and gap.span[1] <= end for gap in were):
-                session = request.session.key.id_for(request.session.tenant)
-                log_warning("a summary is missing", session=session, messages=end - start, why=each.why)
+    def _tell(self, request: Request, before: Situation, epoch: Epoch) -> None:
+        """Count an epoch that is in force from now on, and log what it has cut."""
+        self._metrics.epochs.labels(stage=epoch.stage).inc()
+        self._metrics.cut_messages.labels(reason=epoch.stage).inc(max(epoch.plan.cut - before.plan.cut, 0))
+        log_pruning(epoch, request.session.key.id_for(request.session.tenant))
 
     async def _append(self, request: Request, log: EpochLog) -> EpochLog:
         """Append to the lane what the store does not hold yet; answers what the lane then holds.
@@ -396,24 +332,6 @@ def log_pruning(epoch: Epoch, session: str) -> None:
         stage=epoch.stage,
         reason=epoch.reason,
     )
-
-
-def _unchanged(request: Request, plan: Plan, epoch: Epoch | None = None) -> Decision:
-    """What a request is forwarded with under a plan, where no epoch begins at it."""
-    view = view_tokens(plan, request.chain.tokens)
-    return Decision(
-        plan=plan,
-        stage=stage_of(request.budget.usage(view), request.incoming.policy.stages),
-        view=view,
-        log=request.log,
-        epoch=epoch,
-        number=epoch.number if epoch is not None else 0,
-        summary="ready" if plan.gaps and plan.anchors else "none",
-    )
-
-
-def _id_of(epoch: Epoch | None) -> str:
-    return epoch.id if epoch is not None else ""
 
 
 def _was_decided(epoch: Epoch, request: Request, stage: Stage) -> bool:

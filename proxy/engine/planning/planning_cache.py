@@ -52,65 +52,51 @@ class _Moment(NamedTuple):
         return parent == self.parent and len(hashes) >= self.length and hashes[self.length - 1] == self.seal
 
 
-class _Prepared(NamedTuple):
-    """Gaps whose summaries were begun, and in no note when they were."""
-
-    moment: _Moment
-    spans: tuple[Span, ...]
-
-
-class _Reckoned(NamedTuple):
-    """When it was last reckoned whether an epoch pays."""
-
-    moment: _Moment
-    lacking: int
-    """Counted tokens."""
-
-
 class PendingEpochs:
     """What is known of the epochs that no lane has begun yet."""
 
     def __init__(self, memory: Memory) -> None:
-        self._prepared: Lru[tuple[SessionKey, str], _Prepared] = Lru(memory)
-        self._reckoned: Lru[tuple[SessionKey, str], _Reckoned] = Lru(memory)
+        self._prepared: Lru[tuple[SessionKey, str], tuple[_Moment, tuple[Span, ...]]] = Lru(memory)
+        """By lane: gaps whose summaries were begun, and in no note when they were."""
+        self._reckoned: Lru[tuple[SessionKey, str], tuple[_Moment, int]] = Lru(memory)
+        """By lane: when it was last reckoned whether an epoch pays, and the counted tokens that it lacked."""
 
     def prepare(self, request: Request, parent: str, spans: tuple[Span, ...]) -> None:
         """The summaries of these gaps have been begun; those of others before them may be on their way."""
         latest = tuple(dict.fromkeys((*spans, *self.prepared(request))))[:_PREPARED]
-        self._prepared.put(_lane(request), _Prepared(_Moment.of(request, parent), latest))
+        self._prepared.put(_lane(request), (_Moment.of(request, parent), latest))
 
     def prepared(self, request: Request) -> tuple[Span, ...]:
         """The gaps whose summaries were begun last, as far as the chain is the same, the latest first."""
-        found = self._prepared.get(_lane(request))
-        is_same = found is not None and found.moment.leads_to(request, found.moment.parent)
-        return found.spans if found is not None and is_same else ()
+        moment, spans = self._prepared.get(_lane(request)) or (None, ())
+        return spans if moment is not None and moment.leads_to(request, moment.parent) else ()
 
     def is_prepared(self, request: Request, parent: str) -> bool:
         """Whether the next epoch upon ``parent`` has been prepared."""
         found = self._prepared.get(_lane(request))
-        return found is not None and found.moment.leads_to(request, parent)
+        return found is not None and found[0].leads_to(request, parent)
 
     def reckon(self, request: Request, parent: str, lacking: int = 0) -> None:
         """It is reckoned whether an epoch pays; so many counted tokens are ``lacking``, if that is known."""
         if request.chain.hashes:
-            moment = _Moment.of(request, parent)
-            self._reckoned.put(_lane(request), _Reckoned(moment, lacking))
+            self._reckoned.put(_lane(request), (_Moment.of(request, parent), lacking))
+
+    def lacking(self, request: Request) -> int:
+        """Counted tokens that an epoch lacked to pay when it was last reckoned."""
+        return (self._reckoned.get(_lane(request)) or (None, 0))[1]
 
     def has_grown(self, request: Request, parent: str) -> bool:
         """Whether so much came since then that the sums may come out otherwise."""
-        before = self._reckoned.get(_lane(request))
-        if before is None or not before.moment.leads_to(request, parent):
+        moment, lacking = self._reckoned.get(_lane(request)) or (None, 0)
+        if moment is None or not moment.leads_to(request, parent):
             return True
         least, most = map(request.budget.share, _STEPS)
-        grown = request.chain.tokens.between(before.moment.length)
-        return grown >= min(max(before.lacking, least), most)
+        return request.chain.tokens.between(moment.length) >= min(max(lacking, least), most)
 
     def drop(self, request: Request) -> None:
-        """An epoch has begun."""
         self._reckoned.drop(_lane(request))
 
     def forget(self, key: SessionKey) -> None:
-        """The session was deleted."""
         self._prepared.drop_where(lambda entry, _: entry[0] == key)
         self._reckoned.drop_where(lambda entry, _: entry[0] == key)
 

@@ -52,7 +52,6 @@ class Backlog:
         self._writing: asyncio.Task[None] | None = None
 
     def add(self, unwritten: Unwritten) -> None:
-        """Keep a turn until it is written."""
         self._waiting.setdefault(unwritten.key, deque()).append(unwritten)
         self._size += unwritten.size
         while self._size > self._limit:

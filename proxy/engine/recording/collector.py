@@ -31,7 +31,6 @@ class Collector:
         """Of a stream, what was not read yet."""
 
     def feed(self, chunk: bytes) -> None:
-        """See a chunk of the body."""
         if not self.is_readable:
             return
         if self._unpacker is not None:
@@ -46,7 +45,6 @@ class Collector:
             self._read()
 
     def _read(self) -> AnswerStream:
-        """The stream, read up to here."""
         if self._events is None:
             self._events = self.wire.answer_stream()
         if self._body:
@@ -61,7 +59,6 @@ class Collector:
 
     @property
     def separator(self) -> bytes:
-        """What must stand before an event that is appended to a stream which broke off."""
         return self._read().separator
 
     @property
@@ -70,7 +67,6 @@ class Collector:
         return self.is_plain_stream and self._read().truncated
 
     def answer(self) -> Answer:
-        """What was said so far."""
         if not self.is_readable:
             return Answer()
         return self._read().answer() if self.is_stream else self.wire.read_answer(bytes(self._body))

@@ -319,5 +319,6 @@ def _session_after(exchange: Exchange, answered: ChainedAnswer | None, now: floa
         ratio=budget.ratio,
         head_tokens=budget.head,
         exchanges=request.history.exchanges + is_final,
+        lacking=decision.lacking,
         **newest,
     )

@@ -195,7 +195,6 @@ class CachedSession(msgspec.Struct):
     # --- how the upstream counts ---
 
     def growth_of(self, model: str) -> Growth:
-        """How the upstream's counts of a model have grown."""
         name = hash(model)
         growth = self.growth.get(name)
         if growth is None:
@@ -239,19 +238,10 @@ class SessionCache:
 
     def of(self, key: SessionKey) -> CachedSession:
         """A session's entry; a new one where there is none."""
-        session = self._sessions.get(key)
-        if session is None:
-            session = CachedSession()
-            self._sessions.put(key, session)
-        return session
+        return self._sessions.get_or_make(key, CachedSession)
 
     def of_lane(self, key: SessionKey, lane: str) -> tuple[CachedSession, CachedLane]:
-        """The entries of a session and of one of its lanes."""
-        session, found = self._sessions.get(key), self._lanes.get((key, lane))
-        if found is None:
-            found = CachedLane(lane)
-            self._lanes.put((key, lane), found)
-        return session or self.of(key), found
+        return self.of(key), self._lanes.get_or_make((key, lane), lambda: CachedLane(lane))
 
     def keep(self, key: SessionKey, session: CachedSession) -> None:
         """Keep an entry that has been changed, and weigh it anew."""

@@ -125,6 +125,8 @@ class Job(msgspec.Struct, frozen=True):
     """One summary to be written."""
 
     address: str
+    session: str
+    """By what operators know the session."""
     terms: str
     """What its pieces' addresses are derived from: the tenant's, and equal where the terms are equal."""
     source: Source

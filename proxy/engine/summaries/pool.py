@@ -158,4 +158,4 @@ class Summaries:
     def _fail(self, job: Job, reason: str, pause: float) -> None:
         self._failed.put(job.address, _Failure(self._clock.monotonic() + pause, reason))
         self._metrics.summaries.labels(result=reason).inc()
-        log_error("a summary failed", session=".".join(job.key), reason=reason)
+        log_error("a summary failed", session=job.session, reason=reason)

@@ -23,9 +23,9 @@ from proxy.core.summaries.prompt import (
     Untrue,
     ask_for_summary,
     judge,
-    kept_to,
     longest,
     text_of,
+    truncated,
 )
 from proxy.core.summaries.source import MOST_PIECES, Block, Piece, answer_piece, record_piece
 from proxy.core.summaries.verification import Evidence
@@ -169,7 +169,7 @@ class Writer:
         texts = [await self._piece(job, piece, job.piece_limit, hurry) for piece in job.source.pieces]
         text, count = "\n".join(texts), self._counter.count
         if not job.rebuilds or job.limit.fits(text, count):
-            return kept_to(text, job.limit, count)
+            return truncated(text, job.limit, count)
         joined = Piece(tuple(Block(EARLIER, each) for each in texts))
         return await self._piece(job, joined, job.limit, hurry)
 
@@ -241,7 +241,7 @@ class Writer:
             async with got.lease:
                 text = await self._judged(job, piece, limit, got.outcome, is_last=is_last)
                 if text is not None:
-                    return await self._kept(job, address, text, got.lease)
+                    return await self._stored(job, address, text, got.lease)
             is_last = True
 
     async def _reread(self, job: Job, address: str, hurry: asyncio.Event) -> str | None:
@@ -263,7 +263,7 @@ class Writer:
                 self._count("not_reused")
                 return None
             self._count("reused")
-            return await self._kept(job, address, text, got.lease)
+            return await self._stored(job, address, text, got.lease)
 
     async def _believed(self, answer: Answer, limit: Limit, evidence: Callable[[], Evidence]) -> str:
         """What may stand in the note. Raises Refused."""
@@ -289,7 +289,7 @@ class Writer:
             )
             if not extract:
                 raise Refused("empty") from None
-            extract = kept_to(extract, limit, count)
+            extract = truncated(extract, limit, count)
             self._count("digest")
             return extract
         except Refused:
@@ -315,9 +315,9 @@ class Writer:
                 self._count("not_compacted")
                 return None
             self._count("compacted")
-            return await self._kept(job, job.address, got.outcome, got.lease)
+            return await self._stored(job, job.address, got.outcome, got.lease)
 
-    async def _kept(self, job: Job, address: str, text: str, lease: Lease) -> str:
+    async def _stored(self, job: Job, address: str, text: str, lease: Lease) -> str:
         """Keep a text; where another worker has taken over and written, theirs counts."""
         if not await lease.keep(text, job.ttl):
             text = await self._found(job, address) or text

@@ -21,7 +21,7 @@ _REFERENCE = "#/components/schemas/{model}"
 
 Method = Literal["GET", "POST", "DELETE"]
 Endpoint = Callable[[Request, Any], Awaitable[BaseModel | Response]]
-"""Answers a request and its ``body``; its annotations say of which models that and the answer are."""
+"""A method that answers a request and its ``body``; its annotations say of which models these are."""
 Schema = dict[str, Any]
 _Made = TypeVar("_Made", bound=Callable[..., Any])
 
@@ -42,8 +42,6 @@ class Operation:
     method: Method
     path: str
     """After the prefix; a member in braces is a part of the path."""
-    name: str
-    summary: str
     endpoint: Endpoint
     query: Sequence[Query] = ()
     about: str = ""
@@ -90,8 +88,6 @@ class Table:
             Operation(
                 method=method,
                 path=path,
-                name=endpoint.__name__,
-                summary=endpoint.__doc__ or "",
                 endpoint=getattr(made, endpoint.__name__),
                 query=query,
                 about=self.about,
@@ -122,8 +118,8 @@ def document(operations: Sequence[Operation]) -> Schema:
         of_path = [_parameter("id", "path", each.about, "string") | {"required": True}]
         of_query = [_parameter(query.name, "query", query.description, query.type) for query in each.query]
         made: Schema = {
-            "operationId": each.name,
-            "summary": each.summary,
+            "operationId": each.endpoint.__name__,
+            "summary": each.endpoint.__doc__ or "",
             "security": [{"client" if each.is_for_clients else "token": []}],
             "parameters": [*(of_path if "{id}" in each.path else ()), *of_query],
             "responses": {

@@ -220,6 +220,8 @@ class Explanation(Shape):
     ratio: float
     head_tokens: int
     stages: dict[str, float]
+    lacking: int
+    """Tokens, about, that must come before the epoch that is due pays, by the latest turn; 0: none waits."""
     injected: int
     """Messages of what was handed in for the session: they stand before the units, and count as head."""
     pins: list[int]

@@ -109,6 +109,7 @@ def explanation(
         ratio=budget.ratio,
         head_tokens=budget.head,
         stages=stages.model_dump(),
+        lacking=budget.real(record.lacking),
         injected=len(injection.messages(situation.chain.dialect)) if injection else 0,
         pins=situation.pinned,
         epochs=[epoch(each) for each in found.epochs],

@@ -1,1 +1,43 @@
 """HTTP/1.1 as we serve it: the guard of the wire, connections, and an orderly end."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, cast
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from proxy.http.server.guard import WireGuard
+
+KEEP_ALIVE = 75
+"""Seconds that an idle connection is kept: longer than clients' pools do, so that they close first."""
+BACKLOG = 2048
+LAST_WORDS = 1
+"""Seconds for what is still unanswered when uvicorn stops: streams were drained before."""
+
+
+def server_config(
+    app: ASGIApp | Callable[[], ASGIApp], *, request_timeout: float, workers: int = 1, factory: bool = False
+) -> uvicorn.Config:
+    """How uvicorn serves; ``request_timeout`` in seconds.
+
+    No Server and Date headers: answers are the upstream's, and it has sent its own.
+    """
+    return uvicorn.Config(
+        app,
+        factory=factory,
+        workers=workers,
+        interface="asgi3",
+        http=cast("Any", partial(WireGuard, request_timeout=request_timeout)),
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE,
+        timeout_graceful_shutdown=LAST_WORDS,
+    )

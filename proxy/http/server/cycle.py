@@ -112,7 +112,6 @@ class Cycle:
                 cycle.transport.close()
 
     async def send(self, message: Message) -> None:
-        """ASGI's `send`."""
         cycle = self.cycle
         if cycle.flow.write_paused and not cycle.disconnected:
             await cycle.flow.drain()
@@ -200,7 +199,6 @@ class Cycle:
             raise ClientDisconnected from error
 
     def whole_body(self) -> bytes | None:
-        """The body, if it came with the head: there is nothing to be received then."""
         cycle = self.cycle
         if cycle.more_body:
             return None
@@ -209,11 +207,9 @@ class Cycle:
         return body
 
     def put_back(self, body: bytes) -> None:
-        """Let the whole body, which has been read, be read again."""
         self.cycle.body = cast("bytearray", body)
 
     def discard(self) -> None:
-        """Throw away what comes of the body from now on, so that its sender is not held up."""
         self.cycle.body = NOWHERE
         self.cycle.flow.resume_reading()
 

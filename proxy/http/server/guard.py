@@ -13,7 +13,6 @@ one that it left. One that has closed its side alone is answered.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
 
@@ -65,10 +64,12 @@ class WireGuard(HttpToolsProtocol):
 
     def __init__(
         self,
-        config: ServerConfig,
+        config: uvicorn.Config,
         server_state: ServerState,
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        request_timeout: float,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._phase = _IDLE
@@ -76,7 +77,8 @@ class WireGuard(HttpToolsProtocol):
         """Bytes since the last of a body, or of a request."""
         self._pace: Pace | None = None
         """That of the head or body that is incomplete, once it was found to be."""
-        self._timeout = config.request_timeout
+        self._timeout = request_timeout
+        """Seconds (`Pace`)."""
         self._timer: asyncio.TimerHandle | None = None
         self._prober: asyncio.TimerHandle | None = None
         self._is_deaf = False
@@ -178,7 +180,6 @@ class WireGuard(HttpToolsProtocol):
 
     @property
     def _is_answering(self) -> bool:
-        """Whether an answer is under way."""
         return self._running is not None and not self._running.cycle.response_complete
 
     def _await_request(self) -> None:
@@ -341,46 +342,3 @@ def _in_our_words(error: httptools.HttpParserError) -> UnabridgedError:
     if isinstance(error, httptools.HttpParserCallbackError):
         raise error
     return RequestError(f"The request is not valid HTTP: {error}.")
-
-
-# --- how uvicorn serves connections like these, in production and in tests ---
-
-
-KEEP_ALIVE = 75
-"""Seconds that an idle connection is kept: longer than clients' pools do, so that they close first."""
-BACKLOG = 2048
-LAST_WORDS = 1
-"""Seconds for what is still unanswered when uvicorn stops: streams were drained before."""
-
-
-class ServerConfig(uvicorn.Config):
-    """No Server and Date headers: answers are the upstream's, and it has sent its own."""
-
-    def __init__(
-        self,
-        app: ASGIApp | Callable[[], ASGIApp],
-        *,
-        request_timeout: float,
-        workers: int = 1,
-        factory: bool = False,
-    ) -> None:
-        super().__init__(
-            app,
-            factory=factory,
-            workers=workers,
-            interface="asgi3",
-            http=WireGuard,
-            ws="none",
-            lifespan="on",
-            log_config=None,
-            log_level="warning",
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
-            date_header=False,
-            backlog=BACKLOG,
-            timeout_keep_alive=KEEP_ALIVE,
-            timeout_graceful_shutdown=LAST_WORDS,
-        )
-        self.request_timeout = request_timeout
-        """Seconds (`Pace`)."""

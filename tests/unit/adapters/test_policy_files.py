@@ -7,7 +7,7 @@ import pytest
 
 from proxy.adapters.files.policies import PolicyLibrary, shipped_policies
 from proxy.adapters.files.toml_file import PolicyError, key_lines
-from proxy.core.planning.situation import score
+from proxy.core.planning.importance import score
 from proxy.core.policy.policy import Policy, dotted_keys
 from tests.support.policy_files import Files
 
@@ -49,8 +49,8 @@ def test_the_default_file_states_every_key() -> None:
     ("name", "budget", "marks", "head", "goal", "summary"),
     [
         ("default", 112_000, (67_200, 89_600, 100_800), 12_000, 62_000, 1750),
-        ("balanced", 8000, (4800, 6400, 7200), 1000, 5900, 150),
-        ("conservative", 6000, (2700, 3600, 4500), 1000, 3500, 150),
+        ("balanced", 8000, (4800, 6400, 7200), 1000, 5900, 125),
+        ("conservative", 6000, (2700, 3600, 4500), 1000, 3500, 100),
         ("aggressive", 12_000, (9600, 10_800, 11_400), 1000, 9800, 187),
     ],
 )

@@ -6,17 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from proxy.app import ADMIN_TOKEN_FILE
-from proxy.cli.client import TOKEN_FILE, admin_token
+from proxy.cli.client import admin_token
 from proxy.cli.terminal import CommandError
-
-
-def test_the_command_line_reads_the_file_that_the_server_keeps() -> None:
-    assert TOKEN_FILE == ADMIN_TOKEN_FILE
+from proxy.environment import ADMIN_TOKEN_FILE
 
 
 def test_the_environment_comes_first_then_its_file_then_the_data_directory(tmp_path: Path) -> None:
-    (tmp_path / TOKEN_FILE).write_text("kept\n")
+    (tmp_path / ADMIN_TOKEN_FILE).write_text("kept\n")
     (tmp_path / "other").write_text("in a file\n")
     environment = {"UNABRIDGED_DATA_DIR": str(tmp_path)}
     assert admin_token(environment) == "kept"

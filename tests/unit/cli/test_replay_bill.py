@@ -46,7 +46,7 @@ def test_summaries_cost_what_the_model_that_writes_them_costs(
     policy.write_text('extends = "default"\nsummary.model = "gpt-5-nano"\n')
     own = played(tmp_path, capsys, "--model", "gpt-5")["totals"]["bill"]
     small = played(tmp_path, capsys, "--model", "gpt-5", "--policy", str(policy))["totals"]["bill"]
-    assert 0 < small["summary_dollars"] < own["summary_dollars"] / 10
+    assert 0 < small["summary_dollars"] < own["summary_dollars"] / 8
 
 
 def test_the_bill_is_a_range_from_summaries_as_they_usually_are_to_summaries_as_long_as_they_may_be(

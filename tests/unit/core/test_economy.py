@@ -12,7 +12,8 @@ from proxy.core.planning.life import NO_PAST, Past
 from proxy.core.planning.plan import Account, Anchor, Gap, Plan, Span, Verdict
 from proxy.core.planning.planner import Draft, with_late
 from proxy.core.planning.situation import FREE, UNKNOWN_CONDITIONS, Conditions, Situation
-from proxy.core.planning.strategies import BY_UNITS, ByImportance, Strategy
+from proxy.core.planning.strategies import BY_UNITS, ByImportance
+from proxy.core.planning.strategy import Strategy
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Economy, Stages, Summary
 from tests.support.conversations import assistant, chain_from, count, prose, user
@@ -173,7 +174,7 @@ def test_summaries_to_come_are_taken_to_be_as_long_as_those_that_came():
     )
     assert before is not None
     assert after is not None
-    assert after.summaries < before.summaries / 2
+    assert after.summaries < 0.6 * before.summaries
 
 
 @pytest.mark.parametrize("pace", [100, 500, 2_000])
@@ -203,7 +204,7 @@ def test_an_epoch_that_must_be_says_when_it_costs_more_than_it_saves():
 )
 def test_where_money_has_no_say_nothing_waits(given: Situation):
     account = account_of(given, cut(0, 2), may_wait=True)
-    assert account is None or account.verdict is Verdict.DUE
+    assert (account and account.verdict) is (Verdict.DUE if given.conditions.prices else None)
     assert shortfall(trimming(given, (0, 2))) == 0
 
 

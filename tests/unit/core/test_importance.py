@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.planning.situation import content_score, score
+from proxy.core.planning.importance import content_score, score
 from proxy.core.policy.sections import Importance
 from proxy.core.text.lexicon.words import KEYWORDS, SUCCESSES
 

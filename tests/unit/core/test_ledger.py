@@ -155,6 +155,16 @@ def test_what_a_call_has_used_comes_before_what_a_listing_showed() -> None:
     assert "B399Z" not in told
 
 
+def test_names_of_a_program_that_calls_write_again_and_again_push_out_nothing() -> None:
+    program = "\n".join(f"quay_{number}.moor_at(berth_{number})" for number in range(100, 200))
+    writes = [calling(f"w{each}", arguments=json.dumps({"text": program})) for each in range(6)]
+    again = [each for wrote in enumerate(writes) for each in (wrote[1], result(f"w{wrote[0]}", "Done."))]
+    seen = [calling("a", arguments='{"of": "quays"}'), result("a", "Only berths.csv is there.")]
+    told = ledger(cut([user("Look."), *seen, *again, user("and?")], rules=policy(share=0.005)))
+    assert "berths.csv" in told
+    assert "quay_150" not in told
+
+
 @pytest.mark.parametrize("share", [0.01, 0.02, 0.05])
 def test_a_ledger_is_never_more_than_its_share(share: float) -> None:
     words = " ".join(f"K{number}X /srv/boats/{number}/log.txt" for number in range(500))
@@ -460,5 +470,5 @@ def test_source_code_that_is_cut_leaves_its_outline() -> None:
     told = told_of([[made, result("s1", shown)]])
     assert "\nclasses: Quay\n" in told
     assert "\nfunctions: moor berth\n" in told
-    assert "\nconstants: DEPTH\n" in told
-    assert "tests: test_moor" in told
+    assert "\ntests: test_moor\n" in told
+    assert "\nconstants: DEPTH" in told

@@ -29,6 +29,9 @@ def reading(message: dict[str, object], thing: str = "") -> Reading:
 @pytest.mark.parametrize(
     ("text", "kind", "value"),
     [
+        (r'print("\nopen_bridge: ")', "symbol", "open_bridge"),
+        (r'log("\t2031-05-04")', "date", "2031-05-04"),
+        (r"in C:\new\plan.md", "path", r"C:\new\plan.md"),
         ("see https://example.org/a?b=1.", "url", "https://example.org/a?b=1"),
         ("write to jo.berg@example.org, please", "email", "jo.berg@example.org"),
         ("in /srv/bridge/plan.txt:", "path", "/srv/bridge/plan.txt"),
@@ -66,8 +69,28 @@ def test_an_exact_thing_is_found_in_text(text: str, kind: str, value: str) -> No
     assert kinds(text).get(value) == kind
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\x0c", "\u2028"])
+def test_each_line_is_read_by_itself_and_one_that_comes_again_tells_nothing_new(end: str) -> None:
+    lines = [
+        "on May 4, 2031",
+        "by Anna Berg",
+        "no number here",
+        "for 40 minutes",
+        "https://example.org/a",
+        "v2.0.1",
+    ]
+    every = [fact for line in lines for fact in facts_in(line)]
+    found = facts_in(end.join(lines * 2))
+    assert sorted(map(repr, found)) == sorted(map(repr, every))
+    assert not facts_in(f"the 4{end}May of Anna{end}Berg took 40{end}minutes")
+
+
 @pytest.mark.parametrize(
-    "text", ["boats and/or bridges, e.g. of stone", "1/2 of it", "Well, yes. No.", "--open"]
+    "text",
+    [
+        *("boats and/or bridges, e.g. of stone", "1/2 of it", "Well, yes. No.", "--open"),
+        *("drwxr-xr-x 2", "-rwsr-xr-x. 1", 'if __name__ == "__main__":'),
+    ],
 )
 def test_prose_holds_nothing_exact(text: str) -> None:
     assert kinds(text) == {}

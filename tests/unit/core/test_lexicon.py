@@ -6,9 +6,10 @@ from proxy.core.extraction.constraints import Rule, in_force
 from proxy.core.extraction.facts import Fact, facts_in
 from proxy.core.extraction.reading import Sentence, strength_of
 from proxy.core.extraction.subjects import subject_of
-from proxy.core.summaries.verification import TURNED, Evidence, all_numbers, fault_in
+from proxy.core.summaries.verification import TURNED, Evidence, fault_in
 from proxy.core.text.lexicon import words
 from proxy.core.text.lexicon.rules import NEGATION
+from proxy.core.text.numbers import all_numbers
 from proxy.core.text.similarity import tfidf
 from proxy.core.text.words import language_of, spaced, terms_of, words_of
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.summaries.verification import all_numbers, numbers_in
+from proxy.core.text.numbers import all_numbers, numbers_in
 
 
 def readings(text: str) -> list[list[str]]:

@@ -125,6 +125,25 @@ def test_an_epoch_begins_at_trim_and_ends_within_five_points_of_its_goal(
         assert abs(head + each.tokens - goal) <= 0.05 * tokens
 
 
+@pytest.mark.parametrize("asked", [40, 60, 80])
+@pytest.mark.parametrize(
+    ("trim", "compact", "target"),
+    [(0.8, 0.9, 0.7), (0.6, 0.75, 0.5), (0.9, 0.95, 0.8)],
+    ids=["balanced", "conservative", "aggressive"],
+)
+def test_so_it_does_where_requests_are_long_and_are_quoted_and_little_is_exact(
+    trim: float, compact: float, target: float, asked: int
+):
+    said = [each for n in range(100) for each in (user(text(n, asked)), assistant(text(n, 60)))]
+    stages = Stages(warn=0.4, trim=trim, compact=compact, target=target)
+    policy, budget = Policy(stages=stages), Budget(4_000, 1.0, 0)
+    lived = session(chain_from([*said, user("and now?")]), policy, budget, "They built a bridge.")
+    begun = [each for each in lived if each.begun]
+    assert len(begun) >= 5
+    for each in begun:
+        assert abs(each.tokens - target * 4_000) <= 0.05 * 4_000
+
+
 def test_after_an_epoch_a_session_is_calm_again_and_fills_up_anew():
     chain, budget = chain_from(talk(60)), Budget(2500, 1.0, 0)
     begun = [done for done in session(chain, BALANCED, budget) if done.begun is not None]

@@ -165,15 +165,19 @@ def test_a_stated_window_is_found_by_the_models_name() -> None:
     [
         (1000, 1000, 125),
         (1000, 8000, 1000),
-        (1000, 112_000, 1750),
-        (1000, 1_000_000, 2000),
-        (150, 8000, 150),
         (60, 8000, 60),
-        (150, 12_000, 187),
+        (60, 112_000, 60),
         (3000, 112_000, 3000),
+        ("auto", 1000, 100),
+        ("auto", 500, 62),
+        ("auto", 8000, 125),
+        ("auto", 112_000, 1750),
+        ("auto", 1_000_000, 2000),
     ],
 )
-def test_a_summary_grows_with_the_budget(most: int, budget: int, expected: int) -> None:
+def test_a_summary_is_as_long_as_is_stated_and_of_itself_grows_with_the_budget(
+    most: int | str, budget: int, expected: int
+) -> None:
     assert policy(summary={"max_tokens": most}).summary_tokens(budget) == expected
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Summary
-from proxy.core.summaries.prompt import Limit, Refused, ask_for_summary, kept_to
+from proxy.core.summaries.prompt import Limit, Refused, ask_for_summary, truncated
 from proxy.core.text.words import first_sentences
 
 THREE = 'They built the bridge. The mayor said "Stop." Then it rained.'
@@ -33,13 +33,13 @@ def words(text: str) -> int:
 def test_of_a_summary_that_is_too_long_the_first_sentences_stay(
     tokens: int, characters: int, kept: str
 ) -> None:
-    assert kept_to(THREE, Limit(tokens, characters), words) == kept
+    assert truncated(THREE, Limit(tokens, characters), words) == kept
 
 
 @pytest.mark.parametrize(("tokens", "characters"), [(3, 0), (99, 10)])
 def test_one_that_begins_with_too_much_is_refused(tokens: int, characters: int) -> None:
     with pytest.raises(Refused, match="too_long"):
-        kept_to(THREE, Limit(tokens, characters), words)
+        truncated(THREE, Limit(tokens, characters), words)
 
 
 def test_lines_and_sentences_without_spaces_end_too() -> None:

@@ -72,6 +72,7 @@ def test_the_first_that_can_takes_the_gap(installed: Registry[Compactor]) -> Non
 def job(text: str = TEXT, max_tokens: int = 100) -> Job:
     return Job(
         address="address",
+        session="t.tag.sid",
         terms="terms",
         source=Source((Piece((Block("user", text),)),), COUNTER.count(text), b"seal"),
         caller=Caller("gpt-test", [(b"authorization", b"Bearer sk-secret")], 5.0),

@@ -24,6 +24,7 @@ from tests.support.upstreams import COUNTER, JSON, Model, giving_way, plainly, r
 TEXT = "We built the bridge of stone. " * 30
 WAITED_FOR = Job(
     address="waited for",
+    session="t.tag.sid",
     terms="terms",
     source=Source((Piece((Block("user", TEXT),)),), COUNTER.count(TEXT), b"seal"),
     caller=Caller("gpt-test", [], 5.0),

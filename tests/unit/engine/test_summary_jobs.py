@@ -18,8 +18,8 @@ from proxy.core.policy.policy import Policy
 from proxy.engine.intake.naming import Naming
 from proxy.engine.models.asking import Asking
 from proxy.engine.planning.epochs import Epochs
+from proxy.engine.summaries.jobs import Declined, Owner, SummaryJobs
 from proxy.engine.summaries.pool import Summaries
-from proxy.engine.summaries.wanted import Declined, Owner, SummaryJobs
 from proxy.telemetry import Metrics
 from tests.support.conversations import assistant, chain_from, user
 from tests.support.requests import a_request

@@ -83,7 +83,6 @@ class Cluster(Redis):
         return _Pipeline(self, transaction=transaction)
 
     async def aclose(self, close_connection_pool: bool | None = None) -> None:  # noqa: FBT001
-        """Close all connections."""
         for node in self._nodes.values():
             await node.aclose()
         await self._seed.aclose()

@@ -82,7 +82,6 @@ class Breaker:
             log_warning("the store refuses", why=fault.kind, detail=fault.detail)
 
     def succeeded(self) -> None:
-        """A call was answered."""
         if self.is_open:
             log_warning("the store is back")
         self._next_trial, self._kind = None, ""
@@ -262,7 +261,6 @@ class Connection:
         return unusable(fault.kind)
 
     async def aclose(self) -> None:
-        """Close all connections."""
         try:
             async with asyncio.timeout(self._time(1, is_trial=True)):
                 if self._pipeline:

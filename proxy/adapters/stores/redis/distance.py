@@ -134,7 +134,6 @@ class _Measuring(AbstractConnection):
         await super().disconnect(*args, **options)
 
     async def send_packed_command(self, *args: Any, **options: Any) -> None:
-        """Send, and begin to measure."""
         await super().send_packed_command(*args, **options)
         self._sent = monotonic()
 

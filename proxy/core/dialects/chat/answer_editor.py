@@ -11,12 +11,9 @@ from msgspec import Raw
 
 from proxy.core.dialects.answers import Rules, ToolCall
 from proxy.core.dialects.chat.calls import Calls
-from proxy.core.dialects.chat.completion import has_odd_choices, summed
-from proxy.core.dialects.chat.delta import Members, PartialMessage, object_of
+from proxy.core.dialects.chat.completion import SHARED, has_odd_choices, summed
+from proxy.core.dialects.chat.delta import NULL, Members, PartialMessage, object_of
 from proxy.core.formats.json import elements, members
-
-_SHARED = ("id", "created", "model")
-_NULL = Raw(b"null")
 
 
 class AnswerEditor:
@@ -41,32 +38,30 @@ class AnswerEditor:
 
     @property
     def has_given_up(self) -> bool:
-        """Whether the newest answer is none that can be edited."""
         return not self._is_completion or self._calls.message.is_odd
 
     @property
     def visible(self) -> bytes:
-        """The message that the client is told, once that is settled."""
         return self._rounds_message.json()
 
     def feed(self, body: bytes) -> None:
         self._body = body
         self._top = members(body) or {}
-        choices = elements(self._top.get("choices", _NULL)) or []
+        choices = elements(self._top.get("choices", NULL)) or []
         self._choice = (members(choices[0]) if len(choices) == 1 else None) or {}
-        message = members(self._choice.get("message", _NULL))
+        message = members(self._choice.get("message", NULL))
         self._is_completion = message is not None and not has_odd_choices(self._top)
         self._message = message or {}
-        self._calls.take(self._message.get("tool_calls", _NULL))
+        self._calls.take(self._message.get("tool_calls", NULL))
         self._calls.name_all()
         self._calls.message.add(self._without_calls())
         self._rounds_message.add(self._without_calls())
-        self._logprobs.add_all(members(self._choice.get("logprobs", _NULL)) or {})
-        self._usage = summed(self._usage, _unless_null(self._top.get("usage", _NULL)))
-        self._shared = self._shared or {name: self._top[name] for name in _SHARED if name in self._top}
+        self._logprobs.add_all(members(self._choice.get("logprobs", NULL)) or {})
+        self._usage = summed(self._usage, _unless_null(self._top.get("usage", NULL)))
+        self._shared = self._shared or {name: self._top[name] for name in SHARED if name in self._top}
 
     def requested(self) -> list[ToolCall]:
-        finish = _unless_null(self._choice.get("finish_reason", _NULL))
+        finish = _unless_null(self._choice.get("finish_reason", NULL))
         return [] if self.has_given_up else self._calls.requested(finish)
 
     def shown(self) -> list[ToolCall]:
@@ -76,7 +71,6 @@ class AnswerEditor:
         return self._calls.message_without(without)
 
     def go_on(self, *, may_ask: bool) -> None:
-        """All calls of the round have been answered: what is fed next is the upstream's next answer."""
         self._rounds += 1
         self._begin(may_ask=may_ask)
 

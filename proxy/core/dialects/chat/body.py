@@ -59,7 +59,6 @@ class Body:
         return self._spans
 
     def get(self, name: str) -> Any:
-        """The value of a top-level member, decoded leniently; None where it is absent."""
         raw = self.members.get(name)
         return None if raw is None else loads(bytes(raw))
 
@@ -117,7 +116,6 @@ class Body:
         return [self.slice(name) for name in _HEAD_MEMBERS if name in self.members]
 
     def with_messages(self, messages: Iterable[bytes | bytearray]) -> bytes:
-        """The body with other messages and every other byte as it was."""
         joined = b",".join(messages)
         if self.spans is None:
             return self.with_member("messages", b"[%b]" % joined)

@@ -8,10 +8,9 @@ from enum import Enum, auto
 from msgspec import Raw
 
 from proxy.core.dialects.answers import Rules, ToolCall
-from proxy.core.dialects.chat.delta import PartialCall, PartialMessage
+from proxy.core.dialects.chat.delta import NESTED, PartialCall, PartialMessage
 from proxy.core.formats.json import dumps, members
 
-_NESTED = ("function", "custom")
 _ARGUMENTS = ("arguments", "input")
 _SAYS_NOTHING = (b'""', b"null")
 _CUT_SHORT = frozenset(
@@ -71,7 +70,7 @@ class Calls:
                 self.name_all()
                 self._places[call] = len(self._fates)
                 self._fates.append(_Fate.UNNAMED)
-            inner = (members(delta[part]) or {} for part in _NESTED if part in delta)
+            inner = (members(delta[part]) or {} for part in NESTED if part in delta)
             values = [each[name] for each in inner for name in _ARGUMENTS if name in each]
             if any(bytes(value) not in _SAYS_NOTHING for value in values):  # its arguments have begun
                 self._name(self._places[call])

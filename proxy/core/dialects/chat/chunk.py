@@ -9,12 +9,11 @@ from typing import Self
 from msgspec import Raw
 
 from proxy.core.dialects.chat.completion import has_odd_choices
-from proxy.core.dialects.chat.delta import object_of
+from proxy.core.dialects.chat.delta import NULL, object_of
 from proxy.core.formats.json import elements, integer, members
 from proxy.core.formats.sse import BOM, read_raw
 
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)?")
-_NULL = Raw(b"null")
 _FIRST = Raw(b"0")
 _SAYS_NOTHING = (b"null", b'""', b"[]", b"{}")
 
@@ -31,14 +30,14 @@ class Chunk:
         """Whether the upstream says in it that something went wrong."""
         self._is_changed = False
         self.top = top
-        self.choices = elements(top.get("choices", _NULL)) or []
+        self.choices = elements(top.get("choices", NULL)) or []
         self.choice = (members(self.choices[0]) if self.choices else None) or {}
-        self.delta = members(self.choice.get("delta", _NULL)) or {}
+        self.delta = members(self.choice.get("delta", NULL)) or {}
 
     @property
     def is_odd(self) -> bool:
         """Whether some of it cannot be read, or is not about one choice."""
-        is_whole = "delta" not in self.choice and members(self.choice.get("message", _NULL)) is not None
+        is_whole = "delta" not in self.choice and members(self.choice.get("message", NULL)) is not None
         return self._is_damaged or is_whole or len(self.choices) > 1 or has_odd_choices(self.top)
 
     @classmethod
@@ -53,7 +52,7 @@ class Chunk:
         if top is None:
             is_damaged = event.data.lstrip().startswith(b"{")
             return cls(raw, {}, is_error=False, is_damaged=True) if is_damaged else None
-        return cls(raw, top, is_error=bytes(top.get("error", _NULL)) != b"null")
+        return cls(raw, top, is_error=bytes(top.get("error", NULL)) != b"null")
 
     @property
     def size(self) -> int:
@@ -69,13 +68,13 @@ class Chunk:
     @property
     def finish(self) -> bytes:
         """The reason for which the answer ends here, as JSON; empty where it goes on."""
-        reason = bytes(self.choice.get("finish_reason", _NULL))
+        reason = bytes(self.choice.get("finish_reason", NULL))
         return b"" if reason == b"null" else reason
 
     @property
     def usage(self) -> bytes:
         """The usage, as JSON; empty where it has none."""
-        usage = bytes(self.top.get("usage", _NULL))
+        usage = bytes(self.top.get("usage", NULL))
         return b"" if usage == b"null" else usage
 
     def says(self, *, besides: Sequence[str]) -> bool:

@@ -42,6 +42,8 @@ TRUNCATED_EVENT = (
 )
 """What a client is told where the upstream's stream ends too early."""
 
+SHARED = ("id", "created", "model")
+"""What all chunks of one stream have in common, and all rounds of one answer."""
 _DONE = b"data: [DONE]\n\n"
 _ABSENT = Raw(b"null")
 
@@ -104,22 +106,17 @@ class StreamCollector:
 
     @property
     def overflowed(self) -> bool:
-        """Whether the collector gave up: the stream went on, but how the answer ends is not known."""
         return self._decoder.overflowed or self._room < 0
 
     @property
     def truncated(self) -> bool:
-        """At the end of the stream: whether it broke off, so that the client must be told.
-
-        False where an error has told it already, and where the collector gave up and cannot know.
-        """
+        """False where an error has told it already, and where the collector gave up and cannot know."""
         if self._done or self._error is not None or self.overflowed:
             return False
         return not self._finish or None in self._finish.values()
 
     @property
     def separator(self) -> bytes:
-        """What must stand before the event that tells of a truncation, so that it is one of its own."""
         return b"\n\n" if self.truncated and self._decoder.is_within_event else b""
 
     def feed(self, chunk: bytes) -> None:

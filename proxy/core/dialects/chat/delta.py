@@ -25,9 +25,9 @@ _ONCE_IF_EQUAL = frozenset({"name", "format", "signature"})
 _BLOCKS = frozenset({"thinking_blocks", "reasoning_details"})
 _DEEPEST = 8
 """Objects within objects that are merged; deeper ones must be said in one delta."""
-_NESTED = ("function", "custom")
+NESTED = ("function", "custom")
 _LEADING = ("role", "content", "refusal")
-_NULL = Raw(b"null")
+NULL = Raw(b"null")
 
 Shape = dict[str, "Shape | None"]
 """Members whose type the API lays down: None for a string, the shape of an object."""
@@ -162,7 +162,7 @@ class Blocks:
     def add(self, raw: Raw) -> None:
         """Merge the elements of an array. Null adds nothing."""
         added = elements(raw)
-        self._has_left_out |= added is None and raw != _NULL
+        self._has_left_out |= added is None and raw != NULL
         for element in added or ():
             piece = members(element)
             if piece is None:
@@ -178,7 +178,7 @@ class Blocks:
             is_same = all(
                 block.get(name) in (b"", b'""', bytes(piece[name]))
                 for name in ("type", "id")
-                if piece.get(name, _NULL) != _NULL
+                if piece.get(name, NULL) != NULL
             )
             is_ended = index is None and any(
                 block.get(name) not in (b"", b'""') for name in ("signature", "data")
@@ -209,7 +209,7 @@ class PartialCall:
         for name, raw in delta.items():
             if name != "index":
                 self._members.add(name, bytes(raw))
-            elif integer(raw) is None and raw != _NULL:
+            elif integer(raw) is None and raw != NULL:
                 self._members.leave_out()
 
     @property
@@ -237,7 +237,7 @@ class PartialCall:
             function.setdefault("arguments", b'""')  # the API requires them of us, not of upstreams
             own["function"] = object_of(function.items())
         own.setdefault("type", b'"custom"' if self._members.inner("custom") else b'"function"')
-        pairs = [(name, own.pop(name)) for name in ("id", "type", *_NESTED) if name in own]
+        pairs = [(name, own.pop(name)) for name in ("id", "type", *NESTED) if name in own]
         return object_of([*pairs, *own.items()])
 
 
@@ -278,7 +278,7 @@ class PartialMessage:
         """Merge what a delta says of calls; each with the call that it is about."""
         taken: list[tuple[dict[str, Raw], PartialCall]] = []
         added = elements(raw)
-        if added is None and raw != _NULL:
+        if added is None and raw != NULL:
             self._members.leave_out()
         for element in added or ():
             delta = members(element)
@@ -286,7 +286,7 @@ class PartialMessage:
                 call = self._call_of(delta)
                 call.add(delta)
                 taken.append((delta, call))
-            elif delta is None and element != _NULL:
+            elif delta is None and element != NULL:
                 self._members.leave_out()
         return taken
 
@@ -335,7 +335,7 @@ def _closed(value: bytearray | Members) -> bytes:
 
 
 def _is_named(call: Mapping[str, Raw]) -> bool:
-    return any(string((members(call[part]) or {}).get("name")) for part in _NESTED if part in call)
+    return any(string((members(call[part]) or {}).get("name")) for part in NESTED if part in call)
 
 
 def object_of(pairs: Iterable[tuple[str, bytes | Raw]]) -> bytes:

@@ -50,16 +50,13 @@ class ChatCompletions:
         return b"image_url" in raw or b"\\u" in raw
 
     def note(self, text: str, role: str) -> bytes:
-        """A text of our own as a message."""
         return dumps({"role": role, "content": text})
 
     def call(self, call_id: str, name: str, arguments: str) -> bytes:
-        """A call as a message of the assistant's that says nothing else."""
         call = {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
         return dumps({"role": "assistant", "content": None, "tool_calls": [call]})
 
     def result(self, call_id: str, text: str) -> bytes:
-        """What came of it."""
         return dumps({"role": "tool", "tool_call_id": call_id, "content": text})
 
     def alternating(

@@ -18,12 +18,10 @@ from msgspec import Raw
 from proxy.core.dialects.answers import Rules, ToolCall
 from proxy.core.dialects.chat.calls import Calls, Element
 from proxy.core.dialects.chat.chunk import Chunk, is_done
-from proxy.core.dialects.chat.completion import summed
+from proxy.core.dialects.chat.completion import SHARED, summed
 from proxy.core.dialects.chat.delta import PartialCall, PartialMessage, object_of
 from proxy.core.formats.sse import EVENT_LIMIT, RawEvents
 
-_SHARED = ("id", "created", "model")
-"""What all chunks of one stream have in common."""
 _HELD_BYTES = 16 * 2**20
 """Of calls that are held back; beyond them they are the client's."""
 
@@ -65,7 +63,6 @@ class StreamEditor:
 
     @property
     def visible(self) -> bytes:
-        """The message that the client has been told."""
         return self._visible.json()
 
     def feed(self, chunk: bytes) -> bytes:
@@ -144,7 +141,7 @@ class StreamEditor:
     def _note(self, chunk: Chunk) -> None:
         """What all rounds share, and what they cost."""
         if self._is_first:
-            for name in _SHARED:
+            for name in SHARED:
                 if name in chunk.top:
                     self._shared.setdefault(name, bytes(chunk.top[name]))
         else:

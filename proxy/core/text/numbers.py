@@ -1,0 +1,102 @@
+"""What each number says, however it is written.
+
+`1,000`, `1 000` and `1000` are the same number, and so are `12k` and `12,000`; `1.500` is read both ways,
+because nobody can tell. A reading is a decimal in its shortest form, so readings compare as text.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+
+from proxy.core.text.lexicon.words import HAN_NUMERALS, MONTHS, NUMERALS, SCALES
+
+_NUMBER = re.compile(
+    r"(?<![\d.,])\d{1,3}(?:[ \u00a0\u202f'\u2019_]\d{3})+(?:[.,]\d+)?(?!\d)|\d+(?:[.,]\d+)*", re.ASCII
+)
+_SCALE = re.compile("|".join(f"({written})" for _, written in SCALES))
+_BY_COMMA = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?")
+_BY_POINT = re.compile(r"\d{1,3}(?:\.\d{3})+(?:,\d+)?")
+_BY_SPACE = re.compile(r"[ \u00a0\u202f'\u2019_]")
+_LONGEST = 40
+"""Digits of a number that is calculated with; a longer one is itself."""
+_CLOCK = re.compile(r"(?<!\d)([01]?\d|2[0-3]):[0-5]\d")
+_LETTERS = re.compile(r"[^\W\d_]+")
+
+
+_SPELT: dict[str, set[str]] = {}
+"""What a word says; `sept` is French for seven, and a month."""
+for _value, _words in [*NUMERALS.items(), *((str(place), names) for place, names in enumerate(MONTHS, 1))]:
+    for _word in _words.lower().split():
+        _SPELT.setdefault(_word, set()).add(_value)
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number in a text, ``start`` up to and without ``end``."""
+
+    start: int
+    end: int
+    readings: frozenset[str]
+
+
+def numbers_in(text: str) -> Iterator[Number]:
+    """Every number that is written in digits."""
+    for match in _NUMBER.finditer(text):
+        plain = set(_plain(match[0]))
+        scale = _SCALE.match(text, match.end())
+        if scale is None or scale.lastindex is None:
+            yield Number(match.start(), match.end(), frozenset(plain))
+            continue
+        power, written = SCALES[scale.lastindex - 1]
+        scaled = {
+            _canonical(f"{Decimal(each).scaleb(power):f}")
+            if len(each) <= _LONGEST and is_decimal(each)
+            else each
+            for each in plain
+        }
+        is_unit = written[0] in "MB"  # metres, bytes
+        yield Number(match.start(), match.end(), frozenset(scaled | plain if is_unit else scaled))
+
+
+def all_numbers(text: str) -> frozenset[str]:
+    """The readings of every number that a text tells, in digits or in words; months count as numbers."""
+    found = {reading for number in numbers_in(text) for reading in number.readings}
+    found |= {
+        _canonical(part)
+        for reading in found
+        if not is_decimal(reading)  # a date, a version
+        for part in re.split(r"[.,]", reading)
+    }
+    found |= {value for word in _LETTERS.findall(text.lower()) for value in _SPELT.get(word, ())}
+    found |= {HAN_NUMERALS[each] for each in HAN_NUMERALS.keys() & set(text)}
+    for match in _CLOCK.finditer(text):  # 14:30 is half past two
+        hour = int(match[1])
+        found |= {str(hour), str((hour + 11) % 12 + 1), str((hour + 12) % 24)}
+    return frozenset(found)
+
+
+def _plain(digits: str) -> Iterator[str]:
+    """What a number without a scale says."""
+    digits = _BY_SPACE.sub("", digits)
+    if _BY_COMMA.fullmatch(digits):
+        yield _canonical(digits.replace(",", ""))
+    elif _BY_POINT.fullmatch(digits):
+        yield _canonical(digits.replace(".", "").replace(",", "."))
+        if digits.count(".") == 1 and "," not in digits:
+            yield _canonical(digits)
+    elif digits.count(",") + digits.count(".") > 1:
+        yield digits  # a version, an address, a list: itself
+    else:
+        yield _canonical(digits.replace(",", "."))
+
+
+def is_decimal(reading: str) -> bool:
+    """Whether one can calculate with it: a date or a version is none."""
+    return reading.count(".") <= 1 and "," not in reading
+
+
+def _canonical(digits: str) -> str:
+    whole, _, fraction = digits.partition(".")
+    fraction = fraction.rstrip("0")
+    return (whole.lstrip("0") or "0") + (f".{fraction}" if fraction else "")

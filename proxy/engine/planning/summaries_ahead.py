@@ -1,0 +1,91 @@
+"""What an epoch cuts is summarised ahead of it, and what it cut without a summary, for the one after it.
+
+So a request seldom waits for a model. What was begun is remembered for the lane, so that it is begun once.
+"""
+
+from proxy.core.budget.budget import Stage
+from proxy.core.planning.plan import Epoch
+from proxy.core.planning.planner import draft, due_strategy
+from proxy.core.planning.situation import Situation
+from proxy.engine.background import off_loop
+from proxy.engine.flow import Decision, Request
+from proxy.engine.planning.planning_cache import PendingEpochs
+from proxy.engine.summaries.cached_view import CachedView
+from proxy.engine.summaries.jobs import Owner, SummaryJobs
+from proxy.engine.summaries.wanted import Wanted
+from proxy.ports import Clock
+from proxy.telemetry import log_warning
+
+
+class SummariesAhead:
+    """Has summaries begun before anything waits for them."""
+
+    def __init__(self, summary_jobs: SummaryJobs, pending: PendingEpochs, clock: Clock) -> None:
+        self._summary_jobs = summary_jobs
+        self._pending = pending
+        self._clock = clock
+
+    async def for_stage(
+        self, request: Request, situation: Situation, standing: Decision, stage: Stage
+    ) -> None:
+        """Have summarised what an epoch would cut at a stage that is near, once between two epochs."""
+        rules, budget = situation.policy.stages, request.budget
+        at, below = (rules.trim, rules.warn) if stage is Stage.TRIM else (rules.compact, rules.trim)
+        is_near = 2 * budget.usage(situation.view) >= at + below
+        if not (is_near and situation.policy.summary.enabled) or due_strategy(situation, stage) is None:
+            return
+        parent = standing.parent
+        if self._pending.is_prepared(request, parent):
+            return
+        owner = self.owner(request, situation, standing)
+        prepared = self.prepared(request, situation, owner)
+        under_way = prepared.under_way
+        situation = await self._summary_jobs.informed(situation, owner, prepared)
+        growth = max(int(at * budget.limit) - budget.head - situation.view, 0)
+        decided = await off_loop(request.chain, lambda: draft(situation, stage, growth=growth))
+        if decided is None:
+            self._pending.prepare(request, parent, ())
+            return
+        wanted = await self._summary_jobs.wanted(decided, owner, under_way)
+        self._pending.prepare(request, parent, wanted.spans)
+        wanted.start_missing()
+
+    async def for_next_exchange(self, request: Request, ahead: Situation, standing: Decision) -> None:
+        """Have summarised what goes with the next exchange, once between two epochs."""
+        parent = standing.parent
+        if not ahead.policy.summary.enabled or self._pending.is_prepared(request, parent):
+            return
+        self._pending.prepare(request, parent, ())
+        decided = await off_loop(request.chain, lambda: draft(ahead, standing.stage))
+        if decided is not None:
+            wanted = await self._summary_jobs.wanted(decided, Owner.of_request(request))
+            wanted.start_missing()
+
+    async def begin_lacking(
+        self, request: Request, situation: Situation, epoch: Epoch, owner: Owner
+    ) -> Wanted:
+        """Have summarised what an epoch cut; what is there by the next one goes into its notes."""
+        prepared = self.prepared(request, situation, owner)
+        begun = await self._summary_jobs.begin_lacking(situation, epoch, prepared, owner)
+        if begun.spans:
+            self._pending.prepare(request, "", begun.spans)
+        return begun
+
+    def owner(self, request: Request, before: Situation, standing: Decision) -> Owner:
+        """Whose summaries a request's are, and what its lane has sent ``before`` it is decided on."""
+        now = self._clock.monotonic()
+        return Owner.of_request(request, CachedView(request, before, standing.epoch, now))
+
+    def prepared(self, request: Request, situation: Situation, owner: Owner) -> Wanted:
+        """The summaries that were begun for an epoch to come."""
+        return self._summary_jobs.of(situation, self._pending.prepared(request), owner)
+
+    def warn(self, request: Request, before: Situation, begun: Situation) -> None:
+        """Tell of gaps that still have no summary, though they had the time of an epoch, or it has failed."""
+        owner = Owner.of_request(request)
+        were = self._summary_jobs.missing(before, owner)
+        for each in self._summary_jobs.missing(begun, owner):
+            start, end = each.span
+            if each.why != "not yet" or any(start <= gap.span[0] and gap.span[1] <= end for gap in were):
+                session = request.session.key.id_for(request.session.tenant)
+                log_warning("a summary is missing", session=session, messages=end - start, why=each.why)

@@ -1,0 +1,300 @@
+"""From gaps to what the writer of summaries is given: which are asked for when, where each is kept.
+
+A gap has a name before it is read. It is read, and counted, once its summary is written, and off the event
+loop (law 7): most requests only look whether it is there.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple, Self
+
+from msgspec.structs import replace
+
+from proxy.cache import Lru, Memory
+from proxy.core.conversation.retention import terms_of
+from proxy.core.planning.gaps import generation_upon
+from proxy.core.planning.plan import Anchor, Epoch, Gap, Plan, Span
+from proxy.core.planning.planner import Draft, lacks_summary
+from proxy.core.planning.situation import Situation
+from proxy.core.planning.strategies import strategy_of
+from proxy.core.summaries.compaction import goal_of, progress_of, units_within
+from proxy.core.summaries.source import GENERATIONS, Source, drifted, seal_of, source_of, worthwhile_originals
+from proxy.engine.background import off_loop
+from proxy.engine.flow import Request
+from proxy.engine.intake.naming import Naming
+from proxy.engine.models.asking import Caller
+from proxy.engine.summaries.cached_view import CachedView
+from proxy.engine.summaries.compactors import Compaction, Job, first_for
+from proxy.engine.summaries.pool import Summaries
+from proxy.engine.summaries.wanted import Wanted
+from proxy.ports import SessionKey
+
+_AGAIN = 1.25
+"""How much longer a gap must be before it is read again whether its summary is worth making anew."""
+
+
+class Owner(NamedTuple):
+    """Whose summaries they are: a lane of a session, and the caller in whose name the model is asked."""
+
+    tenant: str
+    key: SessionKey
+    lane: str
+    caller: Caller
+    last: CachedView | None = None
+    """What the lane sent last, behind which they may be asked for."""
+
+    @classmethod
+    def of_request(cls, request: Request, last: CachedView | None = None) -> Self:
+        """The owner of what is summarised for a request."""
+        session, rules = request.session, request.incoming.policy.summary
+        caller = Caller.for_summaries(rules, request.model.name, request.incoming.envelope.credentials)
+        return cls(session.tenant, session.key, session.lane.id, caller, last)
+
+
+class Declined:
+    """Gaps whose summaries were found not to be worth making anew."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._ends: Lru[tuple[SessionKey, str, int], int] = Lru(memory)
+
+    def holds(self, owner: Owner, anchor: Anchor) -> bool:
+        """Whether that was found of the gap when it was hardly shorter."""
+        end = self._ends.get((owner.key, owner.lane, anchor.start))
+        return end is not None and end <= anchor.end < _AGAIN * end
+
+    def add(self, owner: Owner, anchor: Anchor) -> None:
+        """It was found of this gap."""
+        self._ends.put((owner.key, owner.lane, anchor.start), anchor.end)
+
+
+class Missing(NamedTuple):
+    """A gap that no summary tells of."""
+
+    gap: int
+    """Its index in the plan."""
+    span: Span
+    why: str
+    """`failed: …` with the reason, `no room` for what there is, or `not yet`."""
+
+
+class _Begun(NamedTuple):
+    """The summaries of what an epoch cut: all of them have been begun."""
+
+    epoch: str
+    addresses: tuple[str, ...]
+
+
+class SummaryJobs:
+    """Turns drafts into jobs for the writer of summaries."""
+
+    def __init__(self, summaries: Summaries, naming: Naming, memory: Memory) -> None:
+        self._summaries = summaries
+        self._naming = naming
+        self._declined = Declined(memory)
+        self._begun: Lru[tuple[SessionKey, str], _Begun] = Lru(memory)
+        """By lane."""
+
+    async def wanted(self, decided: Draft, owner: Owner, under_way: Sequence[Span] = ()) -> Wanted:
+        """The summaries of a draft; those that the store holds are fetched.
+
+        A gap that holds one of which the summary is ``under_way`` has to wait for that.
+        """
+        situation = decided.situation
+        spans = await off_loop(situation.chain, lambda: decided.wanted)
+        spans = [span for span in spans if not _holds_any(span, under_way)]
+        wanted = self.of(situation, spans, owner)
+        await wanted.recall(owner.key)
+        return wanted
+
+    def of(self, situation: Situation, spans: Sequence[Span], owner: Owner) -> Wanted:
+        """The summaries of these gaps."""
+        addresses = {span: self._place(situation, owner, span) for span in spans}
+        return Wanted(self._summaries, addresses, partial(self._job, situation, owner))
+
+    async def informed(self, situation: Situation, owner: Owner, prepared: Wanted | None = None) -> Situation:
+        """With summaries that no note tells yet: those ``prepared``, those too late, or made anew."""
+        drifting = drifted(situation)
+        if drifting:
+            addresses = [self._rebuilt_at(situation, owner, each) for each in drifting]
+            await self._summaries.recall(owner.key, addresses)
+        late = self.late(situation, owner)
+        gaps: list[Gap] = []
+        for gap in situation.plan.gaps:
+            anchors = list(gap.anchors)
+            if gap.span in late:
+                anchors = [Anchor(*gap.span, late[gap.span], generation=generation_upon(gap.anchors))]
+            for place, anchor in enumerate(anchors if gap.span not in late else ()):
+                if anchor.generation >= GENERATIONS:
+                    text = self._summaries.ready(self._rebuilt_at(situation, owner, anchor))
+                    if text is not None:  # it was made anew from its originals
+                        anchors[place] = Anchor(anchor.start, anchor.end, text)
+            gaps.append(gap if (*anchors,) == gap.anchors else replace(gap, anchors=(*anchors,)))
+        situation = situation.under(Plan((*gaps,), situation.plan.replacements))
+        fresh = [
+            Anchor(*span, text, generation=generation_upon(situation.anchors_within(*span)))
+            for span, text in (prepared.texts() if prepared is not None else {}).items()
+            if text is not None
+        ]
+        return replace(situation, prepared=tuple(fresh)) if fresh else situation
+
+    async def begin_lacking(
+        self, situation: Situation, epoch: Epoch, prepared: Wanted, owner: Owner
+    ) -> Wanted:
+        """Have summarised what an epoch cut and no summary tells of, for the next one; answers what is begun.
+
+        What has failed for a reason that passes is begun again. What holds a gap that is ``prepared``, or a
+        summary that is made anew, goes on from that: while it is under way, this is not begun.
+        """
+        lane = (owner.key, owner.lane)
+        if not situation.policy.summary.enabled or self._is_begun(self._begun.get(lane), epoch):
+            return self.of(situation, (), owner)
+        situation = await self.informed(situation, owner, prepared)
+        strategy = strategy_of(situation.policy.strategy.name)
+        lacking = await off_loop(
+            situation.chain,
+            lambda: [gap.span for gap in situation.plan.gaps if lacks_summary(situation, gap.span, strategy)],
+        )
+        under_way = prepared.under_way
+        for anchor in drifted(situation):
+            if self._summaries.is_writing(self._rebuilt_at(situation, owner, anchor)):
+                under_way.append((anchor.start, anchor.end))
+        ready = [span for span in lacking if not _holds_any(span, under_way)]
+        wanted = self.of(situation, ready, owner)
+        wanted.start_missing()
+        if len(ready) == len(lacking):
+            self._begun.put(lane, _Begun(epoch.id, wanted.addresses))
+        return wanted
+
+    def _is_begun(self, begun: _Begun | None, epoch: Epoch) -> bool:
+        """Whether all of an epoch's summaries are there, on their way, or not to be tried again yet."""
+        if begun is None or begun.epoch != epoch.id:
+            return False
+        return not any(map(self._summaries.may_start, begun.addresses))
+
+    def missing(self, situation: Situation, owner: Owner) -> list[Missing]:
+        """Which gaps no summary tells of, and why, as far as this process knows."""
+        if not situation.policy.summary.enabled:
+            return []
+        strategy = strategy_of(situation.policy.strategy.name)
+        return [
+            Missing(number, gap.span, self._why(situation, gap, owner))
+            for number, gap in enumerate(situation.plan.gaps)
+            if lacks_summary(situation, gap.span, strategy)
+        ]
+
+    def _why(self, situation: Situation, gap: Gap, owner: Owner) -> str:
+        address = self._place(situation, owner, gap.span)
+        text, failure = self._summaries.ready(address), self._summaries.failure(address)
+        if text is None:
+            return "not yet" if failure is None else f"failed: {failure.replace('_', ' ')}"
+        size = situation.count(text)
+        is_no_shorter = size >= situation.chain.tokens.between(*gap.span)
+        is_too_long = is_no_shorter or situation.budget.is_over(situation.view + size)
+        return "no room" if is_too_long else "not yet"
+
+    def late(self, situation: Situation, owner: Owner) -> dict[Span, str]:
+        """Summaries that came too late for their notes, as far as this process has them."""
+        found: dict[Span, str] = {}
+        for gap in unsummarised(situation):
+            text = self._summaries.ready(self._place(situation, owner, gap.span))
+            if text is not None:
+                found[gap.span] = text
+        return found
+
+    def rebuild(self, situation: Situation, owner: Owner) -> None:
+        """Begin to make anew what has been summarised too often, where it pays; nobody waits for it."""
+        for anchor in drifted(situation) if situation.policy.summary.enabled else ():
+            if self._declined.holds(owner, anchor):
+                continue
+            address = self._rebuilt_at(situation, owner, anchor)
+            self._summaries.start(address, partial(self._rebuilt, situation, owner, anchor))
+
+    def _rebuilt(self, situation: Situation, owner: Owner, anchor: Anchor) -> Job | None:
+        source = worthwhile_originals(situation, anchor, _room(situation))
+        if source is None:
+            self._declined.add(owner, anchor)
+            return None
+        address = self._rebuilt_at(situation, owner, anchor)
+        return replace(self._plain_job(situation, owner, address, source), rebuilds=True)
+
+    def _job(self, situation: Situation, owner: Owner, span: Span) -> Job:
+        source = source_of(situation, span, _room(situation))
+        address = self._address(situation, owner, source.seal)
+        plain = self._plain_job(situation, owner, address, source)
+        strategy = strategy_of(situation.policy.strategy.name)
+        plain = replace(plain, record=strategy.record(situation, *span))
+        named = situation.policy.compactors
+        units = units_within(situation, span) if named else ()
+        taken = first_for(named, units) if units else None
+        if taken is None:
+            if owner.last is None or plain.record is not None:
+                return plain
+            return replace(plain, cached=owner.last.question(situation, span, source, plain.limit))
+        compaction = Compaction(
+            taken,
+            units,
+            hashes={number: situation.chain.hashes[number] for number in range(*span)},
+            goal=goal_of(situation),
+            progress=progress_of(situation, span),
+        )
+        return replace(plain, compaction=compaction)
+
+    def _plain_job(self, situation: Situation, owner: Owner, address: str, source: Source) -> Job:
+        policy = situation.policy
+        return Job(
+            address=address,
+            session=owner.key.id_for(owner.tenant),
+            terms=self._address(situation, owner, b""),
+            source=source,
+            caller=owner.caller,
+            rules=policy.summary,
+            max_tokens=policy.summary_tokens(situation.budget.limit),
+            key=owner.key,
+            ttl=policy.store.ttl,
+            room=_room(situation),
+        )
+
+    def _rebuilt_at(self, situation: Situation, owner: Owner, anchor: Anchor) -> str:
+        seal = seal_of(situation.chain, anchor.start, anchor.end)
+        return self._address(situation, owner, seal, "rebuilt")
+
+    def _place(self, situation: Situation, owner: Owner, span: Span) -> str:
+        """Where a gap's summary is kept."""
+        return self._address(situation, owner, seal_of(situation.chain, *span))
+
+    def _address(self, situation: Situation, owner: Owner, seal: bytes, way: str = "") -> str:
+        """Where a summary is kept: by what it covers and on which terms it is written.
+
+        What the policy says of its length is such a term. What the budget leaves for it is none: that follows
+        the ratio, which is learned while a summary is written. Only budgets of another order of magnitude get
+        summaries of their own.
+        """
+        policy, tokens = situation.policy, situation.budget.tokens or 0
+        ways = [each.name for each in policy.compactors] if not way else [way]
+        most = policy.summary.max_tokens, policy.summary.max_characters
+        of_model = owner.caller.model, str(tokens.bit_length()), *map(str, most)
+        if policy.strategy.name == "exchanges":
+            rules = policy.strategy
+            sizes = rules.answer_max, rules.answer_to, rules.summary_max, rules.summary_to
+            ways.append(" ".join(map(str, sizes)))
+        terms = "\0".join([*of_model, policy.summary.prompt, terms_of(policy.retention), *ways])
+        return self._naming.address(owner.tenant, seal, terms.encode(errors="surrogatepass"))
+
+
+def unsummarised(situation: Situation) -> list[Gap]:
+    """The gaps whose notes a summary is still to come for."""
+    least = situation.policy.summary.min_gap
+    return [
+        gap
+        for gap in situation.plan.gaps
+        if (gap.count >= least or any(anchor.by_code for anchor in gap.anchors)) and not gap.is_summarised
+    ]
+
+
+def _holds_any(span: Span, others: Sequence[Span]) -> bool:
+    return any(span[0] <= start and end <= span[1] for start, end in others)
+
+
+def _room(situation: Situation) -> int:
+    """Counted tokens that a call may have for its prompt."""
+    return situation.budget.left(0) - situation.policy.summary_tokens(situation.budget.limit)
