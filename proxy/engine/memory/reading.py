@@ -12,7 +12,7 @@ from functools import partial
 
 from proxy.core.memory.life import used
 from proxy.core.memory.lines import Line
-from proxy.core.memory.records import Event, Item
+from proxy.core.memory.records import Event, Item, ScopeKind
 from proxy.core.memory.telling import item_line, recalled, told
 from proxy.core.policy.policy import Policy
 from proxy.core.text.words import language_of
@@ -62,6 +62,8 @@ class Reading:
         try:
             async with asyncio.timeout(_SECONDS):
                 room, home = incoming.policy.memory.inject_tokens, self.home(incoming, history, session)
+                if home.scope.kind is ScopeKind.THREAD:
+                    return ""  # nobody else has left anything there
                 return await self._opening(home, history.first_words, room, session)
         except (StoreUnavailable, SearchUnavailable, TimeoutError) as error:
             log_warning("what is remembered could not be told", code=type(error).__name__)

@@ -63,10 +63,12 @@ class Place:
         changes = Changes(texts=texts, items={item.id: item for item in items})
         assert await self.memories.change(scope, changes, version)
 
-    async def begins(self, question: str, session: SessionKey = FIRST, room: int = 1_000) -> str:
+    async def begins(
+        self, question: str, session: SessionKey = FIRST, room: int = 1_000, envelope: Envelope = ENVELOPE
+    ) -> str:
         policy = Policy(memory=Rules(enabled=True, inject_tokens=room))
         raw = b'{"model":"m","messages":[{"role":"user","content":"%s"}]}' % question.encode()
-        incoming = Incoming(ENVELOPE, raw, policy, 0.0)
+        incoming = Incoming(envelope, raw, policy, 0.0)
         told = await self.reading.opening(incoming, await history_of(raw), session)
         await self.background.drain()
         return told
@@ -120,3 +122,10 @@ async def test_it_keeps_within_its_room(place: Place) -> None:
 
 async def test_where_nothing_is_remembered_nothing_is_told() -> None:
     assert await Place().begins("Where is Oslo?") == ""
+
+
+async def test_a_session_that_belongs_to_nobody_is_told_nothing_though_it_had_a_namesake() -> None:
+    place, nobody = Place(), Envelope.read(NAMING, "/chat/completions", {}, [])
+    own = home_of(NAMING, nobody, "", FIRST, 1.0).scope
+    await place.know(own, Texts(long="- what the deleted one said"), an_item("Oslo is cold."))
+    assert await place.begins("Where is Oslo?", envelope=nobody) == ""
