@@ -218,7 +218,8 @@ def assembled(settings: Settings, outside: Outside, wire: WireFormat = CHAT) -> 
         StatedWindows(upstream, clock, learned), prices.context_window, prices.prices_of, clock, learned
     )
     sessions, reader = SessionCache(learned), Reader(wire, counter, memory)
-    turns = _remembered_turns(settings, outside, asking, naming, foreground, background)
+    questions = MemoryQuestions(asking, foreground, counter)
+    turns = _remembered_turns(settings, outside, naming, questions, background)
     scopes, sources = turns.runs.scopes, turns.runs.sources
     memories = Reading(naming, scopes, outside.search, counter, clock, background, sources)
     recognition = Recognition(store, naming, sessions, clock, learned)
@@ -266,25 +267,15 @@ def assembled(settings: Settings, outside: Outside, wire: WireFormat = CHAT) -> 
 
 
 def _remembered_turns(
-    settings: Settings,
-    outside: Outside,
-    asking: Asking,
-    naming: Naming,
-    foreground: Foreground,
-    background: Background,
+    settings: Settings, outside: Outside, naming: Naming, questions: MemoryQuestions, background: Background
 ) -> RememberedTurns:
     """What outlives sessions: how it is written, and kept."""
-    counter, clock, rest = outside.counter, outside.clock, settings.memory_rest
-    scopes, questions = Scopes(outside.memories, outside.memory), MemoryQuestions(asking, foreground, counter)
-    runs = Runs(scopes, Sources.open(outside.store, DIALECTS, outside.memory), questions, counter, clock)
-    daily = DailyRun(
-        runs=runs,
-        policies=lambda: outside.policies.in_force,
-        background=background,
-        met_on=Lru(outside.learned),
-        rest=rest,
-        credentials=_operator_credentials(settings),
-    )
+    rest, credentials = settings.memory_rest, _operator_credentials(settings)
+    sources = Sources.open(outside.store, DIALECTS, outside.memory)
+    scopes = Scopes(outside.memories, outside.memory)
+    runs = Runs(scopes, sources, questions, outside.counter, outside.clock)
+    met_on = Lru[str, str](outside.learned)
+    daily = DailyRun(runs, lambda: outside.policies.in_force, background, met_on, rest, credentials)
     return RememberedTurns(naming, outside.memories, runs, daily, background, rest)
 
 
