@@ -27,6 +27,7 @@ _COMMANDS = {
     "replay": ("proxy.cli.replay", "show what policies would send for recorded sessions"),
     "explain": ("proxy.cli.explain", "show what became of each message of a session, and why"),
     "sessions": ("proxy.cli.sessions", "look at sessions of a running proxy, keep them, change them"),
+    "memory": ("proxy.cli.memory", "look at what is remembered, take it back, forget it"),
     "demo": ("proxy.cli.demo", "watch a conversation outgrow a real model's window"),
 }
 

@@ -1,12 +1,14 @@
-"""The admin API of a running proxy, as the session verbs use it."""
+"""The admin API of a running proxy, as the verbs for sessions and memory use it."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
-from collections.abc import Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 from urllib.parse import quote
 
 import httpx2
@@ -43,6 +45,7 @@ class AdminApi:
         if not server.startswith(("http://", "https://")):
             raise UsageError(f'--server must be a URL such as {DEFAULT_SERVER}, not "{server}"')
         self._server = server.rstrip("/").removesuffix("/v1")
+        self._api = f"{self._server}/unabridged/v1"
         self._headers = {"Authorization": f"Bearer {token}"}
 
     @classmethod
@@ -72,34 +75,70 @@ class AdminApi:
     def delete(self, name: str) -> Json:
         return self._read(self._ask("DELETE", _path(name)))
 
+    def memory(self, query: Mapping[str, str]) -> Json:
+        """Scopes of memory and their items, found or the newest."""
+        return self._get("/memory", query)
+
+    def item(self, name: str, part: str = "") -> Json:
+        """An item that is remembered, or its log."""
+        return self._get(f"{_item_path(name)}{part}", {})
+
+    def restore_item(self, name: str) -> Json:
+        """Take an item back."""
+        return self._read(self._ask("POST", f"{_item_path(name)}/restore"))
+
+    def forget(self, name: str = "", **of: str) -> Json:
+        """Forget an item, or what is remembered of a scope, a session or a person."""
+        return self._read(self._ask("DELETE", _item_path(name) if name else "/memory", of))
+
+    def maintain(self) -> Iterator[Json]:
+        """Have memories maintained now: what was done so far, again and again."""
+        headers = {"Accept": "application/x-ndjson"}
+        with (
+            self._reaching(timeout=None) as client,
+            client.stream("POST", f"{self._api}/memory/maintain", headers=headers) as response,
+        ):
+            if response.is_error:
+                response.read()
+                self._refuse(response)
+            yield from map(json.loads, response.iter_lines())
+
     def _get(self, path: str, query: Mapping[str, str]) -> Json:
         return self._read(self._ask("GET", path, query))
 
     def _ask(
         self, method: str, path: str, query: Mapping[str, str] | None = None, body: Json | None = None
     ) -> httpx2.Response:
-        url = f"{self._server}/unabridged/v1{path}"
-        timeout = _LOOKING if method == "GET" else _CHANGING
+        """An answer that is no error."""
+        with self._reaching(_LOOKING if method == "GET" else _CHANGING) as client:
+            response = client.request(method, f"{self._api}{path}", params=query, json=body)
+        if response.is_error:
+            self._refuse(response)
+        return response
+
+    @contextmanager
+    def _reaching(self, timeout: float | None) -> Generator[httpx2.Client]:
+        """What asks the server; faults on the way are told in plain words."""
         try:
             # An outbound proxy is not asked for this machine: it would hear the token, and reach nobody.
-            uses_proxies = not is_loopback(httpx2.URL(url).host)
+            uses_proxies = not is_loopback(httpx2.URL(self._api).host)
             with httpx2.Client(headers=self._headers, timeout=timeout, trust_env=uses_proxies) as client:
-                response = client.request(method, url, params=query, json=body)
+                yield client
         except httpx2.InvalidURL as error:
             raise self._no_proxy() from error
         except httpx2.HTTPError as error:
             raise CommandError(
                 f"no proxy answers at {self._server} ({error}); name it with --server"
             ) from error
-        if response.is_error:
-            status, error = response.status_code, as_mapping(as_mapping(self._read(response)).get("error"))
-            hint = f" Set {PREFIX}ADMIN_TOKEN to the server's." if status in _UNAUTHORIZED else ""
-            lines = [f"{self._server} answers {status}: {error.get('message') or 'no reason given.'}{hint}"]
-            for each in cast("list[Json]", error.get("candidates") or []):  # the sessions that may be meant
-                named = (one_line(each["name"]), one_line(each["began_with"]))
-                lines.append("  ".join([each["id"], *filter(None, named)]))
-            raise CommandError("\n".join(lines))
-        return response
+
+    def _refuse(self, response: httpx2.Response) -> NoReturn:
+        status, error = response.status_code, as_mapping(as_mapping(self._read(response)).get("error"))
+        hint = f" Set {PREFIX}ADMIN_TOKEN to the server's." if status in _UNAUTHORIZED else ""
+        lines = [f"{self._server} answers {status}: {error.get('message') or 'no reason given.'}{hint}"]
+        for each in cast("list[Json]", error.get("candidates") or []):  # the sessions that may be meant
+            named = (one_line(each["name"]), one_line(each["began_with"]))
+            lines.append("  ".join([each["id"], *filter(None, named)]))
+        raise CommandError("\n".join(lines))
 
     def _read(self, response: httpx2.Response) -> Any:
         try:
@@ -115,6 +154,12 @@ def _path(name: str) -> str:
     if not name:
         raise UsageError("the session's id or name is empty")
     return f"/sessions/{quote(name, safe='')}"
+
+
+def _item_path(name: str) -> str:
+    if not name:
+        raise UsageError("the item's id is empty")
+    return f"/memory/{quote(name, safe='')}"
 
 
 def admin_token(environment: Mapping[str, str]) -> str:

@@ -21,8 +21,8 @@ from proxy.errors import InvalidPolicy, InvalidType, NotFound, NothingToChange
 from proxy.ports import Changes, Clock, Passage, Search, SessionKey
 from proxy.ports.memory_store import THREADS
 
-_MOST_SCOPES = 1_000
-"""Scopes that are looked through, those that were changed last."""
+_SEARCHED = 1_000
+"""Scopes that items are looked for in, those that were changed last."""
 _EVERY_SCOPE = 100_000
 """Scopes in which a session or a person is looked for, to be forgotten."""
 _STEP = 200
@@ -102,9 +102,9 @@ class Memories:
             raise NotFound("There is no such memory.")
         return found
 
-    async def newest(self) -> list[Kept]:
-        """The scopes that were changed last."""
-        return await self._all(_MOST_SCOPES)
+    async def newest(self, most: int) -> list[Kept]:
+        """So many scopes, or as many as items are looked for in: those that were changed last."""
+        return await self._all(max(most, _SEARCHED))
 
     async def _all(self, most: int) -> list[Kept]:
         kept = [await self._kept(scope) for scope in await self.scopes.store.scopes(most)]

@@ -22,11 +22,11 @@ from proxy.http.admin.schemas import NoBody
 from proxy.http.request_head import by_name
 from proxy.ports import SessionKey
 
-_MOST = 10_000
+_MOST = 100_000
 _FOUND, _LISTED = 5, 50
 _EVENTS = "application/x-ndjson"
 _QUERY = Query("query", "What is looked for, in words; the newest items, if absent.", "string")
-_K = Query("k", f"How many items; {_FOUND} with a query, else {_LISTED}.", "integer")
+_K = Query("k", f"How many items, and memories, at most; {_FOUND} with a query, else {_LISTED}.", "integer")
 _SCOPE = Query("scope", "The id of one memory; all of them, if absent.", "string")
 _SESSION = Query("session", "Or an id or a name of a session: what was learned from it.", "string")
 _PERSON = Query(
@@ -62,7 +62,7 @@ class MemoryOperations:
             number(request, "k", _FOUND if query else _LISTED, _MOST),
             request.query_params.get("scope"),
         )
-        kept = [await self.memories.scope(name)] if name else await self.memories.newest()
+        kept = [await self.memories.scope(name)] if name else await self.memories.newest(most)
         try:
             entries = await self.memories.listed(kept, query, most)
         except SearchUnavailable as error:

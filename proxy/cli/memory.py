@@ -1,0 +1,199 @@
+"""`unabridged memory …`: looking at what is remembered, taking it back, forgetting it, maintaining it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from proxy.cli.client import AdminApi, Json, add_server_option
+from proxy.cli.sessions import export, printable
+from proxy.cli.terminal import (
+    CommandError,
+    UsageError,
+    facts,
+    notes,
+    positive,
+    print_json,
+    show,
+    table,
+    words,
+)
+from proxy.core.formats.json import dumps
+from proxy.core.text.words import one_line
+
+_LIMIT, _FOUND, _EVERY = 50, 5, 100_000
+_TO_THE_MINUTE = len("2026-11-22T03:47")
+_OF_ITEMS = {
+    "show": "an item, where it comes from, and what became of it if it was put away",
+    "log": "what became of an item",
+    "restore": "take an item back that was archived or superseded",
+}
+_WHOM = ("scope", "session", "person")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """One verb, and what it is about."""
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    listing = verbs.add_parser("list", help="memories, and their newest items")
+    listing.add_argument("--limit", metavar="N", type=positive, default=_LIMIT, help=f"how many ({_LIMIT})")
+    search = verbs.add_parser("search", help="items by their words, best first")
+    search.add_argument("query", metavar="QUERY", help="what is looked for")
+    search.add_argument("-k", metavar="N", type=positive, default=_FOUND, help=f"how many ({_FOUND})")
+    exporting = verbs.add_parser("export", help="all that is remembered, a line of JSON for each memory")
+    exporting.add_argument("-o", "--output", metavar="FILE", type=Path, help="instead of stdout")
+    for each in (listing, search, exporting):
+        each.add_argument("--scope", metavar="ID", help="of one memory alone")
+    of_items = {verb: verbs.add_parser(verb, help=purpose) for verb, purpose in _OF_ITEMS.items()}
+    for each in of_items.values():
+        each.add_argument("item", metavar="ITEM", help="its id")
+    forget = verbs.add_parser("forget", help="forget an item, or all of a memory, a session or a person")
+    whom = forget.add_mutually_exclusive_group(required=True)
+    whom.add_argument("item", metavar="ITEM", nargs="?", help="its id")
+    whom.add_argument("--scope", metavar="ID", help="a whole memory")
+    whom.add_argument("--session", metavar="SESSION", help="what was learned from a session")
+    whom.add_argument("--person", metavar="NAME", help="a person's memory, and what they said elsewhere")
+    forget.add_argument("--tenant", metavar="ID", help="whose person, where several have one of the name")
+    forget.add_argument("--yes", action="store_true", help="do not ask")
+    maintain = verbs.add_parser("maintain", help="do now what the daily run does")
+    for each in (listing, search, exporting, *of_items.values(), forget, maintain):
+        add_server_option(each)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Ask, and show the answer. Raises CommandError."""
+    api = AdminApi.of(args)
+    if args.verb == "export":
+        export(_exported(api, args.scope), args.output)
+        return 0
+    answer = _answer(args, api)
+    if args.json:
+        print_json(answer)
+        return 0
+    match args.verb:
+        case "list" | "search":
+            show(*listing(answer, with_scopes=args.verb == "list"), wraps=False)
+        case "show" | "restore":
+            show(*item(answer))
+        case "log":
+            show(log(answer))
+        case "forget":
+            show(f"forgotten: {words(answer['items'])} items")
+        case _:
+            show(facts(answer.items()))
+    return 0
+
+
+def _answer(args: argparse.Namespace, api: AdminApi) -> Json:
+    of_scope = {"scope": args.scope} if getattr(args, "scope", None) else {}
+    match args.verb:
+        case "list":
+            return api.memory({"k": str(args.limit), **of_scope})
+        case "search":
+            return api.memory({"query": args.query, "k": str(args.k), **of_scope})
+        case "show":
+            return api.item(args.item)
+        case "log":
+            return api.item(args.item, "/log")
+        case "restore":
+            return api.restore_item(args.item)
+        case "forget":
+            return _forget(args, api)
+        case _:
+            return _maintain(api)
+
+
+def listing(answer: Json, *, with_scopes: bool) -> Iterator[RenderableType]:
+    """Memories with how much is in them, and items a line each."""
+    if with_scopes:
+        rows = [
+            (each["id"], each["kind"], one_line(each["name"], 40), each["items"], each["archived"])
+            for each in answer["scopes"]
+        ]
+        yield table(("memory", "of a", "name", ">items", ">archived"), rows)
+        yield ""
+    items = [
+        (
+            each["id"],
+            one_line(each["text"], 80),
+            each["kind"],
+            each["trust"],
+            each["state"],
+            each["importance_score"],
+            each["access_count"],
+            _minute(each["created_at"]),
+        )
+        for each in answer["items"]
+    ]
+    yield table(("item", "text", "kind", "said by", "state", ">score", ">uses", "since"), items)
+
+
+def item(answer: Json) -> Iterator[RenderableType]:
+    """An item with its source, and what it became."""
+    source, archived = answer["source"], answer["archived"]
+    yield facts(
+        (name, value if isinstance(value, (bool, float, int)) else printable(words(value)))
+        for name, value in answer.items()
+        if name not in ("source", "archived")
+    )
+    yield ""
+    whose = source["name"] or source["role"]
+    yield f"said by {one_line(whose)} on {source['at']} in {source['session']}"
+    yield from (printable(line) for line in source["passage"].splitlines())
+    if archived:
+        yield ""
+        yield facts((name, value) for name, value in archived.items())
+
+
+def log(answer: Json) -> RenderableType:
+    """What became of an item, oldest first."""
+    rows = [
+        (each["at"], each["event"], each["before"], each["after"], each["details"])
+        for each in answer["events"]
+    ]
+    return table(("at", "event", ">before", ">after", "details"), rows)
+
+
+def _minute(at: str) -> str:
+    return at[:_TO_THE_MINUTE].replace("T", " ")
+
+
+def _exported(api: AdminApi, scope: str | None) -> bytes:
+    """A line for each memory, or for one."""
+    every = {"k": str(_EVERY)}
+    names = [scope] if scope else [each["id"] for each in api.memory(every)["scopes"]]
+    lines: list[bytes] = []
+    for name in names:
+        found = api.memory({"scope": name, **every})
+        lines.append(dumps({**found["scopes"][0], "items": found["items"]}))
+    return b"\n".join(lines)
+
+
+def _forget(args: argparse.Namespace, api: AdminApi) -> Json:
+    named = {name: value for name in _WHOM if (value := getattr(args, name))}
+    if args.tenant and "person" not in named:
+        raise UsageError("--tenant says whose --person is meant")
+    if not args.yes and sys.stdin.isatty():
+        what = args.item or " ".join(f"{name} {value}" for name, value in named.items())
+        sys.stderr.write(f"Forget {one_line(what, 200)} for good? [y/N] ")
+        sys.stderr.flush()
+        if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+            raise CommandError("not forgotten")
+    return api.forget(args.item or "", **named, **({"tenant": args.tenant} if args.tenant else {}))
+
+
+def _maintain(api: AdminApi) -> Json:
+    """Maintain, with a bar for whoever watches; the counts. Raises CommandError if the run broke off."""
+    console, done = notes(), dict[str, int]()
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("memories", total=None)
+        for done in api.maintain():
+            progress.update(task, completed=done["scopes"], total=done["of"])
+    if not done or done["scopes"] < done["of"]:
+        raise CommandError("the run broke off: the server's log says why")
+    return done

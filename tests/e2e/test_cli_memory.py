@@ -1,0 +1,158 @@
+"""The command line against a running proxy: the verbs for memory."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from proxy.cli import main
+from tests.support.clients import Chats, admin
+from tests.support.remembering import RememberingModel, note, person, read, remembering
+from tests.support.servers import until
+from tests.support.upstreams import running
+
+
+class Run(Protocol):
+    """Runs a verb beside the loop in which the upstream lives; gives its exit code, stdout and stderr."""
+
+    async def __call__(self, *words: str) -> tuple[int, str, str]: ...
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+async def served(tmp_path: Path, chats: Chats) -> AsyncIterator[str]:
+    """A proxy that remembers two things of a person."""
+    notes = {
+        "live in Oslo": note("Ana lives in Oslo."),
+        "allergic to nuts": note("Ana is allergic to nuts.", standing=True),
+    }
+    model = RememberingModel(notes=notes)
+    async with running(model), remembering(model, tmp_path) as url:
+        await person(chats, url, X_Unabridged_Session="one").ask("I live in Oslo and I am allergic to nuts.")
+        await read(model)
+
+        async def has_text() -> bool:
+            return bool((await admin(url, "memory"))["scopes"][0]["long"])
+
+        await until(True, has_text)
+        yield url
+
+
+@pytest.fixture
+def cli(served: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    monkeypatch.setenv("UNABRIDGED_ADMIN_TOKEN", "admin")
+
+    async def run(*words: str) -> tuple[int, str, str]:
+        code = await asyncio.to_thread(main, ["memory", *words, "--server", served])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
+async def told(cli: Run, *words: str) -> Any:
+    code, out, err = await cli(*words, "--json")
+    assert (code, err) == (0, "")
+    return json.loads(out)
+
+
+async def first(cli: Run) -> str:
+    """The id of an item."""
+    return (await told(cli, "search", "Oslo"))["items"][0]["id"]
+
+
+async def test_memories_and_their_items_are_listed(cli: Run) -> None:
+    code, out, _ = await cli("list")
+    assert code == 0
+    answer = await told(cli, "list")
+    (scope,) = answer["scopes"]
+    assert scope["id"] in out
+    for each in answer["items"]:
+        (line,) = [line for line in out.splitlines() if line.startswith(each["id"])]
+        assert f"{each['text']} fact user remembered 0.50 0 " in " ".join(line.split())
+    assert await told(cli, "list", "--scope", scope["id"]) == answer
+
+
+async def test_a_search_finds_the_best_first(cli: Run) -> None:
+    code, out, _ = await cli("search", "who is allergic?", "-k", "1")
+    assert (code, out.count("Ana ")) == (0, 1)
+    assert "Ana is allergic to nuts." in out
+
+
+async def test_an_item_is_shown_with_its_source_and_its_log(cli: Run) -> None:
+    name = await first(cli)
+    _, out, _ = await cli("show", name)
+    assert "Ana lives in Oslo." in out
+    assert "I live in Oslo and I am allergic to nuts." in out
+    assert "said by ana on 20" in out
+    _, out, _ = await cli("log", name)
+    assert out.splitlines()[1].split()[1:] == ["create", "0.50", "fact,", "said", "by", "the", "user"]
+
+
+async def test_what_is_there_needs_no_restoring_and_what_is_not_is_told(cli: Run) -> None:
+    code, out, err = await cli("restore", await first(cli))
+    assert (code, out) == (1, "")
+    assert "answers 409: The item is remembered as it is." in err
+    for verb in ("show", "log", "restore"):
+        code, out, err = await cli(verb, "person.00.00")
+        assert (code, out, "answers 404" in err) == (1, "", True)
+
+
+async def test_an_export_has_a_line_for_each_memory_with_all_that_is_in_it(cli: Run, tmp_path: Path) -> None:
+    code, out, _ = await cli("export")
+    (scope,) = [json.loads(line) for line in out.splitlines()]
+    assert (code, scope["name"], len(scope["items"])) == (0, "ana", 2)
+    assert "Oslo" in scope["long"]
+    await cli("export", "--scope", scope["id"], "-o", str(tmp_path / "kept.jsonl"))
+    assert json.loads((tmp_path / "kept.jsonl").read_text(encoding="utf-8")) == scope
+
+
+@pytest.mark.parametrize("whom", ["item", "scope", "session", "person"])
+async def test_what_is_forgotten_is_not_listed_any_more(cli: Run, whom: str) -> None:
+    answer = await told(cli, "list")
+    named = {
+        "item": [await first(cli)],
+        "scope": ["--scope", answer["scopes"][0]["id"]],
+        "session": ["--session", "one"],
+        "person": ["--person", "ana"],
+    }[whom]
+    code, out, _ = await cli("forget", *named)
+    count = 1 if whom == "item" else 2
+    assert (code, out) == (0, f"forgotten: {count} items\n")
+    assert len((await told(cli, "list"))["items"]) == 2 - count
+
+
+async def test_whoever_sits_at_a_terminal_is_asked_before_anything_is_forgotten(
+    cli: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
+    code, _, err = await cli("forget", "--person", "ana")
+    assert (code, err) == (1, "Forget person ana for good? [y/N] unabridged: not forgotten\n")
+    monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
+    assert (await cli("forget", "--person", "ana"))[0] == 0
+    assert (await told(cli, "list"))["items"] == []
+
+
+@pytest.mark.parametrize("words", [[], ["a.b.c", "--person", "x"], ["--person", "x", "--scope", "y"]])
+async def test_one_thing_alone_is_forgotten_at_a_time(cli: Run, words: list[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        await cli("forget", *words)
+    assert ended.value.code == 2
+
+
+async def test_maintenance_tells_what_it_did(cli: Run) -> None:
+    code, out, err = await cli("maintain")
+    assert (code, err) == (0, "")
+    assert [line.split() for line in out.splitlines()][:2] == [["scopes", "1"], ["of", "1"]]
+    assert (await told(cli, "maintain"))["failed"] == 0
