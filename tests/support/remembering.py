@@ -22,9 +22,10 @@ extends = "default"
 enabled = true
 """
 
-_ITEMS = "You keep the memory of an assistant. Read the transcript"
-_TEXTS = "You keep the memory of an assistant across conversations"
-_COMPRESSING = "Say in one or two short sentences"
+# How the questions for a memory begin.
+ITEMS = "You keep the memory of an assistant. Read the transcript"
+TEXTS = "You keep the memory of an assistant across conversations"
+COMPRESSING = "Say in one or two short sentences"
 
 
 def task_of(body: Message) -> str:
@@ -53,9 +54,9 @@ class RememberingModel(Model):
         body: Message = json.loads(await exchange.body() or b"{}")
         task = task_of(body)
         kinds = {
-            _ITEMS: self.asked_for_items,
-            _TEXTS: self.asked_for_texts,
-            _COMPRESSING: self.compressions,
+            ITEMS: self.asked_for_items,
+            TEXTS: self.asked_for_texts,
+            COMPRESSING: self.compressions,
         }
         asked = next((kind for begins, kind in kinds.items() if task.startswith(begins)), None)
         if asked is None:

@@ -1,0 +1,200 @@
+"""Memory in one process: the engine's own parts, a model behind the upstream port, and a clock to be turned."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+from pydantic import SecretStr
+
+from proxy.adapters.files.policies import PolicyLibrary
+from proxy.adapters.files.watcher import WatchedPolicies
+from proxy.adapters.stores import open_store
+from proxy.app import Inside, Outside, SystemClock, assembled
+from proxy.config import Settings
+from proxy.core.conversation.records import Node, Session, Turn
+from proxy.core.formats.json import dumps
+from proxy.core.memory.records import About
+from proxy.core.policy.policy import Policy
+from proxy.engine.flow import Envelope, Incoming, Request
+from proxy.engine.memory.asking import Reader
+from proxy.engine.memory.homes import Home
+from proxy.engine.memory.scopes import CachedScope
+from proxy.engine.models.asking import Caller
+from proxy.ports import Upstream, UpstreamResponse
+from tests.support.clients import SECRET, write_policy
+from tests.support.remembering import COMPRESSING, ITEMS, bullets_in, note, task_of
+from tests.support.stores import HandClock
+from tests.support.upstreams import COUNTER, Message, completion, count_tokens, said
+from tests.support.world import outside
+
+_MODEL = "gpt-4.1"
+_LONG_AGO = 1_500_000_000.0
+"""Time never goes back."""
+_LINE = re.compile(r"^(\d+)\. \[[^\]]+\] [^:]+: (.+)$", re.MULTILINE)
+
+
+@dataclass
+class Whole:
+    """An answer that is there at once."""
+
+    content: bytes
+    status: int = 200
+    headers: Sequence[tuple[bytes, bytes]] = ((b"content-type", b"application/json"),)
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        yield self.content
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+def noted_in(text: str) -> list[Message]:
+    """What a writer notes that leaves nothing out: each line of a transcript, in its own words."""
+    return [note(line, **{"from": [int(number)]}) for number, line in _LINE.findall(text)]
+
+
+@dataclass
+class Writer:
+    """A model that writes memories, as an upstream: by rule, after so many ``seconds``."""
+
+    notes: Callable[[str], list[Message]] = noted_in
+    seconds: float = 0.0
+    calls: int = 0
+    at_once: int = 0
+    most_at_once: int = 0
+    prompt_tokens: int = 0
+    answer_tokens: int = 0
+
+    async def send(
+        self, method: str, target: str, headers: object, body: Any, *, at_root: bool = False
+    ) -> UpstreamResponse:
+        return await self._asked(json.loads(body)) if body else Whole(b"{}", 404)
+
+    async def _asked(self, body: Message) -> UpstreamResponse:
+        self.calls += 1
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        await asyncio.sleep(self.seconds)
+        self.at_once -= 1
+        answer = self._answer(task_of(body), body["messages"][-1]["content"])
+        self.prompt_tokens += count_tokens(body)
+        self.answer_tokens += COUNTER.count(answer)
+        return Whole(json.dumps(completion(said(answer))).encode())
+
+    def _answer(self, task: str, text: str) -> str:
+        if task.startswith(ITEMS):
+            return json.dumps({"items": self.notes(text)})
+        if task.startswith(COMPRESSING):
+            return text.splitlines()[1][:80]
+        return "\n".join(f"- {line}" for line in bullets_in(text))
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+@dataclass
+class MemoryWorld:
+    """Writes and reads memories by the engine's own parts."""
+
+    inside: Inside
+    outside: Outside
+    clock: HandClock
+    policy: Policy
+    _threads: list[Any] = field(default_factory=list[Any])
+
+    @property
+    def reader(self) -> Reader:
+        """In whose name the model is asked, and by which rules."""
+        return Reader(Caller.for_summaries(self.policy.summary, _MODEL), self.policy)
+
+    async def request(self, session: str, person: str, messages: Sequence[Message]) -> Request:
+        """A request as it is prepared: one that begins a session is told what is remembered."""
+        pipeline, headers = self.inside.pipeline, {b"x-unabridged-session": session.encode()}
+        envelope = Envelope.read(pipeline.naming, "/chat/completions", headers, [])
+        body = dumps({"model": _MODEL, "user": person, "messages": [*messages]})
+        exchange = await pipeline.prepare(Incoming(envelope, body, self.policy, self.clock.now()))
+        return exchange.request
+
+    def home(self, request: Request) -> Home:
+        """Whose memory a request has."""
+        return self.inside.pipeline.memories.home(request.incoming, request.history, request.session.key)
+
+    async def converse(self, session: str, person: str, messages: Sequence[Message]) -> None:
+        """Have a session that says all this, and what it says remembered."""
+        request = await self.request(session, person, messages)
+        home, key, chain, now = self.home(request), request.session.key, request.chain, self.clock.now()
+        nodes = tuple(
+            Node(hash=link, parent=parent, raw=raw, tokens=0, at=now, sequence=place)
+            for place, (link, parent, raw) in enumerate(
+                zip(chain.hashes, [b"", *chain.hashes], chain.raws, strict=False)
+            )
+        )
+        record = Session(
+            name=session,
+            tenant=home.tenant,
+            created=now,
+            updated=now,
+            tip=chain.hashes[-1],
+            model=_MODEL,
+            exchanges=chain.exchanges,
+        )
+        turn = Turn(session=record, nodes=nodes, advances_tip=True, headerless=False)
+        await self.outside.store.record(key, turn, self.policy.store.ttl)
+        about = About(tenant=home.tenant, name=home.name, policy=self.policy.name, model=_MODEL)
+        await self.outside.memories.note(home.scope, key, now, about, home.ttl)
+        await self.inside.remembered_turns.read(key, home, self.reader)
+
+    def told(self, request: Request) -> str:
+        """What the session of a request was told at its start."""
+        injection = request.history.injection
+        return "" if injection is None else injection.memory
+
+    async def recalled(self, request: Request, query: str, room: int) -> str:
+        """What one search brings back of other sessions."""
+        return await self.inside.pipeline.memories.recalled(request, query, room)
+
+    async def scope(self, request: Request) -> CachedScope:
+        """The memory of a request's home."""
+        return await self.inside.remembered_turns.runs.scopes.remembered(self.home(request).scope)
+
+    async def settled(self) -> None:
+        """Once nothing is under way."""
+        await self.inside.pipeline.background.drain()
+
+
+@asynccontextmanager
+async def memory_world(
+    writer: Upstream, directory: Path, rules: str = "", store: str = "memory://"
+) -> AsyncGenerator[MemoryWorld]:
+    """A world whose memories this writer writes, under a policy with these rules for memory."""
+    path = write_policy(directory, "remembering", f'extends = "default"\n[memory]\nenabled = true\n{rules}')
+    clock, usual = HandClock(_LONG_AGO), outside(COUNTER)
+    opened = open_store(store, clock, 15.0, 0.2)
+    world = replace(
+        usual,
+        clock=cast(SystemClock, clock),
+        store=opened,
+        memories=opened.memories,
+        upstream=writer,
+        policies=WatchedPolicies(PolicyLibrary(), str(path), usual.metrics),
+    )
+    settings = Settings(
+        upstream="http://127.0.0.1:9/v1",
+        secret=SecretStr(SECRET),
+        upstream_key=SecretStr("operator"),
+        background_calls=8,
+    )
+    inside = assembled(settings, world)
+    try:
+        yield MemoryWorld(inside, world, clock, world.policies.in_force.default)
+    finally:
+        await inside.pipeline.background.drain()
+        await world.search.aclose()
+        await world.store.aclose()
