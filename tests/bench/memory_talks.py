@@ -30,7 +30,7 @@ SEARCHED = 1_000
 _MOST_WORDS = 0.6
 """Of the words of a message, how many a line has in which it stands."""
 KEPT = '[store]\nttl = "400d"'
-"""Talks of months: by default a session lives for thirty days, and after that what was noted of it is left."""
+"""By default a session lives for thirty days after its last turn; these talks go on for months."""
 _PART = re.compile(r"^\[Session \d+, (.+?)\]")
 
 
@@ -152,6 +152,7 @@ async def _ask(world: MemoryWorld, talk: Talk, outcome: Outcome) -> None:
         outcome.searched.add(recalled, evidence, time.perf_counter() - between)
         outcome.either.add(f"{injected}\n{recalled}", evidence)
         await world.settled()
+    request = await world.request("the last", talk.name, [{"role": "user", "content": "Hello"}])
     outcome.items += len((await world.scope(request)).items)
     await search.aclose()
 

@@ -1,4 +1,4 @@
-"""Memory in one process: the engine's own parts, a model behind the upstream port, and a clock to be turned."""
+"""Memory in one process: the engine's own parts, a model as an upstream, and a clock to be turned by hand."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Whole:
 
 def noted_in(text: str) -> list[Message]:
     """What a writer notes that leaves nothing out: each line of a transcript, in its own words."""
-    return [note(line, **{"from": [int(number)]}) for number, line in _LINE.findall(text)]
+    return [{**note(line), "from": [int(number)]} for number, line in _LINE.findall(text)]
 
 
 @dataclass
@@ -179,7 +179,7 @@ async def memory_world(
     opened = open_store(store, clock, 15.0, 0.2)
     world = replace(
         usual,
-        clock=cast(SystemClock, clock),
+        clock=cast("SystemClock", clock),
         store=opened,
         memories=opened.memories,
         upstream=writer,

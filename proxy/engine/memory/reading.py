@@ -33,7 +33,7 @@ _FITTING = 100
 """Items that are looked at for the room that there is."""
 _RECALLED = 10
 """Items that one search brings back."""
-_SEARCHED, _RANKED, _PASSAGES = 50, 20, 15
+_SEARCHED, _RANKED, _LINES = 50, 20, 12
 """Other sessions that are searched, the newest; passages that are ranked; and lines that are told of them."""
 
 
@@ -84,21 +84,26 @@ class Reading:
         return tells.text
 
     async def recalled(self, request: Request, query: str, room: int) -> str:
-        """What is remembered of what is asked, and was said of it in other sessions, as a note.
+        """What was said of what is asked in other sessions, and is remembered of it, as a note.
 
-        Empty where nothing is found. Raises StoreUnavailable and SearchUnavailable.
+        Nothing is told twice, nor what the session was told at its start. Empty where nothing is found.
+        Raises StoreUnavailable and SearchUnavailable.
         """
-        policy, session = request.incoming.policy, request.session.key
+        policy, session, injection = request.incoming.policy, request.session.key, request.history.injection
         home = self.home(request.incoming, request.history, session)
         copies, language = await self.scopes.of_home(home), language_of(query)
-        items = await self.found(home, copies, query, _RECALLED)
-        said = await self._said(home, query, session, policy)
-        lines = [*(item_line(item, language) for item in items), *said]
+        told = "" if injection is None else injection.memory
+        near = await self._said(home, query, session, policy)
+        said = [str(line) for line in near if line.text not in told][:_LINES]
+        told = "\n".join([told, *said])
+        items = await self.found(home, copies, query, _FITTING)
+        items = [item for item in items if item.text not in told][:_RECALLED]
+        lines = [*said, *(item_line(item, language) for item in items)]
         text, kept = await asyncio.to_thread(recalled, lines, room, language, self.counter.count)
-        self.use(home, {item.id for item in items[:kept]}, session, "recalled")
+        self.use(home, {item.id for item in items[: max(kept - len(said), 0)]}, session, "recalled")
         return text
 
-    async def _said(self, home: Home, query: str, session: SessionKey, policy: Policy) -> Sequence[str]:
+    async def _said(self, home: Home, query: str, session: SessionKey, policy: Policy) -> Sequence[Line]:
         """The lines of the home's other sessions that say most of what is asked, each with its neighbours."""
         windows: list[Sequence[Line]] = []
         for other, thread in (await self.scopes.store.threads(home.scope, _SEARCHED)).items():
@@ -107,11 +112,7 @@ class Reading:
                 windows += [lines[max(place - 1, 0) : place + 2] for place in range(len(lines))]
         passages = [Passage(_key(window), partial(_written, window)) for window in windows]
         found = await self.search.search(f"said {home.scope.tag}", passages, query, _RANKED)
-        chosen: dict[bytes, str] = {}
-        for place in found:
-            if len(chosen) < _PASSAGES:
-                chosen |= {line.message: str(line) for line in windows[place]}
-        return [*chosen.values()]
+        return [*dict.fromkeys(line for place in found for line in windows[place])]
 
     async def found(self, home: Home, copies: Sequence[CachedScope], query: str, most: int) -> Sequence[Item]:
         """The items that say most of what is asked, best first: its own, and those above.

@@ -1,0 +1,59 @@
+"""What a search of memory brings back: what its session has not been told already."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.clients import user
+from tests.support.memory_world import Writer, memory_world
+from tests.support.remembering import note
+from tests.support.upstreams import Message, said
+
+ROOM = 1_000
+QUESTION = "How was the bridge paid, and where does Ana live?"
+BRIDGE = "The bridge in Oslo was paid in cash."
+
+
+async def test_a_search_does_not_tell_again_what_the_session_began_with(tmp_path: Path) -> None:
+    async with memory_world(Writer(), tmp_path) as world:
+        await world.converse("one", "ana", [user("I live in Oslo."), said("Good."), user(BRIDGE)])
+        request = await world.request("two", "ana", [user(QUESTION)])
+        assert BRIDGE in world.told(request)
+        assert BRIDGE not in await world.recalled(request, QUESTION, ROOM)
+
+
+async def test_what_an_item_was_made_from_stands_once_in_what_a_search_tells(tmp_path: Path) -> None:
+    async with memory_world(Writer(), tmp_path, "inject_tokens = 0") as world:
+        await world.converse("one", "ana", [user("I live in Oslo."), said("Good."), user(BRIDGE)])
+        request = await world.request("two", "ana", [user(QUESTION)])
+        assert world.told(request) == ""
+        assert (await world.recalled(request, QUESTION, ROOM)).count(BRIDGE) == 1
+
+
+async def test_what_nobody_noted_is_found_in_what_was_said_with_its_neighbours(tmp_path: Path) -> None:
+    def nothing(_: str) -> list[Message]:
+        return []
+
+    async with memory_world(Writer(nothing), tmp_path) as world:
+        await world.converse("one", "ana", [user(BRIDGE), said("By whom?"), user("By Ben.")])
+        request = await world.request("two", "ana", [user(QUESTION)])
+        found = await world.recalled(request, QUESTION, ROOM)
+        assert (BRIDGE in found, "ana: By Ben." in found) == (True, True)
+
+
+def shortly(_: str) -> list[Message]:
+    return [note("The bridge was paid in cash.")]
+
+
+async def test_only_items_that_are_told_are_used_by_a_search(tmp_path: Path) -> None:
+    async with memory_world(Writer(shortly), tmp_path, "inject_tokens = 0") as world:
+        await world.converse("one", "ana", [user(BRIDGE)])
+        request = await world.request("two", "ana", [user(QUESTION)])
+        assert await world.recalled(request, QUESTION, 5) == ""
+        await world.settled()
+        (item,) = (await world.scope(request)).told
+        assert item.access_count == 0
+        await world.recalled(request, QUESTION, ROOM)
+        await world.settled()
+        (item,) = (await world.scope(request)).told
+        assert item.access_count == 1
