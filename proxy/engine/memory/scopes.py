@@ -91,8 +91,9 @@ class Scopes:
         workspace = home.workspace.tag if home.workspace else ""
         for place, (scope, former) in enumerate(zip(home.scopes, home.former, strict=False)):
             above = workspace if scope.kind is ScopeKind.CHANNEL else ""
-            if not copies[place].version and await self.store.move(former, scope, home.tenant, above):
-                copies[place] = await self.remembered(scope)
+            if not copies[place].version:
+                await self.store.move(former, scope, home.tenant, above)
+                copies[place] = await self.remembered(scope)  # whoever has moved it
         return copies
 
     async def change(self, scope: Scope, decide: Deciding, ttl: float | None = None) -> CachedScope:
