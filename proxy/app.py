@@ -40,6 +40,7 @@ from proxy.engine.foreground import Contention, Foreground
 from proxy.engine.intake.naming import Naming
 from proxy.engine.intake.reader import BodyCache, Reader
 from proxy.engine.memory.asking import MemoryQuestions
+from proxy.engine.memory.census import Census
 from proxy.engine.memory.daily import DailyRun
 from proxy.engine.memory.reading import Reading
 from proxy.engine.memory.runs import Runs
@@ -142,7 +143,8 @@ def create_app(
     inside = assembled(settings, outside)
     metrics, policies = outside.metrics, outside.policies
     drain = Drain(settings.drain_timeout)
-    probes = probe_routes(outside.store, metrics, drain, policies)
+    census = Census(inside.remembered_turns.daily, metrics)
+    probes = probe_routes(outside.store, metrics, drain, policies, census.counted)
     own = Starlette(
         routes=[*probes, *_admin_api(settings, outside, inside).routes()],
         lifespan=_lifespan(outside, inside, drain, on_ready),

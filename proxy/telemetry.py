@@ -38,8 +38,11 @@ class Metrics:
     def __init__(self, cached: Callable[[], int] = lambda: 0) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)  # memory, descriptors and CPU, under their usual names
-        counter, gauge = partial(Counter, registry=self.registry), partial(Gauge, registry=self.registry)
-        histogram = partial(Histogram, registry=self.registry)
+        counter, gauge, histogram = (
+            partial(Counter, registry=self.registry),
+            partial(Gauge, registry=self.registry),
+            partial(Histogram, registry=self.registry),
+        )
         self.streams_active, self.is_degraded = 0, False
 
         # Requests: how many there are, and how long they take.
@@ -75,6 +78,13 @@ class Metrics:
         )
         self.tool_cache = counter(
             "unabridged_tool_cache", "Tool results that came in, and what became of them.", ("result",)
+        )
+
+        # What outlives sessions.
+        self.memory_items, self.memory_archive, self.memory_compression = (
+            gauge("unabridged_memory_items", "What is remembered, by state.", ("state",)),
+            gauge("unabridged_memory_archive_count", "Items that are in the archive."),
+            gauge("unabridged_memory_compression_rate", "What compressing archived items saved, as a share."),
         )
 
         # The store, what is remembered of it, and the policies' files.
@@ -162,6 +172,16 @@ def log_content(request_id: str, request: bytes, answer: bytes | None) -> None:
     _log.debug("content", extra={"fields": fields | {"answer": (answer or b"").decode(errors="replace")}})
 
 
+def logs_state() -> bool:
+    """Whether anybody is told what a request's session stands at."""
+    return _log.isEnabledFor(logging.DEBUG)
+
+
+def log_state(request_id: str, state: str) -> None:
+    """What a request's session stands at, at debug level, in lines of its own."""
+    _log.debug("memory state", extra={"fields": {"id": request_id, "state": state}})
+
+
 def log_fault(what: str, error: BaseException) -> None:
     """A fault of our own, told by its class and its place; its text may hold a request's content."""
     frames = "".join(traceback.format_tb(error.__traceback__))
@@ -225,11 +245,13 @@ class TextLines(JSONLines):
     def format(self, record: logging.LogRecord) -> str:
         line = self._line(record)
         level, message, at = line.pop("level"), str(line.pop("message")), line.pop("at")
+        state = str(line.pop("state", ""))
         below = [str(line.pop(name)).rstrip("\n") for name in _BELOW if name in line]
         fields = [f"{name}={_quoted(value)}" for name, value in line.items()]
         shown = message if message.isprintable() else _quoted(message)
         first = " ".join([str(at), f"{level:<7}", shown, *fields])
-        return "\n".join([first, *("    " + each.replace("\n", "\n    ") for each in below)])
+        indented = ("    " + each.replace("\n", "\n    ") for each in below)
+        return "\n".join([first, *indented, *([state] if state else [])])
 
 
 def _quoted(value: object) -> str:

@@ -9,7 +9,7 @@ import asyncio
 import re
 import signal
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -260,10 +260,12 @@ def probe_routes(
     metrics: Metrics,
     drain: Drain,
     policies: Policies,
+    counted: Callable[[], Awaitable[None]],
 ) -> list[Route]:
     """The routes; the default policy says whether chats are answered while the store is down.
 
-    Policies that are stale are named where there are any; they make no server unready.
+    Policies that are stale are named where there are any; they make no server unready. ``counted`` has the
+    metrics say how much is remembered.
     """
 
     async def healthz(_: Request) -> Response:
@@ -284,6 +286,7 @@ def probe_routes(
         return JSONResponse({"status": "ready", **also})
 
     async def exposition(_: Request) -> Response:
+        await counted()
         return Response(metrics.exposition(), media_type=_EXPOSITION)
 
     return [Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", exposition)]

@@ -16,6 +16,7 @@ from proxy.engine.flow import Exchange, Incoming, Sent
 from proxy.engine.pipeline import Pipeline
 from proxy.engine.recording.collector import Collector
 from proxy.engine.recording.recorder import UNREAD
+from proxy.engine.state import State, Summarised, spoken
 from proxy.errors import RequestTooLarge, UnabridgedError
 from proxy.http.answer import send_answer, send_appended
 from proxy.http.asgi import (
@@ -29,7 +30,7 @@ from proxy.http.asgi import (
 )
 from proxy.http.limits import Admission, Permit
 from proxy.http.request_head import Head, Heads, content_length, request_id, to_client
-from proxy.telemetry import Metrics, log_content, log_fault, log_request
+from proxy.telemetry import Metrics, log_content, log_fault, log_request, log_state, logs_state
 
 _ROUTE = "chat"
 _ANSWERED = 200
@@ -232,5 +233,24 @@ class Managed:
                 self._pipeline.recorder.begin(exchange, collector)
             if exchange.degraded:
                 passage.fields["degraded"] = exchange.degraded
+            if logs_state():
+                self._log_state(exchange, passage)
             if self._logs_content:
                 log_content(request_id(passage.scope), exchange.body, collector.answer().message)
+
+    def _log_state(self, exchange: Exchange, passage: _Passage) -> None:
+        """Tell what a request's session stands at, as it went out."""
+        request, log = exchange.request, exchange.decision.log
+        try:
+            sent = self._pipeline.wire.read_body(exchange.body, request.incoming.policy.limits.messages)
+            state = State(
+                id=request.session.key.id_for(request.session.tenant),
+                session=request.session.name,
+                exchanges=request.chain.exchanges,
+                summarised=Summarised.of(log.epochs if log else ()),
+                functions=[*exchange.tools],
+                messages=spoken(sent.messages, request.chain.dialect),
+            )
+            log_state(request_id(passage.scope), state.lines(with_content=self._logs_content))
+        except Exception as error:  # noqa: BLE001 - the answer goes on
+            log_fault("what a session stands at could not be told", error)

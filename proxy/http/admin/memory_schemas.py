@@ -1,4 +1,4 @@
-"""What the admin API answers of memories: the models are the contract, and its OpenAPI document."""
+"""What the admin API answers of memories, and of what a session stands at: the models are the contract."""
 
 from __future__ import annotations
 
@@ -145,6 +145,39 @@ class OwnMemory(Shape):
     long: str
     short: str
     items: list[ItemTold]
+
+
+class CachedFunction(Shape):
+    """A call whose result is fresh."""
+
+    name: str
+    arguments: str
+    remaining_exchanges: int
+    cache_exchanges: int
+    """That it has after each use."""
+
+
+class Received(Shape):
+    """A message that the model gets."""
+
+    role: str
+    text: str
+    """Its text, then the calls that it makes."""
+
+
+class StateTold(Shape):
+    """What a session stands at: what the log tells of each request at debug level."""
+
+    session: str
+    """Its name."""
+    exchanges: int
+    summary_bytes: int
+    """Of the summaries that stand in the view."""
+    llm_compressions: int
+    functions: list[CachedFunction]
+    messages: list[Received]
+    lines: str
+    """The same in the lines of the log."""
 
 
 # --- made of what the engine knows ---

@@ -14,7 +14,7 @@ from proxy.engine.admin.edits import Edits, Ranges
 from proxy.engine.admin.forks import Forks
 from proxy.engine.admin.inspection import Inspected, Inspection
 from proxy.errors import InvalidType
-from proxy.http.admin import schemas, views
+from proxy.http.admin import memory_schemas, schemas, views
 from proxy.http.admin.export import Export, export
 from proxy.http.admin.openapi import Operation, Query, Table, number
 
@@ -88,6 +88,11 @@ class SessionOperations:
     async def tools(self, request: Request, body: schemas.NoBody) -> schemas.ToolResults:
         """Tool results that are fresh."""
         return await asyncio.to_thread(views.tools, self.inspection, *await self._branch(request))
+
+    @_TABLE.operation("GET", f"{_ONE}/state", _TIP)
+    async def state(self, request: Request, body: schemas.NoBody) -> memory_schemas.StateTold:
+        """What it stands at: summaries, tool results, and what the model gets."""
+        return await asyncio.to_thread(views.state, self.inspection, *await self._branch(request))
 
     @_TABLE.operation("GET", f"{_ONE}/export")
     async def export(self, request: Request, body: schemas.NoBody) -> Export:

@@ -11,15 +11,15 @@ from proxy.core.formats.json import loads
 from proxy.core.planning.explain import explain
 from proxy.core.planning.plan import Epoch, Verb
 from proxy.engine.admin.inspection import Inspected, Inspection, NewestExchange
-from proxy.http.admin import schemas
+from proxy.engine.state import State, Summarised, spoken
+from proxy.http.admin import memory_schemas, schemas
 from proxy.http.admin.schemas import time
 
 
 def session(found: Inspected, cycle: NewestExchange | None = None) -> schemas.SessionTold:
     """A session; with its newest exchange where that is given."""
     record = found.session
-    written = (anchor for epoch in found.epochs for anchor in epoch.plan.anchors if not anchor.by_code)
-    standing = found.epochs[-1].plan.anchors if found.epochs else ()
+    summarised = Summarised.of(found.epochs)
     blocked: Any = record.blocked or None
     return schemas.SessionTold(
         id=found.id,
@@ -37,8 +37,8 @@ def session(found: Inspected, cycle: NewestExchange | None = None) -> schemas.Se
         turns=record.turns,
         exchanges=record.exchanges,
         prune_count=sum(epoch.asked is not Verb.RESTORE for epoch in found.epochs),
-        summary_bytes=sum(len(anchor.text.encode(errors="replace")) for anchor in standing),
-        llm_compressions=len({anchor.text for anchor in written}),
+        summary_bytes=summarised.bytes,
+        llm_compressions=summarised.written,
         current_cycle=cycle and schemas.Cycle.model_validate(cycle),
         epochs=[epoch(each) for each in found.epochs],
         created=time(record.created),
@@ -147,6 +147,39 @@ def tools(
         results.append(result)
     policy = inspection.policy_of(record).name
     return schemas.ToolResults(id=found.id, tip=tip(branch), policy=policy, tools=results)
+
+
+def state(
+    inspection: Inspection, found: Inspected, branch: Sequence[Node], injection: Injection | None
+) -> memory_schemas.StateTold:
+    """What a session stands at, as the log of a request tells it."""
+    situation, in_force = inspection.situation(found, branch)
+    view = inspection.view(found, situation, in_force, injection)
+    now = State(
+        id=found.id,
+        session=found.session.name,
+        exchanges=found.session.exchanges,
+        summarised=Summarised.of(found.epochs),
+        functions=[*inspection.fresh(found.session, branch, found.upstream_messages, injection=injection)],
+        messages=spoken(view, situation.chain.dialect),
+    )
+    return memory_schemas.StateTold(
+        session=now.session,
+        exchanges=now.exchanges,
+        summary_bytes=now.summarised.bytes,
+        llm_compressions=now.summarised.written,
+        functions=[
+            memory_schemas.CachedFunction(
+                name=each.tool,
+                arguments=each.arguments,
+                remaining_exchanges=each.remaining,
+                cache_exchanges=each.duration,
+            )
+            for each in now.functions
+        ],
+        messages=[memory_schemas.Received(role=role, text=text) for role, text in now.messages],
+        lines=now.lines(with_content=True),
+    )
 
 
 def tip(branch: Sequence[Node]) -> str:

@@ -18,6 +18,7 @@ CHANGES = [("DELETE", "")] + [
     ("POST", f"/{verb}") for verb in ("fork", "compact", "restore", "pause", "resume")
 ]
 
+PARTS = ("transcript", "view", "explain", "tools", "state", "export")
 MEMORIES = [(method, f"{of}memory") for of in ("", "me/") for method in ("GET", "DELETE")] + [
     *(("GET", "memory/{id}"), ("DELETE", "memory/{id}"), ("GET", "memory/{id}/log")),
     *(("POST", "memory/{id}/restore"), ("POST", "memory/maintain")),
@@ -105,7 +106,10 @@ class TestTheDocument:
             ("GET", "/unabridged/v1/openapi.json"),
             ("GET", "/unabridged/v1/sessions"),
             ("GET", one),
-            *(("GET", f"{one}/{part}") for part in ("transcript", "view", "explain", "tools", "export")),
+            *(
+                ("GET", f"{one}/{part}")
+                for part in ("transcript", "view", "explain", "tools", "state", "export")
+            ),
             *((method, f"{one}{verb}") for method, verb in CHANGES),
             *((method, f"/unabridged/v1/{path}") for method, path in MEMORIES),
         }

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from proxy.http.admin.memory_schemas import ItemTold, LogTold
-from tests.support.clients import KEY, Chats, admin
+from tests.support.clients import KEY, Chats, admin, proxying
 from tests.support.operator import ask, code
 from tests.support.remembering import RememberingModel, note, opening, person, read, remembering
 from tests.support.servers import until
@@ -290,3 +290,43 @@ async def test_who_names_nobody_or_too_many_is_told_so_and_no_other_path_opens_t
         assert code(await ask(remembered, method, path, Authorization=KEY)) == (403, "forbidden")
         assert code(await ask(remembered, method, path, Authorization="")) == (401, "unauthorized")
     assert len(await items(remembered)) == 2
+
+
+# --- how much there is ---
+
+
+async def gauges(url: str) -> dict[str, float]:
+    """What the metrics say of memory, by what stands behind their common name."""
+    async with httpx2.AsyncClient(base_url=url) as client:
+        lines = (await client.get("/metrics")).text.splitlines()
+    found = (
+        line.removeprefix("unabridged_memory_").split()
+        for line in lines
+        if line.startswith("unabridged_memory")
+    )
+    return {name: float(value) for name, value in found}
+
+
+def told_of(remembered: float = 0, superseded: float = 0, archived: float = 0) -> dict[str, float]:
+    items = {"remembered": remembered, "superseded": superseded, "archived": archived}
+    return {
+        **{f'items{{state="{state}"}}': count for state, count in items.items()},
+        "archive_count": archived,
+        "compression_rate": 0.0,
+    }
+
+
+async def test_the_metrics_say_how_much_is_remembered_and_nothing_of_whose(
+    model: RememberingModel, remembered: str, chats: Chats
+) -> None:
+    await person(chats, remembered, X_Unabridged_Session="two").ask("I have moved to Bergen.")
+    await read(model, 2)
+    assert await gauges(remembered) == told_of(remembered=2, superseded=1)
+
+
+async def test_where_nothing_is_remembered_the_metrics_are_zero(
+    model: RememberingModel, chats: Chats
+) -> None:
+    async with proxying(model.url) as url:
+        await person(chats, url).ask(OSLO)
+        assert await gauges(url) == told_of()

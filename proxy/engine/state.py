@@ -1,0 +1,83 @@
+"""What a session stands at, in the lines of the memory-state log and as the admin API tells it.
+
+Three blocks: the session, the tool results that are fresh, and the messages that the model gets.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from proxy.core.dialects.dialect import Content, Dialect
+from proxy.core.planning.plan import Epoch
+from proxy.core.text.words import one_line
+from proxy.core.tool_cache.cache import Fresh
+
+_SHOWN = 200
+"""Characters of a message, or of a call's arguments, that a line shows."""
+_HIDDEN = "…"
+
+
+class Summarised(NamedTuple):
+    """What summaries stand for in a lane."""
+
+    bytes: int
+    """Of those that stand in its view."""
+    written: int
+    """Those that a model has written for it."""
+
+    @classmethod
+    def of(cls, epochs: Sequence[Epoch]) -> "Summarised":
+        """Of a lane's epochs, the newest last."""
+        standing = epochs[-1].plan.anchors if epochs else ()
+        written = {anchor.text for epoch in epochs for anchor in epoch.plan.anchors if not anchor.by_code}
+        return cls(sum(len(anchor.text.encode(errors="replace")) for anchor in standing), len(written))
+
+
+class State(NamedTuple):
+    """What a session stands at."""
+
+    id: str
+    """By what the log knows its session."""
+    session: str
+    """By its name, which a client may have chosen."""
+    exchanges: int
+    summarised: Summarised
+    functions: Sequence[Fresh]
+    """Tool results that are fresh."""
+    messages: Sequence[tuple[str, str]]
+    """Role and text of what the model gets."""
+
+    def lines(self, *, with_content: bool) -> str:
+        """For the log. What people, models and tools have said, and names, only ``with_content``."""
+
+        def shown(text: str) -> str:
+            return one_line(text, _SHOWN) if with_content else _HIDDEN
+
+        summary, written = self.summarised
+        name = one_line(self.session, _SHOWN) if with_content else self.id
+        of_session = f"Session: {name} · Exchanges: {self.exchanges}"
+        lines = [
+            "MEMORY STATE",
+            f"  {of_session} · Running summary: {summary} bytes · Model compressions: {written}",
+            "FUNCTION CACHE STATE",
+            f"  Cached functions: {len(self.functions)}",
+        ]
+        lines += [
+            f"  • {each.tool}({shown(each.arguments)}): {each.remaining}/{each.duration} exchanges remaining"
+            for each in self.functions
+        ]
+        lines += ["AGENT RECEIVES", f"  {len(self.messages)} messages"]
+        lines += [
+            f"  [{number}] {role.upper()}: {shown(text)}"
+            for number, (role, text) in enumerate(self.messages, 1)
+        ]
+        return "\n".join(lines)
+
+
+def spoken(raws: Iterable[bytes], dialect: Dialect) -> list[tuple[str, str]]:
+    """Role and text of messages; of calls, what is called."""
+
+    def said(content: Content) -> str:
+        calls = (f"{name}({arguments})" for _, name, arguments in content.calls)
+        return " ".join(filter(None, (content.text, *calls)))
+
+    return [(each.role, said(each)) for each in map(dialect.read, raws)]
