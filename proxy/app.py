@@ -325,6 +325,8 @@ def _secrets(settings: Settings) -> tuple[str, ...]:
 def _admin_api(settings: Settings, outside: Outside, inside: Inside) -> AdminAPI:
     store, clock, pipeline = outside.store, outside.clock, inside.pipeline
     inspection = Inspection(DIALECTS, store, outside.counter, outside.policies.named, inside.summary_jobs)
+    naming, turns = pipeline.naming, inside.remembered_turns
+    memories = Memories(turns.runs.scopes, outside.search, clock, outside.policies.named, naming)
     edits = Edits(
         store=store,
         inspection=inspection,
@@ -335,17 +337,16 @@ def _admin_api(settings: Settings, outside: Outside, inside: Inside) -> AdminAPI
         line=inside.line,
         clock=clock,
         recorder=pipeline.recorder,
+        forget_own_scope=memories.forget_own_scope,
         credentials=_operator_credentials(settings),
     )
-    forks = Forks(store, inspection, pipeline.naming, clock, pipeline.recorder.written)
+    forks = Forks(store, inspection, naming, clock, pipeline.recorder.written)
     if settings.admin_token is not None:
         token = settings.admin_token.get_secret_value()
     else:
         token = kept_secret(settings.data_dir / ADMIN_TOKEN_FILE)
-    turns = inside.remembered_turns
-    memories = Memories(turns.runs.scopes, outside.search, clock, outside.policies.named)
     sessions = SessionOperations(inspection, edits, forks, clock.now)
-    of_memories = MemoryOperations(memories, inspection, turns.daily, pipeline.naming)
+    of_memories = MemoryOperations(memories, inspection, turns.daily, naming)
     return AdminAPI([*sessions.operations(), *of_memories.operations()], token)
 
 

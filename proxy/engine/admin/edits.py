@@ -24,7 +24,7 @@ from proxy.engine.recording.recorder import Recorder
 from proxy.engine.sessions.recognition import Recognition
 from proxy.engine.summaries.jobs import Owner, SummaryJobs
 from proxy.errors import InvalidType, NotFound, NothingToChange, SessionBusy
-from proxy.ports import COMPACTOR, Clock, SessionStore
+from proxy.ports import COMPACTOR, Clock, SessionKey, SessionStore
 
 _RACES = 4
 """How often a change is decided on anew because somebody else changed the same lane."""
@@ -56,6 +56,8 @@ class Edits:
     line: TurnQueue
     clock: Clock
     recorder: Recorder
+    forget_own_scope: Callable[[SessionKey, str], Awaitable[object]]
+    """Forgets what is remembered for a session (of a tenant) alone."""
     credentials: Sequence[tuple[bytes, bytes]] = ()
     """Headers of the calls for summaries; without any, none are written on request."""
 
@@ -65,6 +67,7 @@ class Edits:
         self.recognition.forget(found.key)
         self.epochs.forget(found.key)
         self.tools.forget(found.key)
+        await self.forget_own_scope(found.key, found.session.tenant)
         if not was_there:
             raise NotFound("There is no such session.")
 

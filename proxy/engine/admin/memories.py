@@ -15,6 +15,7 @@ from proxy.core.memory.life import reborn
 from proxy.core.memory.records import About, Archived, Event, EventKind, Item, Scope, ScopeKind, Thread
 from proxy.core.memory.texts import without
 from proxy.core.policy.policy import Policy
+from proxy.engine.intake.naming import Naming
 from proxy.engine.memory.homes import Home
 from proxy.engine.memory.scopes import CachedScope, Scopes
 from proxy.errors import InvalidPolicy, InvalidType, NotFound, NothingToChange
@@ -91,6 +92,7 @@ class Memories:
     clock: Clock
     policies: Callable[[str], Policy]
     """By name; raises InvalidPolicy where there is none of it."""
+    naming: Naming
 
     # --- looking ---
 
@@ -172,6 +174,10 @@ class Memories:
         was_there = await self.scopes.store.forget(scope)
         self.scopes.forget(scope)
         return was_there
+
+    async def forget_own_scope(self, key: SessionKey, tenant: str) -> bool:
+        """Forget what is remembered for a session alone; whether there was anything."""
+        return await self.forget_scope(self.naming.scope(ScopeKind.THREAD, tenant, key.tag, key.sid))
 
     async def forget_session(self, key: SessionKey, tenant: str) -> int:
         """Forget what was learned from a session, in whichever scope; how many items that were."""

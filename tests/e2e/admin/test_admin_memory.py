@@ -14,7 +14,7 @@ from proxy.http.admin.memory_schemas import ItemTold, LogTold
 from tests.support.clients import KEY, Chats, admin, proxying
 from tests.support.operator import ask, code
 from tests.support.remembering import RememberingModel, note, opening, person, read, remembering
-from tests.support.servers import until
+from tests.support.servers import eventually, until
 from tests.support.stores import Server, dump, serving, texts_in, valkey_command
 from tests.support.upstreams import running
 
@@ -196,6 +196,20 @@ def memory_of(server: Server) -> list[bytes]:
     """Everything that a server holds, but for what is of sessions."""
     names = [name for name in server.run("KEYS", "*") if b":memory" in name or b"{memories}" in name]
     return [text for name in names for text in (name, *texts_in(server.url, name))]
+
+
+async def test_what_is_remembered_for_a_session_alone_is_deleted_with_it(
+    model: RememberingModel, url: str, chats: Chats
+) -> None:
+    await chats(url, X_Unabridged_Session="one").ask("We paint the boat green.")
+    await eventually(lambda: len(model.asked_for_texts) == 2)
+
+    async def kinds() -> list[tuple[str, int]]:
+        return [(each["kind"], each["items"]) for each in (await admin(url, "memory"))["scopes"]]
+
+    await until([("thread", 1)], kinds)
+    assert (await ask(url, "DELETE", "sessions/one")).status_code == 200
+    assert await kinds() == []
 
 
 async def test_a_person_is_forgotten_in_channels_too_and_others_are_not(
