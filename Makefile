@@ -18,7 +18,7 @@ SERVE := $(CURDIR)/$(BIN)/unabridged serve --upstream {upstream}/v1 --port {port
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo run test soak clients browser conformance bench bench-kits bench-recall bench-tools bench-turns bench-messages bench-storage bench-bytes check format lint types imports deployment coverage
+.PHONY: help install demo run test soak clients browser conformance bench bench-kits bench-recall bench-memory bench-tools bench-turns bench-messages bench-storage bench-bytes check format lint types imports deployment coverage
 .PHONY: audit bench-overhead licences lock clean
 
 help: ## List the targets.
@@ -67,6 +67,9 @@ bench-tools: .venv/.dev ## Ask a cache of tool results in recorded sessions (DAT
 
 bench-recall: .venv/.dev ## Ask recorded conversations their questions (DATA=file.jsonl.gz ARGS="--search NAME").
 	PYTHONPATH=. $(BIN)/python tests/bench/recall.py --data $(DATA) $(ARGS)
+
+bench-memory: .venv/.dev ## What memory costs and brings back (DATA=file.jsonl.gz, talks in dated parts; ARGS="--talks 2").
+	PYTHONPATH=. $(BIN)/python tests/bench/memory.py --data $(DATA) $(ARGS)
 
 bench-turns: .venv/.dev ## CPU a turn of a session of 2,000 turns, and how it grows (ARGS="--turns 1000 --only full append").
 	PYTHONPATH=. $(BIN)/python tests/bench/turns.py $(ARGS)

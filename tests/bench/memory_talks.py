@@ -31,6 +31,7 @@ _MOST_WORDS = 0.6
 """Of the words of a message, how many a line has in which it stands."""
 KEPT = '[store]\nttl = "400d"'
 """By default a session lives for thirty days after its last turn; these talks go on for months."""
+_PERSON = re.compile(r"The user is (\w+)")
 _PART = re.compile(r"^\[Session \d+, (.+?)\]")
 
 
@@ -38,7 +39,7 @@ _PART = re.compile(r"^\[Session \d+, (.+?)\]")
 class Talk:
     """A recorded conversation in its dated parts."""
 
-    name: str
+    person: str
     messages: Sequence[Message]
     parts: Sequence[Sequence[Message]]
     questions: Sequence[Mapping[str, Any]]
@@ -56,7 +57,8 @@ def talks(path: Path) -> Iterator[Talk]:
                 if _PART.match(message["content"]):
                     parts.append([])
                 parts[-1].append(message)
-            yield Talk(session["id"], session["messages"], parts, session["probes"])
+            person = _PERSON.search(session["messages"][0]["content"])
+            yield Talk(person[1] if person else "user", session["messages"], parts, session["probes"])
 
 
 def began(part: Sequence[Message]) -> float:
@@ -126,7 +128,7 @@ async def _remember(world: MemoryWorld, talk: Talk, outcome: Outcome) -> None:
     for number, part in enumerate(talk.parts):
         world.clock.time = began(part)
         before = time.process_time()
-        await world.converse(f"part {number}", talk.name, part)
+        await world.converse(f"part {number}", talk.person, part)
         outcome.written_seconds += time.process_time() - before
         outcome.sessions += 1
         outcome.said_tokens += sum(COUNTER.count(message["content"]) for message in part)
@@ -144,7 +146,7 @@ async def _ask(world: MemoryWorld, talk: Talk, outcome: Outcome) -> None:
         outcome.plain_twice.add(_fitting(ranked, 2 * SEARCHED), evidence)
         asked: list[Message] = [{"role": "user", "content": question}]
         before = time.perf_counter()
-        request = await world.request(f"question {number}", talk.name, asked)
+        request = await world.request(f"question {number}", talk.person, asked)
         between = time.perf_counter()
         injected = world.told(request)
         outcome.injected.add(injected, evidence, between - before)
@@ -152,7 +154,7 @@ async def _ask(world: MemoryWorld, talk: Talk, outcome: Outcome) -> None:
         outcome.searched.add(recalled, evidence, time.perf_counter() - between)
         outcome.either.add(f"{injected}\n{recalled}", evidence)
         await world.settled()
-    request = await world.request("the last", talk.name, [{"role": "user", "content": "Hello"}])
+    request = await world.request("the last", talk.person, [{"role": "user", "content": "Hello"}])
     outcome.items += len((await world.scope(request)).items)
     await search.aclose()
 

@@ -131,7 +131,7 @@ class MemoryWorld:
         request = await self.request(session, person, messages)
         home, key, chain, now = self.home(request), request.session.key, request.chain, self.clock.now()
         nodes = tuple(
-            Node(hash=link, parent=parent, raw=raw, tokens=0, at=now, sequence=place)
+            Node(hash=link, parent=parent, raw=raw, tokens=0, at=now + 60 * place, sequence=place)
             for place, (link, parent, raw) in enumerate(
                 zip(chain.hashes, [b"", *chain.hashes], chain.raws, strict=False)
             )

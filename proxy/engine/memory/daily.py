@@ -173,6 +173,7 @@ class DailyRun:
             archived=await self.upkeep.put_away(scope, rules, ttl, reader),
             deleted=await self.upkeep.delete_expired(scope, ttl),
         )
+        await self.upkeep.forget_ended(scope, policy.store.ttl, ttl)
         if reader is None or not policy.memory.enabled:
             return done
         home = _home(scope, about, ttl)

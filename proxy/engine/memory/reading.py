@@ -33,7 +33,7 @@ _FITTING = 100
 """Items that are looked at for the room that there is."""
 _RECALLED = 10
 """Items that one search brings back."""
-_SEARCHED, _RANKED, _LINES = 50, 20, 12
+_SEARCHED, _RANKED, _LINES = 50, 20, 24
 """Other sessions that are searched, the newest; passages that are ranked; and lines that are told of them."""
 
 
@@ -122,7 +122,7 @@ class Reading:
         found: list[Item] = []
         for scope, copy in zip(home.scopes, copies, strict=True):
             hits = await self.search.search(f"memory {scope.tag}", copy.passages, query, most)
-            found += [copy.told[place] for place in hits]
+            found += dict.fromkeys(item for place in hits for item in copy.windows[place])
         return found[:most]
 
     def use(self, home: Home, items: Collection[str], session: SessionKey, how: str) -> None:

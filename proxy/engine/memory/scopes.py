@@ -6,11 +6,12 @@ while the store still holds what it was decided on; else it is decided anew.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 
 import msgspec
 
 from proxy.cache import Lru, Memory
+from proxy.core.memory.archive import content_of
 from proxy.core.memory.records import About, Item, Scope, ScopeKind, Texts
 from proxy.engine.memory.homes import Home
 from proxy.errors import StoreUnavailable
@@ -44,21 +45,36 @@ class CachedScope(msgspec.Struct, frozen=True, dict=True):  # a dict for what is
 
     @cached_property
     def told(self) -> Sequence[Item]:
-        """The items that nothing newer contradicts."""
-        return [item for item in self.items.values() if not item.superseded_by]
+        """The items that nothing newer contradicts, in the order in which they were said, by sessions."""
+        told = [item for item in self.items.values() if not item.superseded_by]
+        return sorted(told, key=lambda item: (item.source.session, item.source.at, item.id))
+
+    @cached_property
+    def windows(self) -> Sequence[Sequence[Item]]:
+        """What is searched: each of them, with its neighbours, which share more words with a question."""
+        return [
+            [item, *(each for each in self._beside(place) if each.source.session == item.source.session)]
+            for place, item in enumerate(self.told)
+        ]
+
+    def _beside(self, place: int) -> Sequence[Item]:
+        return [*self.told[max(place - 1, 0) : place], *self.told[place + 1 : place + 2]]
 
     @cached_property
     def passages(self) -> Sequence[Passage]:
-        """What is searched of each of them: what it says, and the passage that it came from."""
-        return [Passage(item.id.encode(), _reader(item)) for item in self.told]
+        """The words of each window, those of the passages among them that its items came from."""
+        return [
+            Passage(" ".join(item.id for item in window).encode(), partial(_words, window))
+            for window in self.windows
+        ]
+
+
+def _words(items: Sequence[Item]) -> str:
+    return "\n".join(map(content_of, items))
 
 
 def _weight(item: Item | None) -> int:
     return _ITEM_BYTES + 2 * (len(item.text) + len(item.source.passage)) if item is not None else 0
-
-
-def _reader(item: Item) -> Callable[[], str]:
-    return lambda: f"{item.text}\n{item.source.passage}"
 
 
 Deciding = Callable[[CachedScope], Changes | None]

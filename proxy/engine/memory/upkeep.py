@@ -11,6 +11,7 @@ from proxy.core.policy.sections import Memory
 from proxy.engine.memory.asking import FAILURES, MemoryQuestions, Reader
 from proxy.engine.memory.scopes import CachedScope, Scopes
 from proxy.ports import Changes, Clock
+from proxy.ports.memory_store import THREADS
 from proxy.telemetry import log_warning
 
 _STEP = 200
@@ -84,6 +85,14 @@ class Upkeep:
         except FAILURES as failure:
             log_warning("an item was not compressed", why=str(failure) or type(failure).__name__)
             return None
+
+    async def forget_ended(self, scope: Scope, life: float, ttl: float | None) -> int:
+        """Forget the threads of sessions that have ended: without a turn for their ``life`` (seconds)."""
+        threads, ended = await self.scopes.store.threads(scope, THREADS), self.clock.now() - life
+        names = [session for session, thread in threads.items() if thread.updated < ended]
+        if names:
+            await self.scopes.change(scope, lambda _: Changes(threads=dict.fromkeys(names)), ttl)
+        return len(names)
 
     async def delete_expired(self, scope: Scope, ttl: float | None) -> int:
         """Delete what was archived for as long as its policy had said."""

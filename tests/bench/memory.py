@@ -1,0 +1,147 @@
+"""What memory costs, and what it brings back: scores, retrieval, compression, talks across sessions.
+
+    make bench-memory DATA=locomo.jsonl.gz
+
+The model writes by rule: of a talk it notes each line in its own words, so that what is measured is how
+memory is read. Aims are those of the project's design; the process ends with 1 where one is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from proxy.adapters.search import SqliteSearch
+from proxy.core.memory.life import rescored
+from proxy.core.memory.records import Item
+from proxy.engine.memory.scopes import CachedScope
+from proxy.ports import Changes
+from tests.bench.memory_talks import Outcome, ask_across_sessions, talks
+from tests.support.clients import user
+from tests.support.memories import DAY, NOW, an_item
+from tests.support.memory_world import Writer, memory_world
+
+AIM = 0.80
+"""Of the evidence, how much is told at a session's start or by one search."""
+WORDS = "harbour bridge crane ferry tower market garden library station museum mill orchard".split()
+
+
+def items_of(count: int, length: int = 1) -> dict[str, Item]:
+    """Items that differ, each as many sentences long."""
+    texts = (
+        " ".join(
+            f"The {WORDS[number % 12]} of the {WORDS[number // 12 % 12]} has number {number + 7 * each}."
+            for each in range(length)
+        )
+        for number in range(count)
+    )
+    return {item.id: item for item in (an_item(text) for text in texts)}
+
+
+def seconds(work: Callable[[], object], times: int = 5) -> float:
+    """The CPU time of a piece of work, the median of several times."""
+    taken: list[float] = []
+    for _ in range(times):
+        before = time.process_time()
+        work()
+        taken.append(time.process_time() - before)
+    return statistics.median(taken)
+
+
+def row(what: str, measured: float, aim: float, unit: str = "ms") -> bool:
+    """Tell what was measured beside its aim; whether it is reached."""
+    print(f"| {what} | {measured:,.2f} {unit} | {aim:,g} {unit} | {'yes' if measured <= aim else '**no**'} |")
+    return measured <= aim
+
+
+def scoring() -> bool:
+    """Scores anew, of a thousand items and of one."""
+    items = [*items_of(1_000).values()]
+    many = seconds(lambda: [rescored(item, NOW + 9 * DAY, 0.3) for item in items])
+    one = seconds(lambda: [rescored(items[0], NOW + 9 * DAY, 0.3) for _ in range(1_000)])
+    return row("scores of 1,000 items", many * 1e3, 50.0) & row("score of one item", one, 0.1)
+
+
+async def retrieval() -> bool:
+    """The CPU time of a search of ten thousand items, the first and later ones."""
+    copy, search, taken = CachedScope(items=items_of(10_000)), SqliteSearch(), list[float]()
+    for number in range(21):
+        before = time.process_time()
+        await search.search("memory", copy.passages, f"number of the mill by the ferry {number * 411}", 100)
+        taken.append(time.process_time() - before)
+    await search.aclose()
+    print(f"| the first search of 10,000 items in a process | {taken[0] * 1e3:,.0f} ms | | |")
+    return row("a later search of 10,000 items", statistics.median(taken[1:]) * 1e3, 20.0)
+
+
+async def compression() -> bool:
+    """One item and a hundred, around a model that takes a second for each."""
+    reached, writer = True, Writer(seconds=1.0)
+    for count, most in ((1, 2.0), (100, 200.0)):
+        with tempfile.TemporaryDirectory() as directory:
+            async with memory_world(writer, Path(directory)) as world:
+                request = await world.request("s", "ana", [user("Hello")])
+                await world.converse("s", "ana", [user("Hello")])
+                scopes, scope = world.inside.remembered_turns.runs.scopes, world.home(request).scope
+                items = items_of(count, length=8)
+                await scopes.change(scope, lambda copy, items=items: Changes(about=copy.about, items=items))
+                world.clock.time = NOW + 100 * DAY
+                upkeep, rules = world.inside.remembered_turns.daily.upkeep, world.policy.memory
+                await upkeep.rescore(scope, rules, None)
+                before = time.perf_counter()
+                done = await upkeep.put_away(scope, rules, None, world.reader)
+                taken = time.perf_counter() - before
+                assert done >= count
+                reached &= row(f"{count} compressed by a model that takes 1 s", taken, most, "s")
+    print(f"| compressed at a time | {writer.most_at_once} | 8 | |")
+    return reached
+
+
+def told(outcome: Outcome, writer: Writer) -> bool:
+    """Tell what talks came to; whether the aim is reached."""
+    print("\n| found by | evidence | tokens | ms |\n|---|---|---|---|")
+    print(outcome.plain.row("plain words over the messages"))
+    print(outcome.plain_twice.row("the same, with twice the tokens"))
+    print(outcome.injected.row("told at the session's start"))
+    print(outcome.searched.row("one search, which leaves out what was told"))
+    print(outcome.either.row("either"))
+    asked, said = len(outcome.either.shares), outcome.said_tokens
+    print(
+        f"\n{asked} questions of {outcome.sessions} sessions, {said:,} tokens said, {outcome.items:,} items."
+    )
+    print(
+        f"Written with {writer.calls} calls, {writer.prompt_tokens:,} tokens in, {writer.answer_tokens:,} out"
+        f" ({writer.prompt_tokens / said:.1f} and {writer.answer_tokens / said:.1f} for each that was said),"
+        f" {outcome.written_seconds / outcome.sessions * 1e3:.0f} ms of CPU a session beside the model."
+    )
+    return statistics.fmean(outcome.either.shares) >= AIM
+
+
+async def measure(arguments: argparse.Namespace) -> bool:
+    """Print the tables; whether every aim is reached."""
+    print("| what | measured | aim | reached |\n|---|---|---|---|")
+    reached = scoring() & await retrieval() & await compression()
+    if arguments.data is not None:
+        writer, data = Writer(), [*talks(arguments.data)][: arguments.talks]
+        reached &= told(await ask_across_sessions(data, writer), writer)
+    return reached
+
+
+def main() -> None:
+    """Ends with 1 where an aim is missed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--data", type=Path, help="a .jsonl.gz file of talks in dated parts, with questions")
+    parser.add_argument("--talks", type=int, help="only the first so many")
+    logging.disable(logging.CRITICAL)
+    sys.exit(0 if asyncio.run(measure(parser.parse_args())) else 1)
+
+
+if __name__ == "__main__":
+    main()
