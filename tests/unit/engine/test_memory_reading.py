@@ -10,7 +10,7 @@ from proxy.cache import Memory
 from proxy.core.conversation.messages import root
 from proxy.core.dialects.chat.request import read_body
 from proxy.core.dialects.registry import CHAT, DIALECTS
-from proxy.core.memory.records import About, EventKind, Item, Scope, Texts
+from proxy.core.memory.records import About, EventKind, Item, Scope, Source, Texts
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Memory as Rules
 from proxy.engine.background import Background
@@ -82,7 +82,8 @@ async def history_of(raw: bytes) -> History:
 @pytest.fixture
 async def place() -> Place:
     place = Place()
-    boat, oslo = an_item("Ana has a boat."), an_item("Ana lives in Oslo.")
+    elsewhere = Source(session="s0", messages=(b"m0",), role="user", at=NOW)
+    boat, oslo = an_item("Ana has a boat.", source=elsewhere), an_item("Ana lives in Oslo.")
     nuts = an_item("Ana is allergic to nuts.", is_standing=True)
     bergen = an_item("Ana lives in Bergen.", superseded_by=oslo.id)
     channel = Texts(long="- channel long", short="- channel short")

@@ -57,3 +57,11 @@ async def test_only_items_that_are_told_are_used_by_a_search(tmp_path: Path) -> 
         await world.settled()
         (item,) = (await world.scope(request)).told
         assert item.access_count == 1
+
+
+async def test_an_item_is_found_by_what_was_said_beside_it(tmp_path: Path) -> None:
+    async with memory_world(Writer(), tmp_path) as world:
+        await world.converse("one", "ana", [user("The bridge is old."), user("It was paid in cash.")])
+        await world.converse("other", "ana", [user("Tea is served at five.")])
+        told = world.told(await world.request("two", "ana", [user("What of the bridge?")]))
+        assert ("paid in cash" in told, "Tea" in told) == (True, False)
