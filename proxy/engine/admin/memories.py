@@ -230,7 +230,7 @@ class Memories:
         known, gone = await self.scopes.store.threads(kept.scope, THREADS), {each.item.id for each in entries}
         messages = {message for each in entries for message in each.item.source.messages}
         texts = [thread.texts for key, thread in known.items() if key == session]
-        sayings = [*said_of, *(text for each in entries for text in (each.text, each.item.source.passage))]
+        sayings = [*said_of, *(text for each in entries for text in _words_of(each))]
         sayings += [line for each in texts for line in f"{each.long}\n{each.short}".splitlines()]
         threads: dict[SessionKey, Thread | None] = {
             key: replace(thread, texts=left)
@@ -295,6 +295,11 @@ class Memories:
             if copy.about is not None:
                 return await self._kept(home.scope)
         return None
+
+
+def _words_of(entry: Entry) -> Sequence[str]:
+    """In which words an item stands, and stood."""
+    return entry.text, entry.item.text, entry.item.source.passage
 
 
 def _unquoted(item: Item) -> Item:
