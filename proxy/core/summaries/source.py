@@ -262,7 +262,8 @@ _SHARE = 0.02
 
 def drifted(situation: Situation) -> list[Anchor]:
     """The summaries that have been summarised often enough to be made anew."""
-    return [anchor for anchor in situation.plan.anchors if anchor.generation >= GENERATIONS]
+    anchors = situation.anchors_within(0, len(situation.chain))
+    return [anchor for anchor in anchors if anchor.generation >= GENERATIONS]
 
 
 def worthwhile_originals(situation: Situation, anchor: Anchor, room: int) -> Source | None:

@@ -285,7 +285,6 @@ class Epochs:
             self._tell(request, situation, epoch)
             begun_from = situation.under(decision.plan)
             owner = self._ahead.owner(request, situation, decision)
-            self._summary_jobs.rebuild(begun_from, owner)
             await self._ahead.begin_lacking(request, begun_from, epoch, owner)
             self._ahead.warn(request, situation, begun_from)
             return replace(begun, log=stored)

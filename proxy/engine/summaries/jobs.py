@@ -97,10 +97,11 @@ class SummaryJobs:
     async def wanted(self, decided: Draft, owner: Owner, under_way: Sequence[Span] = ()) -> Wanted:
         """The summaries of a draft; those that the store holds are fetched.
 
-        A gap that holds one of which the summary is ``under_way`` has to wait for that.
+        A gap that holds one of which the summary is ``under_way``, or is made anew, has to wait for that.
         """
         situation = decided.situation
         spans = await off_loop(situation.chain, lambda: decided.wanted)
+        under_way = [*under_way, *self._rebuild(situation, owner)]
         spans = [span for span in spans if not _holds_any(span, under_way)]
         wanted = self.of(situation, spans, owner)
         await wanted.recall(owner.key)
@@ -154,10 +155,7 @@ class SummaryJobs:
             situation.chain,
             lambda: [gap.span for gap in situation.plan.gaps if lacks_summary(situation, gap.span, strategy)],
         )
-        under_way = prepared.under_way
-        for anchor in drifted(situation):
-            if self._summaries.is_writing(self._rebuilt_at(situation, owner, anchor)):
-                under_way.append((anchor.start, anchor.end))
+        under_way = [*prepared.under_way, *self._rebuild(situation, owner)]
         ready = [span for span in lacking if not _holds_any(span, under_way)]
         wanted = self.of(situation, ready, owner)
         wanted.start_missing()
@@ -201,13 +199,19 @@ class SummaryJobs:
                 found[gap.span] = text
         return found
 
-    def rebuild(self, situation: Situation, owner: Owner) -> None:
-        """Begin to make anew what has been summarised too often, where it pays; nobody waits for it."""
+    def _rebuild(self, situation: Situation, owner: Owner) -> list[Span]:
+        """Begin to make anew what has been summarised too often, where it pays; answers what is under way.
+
+        Nobody waits for it, and nothing is summarised upon it meanwhile: that would tell the old one on.
+        """
+        under_way: list[Span] = []
         for anchor in drifted(situation) if situation.policy.summary.enabled else ():
-            if self._declined.holds(owner, anchor):
-                continue
             address = self._rebuilt_at(situation, owner, anchor)
-            self._summaries.start(address, partial(self._rebuilt, situation, owner, anchor))
+            if not self._declined.holds(owner, anchor):
+                self._summaries.start(address, partial(self._rebuilt, situation, owner, anchor))
+            if self._summaries.is_writing(address):
+                under_way.append((anchor.start, anchor.end))
+        return under_way
 
     def _rebuilt(self, situation: Situation, owner: Owner, anchor: Anchor) -> Job | None:
         source = worthwhile_originals(situation, anchor, _room(situation))
