@@ -73,8 +73,9 @@ def lines_of(
 ) -> list[Line]:
     """The lines of a chain's messages from ``first`` on; ``arrivals`` (since 1970) are of all of them.
 
-    ``person`` is whom requests name. ``elsewhere`` is what the session was told beside its messages: its
-    head, and what was handed in. ``served`` are chain hashes of answers in which calls were answered unseen.
+    ``person`` is whom requests name. ``elsewhere`` is what the session was told beside its messages, each
+    text by itself: its head, what was handed in, and the lines of what it was told of earlier sessions, which
+    have too many words together. ``served`` are chain hashes of answers in which calls were answered unseen.
     """
     start = max(first - _LOOKED_BACK, 0)
     commands = answered_commands(chain.messages, chain.content, start)

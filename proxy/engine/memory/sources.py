@@ -98,7 +98,11 @@ def _conversation(
     )
     elsewhere = [dialect.read(raw).text for raw in session.head]
     if injection is not None:
-        elsewhere += [injection.memory, injection.text, *(tool.result for tool in injection.tools)]
+        elsewhere += [
+            *injection.memory.splitlines(),
+            injection.text,
+            *(tool.result for tool in injection.tools),
+        ]
     lines = lines_of(
         chain,
         [node.at for node in branch],

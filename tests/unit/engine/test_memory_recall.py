@@ -65,3 +65,16 @@ async def test_an_item_is_found_by_what_was_said_beside_it(tmp_path: Path) -> No
         await world.converse("other", "ana", [user("Tea is served at five.")])
         told = world.told(await world.request("two", "ana", [user("What of the bridge?")]))
         assert ("paid in cash" in told, "Tea" in told) == (True, False)
+
+
+async def test_of_an_answer_only_what_the_session_was_told_is_left_out_of_what_is_said(
+    tmp_path: Path,
+) -> None:
+    own = "Red would suit the bridge, and cash the crane."
+    async with memory_world(Writer(), tmp_path) as world:
+        await world.converse("one", "ana", [user(BRIDGE), said("Good."), user("The crane is red.")])
+        await world.converse(
+            "two", "ana", [user("What of the bridge and the crane?"), said(f"{BRIDGE} {own}")]
+        )
+        found = await world.recalled(await world.request("three", "ana", [user("Hello.")]), QUESTION, ROOM)
+        assert (f"assistant: {own}" in found, found.count(BRIDGE)) == (True, 1)
