@@ -80,18 +80,24 @@ def summary_calls(
 
 
 def account_of(
-    situation: Situation, plan: Plan, *, may_wait: bool, view: int | None = None
+    situation: Situation,
+    plan: Plan,
+    *,
+    may_wait: bool,
+    view: int | None = None,
+    summarised: Mapping[Span, int] | None = None,
 ) -> Account | None:
     """What beginning an epoch with ``plan`` costs and saves; None where nobody knows a price.
 
     ``may_wait``: whether it waits while it costs more, if the policy lets money have a say. ``view``: counted
-    tokens of its view, where the plan does not hold all of its notes yet.
+    tokens of its view, where the plan does not hold all of its notes yet. ``summarised``: messages of which
+    summaries tell that the plan does not hold, with the counted tokens of each.
     """
     if situation.conditions.prices is None:
         return None
     prices, rules = situation.conditions.prices.under(situation.policy.economy), situation.policy.economy
     written = view_tokens(plan, situation.chain.tokens)
-    sums = _Sums(situation, prices, plan, 0 if view is None else view - written)
+    sums = _Sums(situation, prices, plan, 0 if view is None else view - written, summarised or {})
     account = Account(
         verdict=Verdict.DUE,
         idle=situation.conditions.idle,
@@ -222,6 +228,8 @@ class _Sums:
     plan: Plan
     unwritten: int
     """Tokens by which the notes of the plan will be longer than they are."""
+    summarised: Mapping[Span, int]
+    """Summaries that the plan does not hold."""
 
     @property
     def freed(self) -> int:
@@ -253,15 +261,16 @@ class _Sums:
         standing, after = {gap.span for gap in situation.plan.gaps}, situation.under(self.plan)
         strategy = strategy_of(situation.policy.strategy.name)
         new = [gap.span for gap in self.plan.gaps if gap.span not in standing] if rules.enabled else []
-        lacking = [span for span in new if lacks_summary(after, span, strategy)]
+        lacking = [span for span in new if lacks_summary(after, span, strategy, self.summarised)]
         if not lacking:
             return 0
         anchors = [each for span in lacking for each in after.anchors_within(*span) if not each.by_code]
-        summarised = {(each.start, each.end): situation.count(each.text) for each in anchors}
+        told = {(each.start, each.end): situation.count(each.text) for each in anchors}
+        told.update(self.summarised)
         seen = [situation.count(each.text) for each in situation.plan.anchors if not each.by_code]
         most = situation.policy.summary_tokens(situation.budget.limit)
         size = ceil(sum(seen) / len(seen)) if seen else most
-        dollars = summary_calls(situation, lacking, summarised, size).dollars(self.prices)
+        dollars = summary_calls(situation, lacking, told, size).dollars(self.prices)
         return round(dollars * MILLION / self.prices.fresh)
 
     @property

@@ -12,7 +12,7 @@ whatever was sent. Summaries are an estimate: what their sources and their texts
 usually are, and as long as they may be.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -25,7 +25,7 @@ from proxy.core.planning.chain import Chain
 from proxy.core.planning.from_scratch import plan_from_scratch
 from proxy.core.planning.life import NO_PAST, Past
 from proxy.core.planning.plan import EMPTY, Account, Plan, Span, Verdict, apply, view_tokens
-from proxy.core.planning.planner import Draft, draft, finish
+from proxy.core.planning.planner import draft, finish, lacking_summaries
 from proxy.core.planning.situation import Conditions, Count, Situation
 from proxy.core.policy.policy import Policy
 
@@ -71,15 +71,22 @@ class SummaryMeter:
         self._size = size
         self._summarised: dict[Span, int] = {}
 
-    def calls(self, decided: Draft) -> SummaryCalls:
-        """What a draft would ask for: each gap once, a summary in a larger gap standing for its messages."""
-        situation = decided.situation
+    @property
+    def summarised(self) -> Mapping[Span, int]:
+        """The messages that are summarised by now, each run with the counted tokens of its summary."""
+        return self._summarised
+
+    def calls(self, situation: Situation, plan: Plan) -> SummaryCalls:
+        """What an epoch of that plan asks for: what enough is new of, upon the summaries that there are."""
         most = situation.policy.summary_tokens(situation.budget.limit)
         most = most if self._size is None else min(self._size, most)
-        wanted = [span for span in decided.wanted if span not in self._summarised]
-        calls = summary_calls(situation, wanted, self._summarised, most)
-        standing = {span: size for span, size in self._summarised.items() if span in decided.spans}
-        self._summarised = standing | dict.fromkeys(decided.wanted, most)
+        lacking = lacking_summaries(situation.under(plan), self._summarised)
+        calls = summary_calls(situation, lacking, self._summarised, most)
+        for start, end in lacking:
+            inside = [each for each in self._summarised if start <= each[0] and each[1] <= end]
+            for each in inside:
+                del self._summarised[each]
+            self._summarised[start, end] = most
         return calls
 
 
@@ -146,8 +153,8 @@ def replay(
         conditions = Conditions(idle=idle if number > 1 else None, prices=prices, since=past.length)
         situation = Situation(prefix, plan, policy, sized, count, conditions=conditions, past=past)
         stage = stage_of(budget.usage(situation.view), policy.stages)
-        plan, epochs, account, decided = _next(situation, stage)
-        most, usual = (meter.calls(decided) if decided else SummaryCalls() for meter in meters)
+        plan, epochs, account = _next(situation, stage, meters[0].summarised)
+        most, usual = (meter.calls(situation, plan) if epochs else SummaryCalls() for meter in meters)
         epoch += epochs
         past = Past(past.epochs + epochs, length) if epochs else past
         view = view_tokens(plan, prefix.tokens)
@@ -169,22 +176,24 @@ def replay(
         )
 
 
-def _next(situation: Situation, stage: Stage) -> tuple[Plan, int, Account | None, Draft | None]:
+def _next(
+    situation: Situation, stage: Stage, summarised: Mapping[Span, int]
+) -> tuple[Plan, int, Account | None]:
     """What a request does to the plan: nothing, one epoch, or those of a history that is far too long.
 
-    Answers the plan from then on, the epochs that began, what money said, and what was decided of the one.
+    Answers the plan from then on, the epochs that began, and what money said.
     """
-    standing = situation.plan, 0, None, None
+    standing = situation.plan, 0, None
     if situation.policy.strategy.name == "off":
         return standing
     if situation.conditions.idle is None and stage is Stage.EMERGENCY:
         plan, epochs = plan_from_scratch(situation)
-        return (plan, epochs, account_of(situation, plan, may_wait=False), None) if epochs else standing
+        return (plan, epochs, account_of(situation, plan, may_wait=False)) if epochs else standing
     decided = draft(situation, stage)
     if decided is None:
         return standing
     plan = finish(decided, {})
-    account = account_of(situation, plan, may_wait=decided.may_wait)
+    account = account_of(situation, plan, may_wait=decided.may_wait, summarised=summarised)
     if account is not None and account.verdict is Verdict.WAITS:
-        return situation.plan, 0, account, None
-    return plan, 1, account, decided
+        return situation.plan, 0, account
+    return plan, 1, account

@@ -6,7 +6,7 @@ summaries give the same plan on every worker (law 3), and the finished view fits
 stay alone does not (law 4). What notes say is the business of :mod:`proxy.core.planning.gaps`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from typing import Final, NamedTuple, assert_never
@@ -96,20 +96,36 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
         return tuple(span for span in self.spans if lacks_summary(self.situation, span, self.strategy))
 
 
-def lacks_summary(situation: Situation, span: Span, strategy: Strategy | None) -> bool:
+def lacks_summary(
+    situation: Situation, span: Span, strategy: Strategy | None, told: Collection[Span] = ()
+) -> bool:
     """Whether messages that no summary tells of, and that one may, are `min_gap` or more of a gap.
 
-    To a record that the strategy writes itself the shortest gap belongs.
+    To a record that the strategy writes itself the shortest gap belongs. ``told``: runs of messages of which
+    summaries that are not in the situation tell.
     """
     least, may_be_summarised = situation.policy.summary.min_gap, situation.classes.may_be_summarised
     if strategy is not None and strategy.record(situation, *span) is not None:
         least = 1
     anchors = (each for each in situation.anchors_within(*span) if not each.by_code)
-    done = {place for each in anchors for place in range(each.start, each.end)}
+    told = [*((each.start, each.end) for each in anchors), *told]
+    done = {place for each in told for place in range(*each)}
     left = (place for place in range(*span) if place not in done and may_be_summarised(place))
     if sum(1 for _ in islice(left, least)) < least:
         return False
     return strategy is None or strategy.wants_summary(situation, *span)
+
+
+def lacking_summaries(situation: Situation, told: Collection[Span] = ()) -> list[Span]:
+    """The gaps of the plan in force that are to be summarised: those that an epoch has just cut among them.
+
+    ``told`` as in :func:`lacks_summary`.
+    """
+    if not situation.policy.summary.enabled:
+        return []
+    strategy = strategy_of(situation.policy.strategy.name)
+    gaps = situation.plan.gaps
+    return [gap.span for gap in gaps if lacks_summary(situation, gap.span, strategy, told)]
 
 
 def due_strategy(situation: Situation, stage: Stage) -> Strategy | None:

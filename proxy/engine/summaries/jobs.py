@@ -14,7 +14,7 @@ from proxy.cache import Lru, Memory
 from proxy.core.conversation.retention import terms_of
 from proxy.core.planning.gaps import generation_upon
 from proxy.core.planning.plan import Anchor, Epoch, Gap, Plan, Span
-from proxy.core.planning.planner import Draft, lacks_summary
+from proxy.core.planning.planner import Draft, lacking_summaries
 from proxy.core.planning.situation import Situation
 from proxy.core.planning.strategies import strategy_of
 from proxy.core.summaries.compaction import goal_of, progress_of, units_within
@@ -150,11 +150,7 @@ class SummaryJobs:
         if not situation.policy.summary.enabled or self._is_begun(self._begun.get(lane), epoch):
             return self.of(situation, (), owner)
         situation = await self.informed(situation, owner, prepared)
-        strategy = strategy_of(situation.policy.strategy.name)
-        lacking = await off_loop(
-            situation.chain,
-            lambda: [gap.span for gap in situation.plan.gaps if lacks_summary(situation, gap.span, strategy)],
-        )
+        lacking = await off_loop(situation.chain, lambda: lacking_summaries(situation))
         under_way = [*prepared.under_way, *self._rebuild(situation, owner)]
         ready = [span for span in lacking if not _holds_any(span, under_way)]
         wanted = self.of(situation, ready, owner)
@@ -171,13 +167,11 @@ class SummaryJobs:
 
     def missing(self, situation: Situation, owner: Owner) -> list[Missing]:
         """Which gaps no summary tells of, and why, as far as this process knows."""
-        if not situation.policy.summary.enabled:
-            return []
-        strategy = strategy_of(situation.policy.strategy.name)
+        lacking = {*lacking_summaries(situation)}
         return [
             Missing(number, gap.span, self._why(situation, gap, owner))
             for number, gap in enumerate(situation.plan.gaps)
-            if lacks_summary(situation, gap.span, strategy)
+            if gap.span in lacking
         ]
 
     def _why(self, situation: Situation, gap: Gap, owner: Owner) -> str:

@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from proxy.core.budget.budget import Budget, Stage
+from proxy.core.budget.budget import Budget
 from proxy.core.budget.prices import UNKNOWN_PRICES, Prices, Prompt
 from proxy.core.economics.economy import SummaryCalls
 from proxy.core.economics.simulate import Meter, SummaryMeter
 from proxy.core.planning.plan import EMPTY, Gap, Plan
-from proxy.core.planning.planner import Draft
-from proxy.core.planning.situation import FREE, Conditions, Situation
+from proxy.core.planning.situation import Conditions, Situation
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Economy, Summary
 from proxy.core.summaries.source import told_tokens
@@ -75,7 +74,7 @@ def summarised(*, idle: float | None = 10.0, policy: Policy | None = None, end: 
     chain = chain_from([*EXCHANGES, user("And?")])
     conditions = Conditions(idle=idle, prices=UNKNOWN_PRICES)
     situation = Situation(chain, EMPTY, policy or Policy(), BUDGET, count, conditions=conditions)
-    return SummaryMeter().calls(Draft(situation, Stage.COMPACT, ((0, end),), {}, FREE))
+    return SummaryMeter().calls(situation, Plan((Gap(0, end, b"note", 50),)))
 
 
 def test_a_summary_is_read_out_of_what_the_provider_has_kept_where_that_costs_less():
@@ -105,16 +104,19 @@ def test_a_summary_is_read_afresh_where_that_costs_less_or_nothing_is_kept(other
     assert told_tokens(chain, 0, otherwise.get("end", 30)) < read.source < sum(chain.tokens[:34])
 
 
-def test_each_gap_is_summarised_once_and_a_larger_one_builds_upon_it():
+def test_each_gap_is_summarised_once_and_a_larger_one_builds_upon_it_once_enough_of_it_is_new():
     chain = chain_from(EXCHANGES)
     situation = Situation(chain, EMPTY, Policy(), BUDGET, count)
     most, lane = situation.policy.summary_tokens(BUDGET.limit), SummaryMeter()
 
     def calls(*spans: tuple[int, int]) -> SummaryCalls:
-        return lane.calls(Draft(situation, Stage.COMPACT, spans, {}, FREE))
+        return lane.calls(situation, Plan(tuple(Gap(*span, b"note", 50) for span in spans)))
 
     instruction = calls((0, 10)).source - told_tokens(chain, 0, 10)
     assert 0 < instruction < 200
     assert calls((0, 10)) == SummaryCalls()
+    assert situation.policy.summary.min_gap == 5
+    assert calls((0, 14)) == SummaryCalls()
     assert calls((0, 16)).source == told_tokens(chain, 10, 16) + most + instruction
     assert calls((0, 16), (18, 20)) == SummaryCalls()  # too small for a summary
+    assert calls((0, 22)).source == told_tokens(chain, 16, 22) + most + instruction

@@ -166,6 +166,14 @@ def test_summaries_that_are_still_to_be_written_have_to_be_paid_back_too():
     assert verdict(replace(given, prepared=(Anchor(4, 20, "They built it."),)), cut(4, 20)) is Verdict.PAYS
 
 
+def test_a_gap_that_grew_by_fewer_messages_than_a_summary_is_worth_asks_for_none():
+    given, summarised = situation(expected_turns=20), {(4, 16): 60}
+    for end, lacks in ((20, False), (22, True)):
+        account = account_of(given, cut(4, end), may_wait=True, summarised=summarised)
+        assert account is not None
+        assert bool(account.summaries) == lacks
+
+
 def test_summaries_to_come_are_taken_to_be_as_long_as_those_that_came():
     given = situation(expected_turns=20)
     seen = Gap(4, 10, NOTE, 10, (Anchor(4, 10, "They built it of stone."),))
