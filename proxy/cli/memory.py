@@ -15,6 +15,7 @@ from proxy.cli.sessions import export, printable
 from proxy.cli.terminal import (
     CommandError,
     UsageError,
+    confirm,
     facts,
     notes,
     positive,
@@ -179,10 +180,7 @@ def _forget(args: argparse.Namespace, api: AdminApi) -> Json:
         raise UsageError("--tenant says whose --person is meant")
     if not args.yes and sys.stdin.isatty():
         what = args.item or " ".join(f"{name} {value}" for name, value in named.items())
-        sys.stderr.write(f"Forget {one_line(what, 200)} for good? [y/N] ")
-        sys.stderr.flush()
-        if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
-            raise CommandError("not forgotten")
+        confirm(f"Forget {one_line(what, 200)} for good?", "not forgotten")
     return api.forget(args.item or "", **named, **({"tenant": args.tenant} if args.tenant else {}))
 
 

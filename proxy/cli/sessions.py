@@ -16,6 +16,7 @@ from rich.text import Text
 from proxy.cli.client import AdminApi, Json, add_server_option
 from proxy.cli.terminal import (
     CommandError,
+    confirm,
     facts,
     percent,
     positive,
@@ -240,7 +241,10 @@ def _change(args: argparse.Namespace, api: AdminApi) -> int:
         return 0
     if args.verb == "delete":
         if not args.yes and sys.stdin.isatty():
-            confirm_deletion(api.session(args.session))
+            told = api.session(args.session)
+            name, turns = one_line(str(told["name"])), words(told["turns"])
+            what = f"Delete {name} ({turns} turns, last used {told['updated']}) for good?"
+            confirm(what, "not deleted")
         answer = api.delete(args.session)
     else:
         body = {name: getattr(args, name, None) for name in ("at", "tip", "name", "messages", "epoch")}
@@ -278,12 +282,3 @@ def export(content: bytes, output: Path | None) -> None:
             file.write(content + b"\n")
     except OSError as error:
         raise CommandError(f"{output} cannot be written: {error.strerror}") from error
-
-
-def confirm_deletion(answer: Json) -> None:
-    """Ask whoever sits at a terminal. Raises CommandError where the answer is no."""
-    name, turns = one_line(str(answer["name"])), words(answer["turns"])
-    sys.stderr.write(f"Delete {name} ({turns} turns, last used {answer['updated']}) for good? [y/N] ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
-        raise CommandError("not deleted")

@@ -55,6 +55,14 @@ def seconds(word: str) -> float:
     return found
 
 
+def confirm(what: str, refused: str) -> None:
+    """Ask whoever sits at the terminal. Raises CommandError, saying what was ``refused``, but for a yes."""
+    sys.stderr.write(f"{what} [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        raise CommandError(refused)
+
+
 def print_json(value: object) -> None:
     """One JSON document on stdout."""
     json.dump(value, sys.stdout, indent=2, ensure_ascii=False)

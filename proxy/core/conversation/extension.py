@@ -80,12 +80,12 @@ class Injection:
         told = {"memory": memory} if memory else {}
         return cls(dumps(told | {name: members[name] for name in _MEMBERS}))
 
-    @property
+    @cached_property
     def memory(self) -> str:
         """What is remembered of other sessions; empty where nothing is told."""
         return cast("str", self._members.get("memory", ""))
 
-    @property
+    @cached_property
     def text(self) -> str:
         """What a caller says; empty where only results were handed in."""
         return cast("str", self._members["text"])

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from proxy.core.dialects.answers import Ask
 from proxy.core.memory.life import reborn
-from proxy.core.memory.records import Archived, ArchiveReason, Event, EventKind, Item
+from proxy.core.memory.records import Archived, ArchiveReason, Event, EventKind, Item, event_of
 from proxy.core.policy.sections import Memory
 from proxy.core.summaries.prompt import LANGUAGES, Limit, Refused, fenced, judge
 from proxy.core.summaries.verification import Evidence
@@ -127,17 +127,9 @@ def archived(
         retention_until=None if rules.retention == "never" else now + rules.retention,
         item=item,
     )
-    score = item.importance_score
-    compress = Event(
-        kind=EventKind.COMPRESS,
-        item=item.id,
-        at=now,
-        before=score,
-        after=score,
-        details=f"{method}: {before} to {after} bytes",
-    )
-    archive = Event(kind=EventKind.ARCHIVE, item=item.id, at=now, before=score, details=due.reason.value)
-    return record, [compress, archive]
+    details, score = f"{method}: {before} to {after} bytes", item.importance_score
+    compress = event_of(item, EventKind.COMPRESS, now, after=score, details=details)
+    return record, [compress, event_of(item, EventKind.ARCHIVE, now, details=due.reason.value)]
 
 
 def compression_rate(records: Iterable[Archived]) -> float:
@@ -154,14 +146,7 @@ def expired(archive: Mapping[str, Archived], now: float) -> tuple[list[str], lis
         if record.retention_until is not None and record.retention_until <= now
     }
     return list(over), [
-        Event(
-            kind=EventKind.DELETE,
-            item=record.original_memory_id,
-            at=now,
-            before=record.final_importance_score,
-            details="retention is over",
-        )
-        for record in over.values()
+        event_of(record.item, EventKind.DELETE, now, details="retention is over") for record in over.values()
     ]
 
 

@@ -20,7 +20,7 @@ from proxy.core.extraction.reading import Sentence
 from proxy.core.extraction.subjects import subject_of
 from proxy.core.memory.items import Believed, short_id
 from proxy.core.memory.life import BORN, superseded, used
-from proxy.core.memory.records import Event, EventKind, Item, Trust
+from proxy.core.memory.records import Event, EventKind, Item, Trust, event_of
 from proxy.core.text.lexicon.remembering import HOLDS, ONE_AT_A_TIME
 from proxy.core.text.lexicon.words import NUMERALS, UNSPACED
 from proxy.core.text.words import share, words_of
@@ -118,7 +118,8 @@ class _Learning:
         if again is not None:
             self._use(again, believed, session, digest)
             return
-        self._keep(item, self._event(item))
+        details = f"{item.kind.value}, said by the {item.trust.value}"
+        self._keep(item, event_of(item, EventKind.CREATE, self._now, after=BORN, details=details))
         meant = self._meant(believed.proposal.replaces, text, near)
         for older in near:
             if older is meant or contradicts(text, older.text):
@@ -141,10 +142,6 @@ class _Learning:
         after = replace(after, is_standing=after.is_standing or believed.is_standing)
         if after != item:
             self._keep(after, event)
-
-    def _event(self, item: Item) -> Event:
-        details = f"{item.kind.value}, said by the {item.trust.value}"
-        return Event(kind=EventKind.CREATE, item=item.id, at=self._now, after=BORN, details=details)
 
     def _keep(self, item: Item, event: Event | None) -> None:
         self.items[item.id] = item

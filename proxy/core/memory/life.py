@@ -7,7 +7,7 @@ that is returned beside it.
 
 from msgspec.structs import replace
 
-from proxy.core.memory.records import Event, EventKind, Item
+from proxy.core.memory.records import Event, EventKind, Item, event_of
 
 BORN = 0.5
 _USE = 0.1
@@ -34,9 +34,7 @@ def rescored(item: Item, now: float, low: float) -> tuple[Item, Event | None]:
     after = score_of(item, now, low)
     if after == item.importance_score:
         return item, None
-    event = Event(
-        kind=EventKind.SCORE_UPDATE, item=item.id, at=now, before=item.importance_score, after=after
-    )
+    event = event_of(item, EventKind.SCORE_UPDATE, now, after=after)
     return replace(item, importance_score=after, decay_applied_at=now), event
 
 
@@ -48,14 +46,7 @@ def used(item: Item, session: bytes, now: float, details: str = "") -> tuple[Ite
     if session in item.used_by:
         return item, None
     after = round(min(item.importance_score + _USE, 1.0), _DIGITS)
-    event = Event(
-        kind=EventKind.USE,
-        item=item.id,
-        at=now,
-        before=item.importance_score,
-        after=after,
-        details=details,
-    )
+    event = event_of(item, EventKind.USE, now, after=after, details=details)
     raised = replace(
         item,
         importance_score=after,
@@ -68,21 +59,14 @@ def used(item: Item, session: bytes, now: float, details: str = "") -> tuple[Ite
 
 def superseded(item: Item, newer: str, now: float) -> tuple[Item, Event]:
     """An item of which the one of id ``newer`` says otherwise."""
-    score = item.importance_score
-    event = Event(
-        kind=EventKind.SUPERSEDE,
-        item=item.id,
-        at=now,
-        before=score,
-        after=score,
-        details=f"superseded by {newer}",
-    )
+    details = f"superseded by {newer}"
+    event = event_of(item, EventKind.SUPERSEDE, now, after=item.importance_score, details=details)
     return replace(item, superseded_by=newer), event
 
 
 def reborn(item: Item, now: float) -> tuple[Item, Event]:
     """An item that is taken back from the archive: as if it had been said now, and never used."""
-    event = Event(kind=EventKind.RESTORE, item=item.id, at=now, before=item.importance_score, after=BORN)
+    event = event_of(item, EventKind.RESTORE, now, after=BORN)
     born = replace(
         item,
         importance_score=BORN,

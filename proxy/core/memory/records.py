@@ -136,6 +136,14 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     details: str = ""
 
 
+def event_of(
+    item: Item, kind: EventKind, at: float, *, after: float | None = None, details: str = ""
+) -> Event:
+    """What becomes of an item; the score that it had stands in it, but for one that is only born by that."""
+    before = None if kind is EventKind.CREATE else item.importance_score
+    return Event(kind=kind, item=item.id, at=at, before=before, after=after, details=details)
+
+
 def add_event(log: list[Event], event: Event) -> None:
     """Write a line into a log; score updates that follow each other are one, from first to last score."""
     if log and log[-1].kind is event.kind is EventKind.SCORE_UPDATE:

@@ -12,7 +12,17 @@ from msgspec.structs import replace
 
 from proxy.core.memory.archive import restored
 from proxy.core.memory.life import reborn
-from proxy.core.memory.records import About, Archived, Event, EventKind, Item, Scope, ScopeKind, Thread
+from proxy.core.memory.records import (
+    About,
+    Archived,
+    Event,
+    EventKind,
+    Item,
+    Scope,
+    ScopeKind,
+    Thread,
+    event_of,
+)
 from proxy.core.memory.texts import without
 from proxy.core.policy.policy import Policy
 from proxy.engine.intake.naming import Naming
@@ -254,28 +264,15 @@ class Memories:
             items |= {each.item.id: None for each in some}
             left = without(copy.texts, sayings)
             texts = None if left == copy.texts else left
-            return Changes(
-                items=items, archive=archive, texts=texts, threads=threads, events=self._deleted(some)
-            )
+            now, details = self.clock.now(), "forgotten on request"
+            events = [event_of(each.item, EventKind.DELETE, now, details=details) for each in some]
+            return Changes(items=items, archive=archive, texts=texts, threads=threads, events=events)
 
         for first in range(0, max(len(entries), 1), _STEP):
             some = entries[first : first + _STEP]
             await self.scopes.change(
                 kept.scope, lambda copy, some=some: decide(copy, some), self._ttl(kept.scope, kept.about)
             )
-
-    def _deleted(self, entries: Iterable[Entry]) -> list[Event]:
-        now = self.clock.now()
-        return [
-            Event(
-                kind=EventKind.DELETE,
-                item=each.item.id,
-                at=now,
-                before=each.item.importance_score,
-                details="forgotten on request",
-            )
-            for each in entries
-        ]
 
     def _ttl(self, scope: Scope, about: About) -> float | None:
         """Seconds that a thread's own scope lives."""

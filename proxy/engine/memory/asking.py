@@ -21,9 +21,15 @@ from proxy.engine.foreground import Foreground
 from proxy.engine.models.asking import Asking, Caller, Unanswered
 from proxy.errors import UnabridgedError
 from proxy.ports import TokenCounter
+from proxy.telemetry import log_warning
 
 FAILURES = (Unanswered, Refused, TimeoutError, UnabridgedError)
 """What comes of a model that does not answer, or not with what was asked for."""
+
+
+def log_failure(what: str, failure: Exception, **details: str) -> None:
+    """Say in the log what was not done, and which of :data:`FAILURES` is why."""
+    log_warning(what, why=str(failure) or type(failure).__name__, **details)
 
 
 class Reader(NamedTuple):

@@ -19,7 +19,7 @@ from proxy.cache import Lru
 from proxy.core.memory.records import About, Scope, ScopeKind
 from proxy.core.policy.policy import Policy, PolicySet
 from proxy.engine.background import Background
-from proxy.engine.memory.asking import FAILURES, Reader
+from proxy.engine.memory.asking import FAILURES, Reader, log_failure
 from proxy.engine.memory.homes import Home
 from proxy.engine.memory.runs import Runs, claimed
 from proxy.engine.memory.upkeep import Upkeep
@@ -115,7 +115,7 @@ class DailyRun:
             if is_ours and copy.about is not None:
                 await self._maintain(scope, copy.about, reader, before=since)
         except FAILURES as failure:
-            log_warning("a memory was not maintained", why=str(failure) or type(failure).__name__)
+            log_failure("a memory was not maintained", failure)
 
     # --- what ---
 
@@ -153,7 +153,7 @@ class DailyRun:
                 reader = self._operator(about)
                 return await self._maintain(scope, about, reader) if is_ours else Maintained()
         except FAILURES as failure:
-            log_warning("a memory was not maintained", why=str(failure) or type(failure).__name__)
+            log_failure("a memory was not maintained", failure)
         except Exception as error:  # noqa: BLE001 - one scope's fault is not the others'
             log_fault("a memory was not maintained", error)
         return Maintained(failed=1)
@@ -190,7 +190,7 @@ class DailyRun:
         try:
             return await self.runs.thread(home, session, reader)
         except FAILURES as failure:
-            log_warning("a thread was not read to be remembered", why=str(failure) or type(failure).__name__)
+            log_failure("a thread was not read to be remembered", failure)
             return False
 
     async def _workspace(self, scope: Scope, day: str) -> None:
@@ -203,7 +203,7 @@ class DailyRun:
             if reader is not None:
                 await self.runs.workspace(scope, reader)
         except FAILURES as failure:
-            log_warning("a workspace was not maintained", why=str(failure) or type(failure).__name__)
+            log_failure("a workspace was not maintained", failure)
 
     def _policy_of(self, about: About) -> Policy:
         """The policy under which a scope was last written; the default one, where that is no more."""

@@ -20,14 +20,13 @@ from proxy.core.memory.lines import Line, newest
 from proxy.core.memory.records import About, Event, Item, Scope, ScopeKind, Texts, Thread
 from proxy.core.memory.texts import Wanted, lines_of_text
 from proxy.engine.background import keep_renewing
-from proxy.engine.memory.asking import FAILURES, MemoryQuestions, Reader, pieces_of
+from proxy.engine.memory.asking import FAILURES, MemoryQuestions, Reader, log_failure, pieces_of
 from proxy.engine.memory.homes import Home
 from proxy.engine.memory.reading import digest_of
 from proxy.engine.memory.scopes import CachedScope, Scopes
 from proxy.engine.memory.sources import Conversation, Sources
 from proxy.errors import StoreUnavailable
 from proxy.ports import Changes, Clock, MemoryStore, SessionKey, TokenCounter
-from proxy.telemetry import log_warning
 
 LEASE = 15.0
 """Seconds for which a dead worker's work is left alone."""
@@ -89,17 +88,18 @@ class Runs:
             if said is None or said.session.tip == known.tip:
                 return False
             copies, new = await self.scopes.of_home(home), said.after(known.tip)
+            index = await asyncio.to_thread(Known, copies[0].items.values())
             found = [
-                await self._items(piece, copies[0], reader)
+                await self._items(piece, index, reader)
                 for piece in pieces_of(new, self.counter, _MOST_PIECES)
             ]
             texts = await self._thread_texts(known, said, new, copies, reader)
             await self._write_thread(home, session, replace(known, texts=texts), said, found, reader)
         return True
 
-    async def _items(self, lines: Sequence[Line], copy: CachedScope, reader: Reader) -> _Found:
+    async def _items(self, lines: Sequence[Line], index: Known, reader: Reader) -> _Found:
         words = " ".join(line.text for line in lines)
-        shown = await asyncio.to_thread(lambda: Known(copy.items.values()).near(words))
+        shown = await asyncio.to_thread(index.near, words)
         return _Found(await self.questions.items(reader, lines, shown), shown)
 
     async def _thread_texts(
@@ -220,8 +220,8 @@ class Runs:
         try:
             return await self.questions.text(reader, wanted)
         except FAILURES as failure:
-            term, why = "long" if wanted.is_long else "short", str(failure) or type(failure).__name__
-            log_warning("a text of a memory was not written", scope=wanted.scope, term=term, why=why)
+            term = "long" if wanted.is_long else "short"
+            log_failure("a text of a memory was not written", failure, scope=wanted.scope, term=term)
             return wanted.existing
 
     async def _write_texts(self, scope: Scope, texts: Texts, abouts: Sequence[About] = ()) -> None:

@@ -14,7 +14,7 @@ from proxy.core.memory.records import About
 from proxy.engine.background import Background
 from proxy.engine.flow import Exchange, Request
 from proxy.engine.intake.naming import Naming
-from proxy.engine.memory.asking import FAILURES, Reader
+from proxy.engine.memory.asking import FAILURES, Reader, log_failure
 from proxy.engine.memory.daily import DailyRun
 from proxy.engine.memory.homes import Home, home_of
 from proxy.engine.memory.runs import Runs
@@ -130,7 +130,7 @@ class RememberedTurns:
             if is_crowded(len(copy.items), rules):
                 await self.daily.upkeep.put_away(home.scope, rules, home.ttl, reader)
         except FAILURES as failure:
-            log_warning("a thread was not read to be remembered", why=str(failure) or type(failure).__name__)
+            log_failure("a thread was not read to be remembered", failure)
 
     def close(self) -> None:
         """Begin nothing more."""

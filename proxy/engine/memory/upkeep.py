@@ -8,11 +8,10 @@ from proxy.core.memory.archive import Due, archived, due, expired
 from proxy.core.memory.life import rescored
 from proxy.core.memory.records import Archived, Event, Item, Scope
 from proxy.core.policy.sections import Memory
-from proxy.engine.memory.asking import FAILURES, MemoryQuestions, Reader
+from proxy.engine.memory.asking import FAILURES, MemoryQuestions, Reader, log_failure
 from proxy.engine.memory.scopes import CachedScope, Scopes
 from proxy.ports import Changes, Clock
 from proxy.ports.memory_store import THREADS
-from proxy.telemetry import log_warning
 
 _STEP = 200
 """Items that one step writes: it holds the store up."""
@@ -83,7 +82,7 @@ class Upkeep:
             async with room:
                 return await self.questions.compression(reader, each.content)
         except FAILURES as failure:
-            log_warning("an item was not compressed", why=str(failure) or type(failure).__name__)
+            log_failure("an item was not compressed", failure)
             return None
 
     async def forget_ended(self, scope: Scope, life: float, ttl: float | None) -> int:

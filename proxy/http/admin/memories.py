@@ -131,7 +131,8 @@ class MemoryOperations:
         """A line for each scope that the run is over with, then what it came to."""
         lines: asyncio.Queue[bytes] = asyncio.Queue()
         encode = msgspec.json.Encoder().encode
-        run = asyncio.create_task(self.daily.run(on_progress=lambda done: lines.put_nowait(encode(done))))
+        maintained = self.daily.run(on_progress=lambda done: lines.put_nowait(encode(done)))
+        run = self.daily.background.run(maintained, is_needed=False)
         run.add_done_callback(lambda _: lines.put_nowait(b""))
         while line := await lines.get():
             yield line + b"\n"
