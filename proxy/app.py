@@ -152,7 +152,7 @@ def create_app(
     )
     admission = Admission(policies, settings.body_memory)
     relay = Relay(outside.upstream, admission, metrics.relayed)
-    heads = Heads(outside.memory, inside.pipeline.naming.tenant_header)
+    heads = Heads(outside.memory, inside.pipeline.naming.tenant_header, is_shadow=settings.shadow)
     managed = Managed(
         inside.pipeline,
         inside.appends,

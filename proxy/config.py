@@ -103,6 +103,7 @@ class Settings(BaseModel):
     ] = "default"
     policies: Annotated[Path | None, Flag("DIR", "a directory of policies")] = None
     """Before the presets."""
+    shadow: Annotated[bool, Flag(None, "decide and record, and forward every request as it came")] = False
     host: Annotated[str, Field(min_length=1), Flag("ADDRESS", "to listen on (127.0.0.1)")] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535), Flag("PORT", "to listen on; 0 is any free one (8080)")] = 8080
     workers: Annotated[int, Field(ge=1), Flag("N", "processes (1)")] = 1

@@ -64,7 +64,8 @@ class Metrics:
         # Contexts: what is made of what clients send.
         self.stages = counter("unabridged_stage", "Managed requests by stage.", ("stage",))
         tokens = counter("unabridged_tokens", "Prompt tokens received and sent.", ("kind",))
-        self.tokens_received, self.tokens_sent = tokens.labels("received"), tokens.labels("sent")
+        self._tokens_received, self._tokens_sent = tokens.labels("received"), tokens.labels("sent")
+        self._shadow_tokens = tokens.labels("shadow_received"), tokens.labels("shadow_sent")
         self.cached_tokens = counter(
             "unabridged_cached_tokens", "Prompt tokens that the upstream served from its cache."
         )
@@ -116,6 +117,18 @@ class Metrics:
 
     def relayed(self, status: int) -> None:
         self._relayed(status).inc()
+
+    def count_tokens(self, full: int, view: int, *, is_shadow: bool) -> None:
+        """Count a request's prompt tokens: of all that came, and of what a policy made of that.
+
+        In shadow that was not sent.
+        """
+        self._tokens_received.inc(full)
+        self._tokens_sent.inc(full if is_shadow else view)
+        if is_shadow:
+            received, sent = self._shadow_tokens
+            received.inc(full)
+            sent.inc(view)
 
     def stored(self, op: str, seconds: float) -> None:
         self._stored(op).observe(seconds)

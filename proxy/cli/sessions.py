@@ -55,7 +55,7 @@ _LEFT_OUT = {
 _FACTS = (
     *("id", "name", "began_with", "model", "window", "window_from", "policy", "stage", "tokens", "budget"),
     *("full_tokens", "turns", "exchanges", "prune_count", "llm_compressions", "summary_bytes", "blocked"),
-    *("created", "updated"),
+    *("shadow", "created", "updated"),
 )
 
 

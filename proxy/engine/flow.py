@@ -128,6 +128,8 @@ class Incoming(msgspec.Struct, frozen=True):
     """What chose its policy, in words."""
     appended: Appended | None = None
     """Of a turn that was sent without its history, which stands in the body by now."""
+    is_shadow: bool = False
+    """Whether it is decided on and recorded, and forwarded as it came whatever was decided."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -219,7 +221,7 @@ class Exchange(msgspec.Struct, kw_only=True):
     sent_tokens: int = 0
     """Counted tokens of what is forwarded."""
     sent: int = 0
-    """The same in the model's tokens."""
+    """The model's tokens of the view: of what is forwarded or, in shadow, would have been."""
     full: int = 0
     """The model's tokens of the whole conversation."""
     plain: bytes
@@ -254,9 +256,15 @@ class Exchange(msgspec.Struct, kw_only=True):
     def decide(self, request: Request, decision: Decision, plain: bytes) -> None:
         """Let this be what is asked, what was decided on it, and what goes out."""
         self.request, self.decision, budget = request, decision, request.budget
-        self.sent_tokens, counted = budget.head + decision.view, request.counted
-        self.sent, self.full = budget.real(self.sent_tokens), budget.real(counted)
+        view, counted = budget.head + decision.view, request.counted
+        self.sent_tokens = counted if self.is_shadow else view
+        self.sent, self.full = budget.real(view), budget.real(counted)
         self.set_body(plain)
+
+    @property
+    def is_shadow(self) -> bool:
+        """Whether it goes out as it came, whatever was decided."""
+        return self.request.incoming.is_shadow
 
     def set_body(self, plain: bytes) -> None:
         """Let this go out, without what only we ask for."""
@@ -277,6 +285,8 @@ class Exchange(msgspec.Struct, kw_only=True):
             (b"x-unabridged-summary", decision.summary.encode()),
             (b"x-unabridged-tool-cache", b"hits=%d" % (self.rounds.hits if self.rounds else 0)),
         ]
+        if self.is_shadow:
+            headers.append((b"x-unabridged-mode", b"shadow"))
         reasons = [*self.degraded, *decision.degraded]
         if reasons:
             headers.append((b"x-unabridged-degraded", ", ".join(reasons).encode()))

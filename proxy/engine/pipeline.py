@@ -69,13 +69,13 @@ class Pipeline:
         """
         policy = incoming.policy
         read, extension, history = await self._read(incoming)
-        lane = lane_of(history.model, policy, incoming.envelope.budget)
+        lane = lane_of(history.model, policy, incoming.envelope.budget, is_shadow=incoming.is_shadow)
         session, log = await self._recognised(incoming, history, lane)
         degraded = ["store"] if session.is_store_away else []
         pins, injection = await self._attached(incoming, extension, session, history, degraded)
         model = self.models.of(session.tenant, history.model)
         chain = await self._counted(read, history, session, model)
-        if session.hidden or injection is not None:
+        if (session.hidden and not incoming.is_shadow) or injection is not None:
             history = history.completed(session.hidden, injection)
             chain = history.outgoing_chain(chain) if history.hidden else chain
         request = await self._request(incoming, history, chain, session, log, model, pins)
@@ -83,12 +83,13 @@ class Pipeline:
         exchange = Exchange(
             request=request,
             decision=decision,
-            plain=self.decisions.body(request, decision),
-            tools=await self._fresh(request),
+            plain=history.body.raw if incoming.is_shadow else self.decisions.body(request, decision),
+            tools=NOTHING_FRESH if incoming.is_shadow else await self._fresh(request),
             degraded=degraded,
             answerers=self.decisions.answerers(request, decision) if request.tool else [],
         )
-        self.sender.add_parameters(exchange)
+        if not incoming.is_shadow:
+            self.sender.add_parameters(exchange)
         return exchange
 
     async def answer(self, exchange: Exchange) -> Sent:
@@ -154,12 +155,15 @@ class Pipeline:
             places = extension.pins_from_end(len(history.head))
         wanted = frozenset([history.hashes[-place] for place in places] if places else ())
         pins, unsaved = await self.attachments.pins(session, wanted, ttl)
+        degraded += unsaved
         inject = came_with.inject if came_with is not None else extension.inject
+        if incoming.is_shadow:
+            return pins, None
         rules = incoming.policy.memory
         is_told = rules.enabled and rules.inject_tokens
         memory = partial(self.memories.opening, incoming, history, session.key) if is_told else None
         injection, unkept = await self.attachments.injection(session, inject, ttl, memory)
-        degraded += [*unsaved, *unkept]
+        degraded += unkept
         return pins, injection
 
     async def _counted(self, read: ReadBody, history: History, session: SessionState, model: Model) -> Chain:
@@ -239,7 +243,10 @@ class Pipeline:
             return NOTHING_FRESH
 
 
-def lane_of(model: str, policy: Policy, budget: int | None) -> str:
-    """The lane of a request that allows itself so many tokens: those of one lane share their plans."""
-    parts = f"{model}\0{policy.name}\0{budget or ''}"
+def lane_of(model: str, policy: Policy, budget: int | None, *, is_shadow: bool = False) -> str:
+    """The lane of a request that allows itself so many tokens: those of one lane share their plans.
+
+    What was decided in shadow is in force for nothing else.
+    """
+    parts = f"{model}\0{policy.name}\0{budget or ''}" + ("\0shadow" if is_shadow else "")
     return hashlib.sha256(parts.encode(errors="surrogatepass")).hexdigest()[:16]

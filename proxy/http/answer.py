@@ -47,9 +47,14 @@ async def pump(
     await send({"type": "http.response.body", "body": last, "more_body": False})
 
 
-async def send_answer(sent: Sent, collector: Collector, send: Send, *, adds_usage: bool) -> None:
-    """Pass on an answer that has begun; ``adds_usage``: without a usage that only we asked for."""
-    ending = partial(_ending, collector)
+async def send_answer(
+    sent: Sent, collector: Collector, send: Send, *, adds_usage: bool, tells_end: bool
+) -> None:
+    """Pass on an answer that has begun; ``adds_usage``: without a usage that only we asked for.
+
+    Where one ends too early, ``tells_end`` decides whether it is told so, or ends as the upstream's does.
+    """
+    ending = partial(_ending, collector) if tells_end else None
     if collector.is_plain_stream and adds_usage:
         await pump(
             _without_usage(_seen(sent, collector), collector.wire.usage_remover()), send, ending=ending

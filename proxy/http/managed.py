@@ -10,6 +10,7 @@ import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from proxy.core.budget.budget import Stage
+from proxy.core.conversation.extension import MEMBER
 from proxy.core.policy.policy import Ways
 from proxy.engine.append.append import Appends, StoredAnswer
 from proxy.engine.flow import Exchange, Incoming, Sent
@@ -48,6 +49,8 @@ class _Passage(msgspec.Struct, kw_only=True):
     status: int = 0
     is_read: bool = False
     """Whether the request's body has been read."""
+    body: bytes = b""
+    """The request's body as it came, kept in shadow alone."""
     has_begun: bool = False
     """Whether the client has the head of its answer."""
     forwarded: float = 0.0
@@ -89,7 +92,7 @@ class Managed:
                 send = passage.send = with_headers(send, (b"x-unabridged-warning", head.warning))
             ways = head.ways(self._policies.in_force)
             # Where a policy cuts nothing, and the client sends its history, nothing has to be read.
-            if head.mode == "off" or (head.mode == "full" and ways.are_off):
+            if head.mode == "off" or (head.mode != "append" and ways.are_off):
                 await self._relay(scope, receive, send)
                 return
             with Permit(self._admission, ways.streams) as permit:
@@ -116,22 +119,24 @@ class Managed:
             await send_error(passage.scope, passage.send, error, unread=unread)
 
     async def _manage(self, head: Head, ways: Ways, passage: _Passage, permit: Permit) -> bool:
-        """Answer the request; False where the model says that it is to be relayed instead."""
+        """Answer the request; False where it is to be relayed: its policy, or shadow, wants that."""
         self._metrics.streams_active += 1
         try:
             incoming = await self._read(head, ways, passage, permit)
             if incoming is None:
                 return False
             with passage.scope[CLIENT]:
-                if head.mode != "append":
-                    await self._answer(incoming, passage)
+                if head.mode == "shadow":
+                    return await self._shadow(incoming, passage)
+                if head.mode == "full":
+                    await self._answer(await self._pipeline.prepare(incoming), passage)
                     return True
                 async with self._appends.turn(incoming) as turn:
                     if isinstance(turn, StoredAnswer):
                         await self._replay(incoming, turn, passage)
                     else:
                         permit.take(len(turn.body) - len(incoming.body))
-                        await self._answer(turn, passage)
+                        await self._answer(await self._pipeline.prepare(turn), passage)
         finally:
             self._metrics.streams_active -= 1
         return True
@@ -158,12 +163,33 @@ class Managed:
         options = ways.options
         way = options[0] if len(options) == 1 else ways.chosen(self._pipeline.wire.model_of(decoded))
         policy = way.policy
-        if head.mode == "full" and policy.strategy.name == "off":
+        if head.mode != "append" and policy.strategy.name == "off":
             client.put_back(body)
             return None
         if len(decoded) > policy.limits.body:
             raise RequestTooLarge
-        return Incoming(envelope, decoded, policy, self._now(), way.by)
+        if head.mode != "shadow":
+            return Incoming(envelope, decoded, policy, self._now(), way.by)
+        passage.body = body
+        return Incoming(envelope, decoded, policy.in_shadow, self._now(), way.by, is_shadow=True)
+
+    async def _shadow(self, incoming: Incoming, passage: _Passage) -> bool:
+        """Answer a request of which nothing is changed; False where it cannot be decided on.
+
+        Only what is wrong with our own member of the body is the client's to hear.
+        """
+        try:
+            exchange = await self._pipeline.prepare(incoming)
+        except Exception as error:  # law 7: in shadow a fault of ours costs the record alone
+            if isinstance(error, UnabridgedError):
+                if (error.param or "").partition(".")[0] == MEMBER:
+                    raise
+            else:
+                log_fault("a request could not be decided on in shadow", error)
+            passage.scope[CLIENT].put_back(passage.body)
+            return False
+        await self._answer(exchange, passage)
+        return True
 
     async def _replay(self, incoming: Incoming, stored: StoredAnswer, passage: _Passage) -> None:
         caller = incoming.envelope.caller
@@ -180,10 +206,9 @@ class Managed:
         await passage.send({"type": "http.response.start", "status": _ANSWERED, "headers": headers})
         await passage.send({"type": "http.response.body", "body": stored.body, "more_body": False})
 
-    async def _answer(self, incoming: Incoming, passage: _Passage) -> None:
+    async def _answer(self, exchange: Exchange, passage: _Passage) -> None:
         pipeline, metrics = self._pipeline, self._metrics
-        exchange = await pipeline.prepare(incoming)
-        request, decision = exchange.request, exchange.decision
+        request, decision, incoming = exchange.request, exchange.decision, exchange.request.incoming
         self._stages[decision.stage].inc()
         metrics.is_degraded = "store" in exchange.degraded
         metrics.overhead.observe(self._now() - incoming.arrived)
@@ -196,6 +221,8 @@ class Managed:
             "full": exchange.full,
             "budget": request.budget.tokens,
         }
+        if exchange.is_shadow:
+            passage.fields["mode"] = "shadow"
         if incoming.appended is not None:
             await pipeline.recorder.announce(exchange)
         with pipeline.foreground:
@@ -227,7 +254,8 @@ class Managed:
                 await send_appended(sent, collector, begin, passage.send, acknowledged, adds_usage=adds_usage)
             else:
                 await begin()
-                await send_answer(sent, collector, passage.send, adds_usage=adds_usage)
+                tells = not exchange.is_shadow
+                await send_answer(sent, collector, passage.send, adds_usage=adds_usage, tells_end=tells)
         finally:
             if is_answered:
                 self._pipeline.recorder.begin(exchange, collector)

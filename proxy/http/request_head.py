@@ -256,7 +256,7 @@ def request_id(scope: Scope) -> str:
 # shown nor logged.
 
 MODE_HEADER = b"x-unabridged-mode"
-_MODES = frozenset({"full", "append", "off"})
+_MODES = frozenset({"full", "append", "shadow", "off"})
 _OUR_NAMES = (
     *(SESSION_HEADER, POLICY_HEADER, BUDGET_HEADER, BOUNDARY_HEADER, MODE_HEADER),
     *(CHANNEL_HEADER, WORKSPACE_HEADER),
@@ -277,8 +277,9 @@ _Key = tuple[bytes, bytes, tuple[Header, ...]]
 class Head:
     """A request's head, the length of its body aside."""
 
-    def __init__(self, key: _Key, warning: bytes) -> None:
+    def __init__(self, key: _Key, warning: bytes, *, is_shadow: bool = False) -> None:
         self._path, self._query, self._headers = key
+        self._is_shadow = is_shadow
         self._named = by_name(self._headers)
         self.encoding = self._named.get(b"content-encoding")
         self.warning = warning
@@ -296,11 +297,15 @@ class Head:
 
     @cached_property
     def mode(self) -> str:
-        """`full`, `append` or `off`. Raises InvalidHeader."""
+        """`full`, `append`, `shadow` or `off`. Raises InvalidHeader."""
         mode = self._named.get(MODE_HEADER, b"").strip().lower().decode("latin-1") or "full"
         if mode not in _MODES:
-            raise InvalidHeader("X-Unabridged-Mode is full, append or off.")
-        return mode
+            raise InvalidHeader("X-Unabridged-Mode is full, append, shadow or off.")
+        if self._is_shadow and mode == "append":
+            raise InvalidHeader(
+                "This server runs in shadow and changes no request; append mode would have to complete yours."
+            )
+        return "shadow" if self._is_shadow and mode == "full" else mode
 
     def envelope(self, naming: Naming) -> Envelope:
         """What a request asks for that is to be managed; raises the errors of what cannot be read."""
@@ -320,9 +325,12 @@ class Head:
 
 
 class Heads:
-    """Those that were read last."""
+    """Those that were read last; with ``is_shadow`` of a server that changes no request."""
 
-    def __init__(self, memory: Memory, tenant_header: bytes | None = None) -> None:
+    def __init__(
+        self, memory: Memory, tenant_header: bytes | None = None, *, is_shadow: bool = False
+    ) -> None:
+        self._is_shadow = is_shadow
         self._heads: Lru[_Key, Head] = Lru(memory, attrgetter("size"))
         self._our_names = {*_OUR_NAMES, tenant_header}
 
@@ -330,7 +338,9 @@ class Heads:
         headers: Sequence[Header] = scope["headers"]
         lasting = tuple([header for header in headers if header[0] != _LENGTH])
         key = scope["raw_path"], scope["query_string"], lasting
-        return self._heads.get_or_make(key, lambda: Head(key, self.warning(lasting)))
+        return self._heads.get_or_make(
+            key, lambda: Head(key, self.warning(lasting), is_shadow=self._is_shadow)
+        )
 
     def warning(self, headers: Sequence[Header]) -> bytes:
         """What an answer says of a request's headers that look like ours, and that there are not.

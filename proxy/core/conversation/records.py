@@ -59,9 +59,11 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     policy: str = ""
     chosen_by: str = ""
     """What chose the policy, in words; empty in records from before it was kept."""
+    is_shadow: bool = False
+    """Whether the last request was forwarded as it came, whatever was decided on it."""
     stage: str = "calm"
     tokens: int = 0
-    """Tokens of the last view, calibrated."""
+    """Tokens of the last view, calibrated; in shadow nobody got that."""
     full_tokens: int = 0
     """Tokens of the last request before pruning, calibrated."""
     budget: int = 0

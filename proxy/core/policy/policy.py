@@ -8,8 +8,9 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import cached_property
 from operator import attrgetter
-from typing import Annotated, Any, ClassVar, get_args
+from typing import Annotated, Any, ClassVar, Self, get_args
 
 import msgspec
 from pydantic import BaseModel, Field
@@ -92,6 +93,24 @@ class Policy(Section):
         if self.strategy.name == "exchanges":
             wanted = min(wanted, self.strategy.summary_to // _TOKEN_BYTES)
         return max(1, min(wanted, budget // 8))
+
+    @cached_property
+    def in_shadow(self) -> Self:
+        """The same policy for requests of which nothing is changed, however it decides on them.
+
+        Nothing of it puts anything into a request, refuses one, or makes one wait. Summaries are written only
+        where `summary.shadow` says so, and not behind the last view, which no provider has read.
+        """
+        summary = self.summary
+        written = {"enabled": summary.enabled and summary.shadow, "wait": 0.0, "cached_prefix": False}
+        quiet = {
+            "budget": self.budget.model_copy(update={"overflow": "forward"}),
+            "summary": summary.model_copy(update=written),
+            "recall": Recall(),
+            "memory": Memory(),
+            "store": self.store.model_copy(update={"on_fault": "open"}),
+        }
+        return self.model_copy(update=quiet)
 
     def retired(self) -> Iterator[tuple[str, str]]:
         """Keys that differ from the default and do nothing any more, each with a sentence about it."""

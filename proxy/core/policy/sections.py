@@ -174,6 +174,8 @@ class Summary(Section):
     """Instruction to the model that writes; empty is the built-in one."""
     cached_prefix: StrictBool = True
     """Whether a summary may be asked for behind what was sent last, which the provider has cached."""
+    shadow: StrictBool = False
+    """Whether summaries are written in shadow too, where nobody gets them but those who look."""
 
 
 _LEAST_LEDGER = 1600

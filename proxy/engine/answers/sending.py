@@ -70,6 +70,7 @@ class Sender:
     async def send(self, exchange: Exchange) -> Sent:
         """Forward; a refusal for length teaches the window, and the request is pruned and sent once more.
 
+        In shadow the refusal is the answer.
         Raises UpstreamUnreachable, UpstreamTimeout, UpstreamInvalidResponse.
         """
         sent = await self.forward(exchange.request.incoming, exchange.body)
@@ -79,6 +80,9 @@ class Sender:
                 if not sent.opening:
                     return sent
             refusal = self.refusal(exchange, sent)
+            if exchange.is_shadow:
+                self.learn_window(exchange, refusal)
+                return sent
             is_changed = (
                 self._let_alternate(exchange, refusal)
                 or (refusal.is_of_reasoning and await self.decisions.leave_out_reasoning(exchange))

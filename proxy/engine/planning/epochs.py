@@ -296,7 +296,8 @@ class Epochs:
         """Count an epoch that is in force from now on, and log what it has cut."""
         self._metrics.epochs.labels(stage=epoch.stage).inc()
         self._metrics.cut_messages.labels(reason=epoch.stage).inc(max(epoch.plan.cut - before.plan.cut, 0))
-        log_pruning(epoch, request.session.key.id_for(request.session.tenant))
+        session, is_shadow = request.session, request.incoming.is_shadow
+        log_pruning(epoch, session.key.id_for(session.tenant), is_shadow=is_shadow)
 
     async def _append(self, request: Request, log: EpochLog) -> EpochLog:
         """Append to the lane what the store does not hold yet; answers what the lane then holds.
@@ -318,14 +319,14 @@ class Epochs:
         return EpochLog(epochs, len(epochs))
 
 
-def log_pruning(epoch: Epoch, session: str) -> None:
-    """Log what an epoch has cut of a session's view."""
+def log_pruning(epoch: Epoch, session: str, *, is_shadow: bool = False) -> None:
+    """Log what an epoch has cut of a session's view, or in shadow would have."""
     if epoch.removed_tokens <= 0:
         return
     messages = f"{epoch.original_count}→{epoch.final_count}"
     tokens = f"{epoch.original_tokens}→{epoch.final_tokens}"
     log_event(
-        f"pruned: messages {messages}, tokens {tokens}",
+        f"{'would have pruned' if is_shadow else 'pruned'}: messages {messages}, tokens {tokens}",
         session=session,
         epoch=epoch.number,
         stage=epoch.stage,

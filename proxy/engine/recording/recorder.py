@@ -136,8 +136,7 @@ class Recorder:
             if answer.complete and answer.choices == 1 and not is_of_several:
                 growth = session.cached.growth_of(request.model.name)
                 self.models.learn_usage(request.model, growth, exchange.sent_tokens, usage)
-            self.metrics.tokens_received.inc(exchange.full)
-            self.metrics.tokens_sent.inc(exchange.sent)
+            self.metrics.count_tokens(exchange.full, exchange.sent, is_shadow=exchange.is_shadow)
             if usage is not None and usage.cached_tokens:
                 self.metrics.cached_tokens.inc(usage.cached_tokens)
             hashes, known = request.chain.hashes, session.found.known
@@ -310,6 +309,7 @@ def _session_after(exchange: Exchange, answered: ChainedAnswer | None, now: floa
         model=request.model.name,
         policy=request.incoming.policy.name,
         chosen_by=request.incoming.chosen_by,
+        is_shadow=exchange.is_shadow,
         stage=decision.stage.value,
         tokens=exchange.sent,
         full_tokens=exchange.full,

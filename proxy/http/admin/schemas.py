@@ -125,6 +125,8 @@ class SessionTold(Shape):
     """Who says so: `policy`, `refusal`, `truncated`, `upstream`, `prices` or `unknown`."""
     model: str
     policy: str
+    shadow: bool
+    """Whether the last request was forwarded as it came: then its `tokens`, and the view, nobody got."""
     blocked: Literal["compacting", "paused"] | None
     """Why turns wait: all of them for a compaction, appended ones while it is paused."""
     turns: int

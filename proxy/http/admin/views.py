@@ -33,6 +33,7 @@ def session(found: Inspected, cycle: NewestExchange | None = None) -> schemas.Se
         window_from=record.window_from,
         model=record.model,
         policy=record.policy,
+        shadow=record.is_shadow,
         blocked=blocked,
         turns=record.turns,
         exchanges=record.exchanges,
