@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.support.clients import Chat, Chats, proxying, write_policy
-from tests.support.servers import Exchange, Received, eventually
+from tests.support.clients import Chat, Chats, admin, proxying, write_policy
+from tests.support.servers import Exchange, Received, eventually, until
 from tests.support.upstreams import Message, Model, said
 
 REST = 0.1
@@ -21,6 +21,10 @@ extends = "default"
 [memory]
 enabled = true
 """
+
+OSLO = "I live in Oslo and I am allergic to nuts."
+"""What Ana says; this is what is noted of it."""
+LIVES, ALLERGIC = "Ana lives in Oslo.", "Ana is allergic to nuts."
 
 # How the questions for a memory begin.
 ITEMS = "You keep the memory of an assistant. Read the transcript"
@@ -38,10 +42,12 @@ def task_of(body: Message) -> str:
 class RememberingModel(Model):
     """Answers questions for a memory by what stands in them; any other request as the scripted model does.
 
-    ``notes`` are items by a phrase of the transcript that has them proposed.
+    ``notes`` are items by a phrase of the transcript that has them proposed; ``bullets`` stand in each text
+    that it writes, whatever was said.
     """
 
     notes: dict[str, Message] = field(default_factory=dict[str, Message])
+    bullets: list[str] = field(default_factory=list[str])
     asked_for_items: list[Received] = field(default_factory=list[Received])
     asked_for_texts: list[Received] = field(default_factory=list[Received])
     compressions: list[Received] = field(default_factory=list[Received])
@@ -72,7 +78,7 @@ class RememberingModel(Model):
         elif asked is self.asked_for_texts:
             if self.meanwhile is not None:
                 await self.meanwhile()
-            answer = "\n".join(f"- {line}" for line in bullets_in(text))
+            answer = "\n".join(f"- {line}" for line in [*bullets_in(text), *self.bullets])
         else:
             answer = text.splitlines()[1][:80]
         await self._reply(exchange, body, said(answer))
@@ -97,6 +103,18 @@ def bullets_in(text: str) -> list[str]:
 def note(text: str, kind: str = "fact", **members: Any) -> Message:
     """An item as a model proposes it."""
     return {"text": text, "kind": kind, **members}
+
+
+def noting_ana() -> RememberingModel:
+    """A model that notes what Ana says of herself, and what becomes of her boat."""
+    return RememberingModel(
+        notes={
+            "live in Oslo": note(LIVES),
+            "allergic to nuts": note(ALLERGIC, standing=True),
+            "moved to Bergen": note("Ana lives in Bergen."),
+            "paint the boat": note("The boat is painted green.", "decision"),
+        }
+    )
 
 
 @asynccontextmanager
@@ -137,3 +155,16 @@ async def opening(model: Model, chat: Chat, session: str, question: str = "Where
     chat.messages.clear()
     await chat.ask(question)
     return prelude(model.views()[-1])
+
+
+async def ana_speaks(model: RememberingModel, url: str, chats: Chats, **headers: str) -> None:
+    """Ana says where she lives, in a session of her own, until items and texts of that are written."""
+    times = len(model.asked_for_texts) // 4 + 1
+    await person(chats, url, **{"X_Unabridged_Session": "one", **headers}).ask(OSLO)
+    await read(model, times)
+
+    async def is_written() -> bool:
+        scopes = (await admin(url, "memory"))["scopes"]
+        return any("Oslo" in scope["long"] for scope in scopes)
+
+    await until(True, is_written)

@@ -121,7 +121,7 @@ class TestTheDocument:
         for path, methods in document["paths"].items():
             for method, operation in methods.items():
                 if method == "delete" or "/memory/{id}" in path:
-                    continue  # nothing is remembered here: `test_admin_memory` has items
+                    continue  # nothing is remembered here: `tests.e2e.memory` has items
                 body = {"messages": "4-7"} if path.endswith("/compact") else None
                 route = (
                     path.removeprefix("/unabridged/v1/")

@@ -4,42 +4,30 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import openai
-import pytest
 
 from proxy.core.recall.tool import NAME
 from tests.support.append_client import Appenders
 from tests.support.clients import ADMIN, Chats, admin, user
-from tests.support.remembering import RememberingModel, note, opening, person, prelude, read, remembering
+from tests.support.remembering import (
+    ALLERGIC,
+    LIVES,
+    OSLO,
+    RememberingModel,
+    ana_speaks,
+    opening,
+    person,
+    prelude,
+    read,
+    remembering,
+)
 from tests.support.servers import eventually, until
 from tests.support.stores import serving, valkey_command
-from tests.support.upstreams import calling, running, said
-
-OSLO = "I live in Oslo and I am allergic to nuts."
-
-
-@pytest.fixture
-async def model() -> AsyncGenerator[RememberingModel]:
-    notes = {
-        "live in Oslo": note("Ana lives in Oslo."),
-        "allergic to nuts": note("Ana is allergic to nuts.", standing=True),
-        "moved to Bergen": note("Ana lives in Bergen."),
-    }
-    model = RememberingModel(notes=notes)
-    async with running(model):
-        yield model
-
-
-@pytest.fixture
-async def url(model: RememberingModel, tmp_path: Path) -> AsyncIterator[str]:
-    async with remembering(model, tmp_path) as served:
-        yield served
-
+from tests.support.upstreams import calling, said
 
 # --- a session's start ---
 
@@ -63,8 +51,8 @@ async def test_a_second_session_of_the_same_person_is_told_what_the_first_settle
         head, begins, question = model.views()[-1]
         assert [head, question] == first
         assert begins["role"] == "user"
-        assert "Ana lives in Oslo." in begins["content"]
-        assert "Ana is allergic to nuts." in begins["content"]
+        assert LIVES in begins["content"]
+        assert ALLERGIC in begins["content"]
         # The same bytes in each later request, whatever is remembered by then.
         await ask("two", *first, said("Oslo."), user("I have moved to Bergen."))
         await read(model, 2)
@@ -87,19 +75,17 @@ async def test_a_session_that_was_told_nothing_is_told_nothing_later(
 
 
 async def test_what_is_no_longer_so_is_not_told(model: RememberingModel, url: str, chats: Chats) -> None:
-    await person(chats, url, X_Unabridged_Session="one").ask("I live in Oslo.")
-    await read(model)
+    await ana_speaks(model, url, chats)
     await person(chats, url, X_Unabridged_Session="two").ask("I have moved to Bergen.")
     await read(model, 2)
     found = await opening(model, person(chats, url), "later")
-    assert ("Ana lives in Bergen." in found, "Ana lives in Oslo." in found) == (True, False)
+    assert ("Ana lives in Bergen." in found, LIVES in found) == (True, False)
 
 
 async def test_what_the_caller_hands_in_stands_behind_it(
     model: RememberingModel, url: str, chats: Chats
 ) -> None:
-    await person(chats, url, X_Unabridged_Session="one").ask(OSLO)
-    await read(model)
+    await ana_speaks(model, url, chats)
     chat = person(chats, url, X_Unabridged_Session="two")
     chat.members["unabridged"] = {"inject": {"text": "The customer is called Ada."}}
     answer = await chat.ask("Where do I live?")
@@ -109,7 +95,7 @@ async def test_what_the_caller_hands_in_stands_behind_it(
     (session,) = [each for each in (await admin(url, "sessions"))["sessions"] if each["name"] == "two"]
     exported = await admin(url, f"sessions/{session['id']}/export")
     assert exported["injected"] == {"text": "The customer is called Ada.", "tools": []}
-    assert "Ana lives in Oslo." in exported["remembered"]
+    assert LIVES in exported["remembered"]
 
 
 async def test_without_a_policy_that_remembers_nothing_is_asked_or_told(
@@ -139,7 +125,7 @@ async def test_who_sends_only_what_is_new_is_told_as_well(
     second.headers |= where
     for question in ("Where do I live?", "And now?"):
         await second.say(user(question))
-        assert "Ana lives in Oslo." in prelude(model.views()[-1])
+        assert LIVES in prelude(model.views()[-1])
 
 
 # --- what it is written from ---
@@ -163,7 +149,7 @@ async def test_a_conversation_is_read_once_it_rests_with_times_and_names(
     again = model.prompts(model.asked_for_items)[1]
     assert "moved to Bergen" in again
     assert f"] ana: {OSLO}" not in again  # only what is new is read for items
-    assert "Ana lives in Oslo." in again  # and what is known stands beside it
+    assert LIVES in again  # and what is known stands beside it
 
 
 async def test_a_long_conversation_is_read_every_so_many_exchanges(
@@ -190,7 +176,7 @@ async def test_a_model_that_fails_costs_memory_and_no_answer(
     assert (await chat.ask("So it is.")).status_code == 200
     await read(model)
     # It was still to be read.
-    assert "Ana lives in Oslo." in await opening(model, person(chats, url), "later")
+    assert LIVES in await opening(model, person(chats, url), "later")
 
 
 # --- restarts, forks, workers, and a store that is away ---
@@ -205,12 +191,11 @@ async def test_a_session_keeps_what_it_was_told_after_a_restart_on_every_worker_
             remembering(model, tmp_path, **settings) as one,
             remembering(model, tmp_path, **settings) as two,
         ):
-            await person(chats, one, X_Unabridged_Session="first").ask(OSLO)
-            await read(model)
+            await ana_speaks(model, one, chats, X_Unabridged_Session="first")
             chat = person(chats, one, X_Unabridged_Session="second")
             await chat.ask("Where do I live?")
             begins = prelude(model.views()[-1])
-            assert "Ana lives in Oslo." in begins
+            assert LIVES in begins
             chat.url = two
             await chat.ask("And now?")
             assert prelude(model.views()[-1]) == begins
@@ -234,8 +219,7 @@ async def test_a_session_that_begins_while_the_store_is_away_begins_without_and_
     with serving(valkey_command()) as store:
         settings: dict[str, Any] = {"store": store.url, "store_timeout": 0.3}
         async with remembering(model, tmp_path, **settings) as url:
-            await person(chats, url, X_Unabridged_Session="first").ask(OSLO)
-            await read(model)
+            await ana_speaks(model, url, chats, X_Unabridged_Session="first")
             chat = person(chats, url, X_Unabridged_Session="second")
             assert store.process is not None
             store.process.send_signal(signal.SIGSTOP)
@@ -256,8 +240,7 @@ async def test_memory_moves_to_the_new_secret(model: RememberingModel, tmp_path:
     where = {"X_Unabridged_Channel": "general", "X_Unabridged_Workspace": "acme"}
     with serving(valkey_command()) as store:
         async with remembering(model, tmp_path, store=store.url, secret=old) as url:
-            await person(chats, url, X_Unabridged_Session="first", **where).ask(OSLO)
-            await read(model)
+            await ana_speaks(model, url, chats, X_Unabridged_Session="first", **where)
         for number, secret in enumerate((f"{new},{old}", new)):
             async with remembering(model, tmp_path, store=store.url, secret=secret) as url:
                 # A session that goes on is told nothing; its turn must not begin a memory of its own.
@@ -266,7 +249,7 @@ async def test_memory_moves_to_the_new_secret(model: RememberingModel, tmp_path:
                 await goes_on.ask("So it is.")
                 await until(2, lambda url=url: _turns(url))
                 found = await opening(model, person(chats, url, **where), f"later {number}")
-                assert "Ana lives in Oslo." in found
+                assert LIVES in found
 
 
 # --- recall ---
@@ -287,7 +270,7 @@ async def test_the_model_searches_memory_and_other_sessions_from_the_first_reque
         assert [tool["function"]["name"] for tool in model.bodies()[-2]["tools"]] == [NAME]
         result = model.views()[-1][-1]["content"]
         assert result.startswith("<note ")
-        assert "Ana lives in Oslo." in result
+        assert LIVES in result
         assert f"] ana: {OSLO} The bridge was paid in cash." in result
         # Nothing of another person's.
         model.replies += [calling(("r1", NAME, calls)), said("Nobody knows.")]

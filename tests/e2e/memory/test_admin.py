@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,46 +12,22 @@ import pytest
 from proxy.http.admin.memory_schemas import ItemTold, LogTold
 from tests.support.clients import KEY, Chats, admin, proxying
 from tests.support.operator import ask, code
-from tests.support.remembering import RememberingModel, note, opening, person, read, remembering
+from tests.support.remembering import (
+    ALLERGIC,
+    LIVES,
+    OSLO,
+    RememberingModel,
+    note,
+    opening,
+    person,
+    read,
+    remembering,
+)
 from tests.support.servers import eventually, until
 from tests.support.stores import Server, dump, serving, texts_in, valkey_command
-from tests.support.upstreams import running
 
-OSLO = "I live in Oslo and I am allergic to nuts."
 OTHER = "Bearer sk-other"
 ADMIN_KEY = "Bearer admin"
-
-
-@pytest.fixture
-async def model() -> AsyncGenerator[RememberingModel]:
-    notes = {
-        "live in Oslo": note("Ana lives in Oslo."),
-        "allergic to nuts": note("Ana is allergic to nuts.", standing=True),
-        "moved to Bergen": note("Ana lives in Bergen."),
-        "paint the boat": note("The boat is painted green.", "decision"),
-    }
-    model = RememberingModel(notes=notes)
-    async with running(model):
-        yield model
-
-
-@pytest.fixture
-async def url(model: RememberingModel, tmp_path: Path) -> AsyncIterator[str]:
-    async with remembering(model, tmp_path) as served:
-        yield served
-
-
-@pytest.fixture
-async def remembered(model: RememberingModel, url: str, chats: Chats) -> str:
-    """Two items of the person ana."""
-    await person(chats, url, X_Unabridged_Session="one").ask(OSLO)
-    await read(model)
-
-    async def has_text() -> bool:
-        return "Oslo" in (await admin(url, "memory"))["scopes"][0]["long"]
-
-    await until(True, has_text)
-    return url
 
 
 async def items(url: str, query: str = "") -> list[dict[str, Any]]:
@@ -79,7 +54,7 @@ async def test_the_newest_items_are_listed_with_whose_they_are_and_where_they_co
     (scope,) = answer["scopes"]
     assert (scope["kind"], scope["name"], scope["items"], scope["archived"]) == ("person", "ana", 2, 0)
     assert "Oslo" in scope["short"]
-    item = await one(remembered, "Ana is allergic to nuts.")
+    item = await one(remembered, ALLERGIC)
     (session,) = (await admin(remembered, "sessions"))["sessions"]
     source = item["source"]
     assert (source["session"], source["role"], source["name"]) == (session["id"], "user", "ana")
@@ -94,7 +69,7 @@ async def test_the_newest_items_are_listed_with_whose_they_are_and_where_they_co
 async def test_a_query_finds_what_says_most_of_it_first(remembered: str) -> None:
     (scope,) = (await admin(remembered, "memory"))["scopes"]
     for query in ("?query=nuts+allergic&k=1", f"?query=nuts+allergic&k=1&scope={scope['id']}"):
-        assert [each["text"] for each in await items(remembered, query)] == ["Ana is allergic to nuts."]
+        assert [each["text"] for each in await items(remembered, query)] == [ALLERGIC]
     assert (await ask(remembered, "GET", "memory?query=harbour")).json() == {"scopes": [], "items": []}
 
 
@@ -103,7 +78,7 @@ async def test_what_is_no_longer_so_is_told_as_superseded_and_can_be_taken_back(
 ) -> None:
     await person(chats, remembered, X_Unabridged_Session="two").ask("I have moved to Bergen.")
     await read(model, 2)
-    oslo, bergen = await one(remembered, "Ana lives in Oslo."), await one(remembered, "Ana lives in Bergen.")
+    oslo, bergen = await one(remembered, LIVES), await one(remembered, "Ana lives in Bergen.")
     assert (oslo["state"], oslo["superseded_by"]) == ("superseded", bergen["id"])
     back = (await ask(remembered, "POST", f"memory/{oslo['id']}/restore")).json()
     assert (back["state"], back["superseded_by"], back["access_count"]) == ("remembered", None, 0)
@@ -116,7 +91,7 @@ async def test_what_is_no_longer_so_is_told_as_superseded_and_can_be_taken_back(
 
 async def test_a_use_is_in_the_items_log(model: RememberingModel, remembered: str, chats: Chats) -> None:
     assert "Oslo" in await opening(model, person(chats, remembered), "two")
-    item = await one(remembered, "Ana lives in Oslo.")
+    item = await one(remembered, LIVES)
 
     async def log() -> list[Any]:
         events = (await admin(remembered, f"memory/{item['id']}/log"))["events"]
@@ -147,10 +122,10 @@ async def test_maintenance_on_demand_counts_what_it_did(remembered: str) -> None
 async def test_an_item_that_is_forgotten_is_in_no_list_text_or_opening(
     model: RememberingModel, remembered: str, chats: Chats
 ) -> None:
-    item = await one(remembered, "Ana lives in Oslo.")
+    item = await one(remembered, LIVES)
     answer = (await ask(remembered, "DELETE", f"memory/{item['id']}")).json()
     assert answer == {"id": item["id"], "items": 1, "forgotten": True}
-    assert [each["text"] for each in await items(remembered)] == ["Ana is allergic to nuts."]
+    assert [each["text"] for each in await items(remembered)] == [ALLERGIC]
     assert "Oslo" not in json.dumps(await items(remembered))
     (scope,) = (await admin(remembered, "memory"))["scopes"]
     assert "Oslo" not in scope["long"] + scope["short"]
@@ -262,7 +237,7 @@ async def test_a_client_sees_and_forgets_what_is_remembered_of_its_own(
         gone = await own(remembered, "DELETE", key=key, user=whose)
         assert gone.json() == {"id": "", "items": 0, "forgotten": False}
     seen = (await own(remembered, user="ana")).json()
-    assert {each["text"] for each in seen["items"]} == {"Ana lives in Oslo.", "Ana is allergic to nuts."}
+    assert {each["text"] for each in seen["items"]} == {LIVES, ALLERGIC}
     assert "Oslo" in seen["short"]
     gone = await own(remembered, "DELETE", user="ana")
     assert gone.json() == {"id": "", "items": 2, "forgotten": True}
@@ -296,7 +271,7 @@ async def test_who_names_nobody_or_too_many_is_told_so_and_no_other_path_opens_t
 ) -> None:
     assert code(await own(remembered)) == (400, "missing_required_parameter")
     assert code(await own(remembered, user="ana", channel="general")) == (400, "invalid_type")
-    item = await one(remembered, "Ana lives in Oslo.")
+    item = await one(remembered, LIVES)
     paths = [("GET", "memory"), ("DELETE", "memory?person=ana"), ("POST", "memory/maintain")]
     paths += [(method, f"memory/{item['id']}") for method in ("GET", "DELETE")]
     paths += [("GET", f"memory/{item['id']}/log"), ("POST", f"memory/{item['id']}/restore")]

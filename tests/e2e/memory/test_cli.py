@@ -6,17 +6,13 @@ import asyncio
 import io
 import json
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
 
 from proxy.cli import main
-from tests.support.clients import Chats, admin
-from tests.support.remembering import RememberingModel, note, person, read, remembering
-from tests.support.servers import until
-from tests.support.upstreams import running
+from tests.support.remembering import ALLERGIC, LIVES, OSLO
 
 
 class Run(Protocol):
@@ -31,30 +27,11 @@ class Terminal(io.StringIO):
 
 
 @pytest.fixture
-async def served(tmp_path: Path, chats: Chats) -> AsyncIterator[str]:
-    """A proxy that remembers two things of a person."""
-    notes = {
-        "live in Oslo": note("Ana lives in Oslo."),
-        "allergic to nuts": note("Ana is allergic to nuts.", standing=True),
-    }
-    model = RememberingModel(notes=notes)
-    async with running(model), remembering(model, tmp_path) as url:
-        await person(chats, url, X_Unabridged_Session="one").ask("I live in Oslo and I am allergic to nuts.")
-        await read(model)
-
-        async def has_text() -> bool:
-            return bool((await admin(url, "memory"))["scopes"][0]["long"])
-
-        await until(True, has_text)
-        yield url
-
-
-@pytest.fixture
-def cli(served: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def cli(remembered: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     monkeypatch.setenv("UNABRIDGED_ADMIN_TOKEN", "admin")
 
     async def run(*words: str) -> tuple[int, str, str]:
-        code = await asyncio.to_thread(main, ["memory", *words, "--server", served])
+        code = await asyncio.to_thread(main, ["memory", *words, "--server", remembered])
         said = capsys.readouterr()
         return code, said.out, said.err
 
@@ -87,14 +64,14 @@ async def test_memories_and_their_items_are_listed(cli: Run) -> None:
 async def test_a_search_finds_the_best_first(cli: Run) -> None:
     code, out, _ = await cli("search", "who is allergic?", "-k", "1")
     assert (code, out.count("Ana ")) == (0, 1)
-    assert "Ana is allergic to nuts." in out
+    assert ALLERGIC in out
 
 
 async def test_an_item_is_shown_with_its_source_and_its_log(cli: Run) -> None:
     name = await first(cli)
     _, out, _ = await cli("show", name)
-    assert "Ana lives in Oslo." in out
-    assert "I live in Oslo and I am allergic to nuts." in out
+    assert LIVES in out
+    assert OSLO in out
     assert "said by ana on 20" in out
     _, out, _ = await cli("log", name)
     assert out.splitlines()[1].split()[1:] == ["create", "0.50", "fact,", "said", "by", "the", "user"]

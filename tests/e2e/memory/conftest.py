@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.clients import Chats
+from tests.support.remembering import RememberingModel, ana_speaks, noting_ana, remembering
+from tests.support.upstreams import running
+
+
+@pytest.fixture
+async def model() -> AsyncGenerator[RememberingModel]:
+    """A model that notes what Ana says of herself."""
+    model = noting_ana()
+    async with running(model):
+        yield model
+
+
+@pytest.fixture
+async def url(model: RememberingModel, tmp_path: Path) -> AsyncIterator[str]:
+    """The proxy before it, with a policy that remembers and a store in memory."""
+    async with remembering(model, tmp_path) as served:
+        yield served
+
+
+@pytest.fixture
+async def remembered(model: RememberingModel, url: str, chats: Chats) -> str:
+    """The same once two items, and the texts, of the person ana are written."""
+    await ana_speaks(model, url, chats)
+    return url
