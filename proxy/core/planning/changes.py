@@ -41,6 +41,18 @@ def on_request(situation: Situation) -> Situation:
     return replace(situation, policy=policy.model_copy(update={"keep": keep, "summary": summary}))
 
 
+def as_asked(situation: Situation, epochs: Sequence[Epoch], epoch: Epoch | None) -> Situation:
+    """What a person who asked for the cuts in force wants of them; the same where nobody did.
+
+    ``epoch`` of these is in force. One that only brings late summaries, some of them perhaps, is what was
+    asked for still.
+    """
+    by_id = {each.id: each for each in epochs if each.cuts_nothing or each.asked}
+    while epoch is not None and epoch.cuts_nothing:
+        epoch = by_id.get(epoch.parent)
+    return on_request(situation) if epoch is not None and epoch.asked is Verb.COMPACT else situation
+
+
 def compacted(situation: Situation, wanted: Collection[int] | None) -> Draft:
     """Cut the units that lie wholly within the messages ``wanted``; None: all that may be cut.
 

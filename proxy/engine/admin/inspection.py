@@ -23,9 +23,9 @@ from proxy.core.conversation.records import (
 from proxy.core.dialects.dialect import Dialect
 from proxy.core.persistent import Sizes
 from proxy.core.planning.chain import Chain
-from proxy.core.planning.changes import on_request
+from proxy.core.planning.changes import as_asked
 from proxy.core.planning.life import in_force
-from proxy.core.planning.plan import EMPTY, Epoch, Verb, apply
+from proxy.core.planning.plan import EMPTY, Epoch, apply
 from proxy.core.planning.reasoning import without_reasoning
 from proxy.core.planning.situation import Situation
 from proxy.core.policy.policy import Policy
@@ -251,8 +251,7 @@ class Inspection:
 
     def missing(self, found: Inspected, situation: Situation, epoch: Epoch | None) -> list[Missing]:
         """Which gaps no summary tells of, and why, as far as this process knows."""
-        if epoch is not None and epoch.asked is Verb.COMPACT:
-            situation = on_request(situation)
+        situation = as_asked(situation, found.epochs, epoch)
         return self.summary_jobs.missing(situation, found.owner(situation.policy.summary))
 
     def fresh(

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from proxy.cache import Memory
 from proxy.core.budget.budget import Stage
 from proxy.core.economics.economy import account_of, is_cold, late_account, prices_in, shortfall
-from proxy.core.planning.changes import Change, on_request
+from proxy.core.planning.changes import Change, as_asked
 from proxy.core.planning.life import NO_PAST, Gate, in_force, past_of
 from proxy.core.planning.plan import EMPTY, Account, Epoch, Span, Verb, Verdict, view_tokens
 from proxy.core.planning.planner import (
@@ -191,8 +191,8 @@ class Epochs:
         if standing.stage is Stage.TRIM and prices_in(situation) is not None:
             standing = replace(standing, lacking=self._pending.lacking(request))
         epoch = standing.epoch
-        is_asked = epoch is not None and epoch.asked is Verb.COMPACT
-        situation = on_request(situation) if is_asked else situation
+        policy, situation = situation.policy, as_asked(situation, log.epochs, epoch)
+        is_asked = situation.policy is not policy
         if epoch is None or not unsummarised(situation):
             return standing
         begun = await self._ahead.begin_lacking(request, situation, epoch, Owner.of_request(request))
@@ -283,7 +283,7 @@ class Epochs:
         if any(other.id == epoch.id for other in stored.epochs):
             self._pending.drop(request)
             self._tell(request, situation, epoch)
-            begun_from = situation.under(decision.plan)
+            begun_from = as_asked(situation.under(decision.plan), log.epochs, epoch)
             owner = self._ahead.owner(request, situation, decision)
             await self._ahead.begin_lacking(request, begun_from, epoch, owner)
             self._ahead.warn(request, situation, begun_from)

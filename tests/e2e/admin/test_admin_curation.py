@@ -109,6 +109,38 @@ class TestCompact:
             assert "They spoke of the plan" in json.dumps(model.views()[-1])
         assert len(model.summaries) == 1, "nobody pays for it twice"
 
+    async def test_of_several_gaps_each_gets_its_summary_however_short_it_is_and_whenever_it_is_written(
+        self, model: Model, chats: Chats, tmp_path: Path
+    ) -> None:
+        policy = write_policy(tmp_path, "hasty", 'extends = "default"\nsummary.wait = "200ms"\n')
+        released = asyncio.Event()
+
+        async def the_short_one_slowly(exchange: Exchange) -> None:
+            is_short = b"Question 0" in await exchange.body()
+            if is_short:
+                await released.wait()
+            text = "They said hello." if is_short else "They spoke of the plan; all went well."
+            await exchange.answer_json(completion(said(text)))
+
+        model.summary = the_short_one_slowly
+        async with proxying(model.url, policy=str(policy)) as url:
+            chat = chats(url, X_Unabridged_Session="chat")
+            await talk(chat, 8)
+            await do(url, "compact", {"messages": [0, 1, *range(4, 12)]})
+            async with asyncio.timeout(PATIENCE):
+                while "They spoke of the plan" not in json.dumps(model.views()[-1]):
+                    await chat.ask("And now?")
+            assert "[2 messages omitted]" in json.dumps(model.views()[-1])
+            (missing,) = (await admin(url, "sessions/chat/explain"))["missing_summaries"]
+            assert missing["why"] == "not yet"
+            released.set()
+            async with asyncio.timeout(PATIENCE):
+                while "They said hello" not in json.dumps(model.views()[-1]):
+                    await chat.ask("And then?")
+            assert "They spoke of the plan" in json.dumps(model.views()[-1])
+            assert (await admin(url, "sessions/chat/explain"))["missing_summaries"] == []
+        assert len(model.summaries) == 2
+
     async def test_one_that_failed_is_told_of_and_so_is_a_policy_that_wants_none(
         self, model: Model, chats: Chats, tmp_path: Path
     ) -> None:
