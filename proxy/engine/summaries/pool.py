@@ -142,6 +142,7 @@ class Summaries:
         del prepare  # it has the whole request
         if job is None:
             return
+        job = self._writer.accepted(job)
         try:
             await self._writer.write(job, hurry)
         except Refused as refusal:
@@ -154,6 +155,8 @@ class Summaries:
             self._fail(job, "unreachable", _FAULT_PAUSE)
         else:
             self._metrics.summaries.labels(result="rebuilt" if job.rebuilds else "written").inc()
+        finally:
+            self._writer.let_go(job)
 
     def _fail(self, job: Job, reason: str, pause: float) -> None:
         self._failed.put(job.address, _Failure(self._clock.monotonic() + pause, reason))
