@@ -17,6 +17,7 @@ from proxy.engine.summaries.writer import Writer
 from proxy.errors import StoreUnavailable, UnabridgedError
 from proxy.ports import Clock, SessionKey, SummaryStore, TokenCounter
 from proxy.telemetry import Metrics, log_error, log_fault
+from proxy.tracing import SUMMARY, step
 
 _WRITING = 64
 """Summaries that may be on their way at once; beyond, the oldest that nobody waits for gives way."""
@@ -144,7 +145,8 @@ class Summaries:
             return
         job = self._writer.accepted(job)
         try:
-            await self._writer.write(job, hurry)
+            with step(SUMMARY, is_aside=True):
+                await self._writer.write(job, hurry)
         except Refused as refusal:
             self._fail(job, str(refusal), _REFUSED_PAUSE)
         except Unanswered as refusal:
