@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from dataclasses import dataclass
 
 from starlette.applications import Starlette
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from proxy.adapters import prices
@@ -20,7 +21,6 @@ from proxy.adapters.search import SqliteSearch
 from proxy.adapters.stores import open_store
 from proxy.adapters.stores.redis.codec import Keyring
 from proxy.adapters.tokens import TiktokenCounter
-from proxy.adapters.tracing import TracedUpstream, open_tracer, traced_store
 from proxy.adapters.upstream import open_upstream
 from proxy.cache import Lru, Memory
 from proxy.config import Settings, is_loopback
@@ -64,18 +64,23 @@ from proxy.engine.summaries.pool import Summaries
 from proxy.environment import ADMIN_TOKEN_FILE
 from proxy.errors import StoreUnavailable
 from proxy.http.admin import AdminAPI
+from proxy.http.admin.door import Door
+from proxy.http.admin.events import EventOperations
 from proxy.http.admin.memories import MemoryOperations
 from proxy.http.admin.sessions import SessionOperations
 from proxy.http.front import Drain, Front, probe_routes, refusals
 from proxy.http.limits import Admission
 from proxy.http.managed import Managed
 from proxy.http.origins import Origins
+from proxy.http.page import Frame
+from proxy.http.page.home import Home
+from proxy.http.page.render import Renderer
+from proxy.http.page.session import SessionPages
+from proxy.http.page.verbs import VerbPages
 from proxy.http.relay import Relay
 from proxy.http.request_head import Heads
-from proxy.http.tracing import TracedRoute
 from proxy.ports import MemoryStore, Search, SessionStore, TokenCounter, Upstream
 from proxy.telemetry import Metrics, log_warning, set_up_logging
-from proxy.tracing import Tracer
 
 SECRET_FILE = "secret"  # noqa: S105 - a file's name
 _CUT_OFF = 1.0
@@ -111,7 +116,6 @@ class Outside:
     counter: TokenCounter
     search: Search
     policies: WatchedPolicies
-    tracer: Tracer | None = None
 
 
 @dataclass(frozen=True)
@@ -150,7 +154,7 @@ def create_app(
     census = Census(inside.remembered_turns.daily, metrics)
     probes = probe_routes(outside.store, metrics, drain, policies, census.counted)
     own = Starlette(
-        routes=[*probes, *_admin_api(settings, outside, inside).routes()],
+        routes=[*probes, *_for_people(settings, outside, inside, drain)],
         lifespan=_lifespan(outside, inside, drain, on_ready),
         exception_handlers=refusals(),
     )
@@ -172,8 +176,7 @@ def create_app(
         named=settings.cors_origin,
         hosts=settings.allowed_host,
     )
-    chat = managed if outside.tracer is None else TracedRoute(managed, outside.tracer)
-    return Front(chat, relay, own, origins=origins, heads=heads, drain=drain)
+    return Front(managed, relay, own, origins=origins, heads=heads, drain=drain)
 
 
 def begin_log(settings: Settings) -> None:
@@ -193,11 +196,9 @@ def _outside(settings: Settings, written: SettingsFile | None, *, owns_store: bo
     keyring = Keyring(_secrets(settings), policies.encrypts)
     url = settings.store or "memory://"
     times = (settings.store_timeout, settings.store_breaker)
-    tracer, timed = open_tracer(), metrics.stored
-    upstream: Upstream = open_upstream(settings, _operator_credentials(settings))
-    if tracer is not None:
-        timed, upstream = traced_store(timed), TracedUpstream(upstream, settings.upstream, CHAT)
-    store = open_store(url, clock, *times, keyring, linger=_LINGER if owns_store else None, timed=timed)
+    store = open_store(
+        url, clock, *times, keyring, linger=_LINGER if owns_store else None, timed=metrics.stored
+    )
     return Outside(
         memory=memory,
         learned=learned,
@@ -205,11 +206,10 @@ def _outside(settings: Settings, written: SettingsFile | None, *, owns_store: bo
         metrics=metrics,
         store=store,
         memories=store.memories,
-        upstream=upstream,
+        upstream=open_upstream(settings, _operator_credentials(settings)),
         counter=TiktokenCounter(),
         search=SqliteSearch(),
         policies=policies,
-        tracer=tracer,
     )
 
 
@@ -314,8 +314,6 @@ def _lifespan(
         await outside.search.aclose()
         await outside.upstream.aclose()
         await outside.store.aclose()
-        if outside.tracer is not None:
-            await outside.tracer.aclose()
 
     return lifespan
 
@@ -332,7 +330,8 @@ def _secrets(settings: Settings) -> tuple[str, ...]:
     return settings.secrets or (kept_secret(settings.data_dir / SECRET_FILE),)
 
 
-def _admin_api(settings: Settings, outside: Outside, inside: Inside) -> AdminAPI:
+def _for_people(settings: Settings, outside: Outside, inside: Inside, drain: Drain) -> list[BaseRoute]:
+    """The admin API and the page, behind one door."""
     store, clock, pipeline = outside.store, outside.clock, inside.pipeline
     inspection = Inspection(DIALECTS, store, outside.counter, outside.policies.named, inside.summary_jobs)
     naming, turns = pipeline.naming, inside.remembered_turns
@@ -355,9 +354,18 @@ def _admin_api(settings: Settings, outside: Outside, inside: Inside) -> AdminAPI
         token = settings.admin_token.get_secret_value()
     else:
         token = kept_secret(settings.data_dir / ADMIN_TOKEN_FILE)
-    sessions = SessionOperations(inspection, edits, forks, clock.now)
-    of_memories = MemoryOperations(memories, inspection, turns.daily, naming)
-    return AdminAPI([*sessions.operations(), *of_memories.operations()], token)
+    door = Door(token, clock.now, is_secure=(settings.public_url or "").startswith("https:"))
+    operations = (
+        *SessionOperations(inspection, edits, forks, clock.now).operations(),
+        *MemoryOperations(memories, inspection, turns.daily, naming).operations(),
+        *EventOperations(inspection, clock.now, lambda: drain.has_begun).operations(),
+    )
+    pages = (
+        *Home(inspection, outside.policies).pages(),
+        *SessionPages(inspection, memories).pages(),
+        *VerbPages(inspection, edits, forks).pages(),
+    )
+    return [*AdminAPI(operations, door).routes(), *Frame(door, Renderer(clock.now), pages).routes()]
 
 
 def _operator_credentials(settings: Settings) -> list[tuple[bytes, bytes]]:

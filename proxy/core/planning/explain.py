@@ -48,9 +48,13 @@ class Row:
     """The first words that it says, or its first call."""
 
 
-def explain(situation: Situation) -> list[Row]:
-    """One row for each unit of the whole chain, in order."""
-    return [_row(situation, index) for index in range(len(situation.units))]
+def explain(situation: Situation, start: int = 0, end: int | None = None) -> list[Row]:
+    """One row for each unit of the chain, in order: of those with messages from ``start`` to ``end``."""
+    end = len(situation.chain) if end is None else min(end, len(situation.chain))
+    if start >= end:
+        return []
+    units = range(situation.unit_at(start), situation.unit_at(end - 1) + 1)
+    return [_row(situation, index) for index in units]
 
 
 def _row(situation: Situation, index: int) -> Row:

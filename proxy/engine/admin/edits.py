@@ -14,15 +14,17 @@ from proxy.core.budget.budget import Stage
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.changes import Change, compacted, restored
 from proxy.core.planning.plan import Epoch, Plan, Verb
-from proxy.core.planning.planner import finish
+from proxy.core.planning.planner import Draft, finish
 from proxy.core.planning.situation import Situation
 from proxy.engine.admin.inspection import Inspected, Inspection
 from proxy.engine.answers.tool_cache import ToolCaches
 from proxy.engine.append.turn_queue import TurnQueue
 from proxy.engine.planning.epochs import Epochs, log_pruning
 from proxy.engine.recording.recorder import Recorder
+from proxy.engine.sessions.attachments import MOST
 from proxy.engine.sessions.recognition import Recognition
 from proxy.engine.summaries.jobs import Owner, SummaryJobs
+from proxy.engine.summaries.wanted import Wanted
 from proxy.errors import InvalidType, NotFound, NothingToChange, SessionBusy
 from proxy.ports import COMPACTOR, Clock, SessionKey, SessionStore
 
@@ -33,6 +35,7 @@ Ranges = Sequence[range]
 """Numbers of messages, as the transcript has them."""
 Standing = tuple[Inspected, Situation, Epoch | None]
 """A session, its default tip under the plan in force, and the epoch that this plan is of."""
+Planning = Callable[[Standing], Awaitable[Plan]]
 
 
 class Compacted(NamedTuple):
@@ -41,6 +44,15 @@ class Compacted(NamedTuple):
     epoch: Epoch
     summary: str
     """Whether the summary of it is written, with whose key, or why not, in words."""
+
+
+class Preview(NamedTuple):
+    """What a change would come to, if it was made now."""
+
+    found: Inspected
+    before: Situation
+    epoch: Epoch
+    """As it would be written."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +88,25 @@ class Edits:
         await self.store.pause(found.key, paused=paused)
         return await self.inspection.read(found.key)
 
+    async def pin(self, found: Inspected, messages: Ranges) -> list[int]:
+        """Keep messages from being cut as long as anything else can be; the numbers of all that are pinned.
+
+        Raises InvalidType for messages that there are not, and where there are too many.
+        """
+        branch = await self.inspection.branch(found)
+        if not branch or any(each.stop > len(branch) for each in messages):
+            raise InvalidType(f"The messages are 0 to {len(branch) - 1}.", param="messages")
+        before = frozenset(found.session.pins)
+        wanted = {branch[position].hash for each in messages for position in each} - before
+        if len(before) + len(wanted) > MOST:
+            raise InvalidType(f"A session has at most {MOST} pins.", param="messages")
+        if wanted:
+            ttl = self.inspection.policy_of(found.session).store.ttl
+            await self.store.pin(found.key, sorted(wanted), ttl)
+            self.recognition.forget(found.key)
+        pinned = before | wanted
+        return [place for place, node in enumerate(branch) if node.hash in pinned]
+
     async def restore(
         self, found: Inspected, messages: Ranges | None = None, epoch: int | None = None
     ) -> Epoch:
@@ -83,15 +114,7 @@ class Edits:
 
         Raises NothingToChange where none of it is cut, and InvalidType for messages that there are not.
         """
-
-        async def plan(standing: Standing) -> Plan:
-            _, situation, current = standing
-            wanted = _positions(situation.chain, messages)
-            if epoch is not None:
-                wanted = _newly_cut(standing[0].epochs, current, epoch)
-            return await asyncio.to_thread(restored, situation, wanted)
-
-        return await self._change(found, Verb.RESTORE, plan)
+        return await self._change(found, Verb.RESTORE, _Restoring(messages, epoch))
 
     async def compact(self, found: Inspected, messages: Ranges | None = None) -> Compacted:
         """Cut these messages, or all that may be cut; other turns wait meanwhile.
@@ -106,10 +129,7 @@ class Edits:
             found, situation, _ = standing
             rules = situation.policy.summary
             owner = found.owner(rules, self.credentials)
-            wanted = _positions(situation.chain, messages)
-            informed = await self.summary_jobs.informed(situation, owner)
-            decided = await asyncio.to_thread(compacted, informed, wanted)
-            summaries = await self.summary_jobs.wanted(decided, owner)
+            decided, summaries = await self._compacted(standing, messages, owner)
             is_begun = bool(self.credentials) and summaries.start_missing()
             if is_begun:
                 await summaries.wait(rules.wait)
@@ -125,6 +145,30 @@ class Edits:
         ):
             return Compacted(await self._change(found, Verb.COMPACT, plan), summary)
 
+    async def preview(
+        self, found: Inspected, asked: Verb, messages: Ranges | None = None, epoch: int | None = None
+    ) -> Preview:
+        """What compacting or restoring would do now, with the summaries that are there. Raises as they do."""
+
+        async def cut(standing: Standing) -> Plan:
+            owner = standing[0].owner(standing[1].policy.summary)
+            decided, summaries = await self._compacted(standing, messages, owner)
+            return await asyncio.to_thread(finish, decided, summaries.texts())
+
+        plan = _Restoring(messages, epoch) if asked is Verb.RESTORE else cut
+        now, change = await self._decided(found, asked, plan)
+        return Preview(now, change.before, change.epoch(self.clock.now()))
+
+    async def _compacted(
+        self, standing: Standing, messages: Ranges | None, owner: Owner
+    ) -> tuple[Draft, Wanted]:
+        """What a compaction of these messages cuts, and the summaries that it wants."""
+        _, situation, _ = standing
+        wanted = _positions(situation.chain, messages)
+        informed = await self.summary_jobs.informed(situation, owner)
+        decided = await asyncio.to_thread(compacted, informed, wanted)
+        return decided, await self.summary_jobs.wanted(decided, owner)
+
     def _summary(self, situation: Situation, owner: Owner, *, is_begun: bool) -> str:
         """What there is to say of the summary of what is cut; ``is_begun``: a call for it was made here."""
         if not situation.policy.summary.enabled:
@@ -139,37 +183,54 @@ class Edits:
             return "written with the operator's key"
         return "written before" if situation.plan.anchors else "none, nothing of it may be told"
 
-    async def _change(
-        self, found: Inspected, asked: Verb, plan: Callable[[Standing], Awaitable[Plan]]
-    ) -> Epoch:
+    async def _change(self, found: Inspected, asked: Verb, plan: Planning) -> Epoch:
         """Decide on a plan for the default tip, and write it as an epoch; anew where somebody was faster."""
         await self.recorder.written(found.key)
         for _ in range(_RACES):
-            now = await self.inspection.read(found.key)
-            branch = await self.inspection.branch(now)
-            situation, current = await asyncio.to_thread(self.inspection.situation, now, branch)
-            new = await plan((now, situation, current))
-            if new == situation.plan:
-                raise NothingToChange
-            change = Change(
-                lane=now.session.lane,
-                head_count=len(now.session.head),
-                before=situation,
-                plan=new,
-                stage=Stage(self.inspection.stage(situation)),
-                parent=current,
-                asked=asked,
-                # The notes go out within their neighbours by the policy, or as they do already.
-                alternates=situation.policy.summary.alternate is True
-                or (current is not None and current.alternates),
-            )
-            epoch, ttl = change.epoch(self.clock.now()), situation.policy.store.ttl
+            now, change = await self._decided(found, asked, plan)
+            epoch, ttl = change.epoch(self.clock.now()), change.before.policy.store.ttl
             await self.inspection.read(found.key)  # unless it was deleted meanwhile
             written = await self.store.begin_epoch(found.key, epoch, len(now.epochs), ttl)
             if written and written[0].id == epoch.id:
                 log_pruning(epoch, found.id)
                 return epoch
         raise SessionBusy
+
+    async def _decided(self, found: Inspected, asked: Verb, plan: Planning) -> tuple[Inspected, Change]:
+        """What a plan changes at the default tip, as that is now. Raises NothingToChange."""
+        now = await self.inspection.read(found.key)
+        branch = await self.inspection.branch(now)
+        situation, current = await asyncio.to_thread(self.inspection.situation, now, branch)
+        new = await plan((now, situation, current))
+        if new == situation.plan:
+            raise NothingToChange
+        return now, Change(
+            lane=now.session.lane,
+            head_count=len(now.session.head),
+            before=situation,
+            plan=new,
+            stage=Stage(self.inspection.stage(situation)),
+            parent=current,
+            asked=asked,
+            # The notes go out within their neighbours by the policy, or as they do already.
+            alternates=situation.policy.summary.alternate is True
+            or (current is not None and current.alternates),
+        )
+
+
+@dataclass(frozen=True)
+class _Restoring:
+    """Plans to undo the cuts of some messages, or those that one epoch made; all without either."""
+
+    messages: Ranges | None
+    epoch: int | None
+
+    async def __call__(self, standing: Standing) -> Plan:
+        found, situation, current = standing
+        wanted = _positions(situation.chain, self.messages)
+        if self.epoch is not None:
+            wanted = _newly_cut(found.epochs, current, self.epoch)
+        return await asyncio.to_thread(restored, situation, wanted)
 
 
 async def _at_once() -> None:

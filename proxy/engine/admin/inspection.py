@@ -122,11 +122,21 @@ class Inspection:
     policies: Callable[[str], Policy]
     summary_jobs: SummaryJobs
 
-    async def newest(self, limit: int) -> tuple[list[Inspected], Counter[str]]:
-        """The sessions used last, and how many between them cannot be read, by the reason."""
-        listed = await self.store.sessions(limit)
+    async def newest(
+        self, limit: int, since: float = 0.0, words: str = ""
+    ) -> tuple[list[Inspected], Counter[str]]:
+        """The sessions used last, and how many between them cannot be read, by the reason.
+
+        Those alone that were used after ``since`` (seconds since 1970), and in whose name, model, policy,
+        id or beginning all ``words`` stand.
+        """
+        listed = await self.store.sessions(_SEARCHED if words else limit)
         found, left_out = list[Inspected](), Counter(listed.left_out)
         for key, session in listed.sessions:
+            if session.updated <= since or len(found) == limit:
+                break
+            if not _has(key, session, words):
+                continue
             try:
                 found.append(await self._listed(key, session))
             except UnreadableRecord as error:
@@ -296,6 +306,13 @@ class Inspection:
         after = contents[users[-1] + 1 :]
         is_answered = bool(after) and after[-1].role == "assistant" and not after[-1].calls
         return NewestExchange(contents[users[-1]].text, len(after), after[-1].text if is_answered else None)
+
+
+def _has(key: SessionKey, session: Session, words: str) -> bool:
+    """Whether all of the words stand in what a session is known by."""
+    known = (session.name, session.model, session.policy, key.id_for(session.tenant), session.began_with)
+    text = "\n".join(known).casefold()
+    return all(word in text for word in words.casefold().split())
 
 
 def _branch(nodes: Mapping[bytes, Node], session: Session, tip: str | None) -> list[Node]:

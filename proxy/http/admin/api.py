@@ -7,7 +7,6 @@ anything else 403.
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
 from collections.abc import Sequence
 
@@ -18,16 +17,15 @@ from starlette.routing import Route
 
 from proxy.core.formats.json import dumps
 from proxy.errors import (
-    Forbidden,
     InvalidEncoding,
     InvalidJSON,
     InvalidType,
     JSONTooDeep,
     RequestTooLarge,
     UnabridgedError,
-    Unauthorized,
 )
 from proxy.http.admin import schemas
+from proxy.http.admin.door import Door
 from proxy.http.admin.openapi import PREFIX, Operation, Table, document
 from proxy.http.request_head import check_credentials, request_id, require_json
 
@@ -36,11 +34,11 @@ _TABLE = Table()
 
 
 class AdminAPI:
-    """All ``operations``, for whoever holds the ``token``."""
+    """All ``operations``, for whoever the ``door`` lets in."""
 
-    def __init__(self, operations: Sequence[Operation], token: str) -> None:
+    def __init__(self, operations: Sequence[Operation], door: Door) -> None:
         self._operations = [*_TABLE.of(self), *operations]
-        self._token = token
+        self._door = door
 
     def routes(self) -> list[Route]:
         """The API's routes."""
@@ -52,7 +50,10 @@ class AdminAPI:
             async def guarded(request: Request) -> Response:
                 asked = by_method["GET" if request.method == "HEAD" else request.method]
                 try:
-                    self._authorise(request, asked)
+                    if asked.is_for_clients:  # whose key it is says what it is about
+                        check_credentials(request.scope["headers"])
+                    else:
+                        self._door.check(request)
                     answer = await asked.endpoint(request, await _body(request, asked.body))
                 except UnabridgedError as error:
                     headers = {"X-Request-Id": request_id(request.scope)}
@@ -68,20 +69,20 @@ class AdminAPI:
 
         return [route(path, by_method) for path, by_method in by_path.items()]
 
-    def _authorise(self, request: Request, asked: Operation) -> None:
-        check_credentials(request.scope["headers"])
-        if asked.is_for_clients:
-            return  # whose key it is says what it is about
-        scheme, token = [*request.headers.get("authorization", "").split(None, 1), "", ""][:2]
-        if not token:
-            raise Unauthorized("The admin API needs the admin token: Authorization: Bearer …")
-        if scheme.lower() != "bearer" or not hmac.compare_digest(token.encode(), self._token.encode()):
-            raise Forbidden("This is not the admin token.")
-
     @_TABLE.operation("GET", "/openapi.json")
     async def openapi(self, request: Request, body: schemas.NoBody) -> schemas.Document:
         """This document."""
         return schemas.Document(**document(self._operations))
+
+
+async def raw_body(request: Request) -> bytes:
+    """A request's body, which is a short one. Raises RequestTooLarge."""
+    raw = bytearray()
+    async for part in request.stream():
+        raw += part
+        if len(raw) > _BODY_BYTES:
+            raise RequestTooLarge
+    return bytes(raw)
 
 
 async def _body(request: Request, shape: type[BaseModel]) -> BaseModel:
@@ -89,11 +90,7 @@ async def _body(request: Request, shape: type[BaseModel]) -> BaseModel:
 
     Raises RequestTooLarge, UnsupportedMediaType, InvalidEncoding, InvalidJSON, JSONTooDeep and InvalidType.
     """
-    raw = bytearray()
-    async for part in request.stream():
-        raw += part
-        if len(raw) > _BODY_BYTES:
-            raise RequestTooLarge
+    raw = await raw_body(request)
     if not raw or shape is schemas.NoBody:
         return shape()
     require_json(request.headers.get("content-type", "").encode("latin-1"))

@@ -23,6 +23,7 @@ Method = Literal["GET", "POST", "DELETE"]
 Endpoint = Callable[[Request, Any], Awaitable[BaseModel | Response]]
 """A method that answers a request and its ``body``; its annotations say of which models these are."""
 Schema = dict[str, Any]
+_JSON = "application/json"
 _Made = TypeVar("_Made", bound=Callable[..., Any])
 
 
@@ -48,6 +49,8 @@ class Operation:
     """What the id in its path names."""
     is_for_clients: bool = False
     """Whether it is asked with a client's own key, which says whose it is, and not with the admin token."""
+    media: str = _JSON
+    """The content type of its answer; of events the answer is what each of them has."""
 
     @cached_property
     def body(self) -> type[BaseModel]:
@@ -67,34 +70,26 @@ class Table:
 
     about: str = ""
     """What the id in a path names."""
-    _rows: list[tuple[Method, str, Sequence[Query], Callable[..., Any], bool]] = field(
-        default_factory=list[tuple[Method, str, Sequence[Query], Callable[..., Any], bool]]
-    )
+    _rows: list[Callable[[object], Operation]] = field(default_factory=list[Callable[[object], Operation]])
 
     def operation(
-        self, method: Method, path: str, *query: Query, is_for_clients: bool = False
+        self, method: Method, path: str, *query: Query, is_for_clients: bool = False, media: str = _JSON
     ) -> Callable[[_Made], _Made]:
         """Make a method of the class what answers this method of this path."""
 
         def enter(endpoint: _Made) -> _Made:
-            self._rows.append((method, path, query, endpoint, is_for_clients))
+            def of(made: object) -> Operation:
+                answers = getattr(made, endpoint.__name__)
+                return Operation(method, path, answers, query, self.about, is_for_clients, media)
+
+            self._rows.append(of)
             return endpoint
 
         return enter
 
     def of(self, made: object) -> list[Operation]:
         """The operations, done by an instance of the class."""
-        return [
-            Operation(
-                method=method,
-                path=path,
-                endpoint=getattr(made, endpoint.__name__),
-                query=query,
-                about=self.about,
-                is_for_clients=is_for_clients,
-            )
-            for method, path, query, endpoint, is_for_clients in self._rows
-        ]
+        return [row(made) for row in self._rows]
 
 
 def number(request: Request, name: str, usual: int, most: int) -> int:
@@ -123,7 +118,7 @@ def document(operations: Sequence[Operation]) -> Schema:
             "security": [{"client" if each.is_for_clients else "token": []}],
             "parameters": [*(of_path if "{id}" in each.path else ()), *of_query],
             "responses": {
-                "200": _content("Done.", references[each.answer, "serialization"]),
+                "200": _content("Done.", references[each.answer, "serialization"], each.media),
                 "default": _content("An error.", references[ErrorTold, "serialization"]),
             },
         }
@@ -150,8 +145,8 @@ def document(operations: Sequence[Operation]) -> Schema:
     }
 
 
-def _content(description: str, schema: Schema) -> Schema:
-    return {"description": description, "content": {"application/json": {"schema": schema}}}
+def _content(description: str, schema: Schema, media: str = _JSON) -> Schema:
+    return {"description": description, "content": {media: {"schema": schema}}}
 
 
 def _parameter(name: str, place: str, description: str, kind: str) -> Schema:

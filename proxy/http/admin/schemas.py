@@ -262,6 +262,14 @@ class ToolResults(Shape):
     tools: list[ToolResult]
 
 
+class Pinned(Shape):
+    """What is pinned now."""
+
+    id: str
+    pins: list[int]
+    """The numbers of all messages of the session's branch that are."""
+
+
 class Deleted(Shape):
     """A session that is no more."""
 
@@ -326,6 +334,13 @@ class CompactBody(Shape):
 
     messages: Numbers | None = None
     """Numbers as in the transcript: `"4-19"`, `"4-19,25"` or `[4, 5]`."""
+
+
+class PinBody(Shape):
+    """Which messages are pinned."""
+
+    messages: Numbers | None = None
+    """Numbers as in the transcript: `"4-19"`, `"4-19,25"` or `[4, 5]`; it must be there."""
 
 
 class RestoreBody(Shape):

@@ -122,7 +122,7 @@ class SessionOperations:
     @_TABLE.operation("POST", f"{_ONE}/compact")
     async def compact(self, request: Request, body: schemas.CompactBody) -> schemas.Compacted:
         """Cut messages now."""
-        epoch, summary = await self.edits.compact(await self._found(request), _ranges(body.messages))
+        epoch, summary = await self.edits.compact(await self._found(request), ranges(body.messages))
         return schemas.Compacted(**views.epoch(epoch).model_dump(), summary=summary)
 
     @_TABLE.operation("POST", f"{_ONE}/restore")
@@ -131,7 +131,15 @@ class SessionOperations:
         if body.messages is not None and body.epoch is not None:
             raise InvalidType("Name messages or an epoch, not both.", param="epoch")
         found = await self._found(request)
-        return views.epoch(await self.edits.restore(found, _ranges(body.messages), body.epoch))
+        return views.epoch(await self.edits.restore(found, ranges(body.messages), body.epoch))
+
+    @_TABLE.operation("POST", f"{_ONE}/pin")
+    async def pin(self, request: Request, body: schemas.PinBody) -> schemas.Pinned:
+        """Keep messages from being cut as long as anything else can be."""
+        found, messages = await self._found(request), ranges(body.messages)
+        if not messages:
+            raise InvalidType("Name the messages.", param="messages")
+        return schemas.Pinned(id=found.id, pins=await self.edits.pin(found, messages))
 
     @_TABLE.operation("POST", f"{_ONE}/pause")
     async def pause(self, request: Request, body: schemas.NoBody) -> schemas.SessionTold:
@@ -144,8 +152,8 @@ class SessionOperations:
         return await self._shown(await self.edits.pause(await self._found(request), paused=False))
 
 
-def _ranges(messages: str | list[int] | None) -> Ranges | None:
-    """Numbers of messages as they were written: single ones, or from one to another."""
+def ranges(messages: str | list[int] | None) -> Ranges | None:
+    """Numbers of messages, as they were written: single ones, or from one to another."""
     if messages is None:
         return None
     if isinstance(messages, list):

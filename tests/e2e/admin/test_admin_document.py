@@ -15,7 +15,7 @@ from tests.support.clients import ADMIN, KEY, Chat, admin
 from tests.support.operator import ask, code, do
 
 CHANGES = [("DELETE", "")] + [
-    ("POST", f"/{verb}") for verb in ("fork", "compact", "restore", "pause", "resume")
+    ("POST", f"/{verb}") for verb in ("fork", "compact", "restore", "pin", "pause", "resume")
 ]
 
 PARTS = ("transcript", "view", "explain", "tools", "state", "export")
@@ -104,6 +104,7 @@ class TestTheDocument:
         one = "/unabridged/v1/sessions/{id}"
         assert told_of == {
             ("GET", "/unabridged/v1/openapi.json"),
+            ("GET", "/unabridged/v1/events"),
             ("GET", "/unabridged/v1/sessions"),
             ("GET", one),
             *(
@@ -120,9 +121,9 @@ class TestTheDocument:
         await do(url, "compact", {"messages": "0-3"})
         for path, methods in document["paths"].items():
             for method, operation in methods.items():
-                if method == "delete" or "/memory/{id}" in path:
-                    continue  # nothing is remembered here: `tests.e2e.memory` has items
-                body = {"messages": "4-7"} if path.endswith("/compact") else None
+                if method == "delete" or "/memory/{id}" in path or path.endswith("/events"):
+                    continue  # nothing is remembered here: `tests.e2e.memory` has items; events do not end
+                body = {"messages": "4-7"} if path.endswith(("/compact", "/pin")) else None
                 route = (
                     path.removeprefix("/unabridged/v1/")
                     .replace("{id}", "chat")

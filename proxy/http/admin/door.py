@@ -1,0 +1,104 @@
+"""Who may use the admin API and the page: whoever holds the admin token, by a header or by a cookie.
+
+A program sends the token with each request. A browser shows it once and gets a cookie for that, which scripts
+cannot read and pages of other sites cannot send (RFC 6265bis, SameSite=Strict). Since pages of other ports of
+the same machine are no other site, whatever a cookie changes also needs a token that only our own pages hold.
+Both are made from the admin token, so every worker knows them and none keeps any.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from proxy.errors import Forbidden, Unauthorized
+from proxy.http.request_head import check_credentials
+
+PATH = "/unabridged"
+"""Below which the cookie is sent."""
+CSRF_HEADER = "x-csrf-token"
+CSRF_FIELD = "csrf"
+_SAFE = frozenset({"GET", "HEAD"})
+_LASTS = 30 * 24 * 3600
+"""Seconds for which a browser stays logged in."""
+
+
+@dataclass(frozen=True)
+class Door:
+    """Opens to the admin ``token``. ``now`` tells seconds since 1970.
+
+    ``is_secure``: browsers come by HTTPS, so the cookie is sent by nothing else.
+    """
+
+    token: str
+    now: Callable[[], float]
+    is_secure: bool = False
+
+    def check(self, request: Request) -> None:
+        """Raises Unauthorized where nothing opens the door, and Forbidden where something else is shown."""
+        check_credentials(request.scope["headers"])
+        scheme, token = [*request.headers.get("authorization", "").split(None, 1), "", ""][:2]
+        if token:
+            if scheme.lower() != "bearer" or not self.is_token(token):
+                raise Forbidden("This is not the admin token.")
+            return
+        if not self.knows(request):
+            raise Unauthorized("The admin API needs the admin token: Authorization: Bearer …")
+        if request.method not in _SAFE:
+            self.check_csrf(request, request.headers.get(CSRF_HEADER, ""))
+
+    def is_token(self, given: str) -> bool:
+        """Whether this is the admin token."""
+        return _same(given, self.token)
+
+    def knows(self, request: Request) -> bool:
+        """Whether a request has a cookie of ours that is still good."""
+        expires, _, rest = self._cookie(request).partition(".")
+        nonce, _, signature = rest.partition(".")
+        is_ours = _same(signature, self._signed("cookie", f"{expires}.{nonce}"))
+        return is_ours and int(expires) > self.now()
+
+    def check_csrf(self, request: Request, given: str) -> None:
+        """Raises Forbidden where a request was not made by a page of ours."""
+        if not _same(given, self.csrf(request)):
+            raise Forbidden("This was not asked by a page of ours: load the page again.")
+
+    def csrf(self, request: Request) -> str:
+        """What a page of ours shows beside the cookie of this request."""
+        return self._signed("csrf", self._cookie(request))
+
+    def let_in(self, answer: Response) -> None:
+        """Give whoever has shown the token a cookie."""
+        content = f"{int(self.now()) + _LASTS}.{secrets.token_hex(16)}"
+        cookie = f"{content}.{self._signed('cookie', content)}"
+        self._set(answer, cookie, _LASTS)
+
+    def let_out(self, answer: Response) -> None:
+        """Take the cookie back."""
+        self._set(answer, "", 0)
+
+    def _set(self, answer: Response, cookie: str, lasts: int) -> None:
+        answer.set_cookie(
+            self._name, cookie, lasts, path=PATH, secure=self.is_secure, httponly=True, samesite="strict"
+        )
+
+    def _cookie(self, request: Request) -> str:
+        return request.cookies.get(self._name, "")
+
+    @property
+    def _name(self) -> str:
+        """Servers on other ports of one host have the same cookies: each has its own name for its own."""
+        return f"unabridged-{self._signed('name', '')[:8]}"
+
+    def _signed(self, use: str, content: str) -> str:
+        return hmac.new(self.token.encode(), f"{use} {content}".encode(), hashlib.sha256).hexdigest()
+
+
+def _same(one: str, other: str) -> bool:
+    return hmac.compare_digest(one.encode(), other.encode())

@@ -1,0 +1,76 @@
+"""Sessions as they change, told while they do: server-sent events (the HTML standard, 9.2).
+
+Any worker may serve a session, so what changed is read from the store, which lists sessions by their last
+turn. A stream ends by itself after a while, and when the server is about to: a browser comes back with the
+id of what it was told last, and misses nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from proxy.core.formats.json import dumps
+from proxy.engine.admin.inspection import Inspection
+from proxy.errors import StoreUnavailable
+from proxy.http.admin import schemas, views
+from proxy.http.admin.openapi import Operation, Query, Table, number
+
+_EVERY = 1.0
+"""Seconds between two looks."""
+_MOST = 50
+"""Sessions that one look may find changed; older ones are found in the listing."""
+_USUAL, _LONGEST = 60, 3_600
+"""Seconds that a stream lasts."""
+_SECONDS = Query("seconds", f"How long to listen, at most {_LONGEST:,}; {_USUAL} if absent.", "integer")
+_EVENTS = "text/event-stream"
+_TABLE = Table()
+
+
+@dataclass(frozen=True)
+class EventOperations:
+    """What happens, for whoever watches. ``now`` tells seconds since 1970."""
+
+    inspection: Inspection
+    now: Callable[[], float]
+    is_ending: Callable[[], bool]
+    """Whether the server is about to end: then streams do."""
+
+    def operations(self) -> list[Operation]:
+        """The one operation."""
+        return _TABLE.of(self)
+
+    @_TABLE.operation("GET", "/events", _SECONDS, media=_EVENTS)
+    async def events(self, request: Request, body: schemas.NoBody) -> schemas.SessionTold | Response:
+        """Sessions as they change: an event `session` for each, whose id a client may come back with."""
+        lasts = number(request, "seconds", _USUAL, _LONGEST)
+        told = request.headers.get("last-event-id", "")
+        since = float(told) if told.replace(".", "", 1).isdecimal() and told.isascii() else self.now()
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        return StreamingResponse(self._stream(since, lasts), media_type=_EVENTS, headers=headers)
+
+    async def _stream(self, since: float, lasts: int) -> AsyncIterator[bytes]:
+        """Events for so many seconds, of sessions that were used later than ``since``."""
+        yield b"retry: 1000\n\n"
+        for _ in range(int(lasts / _EVERY)):
+            if self.is_ending():
+                return
+            try:
+                changed, _ = await self.inspection.newest(_MOST, since)
+            except StoreUnavailable as error:
+                yield _event("fault", error.body()["error"])
+            else:
+                for found in reversed(changed):
+                    since = max(since, found.session.updated)
+                    yield _event("session", views.session(found).model_dump(), f"{since!r}")
+            yield b":\n\n"  # so that whoever has left is noticed
+            await asyncio.sleep(_EVERY)
+
+
+def _event(name: str, data: object, number: str = "") -> bytes:
+    last = f"id: {number}\n" if number else ""
+    return f"event: {name}\n{last}data: ".encode() + dumps(data) + b"\n\n"

@@ -1,0 +1,119 @@
+"""Pictures as numbers: where the lines, bands and marks of a chart stand. The templates draw them as SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from proxy.core.planning.history import SentTurn
+from proxy.core.policy.sections import Stages
+
+_MOST = 240
+"""Points of a line; longer ones are drawn by the highest of each stretch."""
+_HEIGHT = 260
+_TOP, _BOTTOM = 14, 26
+_CLIPPED_AT = 1.5
+"""Budgets, above which the line of the whole conversation leaves the picture: what is sent matters more."""
+
+
+@dataclass(frozen=True)
+class Band:
+    """Where a stage begins."""
+
+    name: str
+    y: float
+    height: float
+    """Up to where the next one begins."""
+    share: float
+
+
+@dataclass(frozen=True)
+class Mark:
+    """An epoch, at the turn at which it began."""
+
+    number: int
+    x: float
+    y: float
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Tokens turn by turn, on a canvas of ``width`` by ``height``."""
+
+    width: int
+    height: int
+    left: int
+    right: float
+    bottom: float
+    full: str
+    """The whole conversation: the points of a line."""
+    sent: str
+    """What was sent."""
+    area: str
+    """The same down to the axis."""
+    bands: Sequence[Band]
+    marks: Sequence[Mark]
+    top: int
+    """Tokens at the upper edge."""
+    is_clipped: bool
+    """Whether the whole conversation leaves the picture."""
+
+
+def chart(turns: Sequence[SentTurn], budget: int | None, stages: Stages, width: int) -> Chart | None:
+    """The chart of a session; None where there are too few turns for one."""
+    if len(turns) < 2:
+        return None
+    most_full, most_sent = max(turn.full for turn in turns), max(turn.sent for turn in turns)
+    top = most_full
+    if budget:
+        top = max(budget * 1.08, most_sent, min(most_full, budget * _CLIPPED_AT))
+    top = max(int(top * 1.04), 1)
+    left, right, bottom = 8, width - 8.0, float(_HEIGHT - _BOTTOM)
+
+    def x(place: int) -> float:
+        return round(left + (right - left) * place / (len(turns) - 1), 1)
+
+    def y(tokens: float) -> float:
+        return round(bottom - (bottom - _TOP) * min(tokens, top) / top, 1)
+
+    places = _thinned(turns)
+    sent = " ".join(f"{x(place)},{y(turns[place].sent)}" for place in places)
+    marks = [Mark(turn.epoch, x(place), y(turn.sent)) for place, turn in enumerate(turns) if turn.began]
+    return Chart(
+        width=width,
+        height=_HEIGHT,
+        left=left,
+        right=right,
+        bottom=bottom,
+        full=" ".join(f"{x(place)},{y(turns[place].full)}" for place in places),
+        sent=sent,
+        area=f"{x(places[0])},{bottom} {sent} {x(places[-1])},{bottom}",
+        bands=_bands(budget, stages, y) if budget else (),
+        marks=marks,
+        top=top,
+        is_clipped=most_full > top,
+    )
+
+
+def _thinned(turns: Sequence[SentTurn]) -> list[int]:
+    """The turns that are drawn: first and last, both sides of an epoch, and the highest of each stretch."""
+    step = -(-len(turns) // _MOST)
+    stretches = (range(first, min(first + step, len(turns))) for first in range(0, len(turns), step))
+    highest = {max(stretch, key=lambda place: turns[place].sent) for stretch in stretches}
+    began = [place for place, turn in enumerate(turns) if turn.began]
+    return sorted({0, len(turns) - 1, *highest, *began, *(max(place - 1, 0) for place in began)})
+
+
+def _bands(budget: int, stages: Stages, y: Callable[[float], float]) -> list[Band]:
+    shares = (
+        ("warn", stages.warn),
+        ("trim", stages.trim),
+        ("compact", stages.compact),
+        ("budget", stages.emergency),
+    )
+    edges = [y(share * budget) for _, share in shares]
+    uppers = [*edges[1:], float(_TOP)]
+    return [
+        Band(name, edge, round(max(edge - upper, 0), 1), share)
+        for (name, share), edge, upper in zip(shares, edges, uppers, strict=True)
+    ]

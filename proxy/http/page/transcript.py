@@ -1,0 +1,132 @@
+"""The transcript beside the view: what came on one side, what the model gets of it and why on the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from proxy.core.conversation.records import Node
+from proxy.core.dialects.dialect import Content, Dialect
+from proxy.core.planning.explain import Row, explain
+from proxy.core.planning.history import cut_by
+from proxy.core.planning.plan import Epoch, Gap
+from proxy.core.planning.situation import Situation
+from proxy.engine.admin.inspection import Inspected
+
+_SHOWN = 20_000
+"""Characters of a message that a page shows: the export has all of it."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message in words: the model's own, a client's, or a note."""
+
+    number: int | None
+    """In the transcript; None for a note, and for what stands before it."""
+    role: str
+    name: str
+    text: str
+    calls: Sequence[tuple[str, str]]
+    """Names of tools, and arguments."""
+    left_out: int = 0
+    """Characters that are not shown."""
+    at: float | None = None
+    """Seconds since 1970."""
+    tokens: int | None = None
+    is_pinned: bool = False
+    hidden: Sequence[Message] = ()
+    """What stands upstream in its place, where the proxy answered calls itself."""
+
+    @classmethod
+    def of(cls, content: Content, number: int | None = None) -> Message:
+        """What a decoded message says."""
+        text = content.text or content.refusal
+        calls = [(name, arguments[:_SHOWN]) for _, name, arguments in content.calls]
+        left_out = max(len(text) - _SHOWN, 0)
+        return cls(number, content.role, content.name, text[:_SHOWN], calls, left_out)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Messages that are kept, edited or cut together, and what the model gets of them."""
+
+    messages: Sequence[Message]
+    state: str
+    """`kept`, `clipped`, `cleared`, `cut` or `summarised`."""
+    rows: Sequence[Row]
+    gets: Sequence[Message] = ()
+    """What stands in their place; nothing where they are kept as they came, or went without a note."""
+    by: Epoch | None = None
+    """The epoch that took them out of the view."""
+    begins: int = 0
+    """The number of the first message that the note stands for; it may be on an earlier page."""
+    ends: int = 0
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Both sides of a session's branch, a page at a time."""
+
+    found: Inspected
+    branch: Sequence[Node]
+    situation: Situation
+    line: Sequence[Epoch]
+    """The epochs that led to the view, oldest first."""
+
+    @property
+    def _dialect(self) -> Dialect:
+        return self.situation.chain.dialect
+
+    def parts(self, start: int, end: int) -> list[Part]:
+        """Messages ``start`` up to and without ``end``, and those that stand in one unit with them."""
+        rows = explain(self.situation, start, end)
+        grouped = groupby(rows, key=lambda row: (row.gap, None if row.gap is not None else row.start))
+        return [
+            self._gap(list(each), gap) if gap is not None else self._standing(next(each))
+            for (gap, _), each in grouped
+        ]
+
+    def _gap(self, rows: Sequence[Row], number: int) -> Part:
+        gap = self.situation.plan.gaps[number]
+        return Part(
+            messages=[*self._messages(rows[0].start, rows[-1].end)],
+            state="summarised" if _covers(gap, rows[0].start) else "cut",
+            rows=rows,
+            gets=[Message.of(self._dialect.read(gap.note))] if gap.note else (),
+            by=cut_by(self.line, rows[0].start),
+            begins=gap.start,
+            ends=gap.end - 1,
+        )
+
+    def _standing(self, row: Row) -> Part:
+        plan = self.situation.plan
+        edits = [edit for place in range(row.start, row.end) if (edit := plan.edit_at(place))]
+        return Part(
+            messages=[*self._messages(row.start, row.end)],
+            state=row.state,
+            rows=[row],
+            gets=[Message.of(self._dialect.read(each.raw), each.position) for each in edits],
+            by=cut_by(self.line, edits[0].position) if edits else None,
+            begins=row.start,
+            ends=row.end - 1,
+        )
+
+    def _messages(self, start: int, end: int) -> Iterator[Message]:
+        for number, node in enumerate(self.branch[start:end], start):
+            hidden = self.found.hidden.get(node.hash)
+            yield replace(
+                Message.of(self._dialect.read(node.raw), number),
+                at=node.at,
+                tokens=node.tokens,
+                is_pinned=node.hash in self.situation.pins,
+                hidden=[self.read(raw) for raw in hidden.messages] if hidden else (),
+            )
+
+    def read(self, raw: bytes) -> Message:
+        """A message that has no number."""
+        return Message.of(self._dialect.read(raw))
+
+
+def _covers(gap: Gap, position: int) -> bool:
+    return any(anchor.start <= position < anchor.end for anchor in gap.anchors)

@@ -1,0 +1,107 @@
+"""The first page: the sessions, and what is the matter."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx2
+
+from tests.support.browser import Browser, browsing
+from tests.support.clients import ADMIN, Chats, Small, proxying, write_policy
+from tests.support.servers import PATIENCE
+from tests.support.upstreams import Model
+
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'"
+
+
+async def test_a_session_is_listed_with_how_it_began_its_model_and_its_tokens(
+    browser: Browser, url: str, chats: Chats
+) -> None:
+    assert "No session yet" in await browser.text()
+    await chats(url, X_Unabridged_Session="tides").ask("When is the tide high on Saturday?")
+    text = await browser.text()
+    assert all(
+        each in text for each in ("When is the tide high on Saturday?", "tides", "gpt-test", "just now")
+    )
+
+
+async def test_sessions_are_found_by_words_of_their_beginning_name_and_model(
+    browser: Browser, url: str, chats: Chats
+) -> None:
+    for name, first in (("one", "About the harbour"), ("two", "About the letters")):
+        await chats(url, X_Unabridged_Session=name).ask(first)
+    assert "letters" not in await browser.text(q="HARBOUR about")
+    assert "harbour" not in await browser.text(q="two gpt-test")
+    assert "No session has all of these words" in await browser.text(q="harbour letters")
+
+
+async def test_what_clients_say_is_shown_and_never_run(browser: Browser, url: str, chats: Chats) -> None:
+    await chats(url, X_Unabridged_Session="hostile").ask(HOSTILE)
+    for query in ({}, {"q": HOSTILE}):
+        page = (await browser.open(**query)).text
+        assert "<script>alert" not in page
+        assert "<img" not in page
+    assert HOSTILE[:25] in await browser.text()
+
+
+async def test_a_window_that_nobody_knows_is_told_with_what_to_do(
+    browser: Browser, url: str, chats: Chats, small: Small
+) -> None:
+    await chats(url).ask("hello")
+    assert "Nobody knows the context window of gpt-test" in await browser.text()
+    budgeted = await small()
+    await chats(budgeted).ask("hello")
+    async with browsing(budgeted) as other:
+        assert "Nobody knows" not in await other.text()
+
+
+async def test_a_store_that_does_not_answer_is_told_with_what_to_do(model: Model, chats: Chats) -> None:
+    async with (
+        proxying(model.url, store="redis://127.0.0.1:1", store_timeout=0.5) as url,
+        browsing(url) as browser,
+    ):
+        assert "The store does not answer." in await browser.text()
+        assert (await chats(url).ask("hello")).status_code == 200
+
+
+async def test_a_policy_that_cannot_be_used_is_named(model: Model, tmp_path: Path) -> None:
+    path = write_policy(tmp_path, "odd", 'extends = "default"\n')
+    broken = write_policy(tmp_path, "broken", "[stages]\nwarn = 7\n")
+    async with proxying(model.url, policy=str(path), policies=tmp_path) as url, browsing(url) as browser:
+        assert f"cannot be used as they are now: {broken.stem}." in await browser.text()
+
+
+class TestEvents:
+    async def test_a_session_that_changes_is_told_while_it_does(self, url: str, chats: Chats) -> None:
+        async with (
+            httpx2.AsyncClient(base_url=url, timeout=PATIENCE, headers=ADMIN) as client,
+            client.stream("GET", "/unabridged/v1/events") as stream,
+        ):
+            assert stream.headers["content-type"].startswith("text/event-stream")
+            lines = stream.aiter_lines()
+            assert await anext(lines) == "retry: 1000"
+            await chats(url, X_Unabridged_Session="live").ask("hello")
+            told = [line async for line in until_data(lines)]
+        assert "event: session" in told
+        assert json.loads(told[-1].removeprefix("data: "))["name"] == "live"
+
+    async def test_who_comes_back_is_told_what_it_has_missed(self, url: str, chats: Chats) -> None:
+        await chats(url, X_Unabridged_Session="before").ask("hello")
+        async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE, headers=ADMIN) as client:
+            path = "/unabridged/v1/events?seconds=1"
+            missed = (await client.get(path, headers={"Last-Event-ID": "1"})).text
+            number = next(line for line in missed.splitlines() if line.startswith("id: ")).removeprefix(
+                "id: "
+            )
+            nothing = (await client.get(path, headers={"Last-Event-ID": number})).text
+        assert '"name":"before"' in missed
+        assert "event:" not in nothing
+
+
+async def until_data(lines: AsyncIterator[str]) -> AsyncIterator[str]:
+    async for line in lines:
+        yield line
+        if line.startswith("data: "):
+            return

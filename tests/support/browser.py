@@ -1,0 +1,55 @@
+"""Somebody at the page, with a browser's cookies and none of its scripts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from html import unescape
+
+import httpx2
+
+from tests.support.servers import PATIENCE
+
+ROOT = "/unabridged/"
+
+
+class Browser:
+    """One person, logged in or not."""
+
+    def __init__(self, client: httpx2.AsyncClient) -> None:
+        self.client = client
+
+    async def open(self, path: str = "", **query: str) -> httpx2.Response:
+        return await self.client.get(ROOT + path, params=query)
+
+    async def text(self, path: str = "", **query: str) -> str:
+        """A page that is there, as a person reads it: unescaped, without its marks."""
+        response = await self.open(path, **query)
+        assert response.status_code == 200, response.text
+        return plain(response.text)
+
+    async def send(self, path: str, csrf: str | None = None, **fields: str) -> httpx2.Response:
+        """A form, with what our own page shows against forgery unless something else is given."""
+        if csrf is None:
+            csrf = token_in(await self.open())
+        return await self.client.post(ROOT + path, data={**fields, "csrf": csrf})
+
+
+def plain(page: str) -> str:
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]*>", " ", page)))
+
+
+def token_in(response: httpx2.Response) -> str:
+    found = re.search(r'name="csrf" value="(\w+)"', response.text)
+    assert found, response.text
+    return found[1]
+
+
+@asynccontextmanager
+async def browsing(url: str, token: str = "admin") -> AsyncGenerator[Browser]:
+    """Somebody who has logged in with this token; empty: who has not."""
+    async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE, follow_redirects=True) as client:
+        if token:
+            await client.post(f"{ROOT}login", data={"key": token})
+        yield Browser(client)
