@@ -137,9 +137,10 @@ lock: .venv/.dev ## Make the locks anew (UPGRADE=--upgrade takes newer versions)
 	$(LOCK) --group build -c requirements/run.txt -o requirements/build.txt
 	$(LOCK) --group demo -c requirements/run.txt -o requirements/demo.txt
 	$(LOCK) --group http2 -o requirements/http2.txt
+	$(LOCK) --group otel -c requirements/run.txt -o requirements/otel.txt
 	$(LOCK) --group model --no-deps -o requirements/model.txt
 	$(LOCK) --group dev -c requirements/run.txt -c requirements/build.txt -c requirements/demo.txt \
-	    -c requirements/http2.txt -o requirements/dev.txt
+	    -c requirements/http2.txt -c requirements/otel.txt -o requirements/dev.txt
 	$(LOCK) --group fuzz -c requirements/run.txt -c requirements/dev.txt -o requirements/fuzz.txt
 	$(LOCK) --group kits --no-deps -o requirements/kits.txt
 	$(LOCK) --group clients -o requirements/clients.txt

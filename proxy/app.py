@@ -21,6 +21,7 @@ from proxy.adapters.search import SqliteSearch
 from proxy.adapters.stores import open_store
 from proxy.adapters.stores.redis.codec import Keyring
 from proxy.adapters.tokens import TiktokenCounter
+from proxy.adapters.tracing import TracedUpstream, open_tracer, traced_store
 from proxy.adapters.upstream import open_upstream
 from proxy.cache import Lru, Memory
 from proxy.config import Settings, is_loopback
@@ -79,8 +80,10 @@ from proxy.http.page.session import SessionPages
 from proxy.http.page.verbs import VerbPages
 from proxy.http.relay import Relay
 from proxy.http.request_head import Heads
+from proxy.http.tracing import TracedRoute
 from proxy.ports import MemoryStore, Search, SessionStore, TokenCounter, Upstream
 from proxy.telemetry import Metrics, log_warning, set_up_logging
+from proxy.tracing import Tracer
 
 SECRET_FILE = "secret"  # noqa: S105 - a file's name
 _CUT_OFF = 1.0
@@ -116,6 +119,7 @@ class Outside:
     counter: TokenCounter
     search: Search
     policies: WatchedPolicies
+    tracer: Tracer | None = None
 
 
 @dataclass(frozen=True)
@@ -176,7 +180,8 @@ def create_app(
         named=settings.cors_origin,
         hosts=settings.allowed_host,
     )
-    return Front(managed, relay, own, origins=origins, heads=heads, drain=drain)
+    chat = managed if outside.tracer is None else TracedRoute(managed, outside.tracer)
+    return Front(chat, relay, own, origins=origins, heads=heads, drain=drain)
 
 
 def begin_log(settings: Settings) -> None:
@@ -196,9 +201,11 @@ def _outside(settings: Settings, written: SettingsFile | None, *, owns_store: bo
     keyring = Keyring(_secrets(settings), policies.encrypts)
     url = settings.store or "memory://"
     times = (settings.store_timeout, settings.store_breaker)
-    store = open_store(
-        url, clock, *times, keyring, linger=_LINGER if owns_store else None, timed=metrics.stored
-    )
+    tracer, timed = open_tracer(), metrics.stored
+    upstream: Upstream = open_upstream(settings, _operator_credentials(settings))
+    if tracer is not None:
+        timed, upstream = traced_store(timed), TracedUpstream(upstream, settings.upstream, CHAT)
+    store = open_store(url, clock, *times, keyring, linger=_LINGER if owns_store else None, timed=timed)
     return Outside(
         memory=memory,
         learned=learned,
@@ -206,10 +213,11 @@ def _outside(settings: Settings, written: SettingsFile | None, *, owns_store: bo
         metrics=metrics,
         store=store,
         memories=store.memories,
-        upstream=open_upstream(settings, _operator_credentials(settings)),
+        upstream=upstream,
         counter=TiktokenCounter(),
         search=SqliteSearch(),
         policies=policies,
+        tracer=tracer,
     )
 
 
@@ -314,6 +322,8 @@ def _lifespan(
         await outside.search.aclose()
         await outside.upstream.aclose()
         await outside.store.aclose()
+        if outside.tracer is not None:
+            await outside.tracer.aclose()
 
     return lifespan
 

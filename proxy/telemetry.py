@@ -150,12 +150,13 @@ def _tasks() -> int:
 
 _log = logging.getLogger("proxy")
 _server_log = logging.getLogger("uvicorn.error")
+_collector_log = logging.getLogger("opentelemetry")
 
 
 def set_up_logging(level: int = logging.INFO, form: str | None = None, worker: int | None = None) -> None:
     """Send our log lines and the server's to standard error, as `text` or `json`, of a numbered worker."""
     out = Lines(form, worker)
-    for log in (_log, _server_log):
+    for log in (_log, _server_log, _collector_log):
         log.handlers = [out]
         log.propagate = False
     _log.setLevel(level)

@@ -37,6 +37,7 @@ from proxy.engine.sessions.recognition import Recognition
 from proxy.engine.sessions.session_cache import EpochLog, SessionState
 from proxy.ports import NAMED
 from proxy.telemetry import log_fault
+from proxy.tracing import PLAN, step
 
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.005, 0.05
 """Seconds between two looks whether a compaction is over."""
@@ -79,7 +80,8 @@ class Pipeline:
             history = history.completed(session.hidden, injection)
             chain = history.outgoing_chain(chain) if history.hidden else chain
         request = await self._request(incoming, history, chain, session, log, model, pins)
-        decision = await self.decisions.decide(request)
+        with step(PLAN):
+            decision = await self.decisions.decide(request)
         exchange = Exchange(
             request=request,
             decision=decision,

@@ -31,7 +31,9 @@ from proxy.http.asgi import (
 )
 from proxy.http.limits import Admission, Permit
 from proxy.http.request_head import Head, Heads, content_length, request_id, to_client
+from proxy.http.tracing import told_of
 from proxy.telemetry import Metrics, log_content, log_fault, log_request, log_state, logs_state
+from proxy.tracing import current
 
 _ROUTE = "chat"
 _ANSWERED = 200
@@ -223,6 +225,8 @@ class Managed:
         }
         if exchange.is_shadow:
             passage.fields["mode"] = "shadow"
+        if (trace := current()) is not None:
+            trace.span.tell(told_of(exchange))
         if incoming.appended is not None:
             await pipeline.recorder.announce(exchange)
         with pipeline.foreground:

@@ -77,8 +77,8 @@ class Talk:
 
 
 @asynccontextmanager
-async def talking(url: str) -> AsyncGenerator[Talk]:
-    async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="sk-test", max_retries=0) as client:
+async def talking(url: str, key: str = "sk-test") -> AsyncGenerator[Talk]:
+    async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=key, max_retries=0) as client:
         yield Talk(client)
 
 
@@ -126,6 +126,16 @@ async def test_a_model_that_shows_no_cached_tokens_is_not_asked_so_again(model: 
     async with talking(await small(BUDGET, extra=DEEP)) as talk:
         await talk.go_on(model, summaries=3)
     assert behind(model)[:3] == [True, False, False]
+
+
+async def test_what_one_tenant_was_refused_says_nothing_of_another(model: Model, small: Small) -> None:
+    url = await small(BUDGET, extra=DEEP)
+    async with talking(url) as talk:
+        await talk.go_on(model, summaries=3)
+    model.caches = True
+    async with talking(url, "sk-another") as talk:
+        await talk.go_on(model, summaries=5)
+    assert behind(model)[:5] == [True, False, False, True, True]
 
 
 def going_on(answer: Message | Behaviour) -> Behaviour:

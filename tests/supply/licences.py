@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from email.message import Message
 from importlib.metadata import PackageNotFoundError, metadata
@@ -14,7 +14,8 @@ from typing import cast
 from packaging.markers import Marker
 
 ROOT = Path(__file__).parents[2]
-LOCK = ROOT / "requirements" / "run.txt"
+LOCKS = [ROOT / "requirements" / f"{name}.txt" for name in ("run", "http2", "otel")]
+"""What runs, and what its extras add."""
 PAGE = ROOT / "docs" / "licences.md"
 
 TAKEN = {
@@ -32,6 +33,7 @@ TAKEN = {
 """Licences (SPDX) that let the whole be under MIT. MPL-2.0 covers its own files alone, and we change none."""
 
 _OFTEN = {
+    "3-Clause BSD License": "BSD-3-Clause",
     "Apache Software License": "Apache-2.0",
     "BSD License": "BSD-3-Clause",
     "MIT License": "MIT",
@@ -49,8 +51,9 @@ _REQUIREMENT = re.compile(r"^([a-z0-9][a-z0-9._-]*)==(\S+?)(?: ; (.+?))? *\\?$",
 
 HEAD = """# Licences
 
-Unabridged is under the MIT licence: [LICENSE](../LICENSE). This is all that is installed beside it, and the
-licence (SPDX) that each package states. Made by `make licences`; a test holds it to the lock.
+Unabridged is under the MIT licence: [LICENSE](../LICENSE). This is all that is installed beside it, with its
+extras `http2` and `otel`, and the licence (SPDX) that each package states. Made by `make licences`; a test
+holds it to the locks.
 
 | package | version | licence |
 |---|---|---|
@@ -68,9 +71,10 @@ class Locked:
     version: str
 
 
-def locked(lock: Path = LOCK) -> Iterator[Locked]:
-    """What the lock installs where the proxy runs: Linux, macOS, Windows."""
-    for name, version, marker in _REQUIREMENT.findall(lock.read_text(encoding="utf-8")):
+def locked(locks: Sequence[Path] = LOCKS) -> Iterator[Locked]:
+    """What the locks install where the proxy runs: Linux, macOS, Windows. They agree on what several have."""
+    requirements = {each for lock in locks for each in _REQUIREMENT.findall(lock.read_text(encoding="utf-8"))}
+    for name, version, marker in sorted(requirements):
         if not marker or any(Marker(marker).evaluate(platform) for platform in _PLATFORMS):
             yield Locked(name, version)
 

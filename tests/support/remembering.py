@@ -42,12 +42,12 @@ def task_of(body: Message) -> str:
 class RememberingModel(Model):
     """Answers questions for a memory by what stands in them; any other request as the scripted model does.
 
-    ``notes`` are items by a phrase of the transcript that has them proposed; ``bullets`` stand in each text
-    that it writes, whatever was said.
+    ``notes`` are items by a phrase of the transcript that has them proposed; ``writes`` makes the bullets of
+    a text, of the task and of what was said.
     """
 
     notes: dict[str, Message] = field(default_factory=dict[str, Message])
-    bullets: list[str] = field(default_factory=list[str])
+    writes: Callable[[str, list[str]], list[str]] = lambda _, said: said
     asked_for_items: list[Received] = field(default_factory=list[Received])
     asked_for_texts: list[Received] = field(default_factory=list[Received])
     compressions: list[Received] = field(default_factory=list[Received])
@@ -78,7 +78,7 @@ class RememberingModel(Model):
         elif asked is self.asked_for_texts:
             if self.meanwhile is not None:
                 await self.meanwhile()
-            answer = "\n".join(f"- {line}" for line in [*bullets_in(text), *self.bullets])
+            answer = "\n".join(f"- {line}" for line in self.writes(task, bullets_in(text)))
         else:
             answer = text.splitlines()[1][:80]
         await self._reply(exchange, body, said(answer))
@@ -93,11 +93,9 @@ def _text(body: Message) -> str:
 
 
 def bullets_in(text: str) -> list[str]:
-    """What was said in the lines of a transcript, or stands in bullets, a sentence each."""
-    lines = re.findall(r"^(?:\[[^\]]+\] [^:]+: |- ?)(.+)$", text, re.MULTILINE)
-    return [line for line in lines if not line.endswith("?")] or re.findall(
-        r"^(?![<\[]).+$", text, re.MULTILINE
-    )
+    """What was said in the lines of a transcript, or stands in those of texts; questions apart."""
+    lines = re.findall(r"^(?!<)(?:\[[^\]]+\] [^:]+: |- ?|)(.+)$", text, re.MULTILINE)
+    return [line for line in lines if not line.endswith("?")]
 
 
 def note(text: str, kind: str = "fact", **members: Any) -> Message:

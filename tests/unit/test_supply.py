@@ -57,7 +57,7 @@ def test_what_is_installed_on_other_machines_alone_is_listed_and_what_is_nowhere
         "two==2.0 ; sys_platform == 'darwin' \\\n    --hash=sha256:bb\n"
         "three==3.0 ; sys_platform == 'emscripten' \\\n    --hash=sha256:cc\n"
     )
-    assert [package.name for package in licences.locked(lock)] == ["one", "two"]
+    assert [package.name for package in licences.locked([lock])] == ["one", "two"]
 
 
 # --- advisories ---

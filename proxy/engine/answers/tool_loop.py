@@ -23,6 +23,7 @@ from proxy.engine.recording.recorder import Recorder
 from proxy.engine.tool_rounds import Answerers, FreshResults, Rounds
 from proxy.errors import UpstreamError, UpstreamInvalidResponse
 from proxy.ports import Clock, UpstreamResponse
+from proxy.tracing import ROUND, step
 
 _OK = 200
 _ANSWER_BYTES = 64 * 2**20
@@ -80,7 +81,8 @@ class _Course:
         await sent.response.aclose()
         body = self.rounds.next_body(self.exchange.body)
         sender = self.loop.sender
-        following = _unpacked(await sender.forward(self.exchange.request.incoming, body))
+        with step(ROUND):
+            following = _unpacked(await sender.forward(self.exchange.request.incoming, body))
         refusal = sender.refusal(self.exchange, following)
         sender.learn_window(self.exchange, refusal, self.rounds.tokens)
         return following

@@ -22,6 +22,7 @@ from proxy.engine.models.asking import Asking, Caller, Unanswered
 from proxy.errors import UnabridgedError
 from proxy.ports import TokenCounter
 from proxy.telemetry import log_warning
+from proxy.tracing import MEMORY, step
 
 FAILURES = (Unanswered, Refused, TimeoutError, UnabridgedError)
 """What comes of a model that does not answer, or not with what was asked for."""
@@ -77,7 +78,8 @@ class MemoryQuestions:
         hurry = asyncio.Event()
         if is_waited_for:
             hurry.set()
-        answer = await self.foreground.run(lambda: self.asking.answer(reader.caller, ask), hurry)
+        with step(MEMORY, is_aside=True):
+            answer = await self.foreground.run(lambda: self.asking.answer(reader.caller, ask), hurry)
         if answer.tool_calls or answer.message is None:
             raise Refused("tool_call" if answer.tool_calls else "empty")
         return self.asking.wire.read(answer.message).text

@@ -17,6 +17,7 @@ from proxy.core.dialects.answers import Answer, Ask
 from proxy.core.dialects.wire import WireFormat
 from proxy.core.policy.sections import Summary
 from proxy.ports import Upstream, UpstreamResponse
+from proxy.tracing import current
 
 _ANSWER_BYTES = 2**20
 _REFUSED_PARAMETERS = (400, 422)
@@ -100,7 +101,10 @@ class Asking:
             raise Unanswered("refused", is_passing=status >= 500 or status in _PASSING)
         if plain:  # what is refused in plain words too, was not refused for its parameters
             self._plain.put(caller.model[:_NAME], value=True)
-        return self.wire.read_answer(content)
+        answer = self.wire.read_answer(content)
+        if (trace := current()) is not None:
+            trace.answered(answer)
+        return answer
 
 
 class Fetched(NamedTuple):

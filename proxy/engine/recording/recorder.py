@@ -31,6 +31,7 @@ from proxy.engine.sessions.recognition import Recognition
 from proxy.errors import StoreUnavailable
 from proxy.ports import Clock, Recorded, SessionKey, TokenCounter, TurnStore
 from proxy.telemetry import Metrics, log_warning
+from proxy.tracing import current
 
 _DAY = 86_400.0
 _FIRST_WORDS = 80
@@ -82,6 +83,8 @@ class Recorder:
         answer, session = collector.answer(), exchange.request.session
         if answer.is_odd:
             exchange.degraded.append(UNREAD)
+        if (trace := current()) is not None:
+            trace.answered(answer)
         answered = None
         if answer.message is not None and answer.choices == 1:  # of several, the client keeps one
             content, history = exchange.request.chain.dialect.read(answer.message), exchange.request.history

@@ -1,5 +1,6 @@
 """What a lane sent last, which its provider has kept: a summary can be asked for behind it."""
 
+import sys
 from dataclasses import dataclass
 
 import msgspec
@@ -21,7 +22,7 @@ from proxy.ports import Clock
 _SHOWN = 0.5
 """Of the tokens that a provider should have kept: with fewer in `usage`, it has not."""
 _REST = 3_600.0
-"""Seconds for which a model is asked no such question after one went wrong."""
+"""Seconds for which a model is asked no such question of a tenant after one went wrong."""
 _LONGER = 150
 """Counted tokens by which the question is longer than one about the cut part alone."""
 _AROUND = 400
@@ -31,6 +32,7 @@ _AROUND = 400
 class CachedQuestion(msgspec.Struct, frozen=True):
     """The question for one summary behind what was sent last."""
 
+    tenant: str
     ask: Ask
     body: bytes
     """A request that has the messages of what was sent last."""
@@ -43,30 +45,50 @@ class CachedQuestion(msgspec.Struct, frozen=True):
     until: float
     """How long one may count on that, in monotonic seconds."""
 
+    @property
+    def weight(self) -> int:
+        """Bytes that it holds, about."""
+        return len(self.body) + sum(sys.getsizeof(block.transcript) for block in self.cut_part.blocks)
+
 
 class PromptCache:
-    """Asks such questions, and learns of which models the provider keeps what was sent."""
+    """Asks such questions, and learns of which models the provider keeps what was sent.
+
+    Each holds a whole request while it waits for its turn. So they are kept among all else that is cached,
+    and what has no room there is read afresh.
+    """
 
     def __init__(self, asking: Asking, clock: Clock, memory: Memory) -> None:
         self._asking = asking
         self._clock = clock
-        self._rests: Lru[str, float] = Lru(memory)
-        """Until when a model is asked none, in monotonic seconds."""
+        self._waiting: Lru[str, CachedQuestion] = Lru(memory, lambda question: question.weight)
+        """By the address of the summary."""
+        self._rests: Lru[tuple[str, str], float] = Lru(memory)
+        """By tenant and model, until when it is asked none, in monotonic seconds."""
 
-    def may_serve(self, caller: Caller, question: CachedQuestion) -> bool:
-        """Whether the provider should have kept what it takes."""
-        rest = self._rests.get(caller.model[:NAME]) or 0.0
-        return rest <= self._clock.monotonic() < question.until
+    def put(self, address: str, question: CachedQuestion) -> None:
+        """Keep the question for a summary until it is its turn."""
+        self._waiting.put(address, question)
 
-    async def answer(self, caller: Caller, question: CachedQuestion) -> Answer | None:
-        """The answer, an empty one where it is refused; None where the provider has it no more.
+    def drop(self, address: str) -> None:
+        """Let go of it."""
+        self._waiting.drop(address)
+
+    def question(self, caller: Caller, address: str) -> CachedQuestion | None:
+        """The question for a summary, where the provider should have kept what it takes."""
+        question = self._waiting.get(address)
+        if question is None:
+            return None
+        rest = self._rests.get((question.tenant, caller.model[:NAME])) or 0.0
+        return question if rest <= self._clock.monotonic() < question.until else None
+
+    async def answer(self, caller: Caller, question: CachedQuestion) -> Answer:
+        """The answer, an empty one where it is refused.
 
         A model that goes on with the conversation, refuses, or shows that its provider has not kept it, is
-        not asked so again for a while. Raises Unanswered where it may answer a minute later, and as
-        :meth:`Asking.answer` does.
+        not asked so again for this tenant for a while. Raises Unanswered where it may answer a minute later,
+        and as :meth:`Asking.answer` does.
         """
-        if not self.may_serve(caller, question):
-            return None
         body, key = question.body, question.cache_key
         behind = self._asking.wire.with_cache_key(body, key) if key else body
         try:
@@ -77,7 +99,8 @@ class PromptCache:
             answer = Answer()
         shown = (answer.usage and answer.usage.cached_tokens) or 0
         if answer.tool_calls or shown < _SHOWN * question.cached:
-            self._rests.put(caller.model[:NAME], self._clock.monotonic() + _REST)
+            rest = self._clock.monotonic() + _REST
+            self._rests.put((question.tenant, caller.model[:NAME]), rest)
         return answer
 
 
@@ -120,6 +143,7 @@ class CachedView:
         ledgers = (Block(EARLIER, gap.ledger) for gap in plan.gaps_within(*span) if gap.ledger)
         length = situation.chain.sent_before
         return CachedQuestion(
+            tenant=request.session.tenant,
             ask=question_behind(situation, span, absent, source.language, limit),
             body=history.edited_body(plan, alternates=False, tool=request.tool_under(plan), length=length),
             cache_key=request.cache_key if plan != EMPTY else "",

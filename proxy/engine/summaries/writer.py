@@ -5,13 +5,12 @@ so a summary that was cut off goes on where it stopped, and what others have wri
 """
 
 import asyncio
-import contextlib
-import secrets
 import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, TypeVar
+
+from msgspec.structs import replace
 
 from proxy.cache import Lru, Memory
 from proxy.core.dialects.answers import Answer
@@ -29,78 +28,14 @@ from proxy.core.summaries.prompt import (
 )
 from proxy.core.summaries.source import MOST_PIECES, Block, Piece, answer_piece, record_piece
 from proxy.core.summaries.verification import Evidence
-from proxy.engine.background import keep_renewing
 from proxy.engine.foreground import Foreground
 from proxy.engine.models.asking import Asking
 from proxy.engine.summaries.cached_view import PromptCache
 from proxy.engine.summaries.compactors import Compacting, Job
+from proxy.engine.summaries.leases import Lease, take
 from proxy.errors import StoreUnavailable
-from proxy.ports import Clock, SessionKey, SummaryStore, TokenCounter
+from proxy.ports import Clock, SummaryStore, TokenCounter
 from proxy.telemetry import Metrics
-
-# --- leases: of many workers one writes, and the others wait for its text ---
-
-
-LEASE = 15.0
-"""Seconds."""
-
-
-class Lease:
-    """The right to write one summary; given up at the end of its context, or when the summary is kept."""
-
-    def __init__(self, store: SummaryStore, key: SessionKey, address: str, token: str) -> None:
-        self._store = store
-        self._key = key
-        self._address = address
-        self._token = token
-        self._renewing: asyncio.Task[None] | None = None
-        if token:
-            renewing = keep_renewing(lambda: store.claim(key, address, token, LEASE), LEASE)
-            self._renewing = asyncio.create_task(renewing, name="lease")
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.give_up()
-
-    async def give_up(self) -> None:
-        """Let another worker write it."""
-        if self._end():
-            with contextlib.suppress(StoreUnavailable):  # then it runs out
-                await self._store.release(self._key, self._address, self._token)
-
-    def _end(self) -> bool:
-        """Renew it no more; whether it was renewed until now."""
-        renewing, self._renewing = self._renewing, None
-        if renewing is not None:
-            renewing.cancel()
-        return renewing is not None
-
-    async def keep(self, text: str, ttl: float) -> bool:
-        """Keep what was written, as long as nobody else has taken over; False where somebody has."""
-        self._end()
-        try:
-            return await self._store.keep_summary(self._key, self._address, text, ttl, self._token)
-        except StoreUnavailable:
-            return True  # this process has it, and the note once an epoch begins
-
-
-async def take(store: SummaryStore, key: SessionKey, address: str) -> Lease | None:
-    """The lease on the summary at ``address``; None while another worker has it."""
-    token = secrets.token_hex(8)
-    try:
-        if not await store.claim(key, address, token, LEASE):
-            return None
-    except StoreUnavailable:
-        token = ""
-    return Lease(store, key, address, token)
-
-
-# --- writing ---
-
 
 T = TypeVar("T")
 
@@ -143,6 +78,17 @@ class Writer:
         self._metrics = metrics
         self.texts: Lru[str, str] = Lru(memory, sys.getsizeof)
         """By content address."""
+
+    def accepted(self, job: Job) -> Job:
+        """The job as it waits for its turn: what it is asked for behind is held as memory has room."""
+        if job.cached is None:
+            return job
+        self._prompt_cache.put(job.address, job.cached)
+        return replace(job, cached=None)
+
+    def let_go(self, job: Job) -> None:
+        """Hold nothing for a job any more."""
+        self._prompt_cache.drop(job.address)
 
     async def write(self, job: Job, hurry: asyncio.Event) -> str:
         """The text for a gap; ``hurry`` is set once a request waits for it.
@@ -246,19 +192,23 @@ class Writer:
 
     async def _reread(self, job: Job, address: str, hurry: asyncio.Event) -> str | None:
         """The summary, asked for behind what was sent last; None where it is to be read afresh."""
-        question = job.cached
-        if question is None or not self._prompt_cache.may_serve(job.caller, question):
+        cached = self._prompt_cache
+        if cached.question(job.caller, job.address) is None:
             return None
 
-        async def call() -> Answer | None:
-            return await self._prompt_cache.answer(job.caller, question)
+        async def call() -> tuple[Answer, Piece] | None:
+            question = cached.question(job.caller, job.address)
+            if question is None:  # it has waited for others too long, or memory had no room
+                return None
+            return await cached.answer(job.caller, question), question.cut_part
 
         got = await self._alone(job, address, call, hurry)
         async with got.lease:
-            if got.outcome is None:  # it has waited for others too long
+            if got.outcome is None:
                 return None
+            answer, cut_part = got.outcome
             try:
-                text = await self._believed(got.outcome, job.limit, question.cut_part.evidence)
+                text = await self._believed(answer, job.limit, cut_part.evidence)
             except Refused:
                 self._count("not_reused")
                 return None

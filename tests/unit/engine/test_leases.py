@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from proxy.adapters.stores.in_process import InProcessStore
-from proxy.engine.summaries import writer as leases
+from proxy.engine.summaries import leases
 from proxy.errors import StoreUnavailable
 from proxy.ports import SessionKey
 from tests.support.stores import DAY, KEY, HandClock

@@ -10,16 +10,18 @@ from msgspec.structs import replace
 from proxy.adapters.stores.in_process import InProcessStore
 from proxy.adapters.upstream import HttptoolsUpstream
 from proxy.cache import Memory
+from proxy.core.dialects.answers import Ask
 from proxy.core.dialects.registry import CHAT
 from proxy.core.policy.sections import Summary
 from proxy.core.summaries.source import Block, Piece, Source
 from proxy.engine.models.asking import Asking, Caller
+from proxy.engine.summaries.cached_view import CachedQuestion
 from proxy.engine.summaries.compactors import Job
 from proxy.engine.summaries.pool import Summaries
 from proxy.telemetry import Metrics
-from tests.support.servers import PATIENCE
+from tests.support.servers import PATIENCE, eventually
 from tests.support.stores import DAY, KEY, HandClock
-from tests.support.upstreams import COUNTER, JSON, Model, giving_way, plainly, running
+from tests.support.upstreams import BEHIND, COUNTER, JSON, Model, giving_way, plainly, running
 
 TEXT = "We built the bridge of stone. " * 30
 WAITED_FOR = Job(
@@ -33,6 +35,16 @@ WAITED_FOR = Job(
     key=KEY,
     ttl=DAY,
     room=1_000,
+)
+SENT = b'{"model":"gpt-test","messages":[{"role":"user","content":"%s"}]}' % (b"word " * 20_000)
+BEHIND_SENT = CachedQuestion(
+    tenant="t",
+    ask=Ask(task=BEHIND, text="", max_tokens=100, temperature=0.3),
+    body=SENT,
+    cache_key="",
+    cut_part=WAITED_FOR.source.whole,
+    cached=0,
+    until=float("inf"),
 )
 NEVER = 3_600.0
 
@@ -59,6 +71,35 @@ async def test_what_a_request_waits_for_is_written_however_much_waits_for_a_paus
         await summaries.wait([WAITED_FOR.address], PATIENCE)
         assert summaries.ready(WAITED_FOR.address)
         assert len(model.summaries) == 1
+        await summaries.aclose()
+        await upstream.aclose()
+
+
+@pytest.mark.parametrize("room", [1, 3])
+async def test_what_summaries_are_asked_for_behind_is_held_within_the_memory_until_it_is_their_turn(
+    room: int,
+) -> None:
+    async with running(Model()) as model:
+        upstream, clock = HttptoolsUpstream(model.url), HandClock()
+        memory, foreground = Memory(room * (len(SENT) + 10_000), part=1), giving_way(clock)
+        summaries = Summaries(
+            Asking(CHAT, upstream, Memory()),
+            InProcessStore(clock),
+            COUNTER,
+            foreground,
+            clock,
+            Metrics(),
+            memory,
+        )
+        addresses = [str(number) for number in range(3)]
+        with foreground:  # so that nothing is written yet
+            for address in addresses:
+                start(summaries, replace(WAITED_FOR, address=address, cached=BEHIND_SENT))
+            await eventually(lambda: memory.held > room * len(SENT))
+        await summaries.wait(addresses, PATIENCE)
+        assert all(map(summaries.ready, addresses))
+        assert memory.held < len(SENT)
+        assert sum(len(each.body) > len(SENT) for each in model.summaries) == room
         await summaries.aclose()
         await upstream.aclose()
 

@@ -1,4 +1,4 @@
-"""The texts of a scope: the twelve cases, by what the model is shown, and what of its answer is kept."""
+"""The texts of a scope: when a model is asked for them, and what of its answer is kept."""
 
 from __future__ import annotations
 
@@ -30,94 +30,17 @@ def shown(wanted: Wanted, language: str = "en") -> str:
     return f"{ask.task}\n{ask.text}"
 
 
-# --- thread ---
-
-
 @pytest.mark.parametrize("is_long", [True, False])
-def test_a_thread_is_summarised_from_its_own_messages(is_long: bool) -> None:
-    seen = shown(Wanted(THREAD, is_long, SAID))
-    assert "[2026-01-01 00:00] ana: I live in Oslo.\n[2026-01-01 00:00] assistant: The crane" in seen
-    assert ("long-term" in seen) is is_long
+def test_nothing_to_summarise_is_no_question(is_long: bool) -> None:
+    wanted = Wanted(CHANNEL, is_long, [], existing=LONG_TEXT, background=["- The fleet sails."])
+    assert wanted.unasked == (LONG_TEXT if is_long else "")
 
 
-def test_the_texts_of_channel_and_workspace_are_the_background_of_a_thread() -> None:
-    seen = shown(Wanted(THREAD, is_long=True, source=SAID, background=["- The fleet sails.", "- Cranes."]))
-    assert seen.index("<background ") < seen.index("- The fleet sails.") < seen.index("- Cranes.")
-    assert "for understanding alone" in seen
-
-
-@pytest.mark.parametrize("is_long", [True, False])
-def test_no_thread_is_an_empty_text_and_no_question(is_long: bool) -> None:
-    assert Wanted(THREAD, is_long, []).unasked == ""
-
-
-def test_the_long_text_of_a_thread_is_merged_into_the_existing_one() -> None:
-    seen = shown(Wanted(THREAD, is_long=True, source=SAID, existing=LONG_TEXT))
-    assert LONG_TEXT in seen
-    assert "Merge it" in seen
-    assert Wanted(THREAD, is_long=True, source=[], existing=LONG_TEXT).unasked == LONG_TEXT
-
-
-def test_only_long_texts_are_shown_what_there_is() -> None:
-    wanted = Wanted(THREAD, is_long=False, source=SAID, existing=LONG_TEXT)
-    assert LONG_TEXT not in shown(wanted)
-    assert wanted._replace(source=[]).unasked == ""
-
-
-# --- channel ---
-
-
-def test_the_short_text_of_a_channel_is_made_from_the_messages_of_all_its_threads() -> None:
-    others = [line("The boat is late.", name="bob")]
-    seen = shown(Wanted(CHANNEL, is_long=False, source=[*SAID, *others]))
-    assert "ana: I live in Oslo." in seen
-    assert "bob: The boat is late." in seen
-    assert "under way" in seen
-
-
-def test_the_short_text_of_a_channel_is_merged_into_its_long_one() -> None:
-    short = lines_of_text("- The boat is late.")
-    seen = shown(Wanted(CHANNEL, is_long=True, source=short, existing=LONG_TEXT, of_texts=True))
-    assert "The boat is late." in seen
-    assert LONG_TEXT in seen
-    assert "chronology" in seen or "in their order" in seen
-    assert "1970" not in seen
-    assert Wanted(CHANNEL, is_long=True, source=[], existing=LONG_TEXT).unasked == LONG_TEXT
-
-
-def test_the_texts_of_the_workspace_are_the_background_of_a_channel() -> None:
-    assert "- The fleet sails." in shown(Wanted(CHANNEL, False, SAID, background=["- The fleet sails."]))
-
-
-def test_a_channel_without_messages_has_an_empty_short_text() -> None:
-    assert Wanted(CHANNEL, is_long=False, source=[], background=["- The fleet sails."]).unasked == ""
-
-
-# --- workspace ---
-
-
-def test_the_short_text_of_a_workspace_is_made_from_the_short_texts_of_its_channels() -> None:
+def test_a_text_of_texts_is_asked_for_without_times_and_names() -> None:
     source = [*lines_of_text("- The boat is late."), *lines_of_text("- The crane is red.")]
     seen = shown(Wanted(WORKSPACE, is_long=False, source=source, of_texts=True))
     assert "The boat is late.\nThe crane is red." in seen
     assert "common across channels" in seen
-
-
-def test_the_long_text_of_a_workspace_is_merged_from_the_long_ones_of_its_channels() -> None:
-    source = lines_of_text("- The guild was founded in 1902.")
-    seen = shown(Wanted(WORKSPACE, is_long=True, source=source, existing=LONG_TEXT, of_texts=True))
-    assert "The guild was founded in 1902." in seen
-    assert LONG_TEXT in seen
-
-
-def test_a_workspace_has_no_background_and_where_there_is_nothing_stays_as_it_is() -> None:
-    seen = shown(Wanted(WORKSPACE, is_long=True, source=SAID, of_texts=True))
-    assert "background" not in seen
-    assert Wanted(WORKSPACE, is_long=True, source=[], of_texts=True).unasked == ""
-    assert Wanted(WORKSPACE, is_long=False, source=[], of_texts=True).unasked == ""
-
-
-# --- all of them ---
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,106 @@
+"""Spans by OpenTelemetry's SDK, which sends them to a collector by OTLP over HTTP, in a thread of its own.
+
+Where the collector is, what else is said of this program, and how many requests are told of is set by the
+variables that OpenTelemetry has for that. What cannot be told is dropped: nobody waits for a collector.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, set_span_in_context
+from opentelemetry.trace import Tracer as Spans
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from proxy.tracing import ERROR, METHOD, REQUEST, ROUTE, Attributes, Headers, Value
+
+_NAME = "unabridged"
+_SECOND = 10**9
+_PATIENCE = 1.0
+"""Seconds for which a collector may be away when the last spans are told."""
+_CARRIED = (b"traceparent", b"tracestate")
+_PROPAGATOR = TraceContextTextMapPropagator()
+
+
+class OpenTelemetrySpan:
+    """A span of :class:`proxy.tracing.Span`."""
+
+    def __init__(self, spans: Spans, span: Span) -> None:
+        self._spans = spans
+        self._span = span
+
+    def child(
+        self, name: str, attributes: Attributes, *, is_call: bool = False, seconds: float = 0.0
+    ) -> OpenTelemetrySpan:
+        span = self._spans.start_span(
+            name,
+            set_span_in_context(self._span, Context()),
+            SpanKind.CLIENT if is_call else SpanKind.INTERNAL,
+            _said(attributes),
+            start_time=time.time_ns() - int(seconds * _SECOND),
+        )
+        return OpenTelemetrySpan(self._spans, span)
+
+    def tell(self, attributes: Attributes) -> None:
+        self._span.set_attributes(_said(attributes))
+
+    def fail(self, error: str) -> None:
+        self._span.set_status(Status(StatusCode.ERROR))
+        self._span.set_attribute(ERROR, error)
+
+    def end(self) -> None:
+        self._span.end()
+
+    def continued(self, headers: Headers) -> Headers:
+        carried: dict[str, str] = {}
+        _PROPAGATOR.inject(carried, set_span_in_context(self._span, Context()))
+        ours = [(name.encode(), value.encode("latin-1")) for name, value in carried.items()]
+        return [*(pair for pair in headers if pair[0].lower() not in _CARRIED), *ours]
+
+
+class OpenTelemetryTracer:
+    """The tracer of :class:`proxy.tracing.Tracer`."""
+
+    def __init__(self, provider: TracerProvider, exporter: OTLPSpanExporter) -> None:
+        self._provider = provider
+        self._exporter = exporter
+        self._spans = provider.get_tracer(_NAME)
+
+    def request(self, headers: Headers) -> OpenTelemetrySpan:
+        carried: Mapping[str, str] = {
+            name.lower().decode(): value.decode("latin-1")
+            for name, value in headers
+            if name.lower() in _CARRIED
+        }
+        method, _, route = REQUEST.partition(" ")
+        said = {METHOD: method, ROUTE: route}
+        context = _PROPAGATOR.extract(carried, Context())
+        return OpenTelemetrySpan(self._spans, self._spans.start_span(REQUEST, context, SpanKind.SERVER, said))
+
+    async def aclose(self) -> None:
+        ending = asyncio.ensure_future(asyncio.to_thread(self._provider.shutdown))
+        await asyncio.wait({ending}, timeout=_PATIENCE)
+        self._exporter.shutdown()  # it tries no more
+        await ending
+
+
+def open_tracer() -> OpenTelemetryTracer:
+    """A tracer, as the environment says; nothing is connected yet."""
+    resource = Resource.create()
+    if str(resource.attributes[SERVICE_NAME]).startswith("unknown_service"):
+        resource = resource.merge(Resource({SERVICE_NAME: _NAME}))
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+    exporter = OTLPSpanExporter()
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    return OpenTelemetryTracer(provider, exporter)
+
+
+def _said(attributes: Attributes) -> dict[str, Value]:
+    return {name: value for name, value in attributes.items() if value is not None}

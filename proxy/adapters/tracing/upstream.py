@@ -1,0 +1,96 @@
+"""An upstream whose calls are told to the trace in force: a span each, from its sending to its body's end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from urllib.parse import urlsplit
+
+from proxy.core.dialects.wire import WireFormat
+from proxy.ports import Upstream, UpstreamResponse
+from proxy.tracing import (
+    CHAT,
+    NAME,
+    OPERATION,
+    PROVIDER,
+    REQUEST_MODEL,
+    SERVER_ADDRESS,
+    SERVER_PORT,
+    STATUS,
+    Attributes,
+    Headers,
+    Span,
+    current,
+)
+
+_PORTS = {"http": 80, "https": 443}
+_FAILED = 400
+
+
+class TracedUpstream:
+    """The same upstream. What is asked beside the model, such as its list of models, is not told."""
+
+    def __init__(self, upstream: Upstream, url: str, wire: WireFormat) -> None:
+        """``wire`` says how a model is called below ``url``."""
+        parts = urlsplit(url)
+        self._upstream = upstream
+        self._wire = wire
+        self._told: Attributes = {
+            OPERATION: CHAT,
+            PROVIDER: "openai",  # whose API it is: who answers behind it, nobody says
+            SERVER_ADDRESS: parts.hostname,
+            SERVER_PORT: parts.port or _PORTS[parts.scheme],
+        }
+        self.aclose = upstream.aclose
+
+    async def send(
+        self,
+        method: str,
+        target: str,
+        headers: Headers,
+        body: bytes | AsyncIterator[bytes] | None,
+        *,
+        at_root: bool = False,
+    ) -> UpstreamResponse:
+        trace = current()
+        is_chat = target.partition("?")[0] == self._wire.path
+        if trace is None or not is_chat or not isinstance(body, bytes):
+            return await self._upstream.send(method, target, headers, body, at_root=at_root)
+        model = self._wire.model_of(body)[:NAME]
+        call = trace.span.child(f"{CHAT} {model}", {**self._told, REQUEST_MODEL: model}, is_call=True)
+        trace.called(call)
+        try:
+            response = await self._upstream.send(method, target, call.continued(headers), body)
+        except BaseException as error:
+            call.fail(type(error).__name__)
+            call.end()
+            raise
+        call.tell({STATUS: response.status})
+        if response.status >= _FAILED:
+            call.fail(str(response.status))
+        return _TracedResponse(response, call)
+
+
+class _TracedResponse:
+    """An answer that ends its span when it is closed."""
+
+    def __init__(self, response: UpstreamResponse, call: Span) -> None:
+        self.status = response.status
+        self.headers = response.headers
+        self._response = response
+        self._call = call
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in self._response.chunks():
+                yield chunk
+        except Exception as error:
+            self._call.fail(type(error).__name__)
+            raise
+
+    async def aclose(self) -> None:
+        try:
+            await self._response.aclose()
+        finally:
+            # Who has asked reads the answer now, and tells what it says of itself.
+            asyncio.get_running_loop().call_soon(self._call.end)
