@@ -28,6 +28,7 @@ _COMMANDS = {
     "explain": ("proxy.cli.explain", "show what became of each message of a session, and why"),
     "sessions": ("proxy.cli.sessions", "look at sessions of a running proxy, keep them, change them"),
     "memory": ("proxy.cli.memory", "look at what is remembered, take it back, forget it"),
+    "doctor": ("proxy.cli.doctor", "say whether the server would work here, and what to do where not"),
     "demo": ("proxy.cli.demo", "watch a conversation outgrow a real model's window"),
 }
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from proxy.adapters import prices
-from proxy.adapters.files.policies import PolicyLibrary, shipped_policies
-from proxy.adapters.files.toml_file import toml_key
+from proxy.adapters.files.policies import PolicyFile, PolicyLibrary, shipped_policies
+from proxy.adapters.files.toml_file import PolicyError, toml_key
 from proxy.adapters.plugins import load_plugins
 from proxy.cli.terminal import add_json_option, facts, positive, print_json, show
 from proxy.core.budget.budget import Budget, budget_tokens
@@ -56,11 +56,7 @@ def run(args: argparse.Namespace) -> int:
     policy, file = PolicyLibrary.of(args.policies).read(args.file)
     window = _window(policy, args.window, args.model)
     decided = decisions(policy, window.tokens, prices.prices_of(args.model or ""))
-    # Each remark has the line of its key. A preset may state keys for what they tell.
-    stated = file.lines if file.path.parent != shipped_policies() else ()
-    remarks = warnings_of(policy, stated, _budget(policy, window.tokens))
-    found = [file.error(each.message, each.location) for each in remarks]
-    warnings = sorted(found, key=lambda warning: warning.line or 0)
+    warnings = remarks_on(policy, file, window.tokens)
     rules = policy.model_dump(mode="json", by_alias=True, exclude={"name", "extends"}, exclude_none=True)
     if args.json:
         listed = [{"line": each.line, "key": each.key, "message": each.message} for each in warnings]
@@ -70,6 +66,17 @@ def run(args: argparse.Namespace) -> int:
     show(f"ok: {policy.name} ({policy.digest})", facts(lines))
     sys.stdout.write(f"\n# the whole policy\n{as_toml(rules)}")
     return 0
+
+
+def remarks_on(policy: Policy, file: PolicyFile, window: int | None = EXAMPLE_WINDOW) -> list[PolicyError]:
+    """What is odd about a policy, each with the line of its key; ``window`` is in tokens."""
+    # A preset may state keys for what they tell.
+    stated = file.lines if file.path.parent != shipped_policies() else ()
+    found = [
+        file.error(each.message, each.location)
+        for each in warnings_of(policy, stated, _budget(policy, window))
+    ]
+    return sorted(found, key=lambda remark: remark.line or 0)
 
 
 def _window(policy: Policy, given: int | None, model: str | None) -> Window:

@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
         meant = nearest(name.removeprefix(PREFIX).lower(), Settings.model_fields)
         log_warning("there is no such setting", variable=name, nearest=meant and variable(meant))
     raise_file_limit()
-    with sigterm_interrupts(), _listening(settings) as listener:
+    with sigterm_interrupts(), listening(settings) as listener:
         try:
             with _store(settings) as url:
                 fault = _fault_of(settings)
@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _listening(settings: Settings) -> Generator[socket.socket]:
+def listening(settings: Settings) -> Generator[socket.socket]:
     """The listening socket, bound before anything else so that a taken port costs nothing."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     with socket.socket(family) as listener:
@@ -162,6 +162,7 @@ def _greet(settings: Settings, fault: str, proxy: str | None, *, is_embedded: bo
         "upstream": settings.upstream,
         **({"upstream_proxy": proxy} if proxy else {}),
         "policy": settings.policy,
+        **({"mode": "shadow: no request is changed"} if settings.shadow else {}),
         "store": f"embedded, in {settings.data_dir / 'valkey'}" if is_embedded else store,
         **({"store_fault": fault} if fault else {}),
         "admin": f"{address}/unabridged/v1",

@@ -42,20 +42,28 @@ class Authority:
         )
         self.file.write_bytes(certificate.public_bytes(Encoding.PEM))
 
-    def _begun(self, name: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+    def _begun(
+        self,
+        name: x509.Name,
+        key: ec.EllipticCurvePublicKey,
+        days: float = 1,
+        issuer: x509.Name | None = None,
+    ) -> x509.CertificateBuilder:
         now = datetime.now(UTC)
         return (
             x509.CertificateBuilder()
             .subject_name(name)
-            .issuer_name(self._name)
+            .issuer_name(issuer or self._name)
             .public_key(key)
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(days=1))
-            .not_valid_after(now + timedelta(days=1))
+            .not_valid_before(now - timedelta(days=30))
+            .not_valid_after(now + timedelta(days=days))
         )
 
-    def sign(self, *names: str, password: bytes | None = None) -> Signed:
-        """A certificate for names and addresses."""
+    def sign(
+        self, *names: str, password: bytes | None = None, days: float = 1, by_itself: bool = False
+    ) -> Signed:
+        """A certificate for names and addresses, valid for so many more days; or one that it signs itself."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, names[0])])
         alternatives = [
@@ -63,9 +71,9 @@ class Authority:
             for name in names
         ]
         certificate = (
-            self._begun(subject, key.public_key())
+            self._begun(subject, key.public_key(), days, subject if by_itself else None)
             .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
-            .sign(self._key, hashes.SHA256())
+            .sign(key if by_itself else self._key, hashes.SHA256())
         )
         signed = Signed(self._directory / f"{names[0]}.pem", self._directory / f"{names[0]}-key.pem")
         signed.certificate.write_bytes(certificate.public_bytes(Encoding.PEM))
@@ -73,9 +81,11 @@ class Authority:
         signed.key.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, sealed))
         return signed
 
-    def serving(self, *names: str, wants_certificate: bool = False) -> ssl.SSLContext:
-        """For a server of these names, which may ask who comes."""
-        signed = self.sign(*names)
+    def serving(
+        self, *names: str, wants_certificate: bool = False, days: float = 1, by_itself: bool = False
+    ) -> ssl.SSLContext:
+        """For a server of these names, which may ask who comes; its certificate is as ``sign`` has it."""
+        signed = self.sign(*names, days=days, by_itself=by_itself)
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=self.file)
         context.load_cert_chain(signed.certificate, signed.key)
         if wants_certificate:

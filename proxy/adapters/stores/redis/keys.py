@@ -36,6 +36,7 @@ a script may touch them together. Law 6 rests on the tag: it is derived from the
 | `u1:{tag}:memory:claims` | hash | work → who does it, and until when (milliseconds) |
 | `u1:{memories}:index` | sorted set | `kind/tag` of all scopes by last change (microseconds since 1970) |
 | `u1:{memories}:index:ends` | sorted set | `kind/tag` of those that end, by when (milliseconds since 1970) |
+| `u1:probe` | string | for a second: whether somebody who looks after the server may write |
 | `u1:secrets` | set | ids of the secrets that servers began with, so that one with another can be told |
 
 Lifetimes: all keys of a session are renewed together, so none outlives another; but `line`, `leases` and
@@ -76,6 +77,8 @@ from typing import Final, NamedTuple
 from proxy.ports import SessionKey
 
 SESSIONS: Final = "u1:sessions"
+
+PROBE: Final = "u1:probe"
 
 SECRETS: Final = "u1:secrets"
 

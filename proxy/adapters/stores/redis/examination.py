@@ -1,0 +1,135 @@
+"""A server as whoever looks after it wants to know it: what it is, how far away, what it keeps and lets go.
+
+Nobody but people asks this, once: it costs a dozen round trips. Of a cluster the node is looked at that the
+URL names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from statistics import median
+from time import perf_counter
+from typing import Any, Final, cast
+
+from proxy.adapters.stores.redis import keys
+from proxy.adapters.stores.redis.codec import Keyring
+from proxy.adapters.stores.redis.connection import CLUSTER, Breaker, Connection
+from proxy.adapters.stores.redis.store import RedisStore
+from proxy.errors import StoreUnavailable
+from proxy.ports import Clock
+
+_TRIPS: Final = 5
+_PROBE_MILLISECONDS: Final = 1000
+
+
+@dataclass(frozen=True)
+class Examined:
+    """What a server says of itself; None is what it does not tell us."""
+
+    product: str
+    """`Valkey` or `Redis`; empty where it does not tell us, nor then what it evicts and uses."""
+    version: tuple[int, ...]
+    trip: float
+    """Seconds that a round trip takes, the median of some."""
+    ahead: float | None
+    """Seconds by which its clock is ahead of ours."""
+    eviction: str
+    """Its `maxmemory-policy`."""
+    used: int
+    """Bytes of memory,"""
+    most: int
+    """and what it may have; 0 is no limit."""
+    has_log: bool
+    """Whether it keeps an append-only file."""
+    snapshots: bool | None
+    """Whether it writes its data to disk now and then."""
+    is_written: bool
+    """Whether the last writing to disk went well."""
+    knows_secret: bool
+    """Whether it was written with one of our secrets, or with none yet."""
+    refusals: Mapping[str, str]
+    """Why it refuses what we need, by what that is: `write`, `script`."""
+
+
+async def examine(url: str, clock: Clock, patience: float, secrets: Sequence[str]) -> Examined:
+    """Look at the server of a store's URL; ``patience`` is in seconds. Raises StoreUnavailable."""
+    node = Connection(url.replace(CLUSTER, "://", 1), patience, Breaker(clock, 0.0), 0.0)
+    async with aclosing(node):
+        with node.patience():
+            await _asked(node, "PING")
+            trips = [await _timed(node) for _ in range(_TRIPS)]
+            info: dict[str, Any] = await _or_none(node, "INFO") or {}
+            saves = await _or_none(node, "CONFIG", "GET", "save")
+            ahead = await _ahead(node, clock)
+    refusals, written = await _used(url, clock, patience)
+    ids = Keyring(secrets, lambda: False).ids if secrets else ()
+    is_valkey = "valkey_version" in info
+    version = str(info.get("valkey_version" if is_valkey else "redis_version", "0"))
+    return Examined(
+        product=("Valkey" if is_valkey else "Redis") if info else "",
+        version=tuple(int(part) for part in version.split(".") if part.isdigit()),
+        trip=median(trips),
+        ahead=ahead,
+        eviction=str(info.get("maxmemory_policy", "")),
+        used=int(info.get("used_memory", 0)),
+        most=int(info.get("maxmemory", 0)),
+        has_log=bool(info.get("aof_enabled")),
+        snapshots=None if saves is None else bool(_value(saves)),
+        is_written=not {info.get("aof_last_write_status"), info.get("rdb_last_bgsave_status")} & {"err"},
+        knows_secret=not (written and ids) or not written.isdisjoint(ids),
+        refusals=refusals,
+    )
+
+
+async def _used(url: str, clock: Clock, patience: float) -> tuple[dict[str, str], set[bytes]]:
+    """Why we may not write, or run scripts; and the ids of the secrets with which servers began."""
+    store, refusals = RedisStore(url, clock, patience, 0.0), dict[str, str]()
+    whole = Connection(url, patience, Breaker(clock, 0.0), 0.0)
+    async with aclosing(store), aclosing(whole):
+        with whole.patience():
+            written: set[bytes] = await _or_none(whole, "SMEMBERS", keys.SECRETS) or set()
+            try:
+                await _asked(whole, "SET", keys.PROBE, "", "PX", _PROBE_MILLISECONDS)
+            except StoreUnavailable as error:
+                refusals["write"] = error.message
+        try:
+            await store.ping()
+        except StoreUnavailable as error:
+            refusals["script"] = error.message
+    return refusals, written
+
+
+async def _timed(connection: Connection) -> float:
+    began = perf_counter()
+    await _asked(connection, "PING")
+    return perf_counter() - began
+
+
+async def _ahead(connection: Connection, clock: Clock) -> float | None:
+    """Seconds by which the server's clock is ahead, as of the middle of the trip."""
+    before = clock.now()
+    answer = await _or_none(connection, "TIME")
+    if answer is None:
+        return None
+    seconds, microseconds = answer
+    return seconds + microseconds / 1e6 - (before + clock.now()) / 2
+
+
+def _value(answer: Any) -> object:
+    """What a setting is, however the library gives it."""
+    return next(iter(answer.values()), "") if isinstance(answer, dict) else answer[-1]  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType, reportUnknownVariableType]
+
+
+async def _asked(connection: Connection, *command: str | int) -> Any:
+    async with connection.call("", trips=2) as client:
+        return await cast("Any", client).execute_command(*command)
+
+
+async def _or_none(connection: Connection, *command: str) -> Any:
+    """What the server answers; None where it refuses to."""
+    try:
+        return await _asked(connection, *command)
+    except StoreUnavailable:
+        return None

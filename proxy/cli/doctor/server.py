@@ -1,0 +1,93 @@
+"""What is looked at on this machine: settings, policies, the port."""
+
+from __future__ import annotations
+
+import httpx2
+
+from proxy.adapters.files.policies import PolicyLibrary
+from proxy.adapters.files.settings import SettingsFile
+from proxy.adapters.files.toml_file import PolicyError
+from proxy.adapters.plugins import load_plugins
+from proxy.cli.check import remarks_on
+from proxy.cli.doctor.findings import Finding, fail, ok, warn
+from proxy.cli.serve import listening
+from proxy.cli.terminal import CommandError
+from proxy.config import Settings
+from proxy.core.formats.json import as_mapping
+from proxy.core.text.similarity import nearest
+from proxy.environment import PREFIX, unknown_variables, variable
+from proxy.errors import OperatorError
+
+_ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - it is only compared
+_UNREADY = ("degraded", "starting or draining")
+_SECONDS = 5.0
+"""Seconds that whoever has the port may take to say who it is."""
+
+
+def of_settings(settings: Settings, written: SettingsFile | None) -> list[Finding]:
+    """Where they come from, and variables that look like settings and are none."""
+    findings = list[Finding]()
+    for name in unknown_variables(Settings.model_fields):
+        meant = nearest(name.removeprefix(PREFIX).lower(), Settings.model_fields)
+        advice = f"did you mean {variable(meant)}?" if meant else "take it away"
+        findings.append(warn("settings", f"{name} is no setting", advice))
+    file = f"and {written.file.path}" if written is not None else "alone; there is no settings file"
+    mode = "; in shadow, no request is changed" if settings.shadow else ""
+    return [ok("settings", f"from flags and variables {file}{mode}"), *findings]
+
+
+def of_policies(settings: Settings, written: SettingsFile | None) -> list[Finding]:
+    """Whether the policies load that requests may get, and what `check` would remark."""
+    try:
+        load_plugins()
+        library = PolicyLibrary.of(settings.policies)
+        if written is not None:
+            written.check(library)
+        rules = written.rules if written is not None else ()
+        read = [
+            library.read(name) for name in dict.fromkeys([settings.policy, *(rule.policy for rule in rules)])
+        ]
+    except OperatorError as error:
+        return [fail("policy", str(error), "mend it; `unabridged check FILE` tells all that is wrong")]
+    findings = [
+        warn("policy", str(remark), "`unabridged check` tells what follows from a policy")
+        for policy, file in read
+        for remark in remarks_on(policy, file)
+    ]
+    for name in library.names():
+        try:
+            library.named(name)
+        except PolicyError as error:
+            findings.append(warn("policy", str(error), "requests that name it get 400 invalid_policy"))
+    (first, _), *_ = read
+    return [ok("policy", f"{first.name} ({first.digest}), {len(library.names())} by name"), *findings]
+
+
+async def of_port(settings: Settings) -> list[Finding]:
+    """Whether the port is free, or served by this program already."""
+    address = f"{settings.host}:{settings.port}"
+    try:
+        with listening(settings):
+            return [ok("port", f"{address} is free" if settings.port else "any that is free")]
+    except CommandError as error:
+        reason = str(error)
+    status, fault = await _readiness(settings)
+    served = f"{address} is served by this program already"
+    if status == "ready":
+        return [ok("port", f"{served}, and ready")]
+    if status in _UNREADY:
+        return [warn("port", f"{served}: {fault or status}", "see the store's line, and the server's log")]
+    return [fail("port", reason, "end the program that has it, or name another --port")]
+
+
+async def _readiness(settings: Settings) -> tuple[str, str]:
+    """What `/readyz` says there, and of the store; empty where it is not ours."""
+    host = _ANY_ADDRESS.get(settings.host, settings.host)
+    host = f"[{host}]" if ":" in host.strip("[]") else host
+    try:
+        async with httpx2.AsyncClient(timeout=_SECONDS, trust_env=False) as client:
+            response = await client.get(f"http://{host}:{settings.port}/readyz")
+        told = as_mapping(response.json())
+    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError):
+        return "", ""
+    return str(told.get("status") or ""), str(told.get("store") or "")

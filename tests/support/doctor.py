@@ -1,0 +1,67 @@
+"""The doctor as anybody would ask it, beside the loop in which what it looks at lives."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from proxy.cli import main
+
+
+class Told(NamedTuple):
+    """What the doctor said."""
+
+    code: int
+    checks: list[dict[str, Any]]
+
+    def of(self, check: str) -> tuple[str, str]:
+        """The state and the finding of a check, which must have one alone."""
+        (found,) = (each for each in self.checks if each["check"] == check)
+        return found["state"], found["message"]
+
+    @property
+    def worst(self) -> list[tuple[str, str]]:
+        """The checks that are not well."""
+        return [(each["check"], each["state"]) for each in self.checks if each["state"] != "ok"]
+
+
+class Doctor:
+    """Asks for an examination; settings are those of the words, in an otherwise clean environment."""
+
+    def __init__(self, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self._data = data
+        self._capsys = capsys
+
+    async def __call__(self, *words: str, upstream: str, store: str = "memory://", **variables: str) -> Told:
+        flags = ["--upstream", upstream, *(["--store", store] if store else []), "--port", "0"]
+        secret = {"UNABRIDGED_SECRET": "secret-of-the-tests"} if store else {}
+        with self._environment(**secret, **variables):
+            code = await asyncio.to_thread(main, ["doctor", *flags, *words, "--json"])
+        said = json.loads(self._capsys.readouterr().out)
+        assert said["ok"] is (code == 0)
+        return Told(code, said["checks"])
+
+    async def prose(self, *words: str, **variables: str) -> str:
+        """What it tells people."""
+        with self._environment(**variables):
+            await asyncio.to_thread(main, ["doctor", *words])
+        return self._capsys.readouterr().out
+
+    @contextmanager
+    def _environment(self, **variables: str) -> Generator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            for name in list(os.environ):
+                if name.lower().endswith("_proxy") or name.startswith(("UNABRIDGED_", "OPENAI_")):
+                    patch.delenv(name)
+            patch.setenv("UNABRIDGED_DATA_DIR", str(self._data))
+            patch.setenv("XDG_CONFIG_HOME", str(self._data / "nothing"))
+            for name, value in variables.items():
+                patch.setenv(name, value)
+            yield
