@@ -31,6 +31,7 @@ from proxy.engine.admin.edits import Edits
 from proxy.engine.admin.forks import Forks
 from proxy.engine.admin.inspection import Inspection
 from proxy.engine.admin.memories import Memories
+from proxy.engine.admin.stats import Stats
 from proxy.engine.answers.recall import Recall
 from proxy.engine.answers.sending import Sender
 from proxy.engine.answers.tool_cache import ToolCaches
@@ -38,6 +39,7 @@ from proxy.engine.answers.tool_loop import ToolLoop
 from proxy.engine.append.append import Appends
 from proxy.engine.append.turn_queue import TurnQueue
 from proxy.engine.background import Background
+from proxy.engine.billing import Billing
 from proxy.engine.foreground import Contention, Foreground
 from proxy.engine.intake.naming import Naming
 from proxy.engine.intake.reader import BodyCache, Reader
@@ -69,6 +71,7 @@ from proxy.http.admin.door import Door
 from proxy.http.admin.events import EventOperations
 from proxy.http.admin.memories import MemoryOperations
 from proxy.http.admin.sessions import SessionOperations
+from proxy.http.admin.stats import StatsOperations
 from proxy.http.front import Drain, Front, probe_routes, refusals
 from proxy.http.limits import Admission
 from proxy.http.managed import Managed
@@ -81,7 +84,7 @@ from proxy.http.page.verbs import VerbPages
 from proxy.http.relay import Relay
 from proxy.http.request_head import Heads
 from proxy.http.tracing import TracedRoute
-from proxy.ports import MemoryStore, Search, SessionStore, TokenCounter, Upstream
+from proxy.ports import BillStore, MemoryStore, Search, SessionStore, TokenCounter, Upstream
 from proxy.telemetry import Metrics, log_warning, set_up_logging
 from proxy.tracing import Tracer
 
@@ -115,6 +118,7 @@ class Outside:
     metrics: Metrics
     store: SessionStore
     memories: MemoryStore
+    bills: BillStore
     upstream: Upstream
     counter: TokenCounter
     search: Search
@@ -133,6 +137,7 @@ class Inside:
     summaries: Summaries
     summary_jobs: SummaryJobs
     remembered_turns: RememberedTurns
+    billing: Billing
 
 
 def create_app(
@@ -213,6 +218,7 @@ def _outside(settings: Settings, written: SettingsFile | None, *, owns_store: bo
         metrics=metrics,
         store=store,
         memories=store.memories,
+        bills=store.bills,
         upstream=upstream,
         counter=TiktokenCounter(),
         search=SqliteSearch(),
@@ -229,7 +235,8 @@ def assembled(settings: Settings, outside: Outside, wire: WireFormat = CHAT) -> 
     naming = Naming(secret or "", memory, settings.tenant_header, former=former)
     background = Background()
     foreground = Foreground(Contention(clock, learned), clock, settings.background_calls)
-    asking = Asking(wire, upstream, learned)
+    billing = Billing(outside.bills, clock, metrics, prices.prices_of)
+    asking = Asking(wire, upstream, learned, billing)
     summaries = Summaries(asking, store, counter, foreground, clock, metrics, learned)
     summary_jobs = SummaryJobs(summaries, naming, learned)
     models = Models(
@@ -259,6 +266,7 @@ def assembled(settings: Settings, outside: Outside, wire: WireFormat = CHAT) -> 
         metrics=metrics,
         backlog=backlog,
         patience=settings.save_timeout,
+        billed=billing.add,
         recorded=turns.after,
     )
     sender = Sender(wire, upstream, models, decisions, clock)
@@ -281,7 +289,7 @@ def assembled(settings: Settings, outside: Outside, wire: WireFormat = CHAT) -> 
     )
     line = TurnQueue(store, background, clock, settings.line_lease)
     appends = Appends(wire, store, reader, recorder, line, memory)
-    return Inside(pipeline, appends, line, backlog, summaries, summary_jobs, turns)
+    return Inside(pipeline, appends, line, backlog, summaries, summary_jobs, turns, billing)
 
 
 def _remembered_turns(
@@ -319,6 +327,7 @@ def _lifespan(
         inside.remembered_turns.close()
         await inside.pipeline.background.drain()
         await inside.backlog.aclose()
+        await inside.billing.aclose()
         await outside.search.aclose()
         await outside.upstream.aclose()
         await outside.store.aclose()
@@ -364,10 +373,12 @@ def _for_people(settings: Settings, outside: Outside, inside: Inside, drain: Dra
         token = settings.admin_token.get_secret_value()
     else:
         token = kept_secret(settings.data_dir / ADMIN_TOKEN_FILE)
+    stats = Stats(store, outside.bills, inside.billing, clock)
     door = Door(token, clock.now, is_secure=(settings.public_url or "").startswith("https:"))
     operations = (
-        *SessionOperations(inspection, edits, forks, clock.now).operations(),
+        *SessionOperations(inspection, edits, forks, stats, clock.now).operations(),
         *MemoryOperations(memories, inspection, turns.daily, naming).operations(),
+        *StatsOperations(stats).operations(),
         *EventOperations(inspection, clock.now, lambda: drain.has_begun).operations(),
     )
     pages = (

@@ -69,8 +69,10 @@ class Metrics:
         self.cached_tokens = counter(
             "unabridged_cached_tokens", "Prompt tokens that the upstream served from its cache."
         )
-        self.epochs = counter("unabridged_epochs", "Epochs begun, by stage.", ("stage",))
-        self.cut_messages = counter("unabridged_cut_messages", "Messages newly cut, by reason.", ("reason",))
+        self.epochs, self.cut_messages = (
+            counter("unabridged_epochs", "Epochs begun, by stage.", ("stage",)),
+            counter("unabridged_cut_messages", "Messages newly cut, by reason.", ("reason",)),
+        )
         self.summaries = counter(
             "unabridged_summaries", "Summaries written, and why others were not.", ("result",)
         )
@@ -80,6 +82,8 @@ class Metrics:
         self.tool_cache = counter(
             "unabridged_tool_cache", "Tool results that came in, and what became of them.", ("result",)
         )
+
+        self._declare_money(counter)
 
         # What outlives sessions.
         self.memory_items, self.memory_archive, self.memory_compression = (
@@ -113,6 +117,17 @@ class Metrics:
         )
         self.settings_stale = gauge(
             "unabridged_settings_stale", "1 while the settings file cannot be used as it is now."
+        )
+
+    def _declare_money(self, counter: Callable[..., Counter]) -> None:
+        text = "Money by the price list, and what doing nothing would have cost."
+        self.dollars = counter("unabridged_dollars", text, ("kind",))
+        self.would_have_failed = counter(
+            "unabridged_would_have_failed",
+            "Requests whose whole conversation would not have fitted the model's window.",
+        )
+        self.unpriced = counter(
+            "unabridged_price_unknown", "Requests, and calls of our own, whose price nobody knows."
         )
 
     def relayed(self, status: int) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from proxy.core.budget.budget import MESSAGE_TOKENS
-from proxy.core.dialects.answers import Editor, Rules, ToolCall
+from proxy.core.dialects.answers import Editor, Rules, ToolCall, Usage
 from proxy.core.dialects.wire import WireFormat
 from proxy.core.tool_cache.cache import ToolCache
 from proxy.ports import TokenCounter
@@ -137,6 +137,10 @@ class Rounds:
     """Requests that have followed the first one."""
     hits: int = 0
     """Calls that the client would have made."""
+    answered: int = 0
+    """Calls that were answered, those of our own tools too."""
+    spent: Usage = field(default_factory=Usage)
+    """What the requests before the newest have used."""
     sequence: list[bytes] = field(default_factory=list[bytes])
     """The messages that stand upstream in the place of the client's one."""
     tokens: int = 0
@@ -154,6 +158,8 @@ class Rounds:
     async def settle(self, editor: Editor) -> bool:
         """Answer what a round calls for; whether the upstream is to go on, else the answer is settled."""
         results = await self._results(editor)
+        self.answered += len(results)
+        self.spent = editor.spent
         unanswered = [call for call in editor.requested() if call not in results]
         dropped = [call for call in unanswered if self.answerers.is_ours(call.tool)]
         is_left = bool(editor.shown()) or len(dropped) < len(unanswered)

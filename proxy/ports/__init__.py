@@ -4,6 +4,7 @@ Small protocols; the adapters that satisfy them stand in :mod:`proxy.adapters`, 
 port runs over all of them.
 """
 
+from proxy.ports.bill_store import BillStore, Group
 from proxy.ports.memory_store import Changes, MemoryStore, Remembered
 from proxy.ports.services import Clock, Passage, Search, TokenCounter, Upstream, UpstreamResponse
 from proxy.ports.session_store import (
@@ -29,9 +30,11 @@ from proxy.ports.session_store import (
 __all__ = [
     "COMPACTOR",
     "NAMED",
+    "BillStore",
     "Changes",
     "Clock",
     "Found",
+    "Group",
     "Listed",
     "Lookup",
     "Mark",

@@ -44,6 +44,7 @@ def outside(counter: TokenCounter) -> Outside:
         metrics=metrics,
         store=store,
         memories=store.memories,
+        bills=store.bills,
         upstream=NoUpstream(),
         counter=counter,
         search=SqliteSearch(),

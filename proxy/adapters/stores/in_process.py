@@ -15,6 +15,7 @@ from itertools import zip_longest
 
 from msgspec.structs import replace
 
+from proxy.adapters.stores.in_process_bills import InProcessBills
 from proxy.adapters.stores.in_process_memories import InProcessMemories
 from proxy.adapters.stores.stored_session import Leases, StoredSession
 from proxy.core.conversation.records import HiddenCalls, Node, Session, Turn
@@ -40,6 +41,7 @@ class InProcessStore:
         """Tickets of appended turns in their order, and when each one's lease runs out."""
         self._leases = Leases(clock)
         self.memories = InProcessMemories(clock)
+        self.bills = InProcessBills(clock, self._is_gone, most)
         self._expiries: list[tuple[float, str, str]] = []
         """A heap of (due, tag, sid); an entry that its session does not know is stale."""
 
@@ -203,6 +205,10 @@ class InProcessStore:
         queue = self._queues.get(key, {})
         return {ticket: ends for ticket, ends in queue.items() if ends > now or ticket == but}
 
+    def _is_gone(self, key: SessionKey) -> bool:
+        """Whether a session was here that is not any more, as far as that is known."""
+        return self._live(key) is None and key in self._were
+
     def _remember(self, key: SessionKey) -> None:
         self._were[key] = None
         self._were.move_to_end(key)
@@ -320,6 +326,7 @@ class InProcessStore:
 
     def _drop(self, key: SessionKey) -> None:
         stored = self._sessions.pop(key)
+        self.bills.drop(key)
         for name in stored.tips:
             holders = self._tips[key.tag, name]
             del holders[key.sid]

@@ -69,7 +69,12 @@ class Prompt(msgspec.Struct, frozen=True):
 
     tokens: int
     cached: int
+    written: int | None = None
+    """Tokens that are billed as written to the cache; None: all that were not in it."""
 
     def dollars(self, prices: Prices) -> float:
         """What it costs."""
-        return prices.of_prompt(self.tokens, self.cached)
+        if self.written is None:
+            return prices.of_prompt(self.tokens, self.cached)
+        fresh = self.tokens - self.cached - self.written
+        return (fresh * prices.fresh + self.written * prices.written + self.cached * prices.cached) / MILLION

@@ -18,6 +18,8 @@ class Usage(msgspec.Struct, frozen=True):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     cached_tokens: int | None = None
+    written_tokens: int | None = None
+    """Those of the prompt that were written to the provider's cache, where it bills them."""
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -177,6 +179,11 @@ class Editor(Protocol):
     @property
     def visible(self) -> bytes:
         """The message that the client is told."""
+        ...
+
+    @property
+    def spent(self) -> Usage:
+        """What the answers before the newest have used."""
         ...
 
     def requested(self) -> list[ToolCall]:

@@ -5,7 +5,7 @@ Users come first: every call is made when :mod:`proxy.engine.foreground` lets it
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from proxy.core.dialects.answers import Ask
@@ -78,8 +78,9 @@ class MemoryQuestions:
         hurry = asyncio.Event()
         if is_waited_for:
             hurry.set()
+        caller = replace(reader.caller, purpose="memory")
         with step(MEMORY, is_aside=True):
-            answer = await self.foreground.run(lambda: self.asking.answer(reader.caller, ask), hurry)
+            answer = await self.foreground.run(lambda: self.asking.answer(caller, ask), hurry)
         if answer.tool_calls or answer.message is None:
             raise Refused("tool_call" if answer.tool_calls else "empty")
         return self.asking.wire.read(answer.message).text

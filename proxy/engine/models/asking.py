@@ -8,15 +8,15 @@ business of :mod:`proxy.engine.foreground`.
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
-from typing import NamedTuple, Self
+from typing import Literal, NamedTuple, Protocol, Self
 
 from proxy.cache import Lru, Memory
-from proxy.core.dialects.answers import Answer, Ask
+from proxy.core.dialects.answers import Answer, Ask, Usage
 from proxy.core.dialects.wire import WireFormat
 from proxy.core.policy.sections import Summary
-from proxy.ports import Upstream, UpstreamResponse
+from proxy.ports import SessionKey, Upstream, UpstreamResponse
 from proxy.tracing import current
 
 _ANSWER_BYTES = 2**20
@@ -39,6 +39,16 @@ class Caller:
     """The caller's credentials; held in memory only."""
     timeout: float
     """Seconds that one call may take."""
+    purpose: Literal["summaries", "memory"] = "summaries"
+    """As what its calls are billed."""
+    session: SessionKey | None = None
+    """To whose bill, where that is one's alone,"""
+    ttl: float = 0.0
+    """and how many seconds that lives."""
+
+    def billed_to(self, session: SessionKey, ttl: float) -> Self:
+        """The same, for work that is one session's alone."""
+        return replace(self, session=session, ttl=ttl)
 
     @classmethod
     def for_summaries(
@@ -66,11 +76,40 @@ class RateLimited(Unanswered):
         """Until it may be asked again; 0 where it does not say."""
 
 
+class Accounts(Protocol):
+    """Who is told what calls of our own came to."""
+
+    def called(self, caller: Caller, usage: Usage | None) -> None:
+        """The model has answered, with something of use or not."""
+        ...
+
+    def failed(self, caller: Caller, reason: str) -> None:
+        """What was asked for could not be had."""
+        ...
+
+
+class Unbilled:
+    """Tells nobody."""
+
+    def called(self, caller: Caller, usage: Usage | None) -> None:
+        """Nothing."""
+
+    def failed(self, caller: Caller, reason: str) -> None:
+        """Nothing."""
+
+
 class Asking:
     """Asks the upstream model."""
 
-    def __init__(self, wire: WireFormat, upstream: Upstream, memory: Memory) -> None:
+    def __init__(
+        self,
+        wire: WireFormat,
+        upstream: Upstream,
+        memory: Memory,
+        accounts: Accounts | None = None,
+    ) -> None:
         self.wire = wire
+        self.accounts = accounts or Unbilled()
         self._upstream = upstream
         self._plain: Lru[str, bool] = Lru(memory)
         """Models that refused schema or temperature."""
@@ -102,6 +141,7 @@ class Asking:
         if plain:  # what is refused in plain words too, was not refused for its parameters
             self._plain.put(caller.model[:_NAME], value=True)
         answer = self.wire.read_answer(content)
+        self.accounts.called(caller, answer.usage)
         if (trace := current()) is not None:
             trace.answered(answer)
         return answer

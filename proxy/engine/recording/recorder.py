@@ -20,6 +20,7 @@ from proxy.core.conversation.messages import Message, extend, read_message
 from proxy.core.conversation.records import HiddenCalls, Joint, Node, Session, Turn
 from proxy.core.dialects.answers import Answer, Reply
 from proxy.core.dialects.dialect import Content
+from proxy.core.economics.bill import Bill
 from proxy.core.text.words import one_line
 from proxy.engine.background import Background
 from proxy.engine.flow import Exchange
@@ -27,6 +28,7 @@ from proxy.engine.intake.reader import PIECE
 from proxy.engine.models.models import Models
 from proxy.engine.recording.backlog import Backlog, Unwritten
 from proxy.engine.recording.collector import Collector
+from proxy.engine.recording.turn_bill import bill_of
 from proxy.engine.sessions.recognition import Recognition
 from proxy.errors import StoreUnavailable
 from proxy.ports import Clock, Recorded, SessionKey, TokenCounter, TurnStore
@@ -65,6 +67,8 @@ class Recorder:
     backlog: Backlog
     patience: float
     """Seconds for which the client of an appended turn waits until its turn is stored."""
+    billed: Callable[[str, Bill, SessionKey, float], None] = lambda _, __, ___, ____: None
+    """Called with a turn's model and bill, and its session with that one's ttl; it makes nobody wait."""
     recorded: Callable[[Exchange, Turn], None] = lambda _, __: None
     """Called after a turn was written; it makes nobody wait."""
     writing: defaultdict[SessionKey, set[asyncio.Task[bool]]] = field(
@@ -144,7 +148,9 @@ class Recorder:
                 self.metrics.cached_tokens.inc(usage.cached_tokens)
             hashes, known = request.chain.hashes, session.found.known
             known = hashes[-1] if exchange.is_announced and hashes else known
-            recorded = await self._write(exchange, await self._turn(exchange, answered, known))
+            turn = await self._turn(exchange, answered, known)
+            self._bill(exchange, answer, turn)
+            recorded = await self._write(exchange, turn)
         except BaseException:  # a fault of ours, which the log tells
             self._lose(exchange)
             raise
@@ -153,6 +159,14 @@ class Recorder:
             if not self.writing[key]:
                 del self.writing[key]
         return recorded is Recorded.KEPT and answered is not None and answered.answer.complete
+
+    def _bill(self, exchange: Exchange, answer: Answer, turn: Turn) -> None:
+        if answer.message is None and answer.usage is None:
+            return  # nothing was answered
+        counted = turn.nodes[-1].tokens if turn.nodes and turn.nodes[-1].answer else 0
+        bill = bill_of(exchange, answer.usage, exchange.request.budget.real(counted))
+        request = exchange.request
+        self.billed(request.model.name, bill, request.session.key, self._ttl(exchange))
 
     async def _write(self, exchange: Exchange, turn: Turn) -> Recorded | None:
         """Write a turn; None where the store cannot, which is said, and mended later if it can be."""

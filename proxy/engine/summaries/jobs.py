@@ -244,7 +244,7 @@ class SummaryJobs:
             session=owner.key.id_for(owner.tenant),
             terms=self._address(situation, owner, b""),
             source=source,
-            caller=owner.caller,
+            caller=owner.caller.billed_to(owner.key, policy.store.ttl),
             rules=policy.summary,
             max_tokens=policy.summary_tokens(situation.budget.limit),
             key=owner.key,

@@ -46,6 +46,7 @@ class Summaries:
         metrics: Metrics,
         memory: Memory,
     ) -> None:
+        self._accounts = asking.accounts
         self._store = store
         self._clock = clock
         self._metrics = metrics
@@ -163,4 +164,5 @@ class Summaries:
     def _fail(self, job: Job, reason: str, pause: float) -> None:
         self._failed.put(job.address, _Failure(self._clock.monotonic() + pause, reason))
         self._metrics.summaries.labels(result=reason).inc()
+        self._accounts.failed(job.caller, reason)
         log_error("a summary failed", session=job.session, reason=reason)

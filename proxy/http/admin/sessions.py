@@ -13,8 +13,10 @@ from proxy.core.conversation.records import Node
 from proxy.engine.admin.edits import Edits, Ranges
 from proxy.engine.admin.forks import Forks
 from proxy.engine.admin.inspection import Inspected, Inspection
+from proxy.engine.admin.stats import Stats
 from proxy.errors import InvalidType
 from proxy.http.admin import memory_schemas, schemas, views
+from proxy.http.admin.bill_schemas import BilledSession, BillTold
 from proxy.http.admin.export import Export, export
 from proxy.http.admin.openapi import Operation, Query, Table, number
 
@@ -33,6 +35,7 @@ class SessionOperations:
     inspection: Inspection
     edits: Edits
     forks: Forks
+    stats: Stats
     now: Callable[[], float]
 
     def operations(self) -> list[Operation]:
@@ -48,9 +51,11 @@ class SessionOperations:
         branch = await self.inspection.branch(found, request.query_params.get("tip"))
         return found, branch, await self.inspection.injection(found)
 
-    async def _shown(self, found: Inspected) -> schemas.SessionTold:
+    async def _shown(self, found: Inspected) -> BilledSession:
         branch = await self.inspection.branch(found)
-        return await asyncio.to_thread(lambda: views.session(found, self.inspection.cycle(found, branch)))
+        bill = await self.stats.of_session(found.key)
+        session = await asyncio.to_thread(lambda: views.session(found, self.inspection.cycle(found, branch)))
+        return BilledSession(**session.model_dump(), bill=BillTold.of(bill))
 
     # --- looking ---
 
@@ -63,7 +68,7 @@ class SessionOperations:
         )
 
     @_TABLE.operation("GET", _ONE)
-    async def session(self, request: Request, body: schemas.NoBody) -> schemas.SessionTold:
+    async def session(self, request: Request, body: schemas.NoBody) -> BilledSession:
         """A session."""
         return await self._shown(await self._found(request))
 
@@ -114,7 +119,7 @@ class SessionOperations:
         return schemas.Deleted(id=found.id, name=found.session.name, deleted=True)
 
     @_TABLE.operation("POST", f"{_ONE}/fork")
-    async def fork(self, request: Request, body: schemas.ForkBody) -> schemas.SessionTold:
+    async def fork(self, request: Request, body: schemas.ForkBody) -> BilledSession:
         """Make a branch a session of its own."""
         found = await self._found(request)
         return await self._shown(await self.forks.fork(found, body.tip, body.at, body.name))
@@ -142,12 +147,12 @@ class SessionOperations:
         return schemas.Pinned(id=found.id, pins=await self.edits.pin(found, messages))
 
     @_TABLE.operation("POST", f"{_ONE}/pause")
-    async def pause(self, request: Request, body: schemas.NoBody) -> schemas.SessionTold:
+    async def pause(self, request: Request, body: schemas.NoBody) -> BilledSession:
         """Let appended turns wait."""
         return await self._shown(await self.edits.pause(await self._found(request), paused=True))
 
     @_TABLE.operation("POST", f"{_ONE}/resume")
-    async def resume(self, request: Request, body: schemas.NoBody) -> schemas.SessionTold:
+    async def resume(self, request: Request, body: schemas.NoBody) -> BilledSession:
         """Let appended turns go on."""
         return await self._shown(await self.edits.pause(await self._found(request), paused=False))
 

@@ -18,6 +18,7 @@ a script may touch them together. Law 6 rests on the tag: it is derived from the
 | `u1:{tag}:<sid>:epochs:<lane>` | list | the lane's Epochs, in the order written |
 | `u1:{tag}:<sid>:hidden` | list | HiddenCalls: what stands upstream for answers, in the order written |
 | `u1:{tag}:<sid>:hides` | set | chain hashes of these answers, so that the first written counts |
+| `u1:{tag}:<sid>:bill` | hash | name of an amount → its sum: what its requests took and cost |
 | `u1:{tag}:<sid>:line` | list | tickets of appended turns, in their order; the first one's turn it is |
 | `u1:{tag}:<sid>:leases` | hash | ticket → when its place is given up (milliseconds since 1970) |
 | `u1:{tag}:<sid>:claims` | hash | content address → who writes that summary, and until when (milliseconds) |
@@ -37,6 +38,7 @@ a script may touch them together. Law 6 rests on the tag: it is derived from the
 | `u1:{memories}:index` | sorted set | `kind/tag` of all scopes by last change (microseconds since 1970) |
 | `u1:{memories}:index:ends` | sorted set | `kind/tag` of those that end, by when (milliseconds since 1970) |
 | `u1:probe` | string | for a second: whether somebody who looks after the server may write |
+| `u1:{bills}:<hour>` | hash | name of an amount and a model → its sum in that hour (numbered since 1970) |
 | `u1:secrets` | set | ids of the secrets that servers began with, so that one with another can be told |
 
 Lifetimes: all keys of a session are renewed together, so none outlives another; but `line`, `leases` and
@@ -63,6 +65,11 @@ written last (chain hashes, one after the other) and `count` says how many there
 others asks for these alone. Where there are not as many, they are read whole.
 Beside these, where something was handed in, stand `injection` (through the codec as well) and `injected` (its
 digest, plain): only who does not hold it yet reads it.
+
+Amounts are plain integers, money in nano-dollars, to which the server adds. Beside them stands in each bill
+:data:`WRITER` and who has added to it → the number of his newest group, so that one that is sent again is not
+added again. Bills of an hour live for 90 days after the last amount, whatever becomes of the sessions; they
+name models, and nobody else.
 
 The prefix is the version of this layout: another layout is another prefix, and the old keys expire. What is
 plain keeps its form within it; what has been through the codec says its own version. The scripts need Redis
@@ -111,6 +118,9 @@ LANES: Final = ":lanes"
 EPOCHS: Final = ":epochs:"
 HIDDEN: Final = ":hidden"
 HIDES: Final = ":hides"
+BILL: Final = ":bill"
+WRITER: Final = "by "
+"""What the names of writers begin with in a bill; no amount's does."""
 QUEUE: Final = ":line"
 LEASES: Final = ":leases"
 CLAIMS: Final = ":claims"
@@ -202,6 +212,11 @@ def first(tag: str) -> str:
 def session(key: SessionKey) -> str:
     """The session's own key; those of its parts are this and a suffix."""
     return bucket(key.tag) + key.sid
+
+
+def hour(number: int) -> str:
+    """The bills of an hour; no tag has the bucket's name, being hex."""
+    return f"{bucket('bills')}{number}"
 
 
 def epochs(key: SessionKey, lane: str) -> str:

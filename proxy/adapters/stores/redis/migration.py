@@ -25,7 +25,7 @@ Codecs = Callable[[SessionKey], Codec]
 MOVING: Final = 20
 """Round trips for which a move has time: a long session, or a scope, is read and written whole, once."""
 
-_HASHES: Final = (keys.NODES, keys.TEXTS, keys.COUNTS, keys.SUMMARIES)
+_HASHES: Final = (keys.NODES, keys.TEXTS, keys.COUNTS, keys.SUMMARIES, keys.BILL)
 _SETS: Final = (keys.PARTIAL, keys.BESIDE, keys.LANES, keys.HIDES)
 _PASSING: Final = (keys.QUEUE, keys.LEASES, keys.CLAIMS)
 """Who waits or writes just now: not taken along."""

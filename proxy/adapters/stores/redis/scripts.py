@@ -52,6 +52,7 @@ local TEXTS, DIGEST = '{keys.TEXTS}', {keys.DIGEST}
 local BESIDE, WAS = '{keys.BESIDE}', '{keys.WAS}'
 local SUMMARIES, LANES, EPOCHS = '{keys.SUMMARIES}', '{keys.LANES}', '{keys.EPOCHS}'
 local HIDDEN, HIDES = '{keys.HIDDEN}', '{keys.HIDES}'
+local BILL, WRITER = '{keys.BILL}', '{keys.WRITER}'
 local LINE, LEASES, CLAIMS = '{keys.QUEUE}', '{keys.LEASES}', '{keys.CLAIMS}'
 local COMPACTOR = '{COMPACTOR}'
 local ITEMS, CHANGED, GONE, ARCHIVE = '{keys.ITEMS}', '{keys.CHANGED}', '{keys.GONE}', '{keys.ARCHIVE}'
@@ -87,6 +88,8 @@ _TIMED: Final = {
     "list": "",
     "note_first": "",
     "first": "",
+    "add_to_hour": "bill",
+    "add_to_session": "bill",
     "memory_note": "memory",
     "memory_change": "memory",
     "memory_news": "memory",
@@ -97,7 +100,7 @@ _TIMED: Final = {
 """Every script, and as what it is timed; empty where it is not."""
 _SOURCES: Final = {"ping": "find", "record_later": "record", "stand_to_compact": "stand"}
 """Those that are another's, run for something else."""
-_MAY_LINGER: Final = frozenset({"record_later", "list", "note_first"})
+_MAY_LINGER: Final = frozenset({"record_later", "list", "note_first", "add_to_hour", "add_to_session"})
 _REVISING: Final = frozenset(
     {
         *("begin_epoch", "pin", "keep_hidden", "inject", "keep_summary", "mark_unsaved", "pause", "delete"),

@@ -15,6 +15,7 @@ from typing import Final, cast
 from msgspec.structs import replace
 
 from proxy.adapters.stores.redis import keys, reading
+from proxy.adapters.stores.redis.bills import RedisBills
 from proxy.adapters.stores.redis.codec import Codec, DamagedRecord, Keyring, beginnings
 from proxy.adapters.stores.redis.connection import Breaker, Connection, Timed, untimed
 from proxy.adapters.stores.redis.keys import milliseconds
@@ -71,6 +72,7 @@ class RedisStore:
         self._scripts = Scripts(self._connection.run, beginnings(keyring))
         self._tell = lru_cache(_TOLD)(_tell_of_another_release)
         self._listing = Listing(self._connection, self._scripts)
+        self.bills = RedisBills(self._connection, self._scripts)
         self.memories = RedisMemories(self._connection, self._scripts, keyring)
 
     def revision(self) -> int | None:

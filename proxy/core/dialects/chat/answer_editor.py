@@ -9,9 +9,9 @@ from collections.abc import Collection
 
 from msgspec import Raw
 
-from proxy.core.dialects.answers import Rules, ToolCall
+from proxy.core.dialects.answers import Rules, ToolCall, Usage
 from proxy.core.dialects.chat.calls import Calls
-from proxy.core.dialects.chat.completion import SHARED, has_odd_choices, summed
+from proxy.core.dialects.chat.completion import SHARED, has_odd_choices, summed, usage_of
 from proxy.core.dialects.chat.delta import NULL, Members, PartialMessage, object_of
 from proxy.core.formats.json import elements, members
 
@@ -22,7 +22,7 @@ class AnswerEditor:
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
         self._shared: dict[str, Raw] = {}
-        self._usage = b""
+        self._spent = self._usage = b""
         self._rounds_message = PartialMessage()
         self._logprobs = Members()
         self._rounds = 0
@@ -43,6 +43,10 @@ class AnswerEditor:
     @property
     def visible(self) -> bytes:
         return self._rounds_message.json()
+
+    @property
+    def spent(self) -> Usage:
+        return usage_of(self._spent)
 
     def feed(self, body: bytes) -> None:
         self._body = body
@@ -72,6 +76,7 @@ class AnswerEditor:
 
     def go_on(self, *, may_ask: bool) -> None:
         self._rounds += 1
+        self._spent = self._usage
         self._begin(may_ask=may_ask)
 
     def settle(self, hidden: Collection[ToolCall]) -> None:

@@ -50,6 +50,7 @@ _ABSENT = Raw(b"null")
 
 class _CachedTokens(msgspec.Struct):
     cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
 
 
 class _Usage(msgspec.Struct):
@@ -58,6 +59,8 @@ class _Usage(msgspec.Struct):
     prompt_tokens_details: _CachedTokens | None = None
     prompt_cache_hit_tokens: int | None = None
     """The same as DeepSeek tells it."""
+    cache_creation_input_tokens: int | None = None
+    """What is written to a cache, as gateways before Anthropic's models tell it."""
 
 
 class _Timings(msgspec.Struct):
@@ -252,8 +255,11 @@ def _read_loosely(top: dict[str, Raw]) -> _Completion:
         usage=_Usage(
             integer(usage.get("prompt_tokens")),
             integer(usage.get("completion_tokens")),
-            _CachedTokens(integer(details.get("cached_tokens"))) if details else None,
+            _CachedTokens(*(integer(details.get(each)) for each in _CachedTokens.__struct_fields__))
+            if details
+            else None,
             integer(usage.get("prompt_cache_hit_tokens")),
+            integer(usage.get("cache_creation_input_tokens")),
         )
         if usage is not None
         else None,
@@ -284,7 +290,9 @@ def _usage(completion: _Completion, usage: _Usage) -> Usage:
     cached = details.cached_tokens if details else usage.prompt_cache_hit_tokens
     if cached is None and timings is not None:
         cached = timings.cache_n
-    return Usage(usage.prompt_tokens, usage.completion_tokens, cached)
+    written = details.cache_write_tokens if details else None
+    written = usage.cache_creation_input_tokens if written is None else written
+    return Usage(usage.prompt_tokens, usage.completion_tokens, cached, written)
 
 
 def _error_of(completion: _Completion | None, data: bytes) -> bytes:
@@ -338,6 +346,11 @@ def stored_answer(
 
 
 # --- what several requests to the upstream have cost together, told as the usage of one answer ---
+
+
+def usage_of(usage: bytes) -> Usage:
+    """A usage, as JSON or empty, as it is read of an answer."""
+    return (read_completion(b'{"usage":%b}' % usage).usage if usage else None) or Usage()
 
 
 def summed(*usages: bytes) -> bytes:

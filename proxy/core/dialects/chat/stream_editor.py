@@ -15,10 +15,10 @@ from collections.abc import Collection
 
 from msgspec import Raw
 
-from proxy.core.dialects.answers import Rules, ToolCall
+from proxy.core.dialects.answers import Rules, ToolCall, Usage
 from proxy.core.dialects.chat.calls import Calls, Element
 from proxy.core.dialects.chat.chunk import Chunk, is_done
-from proxy.core.dialects.chat.completion import SHARED, summed
+from proxy.core.dialects.chat.completion import SHARED, summed, usage_of
 from proxy.core.dialects.chat.delta import PartialCall, PartialMessage, object_of
 from proxy.core.formats.sse import EVENT_LIMIT, RawEvents
 
@@ -64,6 +64,10 @@ class StreamEditor:
     @property
     def visible(self) -> bytes:
         return self._visible.json()
+
+    @property
+    def spent(self) -> Usage:
+        return usage_of(self._spent)
 
     def feed(self, chunk: bytes) -> bytes:
         if self._passes_all:

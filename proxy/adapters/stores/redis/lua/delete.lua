@@ -3,7 +3,7 @@ local session, tips, bucket = KEYS[1], KEYS[2], KEYS[3]
 local sid = ARGV[1]
 local was, first = redis.call('EXISTS', session), redis.call('HGET', session, 'first')
 for _, lane in ipairs(redis.call('SMEMBERS', session .. LANES)) do redis.call('DEL', session .. EPOCHS .. lane) end
-local parts = {NODES, TEXTS, COUNTS, PARTIAL, BESIDE, SUMMARIES, LANES, HIDDEN, HIDES, LINE, LEASES, CLAIMS}
+local parts = {NODES, TEXTS, COUNTS, PARTIAL, BESIDE, SUMMARIES, LANES, HIDDEN, HIDES, BILL, LINE, LEASES, CLAIMS}
 for _, part in ipairs(parts) do
   redis.call('DEL', session .. part)
 end

@@ -39,12 +39,19 @@ end
 local function renew(session, ttl)
   redis.call('PEXPIRE', session, ttl)
   redis.call('PEXPIRE', session .. WAS, ttl + REMEMBERED)
-  for _, part in ipairs({NODES, TEXTS, COUNTS, PARTIAL, BESIDE, SUMMARIES, LANES, HIDDEN, HIDES}) do
+  for _, part in ipairs({NODES, TEXTS, COUNTS, PARTIAL, BESIDE, SUMMARIES, LANES, HIDDEN, HIDES, BILL}) do
     redis.call('PEXPIRE', session .. part, ttl)
   end
   for _, lane in ipairs(redis.call('SMEMBERS', session .. LANES)) do
     redis.call('PEXPIRE', session .. EPOCHS .. lane, ttl)
   end
+end
+
+-- Add up amounts, pairs of arguments from this place on, unless this group of the writer's was added before.
+local function add_group(bill, writer, number, first)
+  if tonumber(redis.call('HGET', bill, WRITER .. writer) or 0) >= tonumber(number) then return end
+  redis.call('HSET', bill, WRITER .. writer, number)
+  for i = first, #ARGV, 2 do redis.call('HINCRBY', bill, ARGV[i], ARGV[i + 1]) end
 end
 
 -- The version of a scope of memories; 0 where there is none.

@@ -1,0 +1,50 @@
+"""The BillStore port in this process."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+
+from proxy.core.economics.bill import NOTHING, Bill
+from proxy.ports import Clock, Group, SessionKey
+from proxy.ports.bill_store import HOUR, KEPT
+
+
+class InProcessBills:
+    """Bills of at most `most` sessions. `is_gone` tells of a session that it was here and is no more."""
+
+    def __init__(self, clock: Clock, is_gone: Callable[[SessionKey], bool], most: int) -> None:
+        self._clock = clock
+        self._is_gone = is_gone
+        self._most = most
+        self._hours: dict[int, dict[str, Bill]] = {}
+        self._sessions: OrderedDict[SessionKey, Bill] = OrderedDict()
+        """By last write, oldest first."""
+
+    async def add_to_hour(self, hour: int, bills: Mapping[str, Bill], group: Group) -> None:
+        """Nothing is lost on its way here, so no group comes twice."""
+        of_hour = self._hours.setdefault(hour, {})
+        for model, bill in bills.items():
+            of_hour[model] = of_hour.get(model, NOTHING) + bill
+        oldest = int(self._clock.now()) // HOUR - KEPT
+        for each in [each for each in self._hours if each < oldest]:
+            del self._hours[each]
+
+    async def add_to_session(self, key: SessionKey, bill: Bill, ttl: float, group: Group) -> None:
+        """`ttl` says nothing here: the session takes its bill along when it goes."""
+        if self._is_gone(key):
+            return
+        self._sessions[key] = self._sessions.get(key, NOTHING) + bill
+        self._sessions.move_to_end(key)
+        while len(self._sessions) > self._most:
+            self._sessions.popitem(last=False)
+
+    async def hours(self, first: int, last: int) -> dict[int, dict[str, Bill]]:
+        return {hour: dict(bills) for hour, bills in self._hours.items() if first <= hour <= last}
+
+    async def of_sessions(self, keys: Sequence[SessionKey]) -> list[Bill]:
+        return [self._sessions.get(key, NOTHING) for key in keys]
+
+    def drop(self, key: SessionKey) -> None:
+        """The session has gone."""
+        self._sessions.pop(key, None)

@@ -1,0 +1,6 @@
+-- Add amounts to a session's bill, which ends with the session; of one that has gone nothing is kept.
+local session = KEYS[1]
+local left = redis.call('PTTL', session)
+if left < 0 and redis.call('EXISTS', session .. WAS) == 1 then return end
+add_group(session .. BILL, ARGV[2], ARGV[3], 4)
+redis.call('PEXPIRE', session .. BILL, left < 0 and ARGV[1] or left)

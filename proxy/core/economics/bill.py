@@ -1,0 +1,151 @@
+"""What requests took and cost, and what doing nothing would have cost: one record that is added up.
+
+Replay, the store, metrics, commands and the admin API all tell this record. Money is in whole nano-dollars,
+so that sums agree exactly however they are grouped.
+
+Doing nothing is the same turn with the whole conversation, answered by as many tokens. Where nothing was cut
+it is what was sent. Elsewhere its prompt is taken to be kept by the provider as far as that goes: the part
+that the request before held, in the steps in which providers keep prefixes, while the cache is warm.
+Where the whole would have been more than the model's window it would have failed, and costs nothing.
+"""
+
+from collections.abc import Mapping
+from typing import Self
+
+import msgspec
+
+from proxy.core.budget.prices import MILLION, Prices, Prompt
+from proxy.core.planning.chain import Chain
+from proxy.core.planning.plan import Plan
+
+NANO = 1_000_000_000
+"""Nano-dollars of a dollar."""
+_FAILED = "failed:"
+
+
+class Bill(msgspec.Struct, frozen=True, kw_only=True):
+    """What requests took and cost, in all. Tokens are the model's; money is in nano-dollars."""
+
+    requests: int = 0
+    received: int = 0
+    """Prompt tokens of the whole conversations."""
+    sent: int = 0
+    """Prompt tokens that went out."""
+    cached: int = 0
+    """Those of them that came from the provider's cache."""
+    written: int = 0
+    """Those that the provider has billed as written to its cache."""
+    output: int = 0
+    answers: int = 0
+    """Money for the requests that clients were answered with."""
+    hidden: int = 0
+    """For requests of one answer that the client does not see: calls were answered in between."""
+    summaries: int = 0
+    memory: int = 0
+    without: int = 0
+    """What doing nothing would have cost, as far as it would have worked."""
+    beyond: int = 0
+    """Of the money for answers: for requests that would have failed without."""
+    shadow_cut: int = 0
+    """Prompt tokens that would not have been sent, of requests in shadow: these were sent whole."""
+    shadow: int = 0
+    """Money that would have been saved by that, without what summaries would have cost."""
+    failing: int = 0
+    """Requests whose whole conversation would not have fitted the model's window."""
+    unpriced: int = 0
+    """Requests, and calls of our own, of which nobody knows the price: they cost nothing here."""
+    estimated: int = 0
+    """Requests whose answer had no usage: their tokens are counted here."""
+    epochs: int = 0
+    tool_calls: int = 0
+    """Calls of tools that the proxy has answered."""
+    failed: Mapping[str, int] = {}
+    """Summaries that could not be had, by the reason."""
+
+    def __add__(self, other: "Bill") -> "Bill":
+        return Bill.of(added(self.amounts(), other.amounts()))
+
+    @classmethod
+    def of(cls, amounts: Mapping[str, int]) -> Self:
+        """A bill of its amounts by name; names that are not known here are left out."""
+        known = {name: amount for name, amount in amounts.items() if name in _NAMES}
+        failed = {
+            name.removeprefix(_FAILED): amount for name, amount in amounts.items() if name.startswith(_FAILED)
+        }
+        return cls(failed=failed, **known)
+
+    def amounts(self) -> dict[str, int]:
+        """All that is not zero, by name: a summary's reason for failing stands behind a colon."""
+        named = {name: amount for name in _NAMES if (amount := getattr(self, name))}
+        return named | {_FAILED + reason: number for reason, number in self.failed.items() if number}
+
+    @property
+    def spent(self) -> int:
+        """All that was paid, in nano-dollars."""
+        return self.answers + self.hidden + self.summaries + self.memory
+
+    @property
+    def saved(self) -> int:
+        """What doing nothing would have cost more; what it could not have answered saves nothing."""
+        return self.without + self.beyond - self.spent
+
+    @classmethod
+    def of_request(
+        cls, sent: Prompt, output: int, whole: Prompt, prices: Prices | None, *, fits: bool = True
+    ) -> Self:
+        """The bill of one request and its answer; ``whole`` is what doing nothing would have sent.
+
+        ``fits``: whether that would have worked. Without prices it costs nothing, and says so.
+        """
+        answer = money(sent, output, prices)
+        return cls(
+            requests=1,
+            received=whole.tokens,
+            sent=sent.tokens,
+            cached=sent.cached,
+            written=sent.written or 0,
+            output=output,
+            answers=answer,
+            without=money(whole, output, prices) if fits else 0,
+            beyond=0 if fits else answer,
+            failing=0 if fits else 1,
+            unpriced=1 if prices is None else 0,
+        )
+
+
+_NAMES = frozenset(Bill.__struct_fields__) - {"failed"}
+
+NOTHING = Bill()
+
+
+def money(prompt: Prompt, output: int, prices: Prices | None) -> int:
+    """What one call costs, in nano-dollars; none where nobody knows its prices."""
+    if prices is None:
+        return 0
+    return round((prompt.dollars(prices) + output * prices.output / MILLION) * NANO)
+
+
+def added(amounts: Mapping[str, int], others: Mapping[str, int]) -> dict[str, int]:
+    """The sums of amounts by name."""
+    return {**amounts, **{name: amounts.get(name, 0) + amount for name, amount in others.items()}}
+
+
+def sent_before(chain: Chain, before: Plan, plan: Plan) -> int:
+    """Counted tokens, without the head, with which both a view and the one sent before it begin.
+
+    ``before`` is the plan under which the chain went out last, without its newest messages.
+    """
+    first = chain.sent_before
+    if before is not plan:
+        notes = [{(gap.start, gap.end, gap.note) for gap in each.gaps} for each in (before, plan)]
+        changed = [start for start, _, _ in notes[0] ^ notes[1]]
+        changed += [each.position for each in {*before.replacements} ^ {*plan.replacements}]
+        first = min([first, *changed])
+    tokens = chain.tokens.between(0, first)
+    for gap in plan.gaps:
+        if gap.end <= first:
+            tokens += gap.tokens - chain.tokens.between(gap.start, gap.end)
+    for each in plan.replacements:
+        if each.position < first:
+            tokens += each.tokens - chain.tokens[each.position]
+    return tokens

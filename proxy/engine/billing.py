@@ -1,0 +1,159 @@
+"""What requests and our own calls took and cost, added up in this process and written beside the requests.
+
+Nobody waits for it: what comes within a second goes to the store together, by session and by hour and model.
+What the store does not confirm is sent again as it was, so that it counts once, and what comes meanwhile
+waits. While the store is away all of it stays here: bounded, the sessions billed longest ago giving way; the
+bills of hours, which are few, never do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from proxy.core.budget.prices import Prices, Prompt
+from proxy.core.dialects.answers import Usage
+from proxy.core.economics.bill import NANO, NOTHING, Bill, added, money
+from proxy.engine.models.asking import Caller
+from proxy.errors import StoreUnavailable
+from proxy.ports import BillStore, Clock, Group, SessionKey
+from proxy.ports.bill_store import HOUR
+from proxy.telemetry import Metrics, log_fault, log_warning
+
+_MOST_SESSIONS, _MOST_MODELS = 10_000, 100
+"""That owe something to the store; in one hour. Clients choose names of models: those beyond share one."""
+_MODEL = 80
+"""Characters of a model's name."""
+_OTHERS = "others"
+_KINDS = ("answers", "hidden", "summaries", "memory", "without")
+"""Of money, as the metric has them."""
+_PAUSE = 1.0
+"""Seconds from one writing to the next."""
+
+_Amounts = dict[str, int]
+_Place = SessionKey | int
+"""What a bill is of: a session, or an hour."""
+
+
+@dataclass
+class _Owed:
+    """What the store lacks of one bill: amounts by model, for a session under none."""
+
+    new: dict[str, _Amounts] = field(default_factory=dict[str, _Amounts])
+    sent: dict[str, _Amounts] = field(default_factory=dict[str, _Amounts])
+    """On its way, or sent without an answer."""
+    group: Group | None = None
+    """As what it was sent."""
+    ttl: float = 0.0
+
+
+class Billing:
+    """Bills what happens here. ``prices`` says what a model's tokens cost, by its name."""
+
+    def __init__(
+        self, store: BillStore, clock: Clock, metrics: Metrics, prices: Callable[[str], Prices]
+    ) -> None:
+        self._prices = prices
+        self._store = store
+        self._clock = clock
+        self._metrics = metrics
+        self._dollars = {kind: metrics.dollars.labels(kind) for kind in _KINDS}
+        self._owed: dict[_Place, _Owed] = {}
+        self._writer = secrets.token_hex(6)
+        self._number = 0
+        self._writing: asyncio.Task[None] | None = None
+        self._alone = asyncio.Lock()
+        """Held while groups are on their way: each is sent once at a time."""
+
+    def add(self, model: str, bill: Bill, session: SessionKey | None = None, ttl: float = 0.0) -> None:
+        """Something was done by a model, for a session with this ttl (seconds) where it is one's alone."""
+        amounts = bill.amounts()
+        self._count(bill)
+        hour = self._place(int(self._clock.now()) // HOUR)
+        name = model[:_MODEL] if model in hour.new or len(hour.new) < _MOST_MODELS else _OTHERS
+        hour.new[name] = added(hour.new.get(name, {}), amounts)
+        if session is not None:
+            owed = self._place(session)
+            owed.new[""] = added(owed.new.get("", {}), amounts)
+            owed.ttl = max(owed.ttl, ttl)
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.create_task(self._write(), name="bills")
+
+    def called(self, caller: Caller, usage: Usage | None) -> None:
+        """A call of our own was answered, be it of use or not."""
+        prices = self._prices(caller.model)
+        if usage is None or not prices.is_known:
+            bill = Bill(unpriced=1)
+        else:
+            prompt = Prompt(usage.prompt_tokens or 0, usage.cached_tokens or 0, usage.written_tokens or 0)
+            cost = money(prompt, usage.completion_tokens or 0, prices)
+            bill = Bill(memory=cost) if caller.purpose == "memory" else Bill(summaries=cost)
+        self.add(caller.model, bill, caller.session, caller.ttl)
+
+    def failed(self, caller: Caller, reason: str) -> None:
+        """A summary could not be had."""
+        self.add(caller.model, Bill(failed={reason: 1}), caller.session, caller.ttl)
+
+    def _count(self, bill: Bill) -> None:
+        metrics = self._metrics
+        for kind, counter in self._dollars.items():
+            if amount := getattr(bill, kind):
+                counter.inc(amount / NANO)
+        if bill.failing:
+            metrics.would_have_failed.inc(bill.failing)
+        if bill.unpriced:
+            metrics.unpriced.inc(bill.unpriced)
+
+    def _place(self, place: _Place) -> _Owed:
+        owed = self._owed.get(place)
+        if owed is None:
+            owed = self._owed[place] = _Owed()
+            if len(self._owed) > _MOST_SESSIONS:
+                oldest = next((each for each in self._owed if isinstance(each, SessionKey)), place)
+                del self._owed[oldest]
+        return owed
+
+    async def _write(self) -> None:
+        """Write for as long as anything is owed, once a second."""
+        while self._owed:
+            await asyncio.sleep(_PAUSE)
+            await self.written()
+
+    async def written(self) -> bool:
+        """Write what is owed now; whether all of it is in the store."""
+        async with self._alone:
+            results = await asyncio.gather(*(self._send(*each) for each in [*self._owed.items()]))
+        return all(results)
+
+    async def _send(self, place: _Place, owed: _Owed) -> bool:
+        if owed.group is None:
+            self._number += 1
+            owed.group = Group(self._writer, self._number)
+            owed.sent, owed.new = owed.new, {}
+        try:
+            await self._added(place, owed, owed.group)
+        except StoreUnavailable:
+            return False
+        except Exception as error:  # noqa: BLE001 - what cannot be added now never can: the others can
+            log_fault("a bill could not be written", error)
+        owed.group = None
+        if not owed.new and self._owed.get(place) is owed:
+            del self._owed[place]
+        return not owed.new
+
+    async def _added(self, place: _Place, owed: _Owed, group: Group) -> None:
+        bills: Mapping[str, Bill] = {name: Bill.of(amounts) for name, amounts in owed.sent.items()}
+        if isinstance(place, SessionKey):
+            await self._store.add_to_session(place, bills.get("", NOTHING), owed.ttl, group)
+        else:
+            await self._store.add_to_hour(place, bills, group)
+
+    async def aclose(self) -> None:
+        """Write what is owed, as far as the store takes it now."""
+        if self._writing is not None:
+            self._writing.cancel()
+            await asyncio.wait([self._writing])
+        if not await self.written():
+            log_warning("bills could not be written before the end", bills=len(self._owed))

@@ -1,0 +1,211 @@
+"""The bill from outside: what was paid, what doing nothing would have cost, and that it is kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.support.clients import ADMIN, Chat, Chats, Small, admin, proxying
+from tests.support.servers import PATIENCE, Exchange
+from tests.support.stores import embedded_valkey, run
+from tests.support.upstreams import Behaviour, Message, Model, completion, said
+
+FRESH, CACHED, OUTPUT = 2.5e-6, 1.25e-6, 10e-6
+"""Dollars for a token of gpt-4o."""
+LONG = "Tell me all of it, please. " * 30
+
+
+@pytest.fixture(scope="module")
+def valkey() -> Any:
+    with embedded_valkey() as url:
+        yield url
+
+
+@pytest.fixture
+async def url(model: Model, valkey: str) -> AsyncIterator[str]:
+    """The proxy before the model, with a store that has nothing yet."""
+    run(valkey, "FLUSHALL")
+    async with proxying(model.url, store=valkey) as served:
+        yield served
+
+
+def using(usage: Message) -> Behaviour:
+    """An answer with this usage."""
+
+    async def answer(exchange: Exchange) -> None:
+        await exchange.answer_json(completion(said("So it is.")) | {"usage": usage})
+
+    return answer
+
+
+def usage(prompt: int, output: int, **details: int) -> Message:
+    return {"prompt_tokens": prompt, "completion_tokens": output, "prompt_tokens_details": details}
+
+
+async def bill_of(url: str, session: str = "s", requests: int = 1) -> Any:
+    """A session's bill, once it has so many requests: a turn is billed behind its answer."""
+    async with asyncio.timeout(PATIENCE), httpx2.AsyncClient(base_url=url, headers=ADMIN) as client:
+        while True:
+            found = (await client.get(f"/unabridged/v1/sessions/{session}")).json().get("bill")
+            if found and found["requests"] >= requests:
+                return found
+            await asyncio.sleep(0.01)
+
+
+async def stats(url: str, **query: str) -> Any:
+    return await admin(url, "stats", **query)
+
+
+def talker(chats: Chats, url: str, model: str = "gpt-4o", session: str = "s") -> Chat:
+    chat = chats(url, X_Unabridged_Session=session)
+    chat.members = {"model": model}
+    return chat
+
+
+async def test_a_sessions_bill_is_its_usage_at_the_prices_of_its_model(
+    url: str, model: Model, chats: Chats
+) -> None:
+    chat = talker(chats, url)
+    model.replies += [using(usage(2_000, 100, cached_tokens=0)), using(usage(2_200, 50, cached_tokens=1_920))]
+    await chat.ask("What is it?")
+    await chat.ask("And what was it?")
+    bill = await bill_of(url, requests=2)
+    paid = 2_000 * FRESH + 100 * OUTPUT + 280 * FRESH + 1_920 * CACHED + 50 * OUTPUT
+    assert bill["tokens"] == {
+        "received": 4_200,
+        "sent": 4_200,
+        "cached": 1_920,
+        "cache_writes": 0,
+        "output": 150,
+        "shadow_cut": 0,
+    }
+    assert bill["dollars"]["answers"] == pytest.approx(paid, abs=1e-9)
+    assert bill["dollars"]["without"] == bill["dollars"]["answers"] == bill["dollars"]["spent"]
+    assert bill["dollars"]["saved"] == 0
+
+
+async def test_what_is_written_to_the_cache_has_a_price_of_its_own(
+    url: str, model: Model, chats: Chats
+) -> None:
+    model.replies.append(using(usage(3_000, 0, cached_tokens=1_000, cache_write_tokens=500)))
+    await talker(chats, url, "claude-sonnet-4-5").ask("What is it?")
+    bill = await bill_of(url)
+    assert bill["tokens"]["cache_writes"] == 500
+    assert bill["dollars"]["answers"] == pytest.approx((1_500 * 3 + 1_000 * 0.3 + 500 * 3.75) / 1e6, abs=1e-9)
+
+
+async def test_a_restart_keeps_it(model: Model, chats: Chats, valkey: str) -> None:
+    run(valkey, "FLUSHALL")
+    async with proxying(model.url, store=valkey) as url:
+        await talker(chats, url).ask("What is it?")
+        before = await bill_of(url), await stats(url)
+    async with proxying(model.url, store=valkey) as url:
+        assert (await bill_of(url), await stats(url)) == before
+
+
+async def test_the_end_writes_what_nobody_has_asked_for(model: Model, chats: Chats, valkey: str) -> None:
+    run(valkey, "FLUSHALL")
+    async with proxying(model.url, store=valkey) as url:
+        await talker(chats, url).ask("What is it?")
+    async with proxying(model.url, store=valkey) as url:
+        assert (await stats(url))["total"]["requests"] == 1
+
+
+class TestCut:
+    async def test_doing_nothing_would_have_sent_the_whole_conversation(
+        self, chats: Chats, small: Small, valkey: str
+    ) -> None:
+        run(valkey, "FLUSHALL")
+        url = await small(1_500, store=valkey)
+        chat = talker(chats, url)
+        for number in range(14):
+            await chat.ask(f"Question {number}: {LONG}")
+        bill = await bill_of(url, requests=14)
+        tokens, dollars = bill["tokens"], bill["dollars"]
+        assert tokens["received"] > tokens["sent"]
+        assert bill["epochs"] > 0
+        assert dollars["without"] > dollars["answers"]
+        assert dollars["summaries"] > 0
+        assert dollars["spent"] == pytest.approx(dollars["answers"] + dollars["summaries"], abs=1e-9)
+        assert dollars["saved"] == pytest.approx(dollars["without"] - dollars["spent"], abs=1e-9)
+
+    async def test_where_the_whole_would_not_have_fitted_it_would_have_failed(
+        self, chats: Chats, model: Model, small: Small
+    ) -> None:
+        model.window = 2_000
+        url = await small(1_500, extra='[budget.windows]\n"*" = 2000\n')
+        chat = talker(chats, url)
+        for number in range(12):
+            assert (await chat.ask(f"Question {number}: {LONG}")).is_success
+        bill = await bill_of(url, requests=12)
+        assert 0 < bill["would_have_failed"] < 12
+        assert bill["dollars"]["saved"] < bill["dollars"]["without"] < bill["dollars"]["answers"]
+
+    async def test_in_shadow_nothing_is_saved_and_it_is_told_what_would_have_been(
+        self, chats: Chats, small: Small
+    ) -> None:
+        url = await small(1_500, shadow=True)
+        chat = talker(chats, url)
+        for number in range(14):
+            await chat.ask(f"Question {number}: {LONG}")
+        bill = await bill_of(url, requests=14)
+        tokens, dollars = bill["tokens"], bill["dollars"]
+        assert tokens["sent"] == tokens["received"]
+        assert 0 < tokens["shadow_cut"] < tokens["sent"]
+        assert dollars["spent"] == dollars["without"]
+        assert dollars["shadow"] != 0
+        assert dollars["saved"] == 0
+
+
+async def test_sums_over_hours_days_models_and_sessions_are_the_same(url: str, chats: Chats) -> None:
+    for session, name in (("a", "gpt-4o"), ("b", "gpt-4o"), ("c", "gpt-5-nano")):
+        chat = talker(chats, url, name, session)
+        await chat.ask("What is it?")
+        await chat.ask("And what was it?")
+        await bill_of(url, session, 2)
+    told = {by: await stats(url, by=by) for by in ("hour", "day", "model", "session")}
+    for each in told.values():
+        rows = each["rows"]
+        assert sum(row["requests"] for row in rows) == each["total"]["requests"] == 6
+        paid = sum(row["dollars"]["answers"] for row in rows)
+        assert paid == pytest.approx(each["total"]["dollars"]["answers"], abs=1e-9)
+    assert [row["key"] for row in told["model"]["rows"]] == ["gpt-4o", "gpt-5-nano"]
+    assert {row["name"] for row in told["session"]["rows"]} == {"a", "b", "c"}
+
+
+async def test_a_price_that_nobody_knows_is_told_as_such(url: str, chats: Chats) -> None:
+    await talker(chats, url, "a-model-of-mine").ask("What is it?")
+    bill = await bill_of(url)
+    assert (bill["dollars"], bill["price_unknown"]) == (None, 1)
+
+
+async def test_a_stream_without_usage_is_billed_by_our_own_count(url: str, chats: Chats) -> None:
+    chat = talker(chats, url)
+    chat.members["stream"] = True
+    await chat.ask("What is it?")
+    bill = await bill_of(url)
+    assert bill["estimated"] == 1
+    assert bill["tokens"]["sent"] > 0
+    assert bill["tokens"]["output"] > 0
+    assert bill["dollars"]["answers"] > 0
+
+
+async def test_what_a_deleted_session_cost_stays_in_the_sums(url: str, chats: Chats, valkey: str) -> None:
+    await talker(chats, url).ask("What is it?")
+    before = (await bill_of(url), (await stats(url))["total"])[1]
+    async with httpx2.AsyncClient(base_url=url, headers=ADMIN) as client:
+        assert (await client.delete("/unabridged/v1/sessions/s")).is_success
+    assert (await stats(url))["total"] == before
+    assert run(valkey, "KEYS", "*:bill") == []
+
+
+@pytest.mark.parametrize(("name", "value"), [("since", "yesterday"), ("by", "colour")])
+async def test_what_cannot_be_meant_is_refused(url: str, name: str, value: str) -> None:
+    async with httpx2.AsyncClient(base_url=url, headers=ADMIN) as client:
+        answer = await client.get("/unabridged/v1/stats", params={name: value})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == name
