@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.support.clients import Chat, Chats, admin, proxying, write_policy
 from tests.support.servers import Exchange, Received, eventually, until
-from tests.support.upstreams import Message, Model, said
+from tests.support.upstreams import Behaviour, Message, Model, said
 
 REST = 0.1
 """Seconds without a turn after which a conversation is read, in tests."""
@@ -51,8 +51,8 @@ class RememberingModel(Model):
     asked_for_items: list[Received] = field(default_factory=list[Received])
     asked_for_texts: list[Received] = field(default_factory=list[Received])
     compressions: list[Received] = field(default_factory=list[Received])
-    fails: bool = False
-    """Whether questions for a memory are refused."""
+    faults: dict[str, Message | Behaviour] = field(default_factory=dict[str, Message | Behaviour])
+    """How questions are answered instead, by how they begin."""
     meanwhile: Callable[[], Awaitable[object]] | None = None
     """What happens while it writes a text."""
 
@@ -69,8 +69,9 @@ class RememberingModel(Model):
             await super().serve_one(exchange)
             return
         asked.append(exchange.request)
-        if self.fails:
-            await exchange.answer_json({"error": {"message": "no", "type": "server_error"}}, 500)
+        fault = next((each for begins, each in self.faults.items() if task.startswith(begins)), None)
+        if fault is not None:
+            await self._reply(exchange, body, fault)
             return
         text: str = body["messages"][-1]["content"]
         if asked is self.asked_for_items:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -163,21 +162,7 @@ async def test_a_long_conversation_is_read_every_so_many_exchanges(
         assert ("Oslo" in first, "Well" in second, f"ana: {OSLO}" in second) == (True, True, False)
 
 
-async def test_a_model_that_fails_costs_memory_and_no_answer(
-    model: RememberingModel, url: str, chats: Chats
-) -> None:
-    model.fails = True
-    chat = person(chats, url, X_Unabridged_Session="one")
-    assert (await chat.ask(OSLO)).status_code == 200
-    await eventually(lambda: bool(model.asked_for_items))
-    model.fails = False
-    assert (await chat.ask("So it is.")).status_code == 200
-    await read(model)
-    # It was still to be read.
-    assert LIVES in await opening(model, person(chats, url), "later")
-
-
-# --- restarts, forks, workers, and a store that is away ---
+# --- restarts, forks, workers, and secrets ---
 
 
 async def test_a_session_keeps_what_it_was_told_after_a_restart_on_every_worker_and_in_a_fork(
@@ -209,23 +194,6 @@ async def test_a_session_keeps_what_it_was_told_after_a_restart_on_every_worker_
                 chat.url, chat.headers["X-Unabridged-Session"] = again, session
                 await chat.ask("And after all?")
                 assert prelude(model.views()[-1]) == begins
-
-
-async def test_a_session_that_begins_while_the_store_is_away_begins_without_and_stays_so(
-    model: RememberingModel, tmp_path: Path, chats: Chats
-) -> None:
-    with serving(valkey_command()) as store:
-        settings: dict[str, Any] = {"store": store.url, "store_timeout": 0.3}
-        async with remembering(model, tmp_path, **settings) as url:
-            await ana_speaks(model, url, chats, X_Unabridged_Session="first")
-            chat = person(chats, url, X_Unabridged_Session="second")
-            assert store.process is not None
-            store.process.send_signal(signal.SIGSTOP)
-            answer = await chat.ask("Where do I live?")
-            store.process.send_signal(signal.SIGCONT)
-            assert (answer.status_code, prelude(model.views()[-1])) == (200, "")
-            await chat.ask("And now?")
-            assert prelude(model.views()[-1]) == ""
 
 
 async def _turns(url: str) -> int:

@@ -28,15 +28,16 @@ from proxy.engine.memory.sources import Sources
 from proxy.engine.models.asking import Asking, Caller
 from proxy.ports import Changes, SessionKey
 from tests.support.memories import DAY, NOW, an_item
-from tests.support.remembering import RememberingModel, note
+from tests.support.remembering import COMPRESSING, RememberingModel, note
 from tests.support.servers import until
 from tests.support.stores import HandClock, turn
-from tests.support.upstreams import COUNTER, giving_way, running
+from tests.support.upstreams import COUNTER, giving_way, plainly, running
 
 PERSON = Scope(ScopeKind.PERSON, "aa")
 WORKSPACE = Scope(ScopeKind.WORKSPACE, "ee")
 KEY = SessionKey("cc", "named")
 OPERATOR = [(b"authorization", b"Bearer sk-operator")]
+REFUSED = plainly(500, [], b"no")
 YEAR = 365 * DAY
 LONG = "Ana keeps her boat at the north pier. " + "She paints it every spring with two friends. " * 5
 
@@ -146,10 +147,10 @@ async def test_a_model_that_fails_leaves_everything_as_it_is_and_the_run_goes_on
     place = Place(model, credentials=OPERATOR)
     await place.know(an_item("short"), an_item(LONG, id="boat"))
     place.clock.time += YEAR
-    model.fails = True
+    model.faults[COMPRESSING] = REFUSED
     done = await place.process().run()
     assert (list(await place.items()), done.archived, done.failed) == (["boat"], 1, 0)
-    model.fails = False
+    model.faults.clear()
     assert (await place.process().run()).archived == 1
 
 
@@ -181,7 +182,7 @@ async def test_of_two_servers_one_makes_the_run_of_a_day(model: RememberingModel
     place = Place(model, credentials=OPERATOR)
     await place.know(an_item(LONG, id="boat"))
     place.clock.time += YEAR
-    model.fails = True  # so that there is something left to do
+    model.faults[COMPRESSING] = REFUSED  # so that there is something left to do
     one, two = place.process(), place.process()
     for process in (one, two, one):
         await process.run(day="2027-01-01")

@@ -1,0 +1,160 @@
+"""Whatever becomes of a call for a memory, or of the store: no answer is harmed, and what is known stays."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.support.canaries import logged
+from tests.support.clients import Chat, Chats, admin
+from tests.support.remembering import (
+    ITEMS,
+    LIVES,
+    TEXTS,
+    RememberingModel,
+    ana_speaks,
+    opening,
+    person,
+    prelude,
+    remembering,
+)
+from tests.support.servers import Exchange, eventually, until
+from tests.support.stores import Server, serving, valkey_command
+from tests.support.upstreams import JSON, Behaviour, Message, calling, completion, plainly, said
+
+BERGEN = "Ana lives in Bergen."
+LONG_TEXT = f"{TEXTS}: here the long-term memory of what one person talked about"
+HUGE = json.dumps(completion(said("- Ana lives in Bergen. " * 450_000))).encode()
+
+
+async def hang(exchange: Exchange) -> None:
+    await exchange.gone()
+
+
+@asynccontextmanager
+async def warned(why: str) -> AsyncGenerator[None]:
+    """The log says this of what begins here."""
+    with logged() as lines:
+        yield
+        await eventually(lambda: any('"warning"' in line and why in line for line in lines))
+
+
+async def texts(url: str) -> tuple[str, str]:
+    """The long and the short text of what Ana talked about."""
+    (scope,) = (await admin(url, "memory"))["scopes"]
+    return scope["long"], scope["short"]
+
+
+async def items(url: str) -> set[str]:
+    found = (await admin(url, "memory"))["items"]
+    return {each["text"] for each in found if each["state"] == "remembered"}
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        plainly(500, [JSON], b"{}"),
+        plainly(200, [JSON], b'{"choices": ['),
+        plainly(200, [JSON], HUGE),
+        hang,
+        said(""),
+        said("I would rather speak of the weather."),
+        calling(("c1", "remember", "{}")),
+    ],
+    ids=["refused", "no JSON", "ten megabytes", "hanging", "empty", "no answer to this", "a tool call"],
+)
+async def test_a_call_that_fails_costs_what_it_was_for_and_what_was_known_stays(
+    model: RememberingModel, tmp_path: Path, chats: Chats, fault: Message | Behaviour
+) -> None:
+    rules = 'channel_every = 1\n[summary]\ntimeout = "1s"'
+    async with remembering(model, tmp_path, rules) as url:
+        await ana_speaks(model, url, chats)
+        before, (long, _) = await items(url), await texts(url)
+        chat = person(chats, url, X_Unabridged_Session="two")
+        async with warned("a thread was not read to be remembered"):
+            model.faults[ITEMS] = fault
+            await answered(chat, "I have moved to Bergen.")
+        assert (await items(url), (await texts(url))[0]) == (before, long)
+        async with warned("a text of a memory was not written"):
+            model.faults = {LONG_TEXT: fault}
+            await answered(chat, "So it is.")  # it was still to be read
+
+        async def short() -> bool:
+            return "Bergen" in (await texts(url))[1]
+
+        await until(True, short)
+        assert BERGEN in await items(url)
+        assert (await texts(url))[0] == long
+
+
+async def answered(chat: Chat, text: str) -> None:
+    response = await chat.ask(text)
+    assert response.status_code == 200
+    assert response.json()["choices"][0]["message"]["content"].startswith("Answer ")
+
+
+# --- a store that is away ---
+
+
+@asynccontextmanager
+async def away(store: Server) -> AsyncGenerator[None]:
+    """The store does not answer."""
+    assert store.process is not None
+    store.process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        store.process.send_signal(signal.SIGCONT)
+
+
+async def is_degraded(url: str) -> bool:
+    async with httpx2.AsyncClient() as client:
+        return "degraded" in (await client.get(f"{url}/readyz")).text
+
+
+async def test_a_session_that_begins_while_the_store_is_away_begins_without_and_stays_so(
+    model: RememberingModel, tmp_path: Path, chats: Chats
+) -> None:
+    with serving(valkey_command()) as store:
+        async with remembering(model, tmp_path, store=store.url, store_timeout=0.3) as url:
+            await ana_speaks(model, url, chats)
+            chat = person(chats, url, X_Unabridged_Session="two")
+            async with warned("what is remembered could not be told"), away(store):
+                await answered(chat, "Where do I live?")
+            assert prelude(model.views()[-1]) == ""
+            await answered(chat, "And now?")
+            assert prelude(model.views()[-1]) == ""
+
+
+async def test_what_the_store_does_not_take_of_a_reading_is_read_again(
+    model: RememberingModel, tmp_path: Path, chats: Chats
+) -> None:
+    with serving(valkey_command()) as store:
+        async with remembering(model, tmp_path, store=store.url, store_timeout=0.3) as url:
+            writing, back = asyncio.Event(), asyncio.Event()
+
+            async def waiting() -> None:
+                writing.set()
+                await back.wait()
+
+            model.meanwhile = waiting
+            chat = person(chats, url, X_Unabridged_Session="one")
+            await answered(chat, "I live in Oslo.")
+            await writing.wait()
+            async with warned("a thread was not read to be remembered"), away(store):
+                back.set()
+                await answered(chat, "It is cold there.")
+            await until(False, lambda: is_degraded(url))
+            assert await items(url) == set()
+            for claims in store.run("KEYS", "*:memory:claims"):
+                store.run("DEL", claims)  # a lease that was left runs out
+            await answered(chat, "So it is.")
+            await until({LIVES}, lambda: items(url))
+            assert LIVES in await opening(model, person(chats, url), "later")
