@@ -12,6 +12,7 @@ import httpx2
 import pytest
 
 from tests.support.append_client import Appender
+from tests.support.browser import browsing
 from tests.support.clients import (
     CHAT,
     HELLO,
@@ -127,6 +128,10 @@ async def test_the_session_is_recorded_whole_and_its_view_is_the_one_that_nobody
     assert [entry["message"] for entry in transcript["messages"]] == chat.messages
     view = await admin(busy, f"sessions/{session['id']}/view")
     assert len(view["messages"]) < len(model.views()[-1])
+    async with browsing(busy) as browser:
+        assert "In shadow: the model got the whole conversation." in await browser.text(
+            f"sessions/{session['id']}"
+        )
 
 
 async def test_what_was_decided_in_shadow_is_in_force_for_no_other_request(

@@ -295,3 +295,13 @@ def test_tracing_is_off_unless_a_collector_is_named_and_nobody_switches_it_off(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert open_tracer() is None
+
+
+async def test_it_says_where_what_was_decided_was_not_done(
+    collector: Collector, small: Small, chats: Chats
+) -> None:
+    chat = chats(await small(summaries=False), X_Unabridged_Mode="shadow")
+    await chat.ask("Hello")
+    await eventually(lambda: len(collector.of(tracing.REQUEST)) == 1)
+    (request,) = collector.of(tracing.REQUEST)
+    assert request.attributes[tracing.MODE] == "shadow"
