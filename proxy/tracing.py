@@ -92,7 +92,9 @@ class Span(Protocol):
         """It did not come to its end because of this class of errors."""
         ...
 
-    def end(self) -> None: ...
+    def end(self, at: float | None = None) -> None:
+        """``at`` in seconds since 1970, if not now."""
+        ...
 
     def continued(self, headers: Headers) -> Headers:
         """The headers of a call that belongs to this span: W3C's `traceparent` and `tracestate` are its."""

@@ -55,8 +55,8 @@ class OpenTelemetrySpan:
         self._span.set_status(Status(StatusCode.ERROR))
         self._span.set_attribute(ERROR, error)
 
-    def end(self) -> None:
-        self._span.end()
+    def end(self, at: float | None = None) -> None:
+        self._span.end(None if at is None else int(at * _SECOND))
 
     def continued(self, headers: Headers) -> Headers:
         carried: dict[str, str] = {}
@@ -87,7 +87,8 @@ class OpenTelemetryTracer:
     async def aclose(self) -> None:
         ending = asyncio.ensure_future(asyncio.to_thread(self._provider.shutdown))
         await asyncio.wait({ending}, timeout=_PATIENCE)
-        self._exporter.shutdown()  # it tries no more
+        if not ending.done():
+            self._exporter.shutdown()  # it tries no more
         await ending
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from urllib.parse import urlsplit
 
@@ -93,4 +94,4 @@ class _TracedResponse:
             await self._response.aclose()
         finally:
             # Who has asked reads the answer now, and tells what it says of itself.
-            asyncio.get_running_loop().call_soon(self._call.end)
+            asyncio.get_running_loop().call_soon(self._call.end, time.time())
