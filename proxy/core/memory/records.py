@@ -3,10 +3,16 @@
 Times are seconds since 1970, UTC. Scores are between 0 and 1.
 """
 
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import NamedTuple
 
 import msgspec
+
+
+def day_of(at: float) -> str:
+    """The day of a time (UTC), as ISO 8601 writes it."""
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}"
 
 
 class ScopeKind(StrEnum):

@@ -1,16 +1,16 @@
-"""What a new session is told of earlier ones: texts and items, within the tokens of a note.
+"""What a new session is told of earlier ones, and what a search tells: within the tokens of a note.
 
-An item is told with its day and who said it, so that what only the model said is nobody's fact. The note
-fences it as data (:func:`proxy.core.conversation.notes.remembered`).
+What was said stands under its day, and says by whom, so that what only the model said is nobody's fact. The
+note fences it as data (:func:`proxy.core.conversation.notes.remembered`).
 """
 
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
-from itertools import accumulate
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, groupby
 from typing import NamedTuple
 
 from proxy.core.conversation.notes import SAID_BY_MODEL, remembered
-from proxy.core.memory.records import Item, Trust
+from proxy.core.memory.lines import Line
+from proxy.core.memory.records import Item, Trust, day_of
 from proxy.core.text.words import shares
 
 _ITEMS_SHARE = 0.5
@@ -21,7 +21,7 @@ class Told(NamedTuple):
     """What a session is told, and which items are used by that."""
 
     text: str
-    """Lines, without their note; none where there is nothing to say."""
+    """Empty where there is nothing to say."""
     items: tuple[Item, ...]
 
 
@@ -30,35 +30,86 @@ def told(
 ) -> Told:
     """What of the texts, in their order, and of the items, the best first, a note of ``room`` tokens holds.
 
-    Texts are shortened from their ends, the longest most, for the items' half.
+    Lines, without their note. Texts are shortened from their ends, the longest most, for the items' half.
     """
     left = room - count(remembered("", language))
-    ranked = [item for item in items if not item.superseded_by]
-    sizes = [1 + count(item_line(item, language)) for item in ranked]
-    reserved = min(int(left * _ITEMS_SHARE), sum(sizes))
-    lines = _shortened(texts, max(left - reserved, 0), count)
-    left -= sum(1 + count(line) for line in lines)
-    chosen: list[Item] = []
-    for item, size in zip(ranked, sizes, strict=True):
-        if size <= left:
-            chosen.append(item)
-            left -= size
-    chosen.sort(key=lambda item: (item.source.at, item.id))
-    lines += [item_line(item, language) for item in chosen]
-    return Told("\n".join(lines), tuple(chosen))
+    sayings = [_of_item(item, language, count) for item in items if not item.superseded_by]
+    needed = sum(each.size for each in sayings) + sum({each.day: each.day_size for each in sayings}.values())
+    lines = _shortened(texts, max(left - min(int(left * _ITEMS_SHARE), needed), 0), count)
+    chosen = _fitting(sayings, left - sum(_size(line, count) for line in lines))
+    return Told("\n".join([*lines, *_by_day(chosen)]), _items_of(chosen))
 
 
-def recalled(lines: Sequence[str], room: int, language: str, count: Callable[[str], int]) -> tuple[str, int]:
-    """A note of ``room`` tokens with the first of these lines, and how many they are; empty without any."""
-    sizes = accumulate((1 + count(line) for line in lines), initial=count(remembered("", language)))
-    kept = sum(size <= room for size in sizes) - 1
-    return (remembered("\n".join(lines[:kept]), language), kept) if kept > 0 else ("", 0)
+def recalled(
+    said: Mapping[int, Line], items: Sequence[Item], room: int, language: str, count: Callable[[str], int]
+) -> Told:
+    """A note of ``room`` tokens with what was said, the best first, and then items; empty without any.
+
+    ``said`` are lines by their places: what was said one after the other is told so.
+    """
+    sayings = [_of_line(place, line, count) for place, line in said.items()]
+    sayings += [_of_item(item, language, count) for item in items]
+    chosen = _fitting(sayings, room - count(remembered("", language)))
+    text = "\n".join(_by_day(chosen))
+    return Told(remembered(text, language) if text else "", _items_of(chosen))
+
+
+class _Saying(NamedTuple):
+    """Something that is told under its day, with the tokens of both."""
+
+    order: tuple[float, int, str]
+    """When it was said; and of what was said at one time, what comes first."""
+    day: str
+    day_size: int
+    line: str
+    size: int
+    item: Item | None = None
+
+
+def _of_line(place: int, line: Line, count: Callable[[str], int]) -> _Saying:
+    return _saying((line.at, place, ""), f"- {line.name}: {line.text}", count)
+
+
+def _of_item(item: Item, language: str, count: Callable[[str], int]) -> _Saying:
+    """An item with who said it, if that is known."""
+    line = f"- {item.source.name}: {item.text}" if item.source.name else f"- {item.text}"
+    if item.trust is not Trust.USER:
+        line = f"- {item.text} {SAID_BY_MODEL[language]}"
+    return _saying((item.source.at, 0, item.id), line, count)._replace(item=item)
+
+
+def _saying(order: tuple[float, int, str], line: str, count: Callable[[str], int]) -> _Saying:
+    day = f"{day_of(order[0])}:"
+    return _Saying(order, day, _size(day, count), line, _size(line, count))
+
+
+def _fitting(sayings: Iterable[_Saying], room: int) -> list[_Saying]:
+    """Those of them, the best first, that ``room`` tokens hold with their days."""
+    chosen, days = list[_Saying](), set[str]()
+    for each in sayings:
+        size = each.size + (0 if each.day in days else each.day_size)
+        if size <= room:
+            room -= size
+            chosen.append(each)
+            days.add(each.day)
+    return chosen
+
+
+def _by_day(sayings: Iterable[_Saying]) -> Iterator[str]:
+    """Each day before what was said on it, the first day first."""
+    for day, of_day in groupby(sorted(sayings, key=lambda each: each.order), key=lambda each: each.day):
+        yield day
+        yield from (each.line for each in of_day)
+
+
+def _items_of(sayings: Iterable[_Saying]) -> tuple[Item, ...]:
+    return tuple(each.item for each in sayings if each.item is not None)
 
 
 def _shortened(texts: Sequence[str], room: int, count: Callable[[str], int]) -> list[str]:
     """The first lines of each text, short texts whole before long ones get more."""
     split = [[line for line in text.splitlines() if line.strip()] for text in texts]
-    sizes = [[1 + count(line) for line in lines] for lines in split]
+    sizes = [[_size(line, count) for line in lines] for lines in split]
     given = shares([sum(each) for each in sizes], room)
     return [
         line
@@ -68,9 +119,6 @@ def _shortened(texts: Sequence[str], room: int, count: Callable[[str], int]) -> 
     ]
 
 
-def item_line(item: Item, language: str) -> str:
-    """An item as it is told: its day (UTC), who said it if that is known, and what it says."""
-    day = f"{datetime.fromtimestamp(item.source.at, UTC):%Y-%m-%d}"
-    if item.trust is not Trust.USER:
-        return f"- {day}: {item.text} {SAID_BY_MODEL[language]}"
-    return f"- {day}, {item.source.name}: {item.text}" if item.source.name else f"- {day}: {item.text}"
+def _size(line: str, count: Callable[[str], int]) -> int:
+    """Tokens of a line within a text: a full stop and the end of a line are often one token together."""
+    return count(f"{line}\n")

@@ -16,7 +16,7 @@ from typing import Self
 import msgspec
 
 from proxy.cache import Lru
-from proxy.core.memory.records import About, Scope, ScopeKind
+from proxy.core.memory.records import About, Scope, ScopeKind, day_of
 from proxy.core.policy.policy import Policy, PolicySet
 from proxy.engine.background import Background
 from proxy.engine.memory.asking import FAILURES, Reader, log_failure
@@ -88,7 +88,7 @@ class DailyRun:
             times = {policy.memory.maintain_at for policy in self._remembering()}
             if due := [each for each in times if last_at(each, now) > before]:
                 try:
-                    await self.run(lambda policy: policy.memory.maintain_at in due, day=_day(now))
+                    await self.run(lambda policy: policy.memory.maintain_at in due, day=day_of(now))
                 except StoreUnavailable as error:
                     log_warning("memories were not maintained", code=error.code)
                 except Exception as error:  # noqa: BLE001 - tomorrow there is another
@@ -102,7 +102,7 @@ class DailyRun:
     def met(self, home: Home, reader: Reader) -> None:
         """A request has come into a scope: what waits for one is done with its credentials, once a day."""
         last = last_at(reader.policy.memory.maintain_at, self.runs.clock.now())
-        day = _day(last)
+        day = day_of(last)
         if self.credentials or self.met_on.get(home.scope.tag) == day:
             return
         self.met_on.put(home.scope.tag, day)
@@ -233,7 +233,3 @@ def last_at(time: str, now: float) -> float:
     moment = datetime.fromtimestamp(now, UTC)
     at = moment.replace(hour=int(hour), minute=int(minute), second=0, microsecond=0)
     return (at if at <= moment else at - timedelta(days=1)).timestamp()
-
-
-def _day(at: float) -> str:
-    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}"

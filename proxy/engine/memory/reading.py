@@ -13,7 +13,7 @@ from functools import partial
 from proxy.core.memory.life import used
 from proxy.core.memory.lines import Line
 from proxy.core.memory.records import Event, Item, ScopeKind
-from proxy.core.memory.telling import item_line, recalled, told
+from proxy.core.memory.telling import recalled, told
 from proxy.core.policy.policy import Policy
 from proxy.core.text.words import language_of
 from proxy.engine.background import Background
@@ -94,25 +94,31 @@ class Reading:
         copies, language = await self.scopes.of_home(home), language_of(query)
         told = "" if injection is None else injection.memory
         near = await self._said(home, query, session, policy)
-        said = [str(line) for line in near if line.text not in told][:_LINES]
-        told = "\n".join([told, *said])
+        new = [(place, line) for place, line in near.items() if line.text not in told]
+        said = dict(new[:_LINES])
+        told = "\n".join([told, *(line.text for line in said.values())])
         items = await self.found(home, copies, query, _FITTING)
         items = [item for item in items if item.text not in told][:_RECALLED]
-        lines = [*said, *(item_line(item, language) for item in items)]
-        text, kept = await asyncio.to_thread(recalled, lines, room, language, self.counter.count)
-        self.use(home, {item.id for item in items[: max(kept - len(said), 0)]}, session, "recalled")
-        return text
+        tells = await asyncio.to_thread(recalled, said, items, room, language, self.counter.count)
+        self.use(home, {item.id for item in tells.items}, session, "recalled")
+        return tells.text
 
-    async def _said(self, home: Home, query: str, session: SessionKey, policy: Policy) -> Sequence[Line]:
-        """The lines of the home's other sessions that say most of what is asked, each with its neighbours."""
-        windows: list[Sequence[Line]] = []
+    async def _said(self, home: Home, query: str, session: SessionKey, policy: Policy) -> dict[int, Line]:
+        """The lines of the home's other sessions that say most of what is asked, the best first, by place.
+
+        They are searched, and found, with their neighbours.
+        """
+        lines, windows = list[Line](), list[range]()
         for other, thread in (await self.scopes.store.threads(home.scope, _SEARCHED)).items():
             if other != session:
-                lines = await self.sources.lines_of(other, thread.updated, policy, home.person)
-                windows += [lines[max(place - 1, 0) : place + 2] for place in range(len(lines))]
-        passages = [Passage(_key(window), partial(_written, window)) for window in windows]
+                first = len(lines)
+                lines += await self.sources.lines_of(other, thread.updated, policy, home.person)
+                places = range(first, len(lines))
+                windows += [range(max(place - 1, first), min(place + 2, len(lines))) for place in places]
+        texts = ["\n".join(str(lines[place]) for place in window) for window in windows]
+        passages = [Passage(_key(text), partial(str, text)) for text in texts]
         found = await self.search.search(f"said {home.scope.tag}", passages, query, _RANKED)
-        return [*dict.fromkeys(line for place in found for line in windows[place])]
+        return {place: lines[place] for hit in found for place in windows[hit]}
 
     async def found(self, home: Home, copies: Sequence[CachedScope], query: str, most: int) -> Sequence[Item]:
         """The items that say most of what is asked, best first: its own, and those above.
@@ -148,12 +154,8 @@ class Reading:
                 log_warning("a use of what is remembered could not be written", code=error.code)
 
 
-def _key(window: Sequence[Line]) -> bytes:
-    return hashlib.sha256(_written(window).encode(errors="surrogatepass")).digest()
-
-
-def _written(window: Sequence[Line]) -> str:
-    return "\n".join(map(str, window))
+def _key(text: str) -> bytes:
+    return hashlib.sha256(text.encode(errors="surrogatepass")).digest()
 
 
 def digest_of(session: SessionKey) -> bytes:

@@ -12,7 +12,7 @@ import msgspec
 
 from proxy.cache import Lru, Memory
 from proxy.core.memory.archive import content_of
-from proxy.core.memory.records import About, Item, Scope, ScopeKind, Texts
+from proxy.core.memory.records import About, Item, Scope, ScopeKind, Texts, day_of
 from proxy.engine.memory.homes import Home
 from proxy.errors import StoreUnavailable
 from proxy.ports import Changes, MemoryStore, Passage, Remembered
@@ -70,7 +70,8 @@ class CachedScope(msgspec.Struct, frozen=True, dict=True):  # a dict for what is
 
 
 def _words(items: Sequence[Item]) -> str:
-    return "\n".join(map(content_of, items))
+    """With who said them and when, as what was said is searched."""
+    return "\n".join(f"{day_of(item.source.at)} {item.source.name}: {content_of(item)}" for item in items)
 
 
 def _weight(item: Item | None) -> int:

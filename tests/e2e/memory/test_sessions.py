@@ -237,7 +237,7 @@ async def test_the_model_searches_memory_and_other_sessions_from_the_first_reque
         result = model.views()[-1][-1]["content"]
         assert result.startswith("<note ")
         assert LIVES in result
-        assert f"] ana: {OSLO} The bridge was paid in cash." in result
+        assert f"\n- ana: {OSLO} The bridge was paid in cash." in result
         # Nothing of another person's.
         model.replies += [calling(("r1", NAME, calls)), said("Nobody knows.")]
         await person(chats, url, "ben", X_Unabridged_Session="three").ask("How was the bridge paid?")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from proxy.core.conversation.notes import remembered
+from proxy.core.memory.lines import Line
 from proxy.core.memory.records import Source, Trust
-from proxy.core.memory.telling import told
+from proxy.core.memory.telling import recalled, told
 from tests.support.conversations import count
 from tests.support.memories import DAY, NOW, an_item
 
@@ -21,16 +22,16 @@ def test_texts_come_first_and_then_items_by_their_days() -> None:
     items = [an_item("Ana has a boat.", source=source(2, "ana")), an_item("Bob left.", source=source(1))]
     assert told(TEXTS, items, 500, "en", count).text.splitlines() == [
         *TEXTS,
-        "- 2026-01-02: Bob left.",
-        "- 2026-01-03, ana: Ana has a boat.",
+        "2026-01-02:",
+        "- Bob left.",
+        "2026-01-03:",
+        "- ana: Ana has a boat.",
     ]
 
 
 def test_what_only_the_model_said_is_told_as_that() -> None:
     item = an_item("The crane is red.", trust=Trust.ASSISTANT)
-    assert (
-        "- 2026-01-01: The crane is red. (said by the assistant)" in told([], [item], 500, "en", count).text
-    )
+    assert "- The crane is red. (said by the assistant)" in told([], [item], 500, "en", count).text
     assert "(vom Assistenten gesagt)" in told([], [item], 500, "de", count).text
 
 
@@ -68,3 +69,24 @@ def test_long_texts_leave_half_of_the_room_to_items_and_some_of_it_to_short_text
 def test_the_same_is_told_in_the_same_bytes() -> None:
     items = [an_item("Ana has a boat."), an_item("Bob left.")]
     assert told(TEXTS, items, 500, "en", count) == told(TEXTS, items, 500, "en", count)
+
+
+def test_a_search_tells_what_was_said_under_its_day_in_the_order_in_which_it_was_said() -> None:
+    said = {
+        place: Line(NOW + place // 2 * DAY, Trust.USER, "ana", f"Boat {place}.", b"")
+        for place in (3, 1, 2, 0)
+    }
+    text = recalled(said, [an_item("Bob left.", source=source(1))], 500, "en", count).text
+    days = ["2026-01-01:", "- ana: Boat 0.", "- ana: Boat 1."]
+    days += ["2026-01-02:", "- Bob left.", "- ana: Boat 2.", "- ana: Boat 3."]
+    assert text.splitlines()[2:-1] == days
+
+
+@pytest.mark.parametrize("room", [0, 30, 60, 100, 200])
+def test_a_search_tells_the_best_within_its_tokens_and_names_the_items_that_it_tells(room: int) -> None:
+    said = {place: Line(NOW - place * DAY, Trust.USER, "ana", f"Boat {place}.", b"") for place in range(5)}
+    items = [an_item(f"Bob has boat number {n}.", source=source(n)) for n in range(20)]
+    text, used = recalled(said, items, room, "en", count)
+    assert not text or count(text) <= room
+    assert (list(used), "Boat 0" in text) == (items[: len(used)], room > 30)
+    assert text.count("number") == len(used)
