@@ -17,7 +17,7 @@ from proxy.ports import Upstream
 _QUESTION = "Count from 1 to 40, separated by commas. Write nothing else."
 _SECONDS = 120.0
 """Seconds that the whole answer may take."""
-_PAUSE = 0.002
+_PAUSE = 0.003
 """Seconds between two arrivals from which they are two: below it one piece was merely read in parts."""
 _TELLING = 10
 """Events without which nothing can be told."""

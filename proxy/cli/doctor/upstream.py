@@ -32,6 +32,7 @@ _SECONDS = 20.0
 """Seconds that the list of models may take."""
 _ASKED = 30
 """Models whose windows are asked for one by one, where the list tells none."""
+_OK = 200
 _NOT_FOUND = 404
 _REFUSED = (401, 403)
 _SDKS_KEY = "OPENAI_API_KEY"
@@ -61,12 +62,13 @@ async def of_upstream(settings: Settings, model: str) -> list[Finding]:
         try:
             async with asyncio.timeout(_SECONDS):
                 listed = await _listed(upstream, credentials)
+                is_open = bool(key) and (await _listed(upstream, ())).status == _OK
         except (UnabridgedError, TimeoutError) as error:
             return [*findings, _unreachable(settings, error)]
         findings.append(ok("upstream", f"{settings.upstream} answers"))
         if (sent := seconds_of(listed.date)) is not None:
             findings.append(of_clock("upstream clock", sent - listed.received))
-        findings.append(_of_key(listed.status, key))
+        findings.append(_of_key(listed.status, key, is_open=is_open))
         if listed.models:
             findings.append(await _of_models(upstream, credentials, listed.models, settings))
         if model:
@@ -101,12 +103,15 @@ async def _listed(upstream: Upstream, credentials: Headers) -> _Listed:
     return _Listed(response.status, date.decode("latin-1"), received, sorted(filter(None, models)))
 
 
-def _of_key(status: int, key: str) -> Finding:
+def _of_key(status: int, key: str, *, is_open: bool) -> Finding:
+    """What the status of the list of models says of the key; nothing where it ``is_open`` to everybody."""
     names = f"{variable('upstream_key')} or {_SDKS_KEY}"
     match status:
-        case 200 if key:
+        case status if status == _OK and is_open:
+            return ok("key", "the list of models wants none; whether chats take it, --ask MODEL tells")
+        case status if status == _OK and key:
             return ok("key", "accepted")
-        case 200:
+        case status if status == _OK:
             return ok("key", "none is set, and the list of models wants none")
         case status if status in _REFUSED and key:
             return fail("key", f"refused ({status})", f"see {names}, and what the key may be used for")
