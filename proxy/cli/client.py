@@ -75,6 +75,10 @@ class AdminApi:
     def delete(self, name: str) -> Json:
         return self._read(self._ask("DELETE", _path(name)))
 
+    def stats(self, since: str, by: str) -> Json:
+        """Bills of a time, by hour, day, model or session."""
+        return self._get("/stats", {"since": since, "by": by})
+
     def memory(self, query: Mapping[str, str]) -> Json:
         """Scopes of memory and their items, found or the newest."""
         return self._get("/memory", query)

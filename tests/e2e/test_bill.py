@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2
 import pytest
 
+from proxy.cli import main
 from tests.support.clients import ADMIN, Chat, Chats, Small, admin, proxying
 from tests.support.servers import PATIENCE, Exchange
 from tests.support.stores import embedded_valkey, run
@@ -209,3 +212,53 @@ async def test_what_cannot_be_meant_is_refused(url: str, name: str, value: str) 
         answer = await client.get("/unabridged/v1/stats", params={name: value})
     assert answer.status_code == 400
     assert answer.json()["error"]["param"] == name
+
+
+class TestTheCommand:
+    async def test_it_shows_what_was_spent_and_saved_and_what_is_unknown(
+        self, url: str, chats: Chats, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv("UNABRIDGED_ADMIN_TOKEN", "admin")
+        for session, name in (("a", "gpt-4o"), ("b", "a-model-of-mine")):
+            await talker(chats, url, name, session).ask("What is it?")
+            await bill_of(url, session)
+        paid = (await stats(url))["total"]["dollars"]["spent"]
+        assert await asyncio.to_thread(main, ["stats", "--by", "model", "--server", url]) == 0
+        lines = [line.split() for line in capsys.readouterr().out.splitlines() if line]
+        known = next(line for line in lines if line[0] == "gpt-4o")
+        unknown = next(line for line in lines if line[0] == "a-model-of-mine")
+        assert f"{paid:.4f}" in known
+        assert unknown.count("unknown") == 3
+
+    async def test_it_says_the_same_as_json(
+        self, url: str, chats: Chats, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv("UNABRIDGED_ADMIN_TOKEN", "admin")
+        await talker(chats, url).ask("What is it?")
+        await bill_of(url)
+        words = ["stats", "--since", "24h", "--json", "--server", url]
+        assert await asyncio.to_thread(main, words) == 0
+        assert json.loads(capsys.readouterr().out) == await stats(url, since="24h")
+
+
+async def test_a_summary_that_could_not_be_had_is_told_with_its_reason(
+    chats: Chats, model: Model, small: Small
+) -> None:
+    model.summary = said("")
+    url = await small(1_500)
+    chat = talker(chats, url)
+    for number in range(14):
+        await chat.ask(f"Question {number}: {LONG}")
+    bill = await bill_of(url, requests=14)
+    assert bill["summaries_failed"]["empty"] > 0
+    assert bill["dollars"]["summaries"] > 0  # what is of no use is paid for, too
+
+
+async def test_metrics_have_the_same_dollars(url: str, chats: Chats) -> None:
+    await talker(chats, url).ask("What is it?")
+    told = (await bill_of(url))["dollars"]
+    async with httpx2.AsyncClient() as client:
+        text = (await client.get(f"{url}/metrics")).text
+    for kind in ("answers", "without"):
+        (value,) = re.findall(rf'unabridged_dollars_total{{kind="{kind}"}} (\S+)', text)
+        assert float(value) == pytest.approx(told[kind], abs=1e-9)

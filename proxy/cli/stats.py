@@ -1,0 +1,90 @@
+"""`unabridged stats`: what requests took and cost, and what doing nothing would have cost."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+
+from proxy.cli.client import AdminApi, Json, add_server_option
+from proxy.cli.terminal import facts, percent, print_json, show, table
+from proxy.core.text.words import one_line
+
+_BY = ("day", "hour", "model", "session")
+_COLUMNS = (
+    *(">requests", ">received", ">sent", ">cached", ">spent $", ">without $", ">saved $"),
+    *(">would have failed", ">epochs"),
+)
+_NAME = 40
+_TO_THE_MINUTE = len("2026-11-22T03:47")
+UNKNOWN = "unknown"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Since when, and what a row is of."""
+    parser.add_argument("--since", metavar="TIME", default="7d", help="for how long back: 24h, 7d, 90d (7d)")
+    parser.add_argument("--by", choices=_BY, default="day", help="what a row is of (day)")
+    add_server_option(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Ask, and show the answer. Raises CommandError."""
+    answer = AdminApi.of(args).stats(args.since, args.by)
+    if args.json:
+        print_json(answer)
+    else:
+        show(*told(answer), wraps=False)
+    return 0
+
+
+def told(answer: Json) -> Iterator[RenderableType]:
+    """The rows, their sum, and in words what it was made of."""
+    rows = [(_key(row), *_cells(row)) for row in answer["rows"]]
+    if answer["by"] != "session":  # those have been here longer than the sum is of
+        rows.append(("all", *_cells(answer["total"])))
+    yield table((answer["by"], *_COLUMNS), rows)
+    yield ""
+    yield facts(_facts(answer["total"]))
+    if answer["by"] == "session":
+        yield "Sessions are billed for all of their life, the sum below them is of that time alone."
+
+
+def _key(row: Json) -> str:
+    key = str(row["key"])
+    return one_line(row["name"], _NAME) if row["name"] else key[:_TO_THE_MINUTE].replace("T", " ")
+
+
+def _cells(bill: Json) -> tuple[object, ...]:
+    tokens, dollars = bill["tokens"], bill["dollars"]
+    return (
+        *(bill["requests"], tokens["received"], tokens["sent"]),
+        percent(tokens["cached"] / tokens["sent"]) if tokens["sent"] else None,
+        *(_dollars(dollars, kind) for kind in ("spent", "without", "saved")),
+        *(bill["would_have_failed"], bill["epochs"]),
+    )
+
+
+def _dollars(dollars: Json | None, kind: str) -> str:
+    return UNKNOWN if dollars is None else f"{dollars[kind]:.4f}"
+
+
+def _facts(bill: Json) -> Iterator[tuple[str, object]]:
+    """What the table leaves out; nothing that was not there at all."""
+    dollars = bill["dollars"]
+    for kind in ("answers", "hidden", "summaries", "memory"):
+        if dollars and dollars[kind]:
+            yield f"spent on {kind} $", _dollars(dollars, kind)
+    if bill["tokens"]["shadow_cut"]:
+        yield "in shadow, would have saved tokens", bill["tokens"]["shadow_cut"]
+        yield "in shadow, would have saved $", _dollars(dollars, "shadow")
+    if bill["would_have_failed"]:
+        yield "would have failed without the proxy", bill["would_have_failed"]
+    if bill["price_unknown"]:
+        yield "price unknown, not in the dollars", bill["price_unknown"]
+    if bill["estimated"]:
+        yield "answers that told no usage", bill["estimated"]
+    for reason, number in sorted(bill["summaries_failed"].items()):
+        yield f"summaries failed: {reason}", number
+    if bill["tool_calls_answered"]:
+        yield "tool calls answered", bill["tool_calls_answered"]
