@@ -161,7 +161,8 @@ def create_app(
     metrics, policies = outside.metrics, outside.policies
     drain = Drain(settings.drain_timeout)
     census = Census(inside.remembered_turns.daily, metrics)
-    probes = probe_routes(outside.store, metrics, drain, policies, census.counted)
+    store, is_shadow = outside.store, settings.shadow
+    probes = probe_routes(store, metrics, drain, policies, census.counted, is_shadow=is_shadow)
     own = Starlette(
         routes=[*probes, *_for_people(settings, outside, inside, drain)],
         lifespan=_lifespan(outside, inside, drain, on_ready),
@@ -169,7 +170,7 @@ def create_app(
     )
     admission = Admission(policies, settings.body_memory)
     relay = Relay(outside.upstream, admission, metrics.relayed)
-    heads = Heads(outside.memory, inside.pipeline.naming.tenant_header, is_shadow=settings.shadow)
+    heads = Heads(outside.memory, inside.pipeline.naming.tenant_header, is_shadow=is_shadow)
     managed = Managed(
         inside.pipeline,
         inside.appends,

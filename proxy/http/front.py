@@ -261,8 +261,10 @@ def probe_routes(
     drain: Drain,
     policies: Policies,
     counted: Callable[[], Awaitable[None]],
+    *,
+    is_shadow: bool,
 ) -> list[Route]:
-    """The routes; the default policy says whether chats are answered while the store is down.
+    """The routes; the default policy says whether chats are answered while the store is down, as in shadow.
 
     Policies that are stale are named where there are any; they make no server unready. ``counted`` has the
     metrics say how much is remembered.
@@ -280,7 +282,8 @@ def probe_routes(
             await store.ping()
         except StoreUnavailable as error:
             metrics.is_degraded = True
-            status = 200 if policies.in_force.default.store.on_fault == "open" else 503
+            is_open = is_shadow or policies.in_force.default.store.on_fault == "open"
+            status = 200 if is_open else 503
             return JSONResponse({"status": "degraded", "store": error.message, **also}, status)
         metrics.is_degraded = False
         return JSONResponse({"status": "ready", **also})

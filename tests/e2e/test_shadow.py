@@ -220,6 +220,7 @@ async def test_a_store_that_is_away_keeps_nobody_waiting_for_an_answer(
         chat = chats(url)
         await talk(chat, 4)
         assert model.views()[-1] == chat.messages[:-1]
+        assert (await chat.client.get(f"{url}/readyz")).status_code == 200
 
 
 async def test_append_mode_is_refused_by_a_server_in_shadow(appenders: Any, busy: str) -> None:
