@@ -105,7 +105,8 @@ class TestLooking:
             ]
         await chat.ask("the last question")
         async with asyncio.timeout(PATIENCE):
-            while (await browser.open(ONE)).status_code == 404:  # so long a turn is written after its answer
+            # So long a turn is written after its answer.
+            while (await browser.open(ONE)).status_code == 404:  # noqa: ASYNC110 - another process writes
                 await asyncio.sleep(0.1)
         newest = (await browser.open(ONE)).text
         assert 'id="m10001"' in newest
