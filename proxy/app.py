@@ -32,6 +32,7 @@ from proxy.engine.admin.forks import Forks
 from proxy.engine.admin.inspection import Inspection
 from proxy.engine.admin.memories import Memories
 from proxy.engine.admin.stats import Stats
+from proxy.engine.admin.trials import Trials
 from proxy.engine.answers.recall import Recall
 from proxy.engine.answers.sending import Sender
 from proxy.engine.answers.tool_cache import ToolCaches
@@ -78,6 +79,8 @@ from proxy.http.managed import Managed
 from proxy.http.origins import Origins
 from proxy.http.page import Frame
 from proxy.http.page.home import Home
+from proxy.http.page.memory import MemoryPages
+from proxy.http.page.policies import PolicyPages
 from proxy.http.page.render import Renderer
 from proxy.http.page.session import SessionPages
 from proxy.http.page.verbs import VerbPages
@@ -386,6 +389,8 @@ def _for_people(settings: Settings, outside: Outside, inside: Inside, drain: Dra
         *Home(inspection, outside.policies).pages(),
         *SessionPages(inspection, memories).pages(),
         *VerbPages(inspection, edits, forks).pages(),
+        *MemoryPages(memories).pages(),
+        *PolicyPages(outside.policies, Trials(inspection, prices.prices_of)).pages(),
     )
     return [*AdminAPI(operations, door).routes(), *Frame(door, Renderer(clock.now), pages).routes()]
 

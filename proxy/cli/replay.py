@@ -24,13 +24,14 @@ from proxy.adapters.files.policies import PolicyLibrary
 from proxy.adapters.plugins import load_plugins
 from proxy.adapters.tokens import TiktokenCounter
 from proxy.cache import Memory
-from proxy.cli.replay_report import Outcome, as_json, page, tables
+from proxy.cli.replay_report import as_json, page, tables
 from proxy.cli.terminal import CommandError, add_json_option, notes, positive, print_json, seconds, show
 from proxy.core.budget.budget import Budget, budget_tokens
 from proxy.core.budget.learning import Ratio, WindowEvidence
 from proxy.core.budget.prices import Prices
 from proxy.core.conversation.messages import root
 from proxy.core.dialects.registry import CHAT
+from proxy.core.economics.outcome import Outcome
 from proxy.core.economics.simulate import USUAL_SUMMARY, replay
 from proxy.core.planning.chain import Chain
 from proxy.core.policy.policy import Policy

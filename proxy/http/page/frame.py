@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -130,7 +130,9 @@ class Frame:
         """Take the token out of the address, for a cookie. Raises Forbidden."""
         if not self._door.is_token(token):
             raise Forbidden("This is not the admin token.")
-        answer = RedirectResponse(request.url.path, 303, _HEADERS)
+        others = urlencode([pair for pair in request.query_params.multi_items() if pair[0] != "token"])
+        address = f"{request.url.path}?{others}" if others else request.url.path
+        answer = RedirectResponse(address, 303, _HEADERS)
         self._door.let_in(answer)
         return answer
 

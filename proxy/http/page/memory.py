@@ -1,0 +1,69 @@
+"""What is remembered: searched, looked at with its log, taken back and forgotten."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from proxy.engine.admin.memories import Memories
+from proxy.errors import SearchUnavailable, Unavailable
+from proxy.http.admin import memory_schemas as told
+from proxy.http.admin.openapi import number
+from proxy.http.page.frame import ROOT, Form, Page, Shown
+
+_SHOWN, _MOST = 50, 10_000
+_ITEM = "memory/{id}"
+
+
+@dataclass(frozen=True)
+class MemoryPages:
+    """Memories for people."""
+
+    memories: Memories
+
+    def pages(self) -> list[Page]:
+        """All items, one of them, and what is done with it."""
+        return [
+            Page("GET", "memory", self._all),
+            Page("GET", _ITEM, self._item),
+            Page("POST", f"{_ITEM}/restore", self._restore),
+            Page("POST", f"{_ITEM}/forget", self._forget),
+        ]
+
+    async def _all(self, request: Request, form: Form) -> Shown:
+        """Found by words, or the newest; of one memory, or of all."""
+        words = request.query_params.get("q", "").strip()[:500]
+        most = number(request, "limit", _SHOWN, _MOST)
+        scope = request.query_params.get("scope", "")
+        every = await self.memories.newest(most)
+        kept = [await self.memories.scope(scope)] if scope else every
+        try:
+            entries = await self.memories.listed(kept, words, most)
+        except SearchUnavailable as error:
+            raise Unavailable("What is remembered cannot be searched here.") from error
+        content = {
+            "words": words,
+            "scope": scope,
+            "scopes": [told.scope(each) for each in every],
+            "texts": told.scope(kept[0]) if scope else None,
+            "items": [told.item(each) for each in entries],
+            "limit": most,
+            "has_more": len(entries) == most,
+        }
+        return Shown("memories.html", "Memory", content)
+
+    async def _item(self, request: Request, form: Form) -> Shown:
+        name = request.path_params["id"]
+        item = told.item(await self.memories.item(name))
+        events = [told.event(each) for each in await self.memories.log(name)]
+        return Shown("item.html", "What is remembered", {"item": item, "events": events})
+
+    async def _restore(self, request: Request, form: Form) -> Response:
+        entry = await self.memories.restore(request.path_params["id"])
+        return RedirectResponse(f"{ROOT}memory/{entry.id}", 303)
+
+    async def _forget(self, request: Request, form: Form) -> Response:
+        await self.memories.forget(request.path_params["id"])
+        return RedirectResponse(f"{ROOT}memory", 303)
