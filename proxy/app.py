@@ -386,8 +386,8 @@ def _for_people(settings: Settings, outside: Outside, inside: Inside, drain: Dra
         *EventOperations(inspection, clock.now, lambda: drain.has_begun).operations(),
     )
     pages = (
-        *Home(inspection, outside.policies).pages(),
-        *SessionPages(inspection, memories).pages(),
+        *Home(inspection, outside.policies, stats, clock.now).pages(),
+        *SessionPages(inspection, memories, stats).pages(),
         *VerbPages(inspection, edits, forks).pages(),
         *MemoryPages(memories).pages(),
         *PolicyPages(outside.policies, Trials(inspection, prices.prices_of)).pages(),

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from functools import reduce
+from operator import add
+from typing import NamedTuple
 
 from starlette.requests import Request
 
+from proxy.core.economics.bill import NOTHING, Bill
 from proxy.core.policy.sections import Stages
 from proxy.engine.admin.inspection import Inspected, Inspection
+from proxy.engine.admin.stats import Stats
 from proxy.errors import StoreUnavailable
 from proxy.http.admin.openapi import number
 from proxy.http.limits import Policies
 from proxy.http.page.frame import Form, Page, Shown
 
 _SHOWN, _MOST = 50, 1_000
+_DAY = 24 * 3600
+_WEEK, _KEPT = 7 * _DAY, 90 * _DAY
 _LEFT_OUT: Mapping[str, str] = {
     "unknown_secret": (
         "are encrypted with another UNABRIDGED_SECRET: start the server with both, the new one first"
@@ -39,6 +47,24 @@ class Listing:
         return session.tokens / session.budget if session.budget else None
 
 
+class Span(NamedTuple):
+    """What was done over a time."""
+
+    name: str
+    bill: Bill
+
+    @property
+    def is_priced(self) -> bool:
+        """Whether the price of any of it is known."""
+        return bool(self.bill.spent or not self.bill.unpriced)
+
+    @property
+    def failures(self) -> str:
+        """Summaries that failed, by the reason."""
+        failed = sorted(self.bill.failed.items())
+        return ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in failed)
+
+
 @dataclass(frozen=True)
 class Notice:
     """Something that is the matter, and what to do about it."""
@@ -53,6 +79,9 @@ class Home:
 
     inspection: Inspection
     policies: Policies
+    stats: Stats
+    now: Callable[[], float]
+    """Seconds since 1970."""
 
     def pages(self) -> list[Page]:
         """The one page."""
@@ -63,20 +92,38 @@ class Home:
         limit = number(request, "limit", _SHOWN, _MOST)
         found: list[Inspected] = []
         left_out, fault = Counter[str](), ""
+        spans: Sequence[Span] = ()
         try:
             found, left_out = await self.inspection.newest(limit, words=words)
+            spans = await self._spans()
         except StoreUnavailable as error:
             fault = error.message
         listed = [Listing(each, self.inspection.policy_of(each.session).stages) for each in found]
         content = {
             "words": words,
             "sessions": listed,
+            "spans": spans,
             "has_more": len(found) == limit,
             "limit": limit,
             "notices": [*self._notices(found, left_out, fault)],
             "is_down": bool(fault),
         }
         return Shown("home.html", "Sessions", content)
+
+    async def _spans(self) -> Sequence[Span]:
+        """What it did today, in a week, and as long as that is kept. Raises StoreUnavailable."""
+        _, total, rows = await self.stats.since(_KEPT, "day")
+        today, days = (datetime.fromtimestamp(self.now() - ago, UTC).date() for ago in (0, _WEEK - _DAY))
+        by_day = [(date.fromisoformat(row.key), row.bill) for row in rows]
+
+        def over(first: date) -> Bill:
+            return reduce(add, (bill for when, bill in by_day if when >= first), NOTHING)
+
+        return (
+            Span("Today", over(today)),
+            Span("7 days", over(days)),
+            Span("90 days", total),
+        )
 
     def _notices(self, found: list[Inspected], left_out: Counter[str], fault: str) -> Iterator[Notice]:
         """Degraded states in plain words."""

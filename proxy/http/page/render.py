@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
+from proxy.core.economics.bill import NANO
+
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
 
 
@@ -25,6 +27,7 @@ class Renderer:
         self._templates.filters |= {
             "number": number,
             "percent": percent,
+            "dollars": dollars,
             "ago": self._ago,
             "day": day,
             "iso": iso,
@@ -52,6 +55,13 @@ def number(value: float | None) -> str:
 def percent(share: float | None) -> str:
     """A share in whole percent; a dash for none."""
     return "—" if share is None else f"{share:.0%}"
+
+
+def dollars(nano: int) -> str:
+    """Nano-dollars as dollars: in cents, small ones in hundredths of a cent."""
+    value = nano / NANO
+    places = 2 if abs(value) >= 1 else 4
+    return f"{'-' if value < 0 else ''}${abs(value):,.{places}f}"
 
 
 def day(seconds: float) -> str:

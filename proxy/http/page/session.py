@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from starlette.requests import Request
 
@@ -15,6 +15,7 @@ from proxy.core.planning.history import line_of, sent_turns
 from proxy.core.planning.plan import EMPTY
 from proxy.engine.admin.inspection import Inspected, Inspection
 from proxy.engine.admin.memories import Memories
+from proxy.engine.admin.stats import Stats
 from proxy.errors import InvalidType, NotFound
 from proxy.http.admin import views
 from proxy.http.page.chart import chart
@@ -36,6 +37,7 @@ class SessionPages:
 
     inspection: Inspection
     memories: Memories
+    stats: Stats
 
     def pages(self) -> list[Page]:
         """All pages of a session on which nothing is changed."""
@@ -50,7 +52,9 @@ class SessionPages:
         branch = await self.inspection.branch(found)
         injection = await self.inspection.injection(found)
         at = _whole(request, "at", max(len(branch) - 1, 0))
-        return await asyncio.to_thread(self._told, found, branch, injection, at)
+        bill = await self.stats.of_session(found.key)
+        shown = await asyncio.to_thread(self._told, found, branch, injection, at)
+        return replace(shown, content={**shown.content, "bill": bill})
 
     def _told(self, found: Inspected, branch: Sequence[Node], injection: Injection | None, at: int) -> Shown:
         situation, current = self.inspection.situation(found, branch)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx2
 
 from tests.support.browser import Browser, browsing
-from tests.support.clients import ADMIN, Chats, Small, proxying, write_policy
+from tests.support.clients import ADMIN, Chats, Small, admin, proxying, write_policy
+from tests.support.operator import talk
 from tests.support.servers import PATIENCE
 from tests.support.upstreams import Model
 
@@ -54,7 +56,7 @@ async def test_a_window_that_nobody_knows_is_told_with_what_to_do(
     budgeted = await small()
     await chats(budgeted).ask("hello")
     async with browsing(budgeted) as other:
-        assert "Nobody knows" not in await other.text()
+        assert "the context window" not in await other.text()
 
 
 async def test_a_store_that_does_not_answer_is_told_with_what_to_do(model: Model, chats: Chats) -> None:
@@ -105,3 +107,27 @@ async def until_data(lines: AsyncIterator[str]) -> AsyncIterator[str]:
         yield line
         if line.startswith("data: "):
             return
+
+
+class TestWhatItDid:
+    async def test_tokens_and_dollars_are_told_for_today_the_week_and_in_all(
+        self, browser: Browser, url: str, chats: Chats
+    ) -> None:
+        assert "What it did" not in await browser.text()
+        chat = chats(url)
+        chat.members["model"] = "gpt-4o-mini"
+        await talk(chat, turns=3)
+        text = await browser.text()
+        total = (await admin(url, "stats", since="90d"))["total"]
+        dollars, tokens = total["dollars"], total["tokens"]
+        told = rf"\${dollars['spent']:.4f} {tokens['received']:,} {tokens['sent']:,}"
+        for span in ("Today", "7 days", "90 days"):
+            assert re.search(rf"{span} -?\$0\.\d{{4}} {told} 0% 3 0 0 none", text), text
+
+    async def test_what_nobody_knows_the_price_of_is_unknown_and_not_nothing(
+        self, browser: Browser, url: str, chats: Chats
+    ) -> None:
+        await chats(url).ask("hello")
+        text = await browser.text()
+        assert "Today unknown unknown" in text
+        assert "Nobody knows the price of 1 of these requests and calls" in text
