@@ -228,7 +228,7 @@ def _select(
     """
     budget, acts_now = situation.budget, strategy.acts_now(situation)
     is_counting = strategy.slides or acts_now  # then it knows what it cuts
-    ledger, to_come = _ledger_growth(situation, most), _summary_room(situation, stage) + growth
+    ledger, to_come = _ledger_growth(situation, most), _summary_set_aside(situation, stage) + growth
     goal = budget.share(situation.policy.stages.target) - to_come
     set_aside = min(_NOTICES * NOTICE_TOKENS, budget.room // 10) + to_come
     results = (
@@ -240,17 +240,14 @@ def _select(
     while True:
         selection = Selection(situation, stage, set_aside, ledger, results)
         selection.run(strategy)
-        decided, plain = _drafted(selection, situation, stage, strategy, acts_now=acts_now)
-        size = view_tokens(plain, situation.chain.tokens)
+        decided = _drafted(selection, situation, stage, strategy, acts_now=acts_now)
+        size = view_tokens(decided.outline, situation.chain.tokens)
         over = size - selection.to_clip - budget.share(1)
         if stage is Stage.EMERGENCY and over > 0 and not selection.is_exhausted:
             set_aside += over
             continue
-        if most is not None:
-            decided = _outlined(replace(decided, ledger=min(decided.ledger, most)), plain)
-        elif over <= 0:
-            with_ledger = view_tokens(add_ledger(situation, plain), situation.chain.tokens)
-            decided = _outlined(replace(decided, ledger=with_ledger - size), plain)
+        if most is not None or over <= 0:
+            decided = _with_ledger(decided, most)
         view = size + decided.ledger
         missed = _missed(situation, view, goal)
         corrected = set_aside + to_come + view - selection.view
@@ -266,6 +263,16 @@ def _select(
         set_aside = _next_set_aside(found, goal)
     decided = min(found, key=lambda each: each[:2]).draft
     return decided, situation.view - decided.most_tokens
+
+
+def _with_ledger(decided: Draft, most: int | None) -> Draft:
+    """A draft that knows what its ledger takes: at ``most`` so many counted tokens, else it is written."""
+    situation, plain = decided.situation, decided.outline
+    if most is not None:
+        return _outlined(replace(decided, ledger=min(decided.ledger, most)), plain)
+    plans, tokens = (add_ledger(situation, plain), plain), situation.chain.tokens
+    written, without = (view_tokens(each, tokens) for each in plans)
+    return _outlined(replace(decided, ledger=written - without), plain)
 
 
 def _missed(situation: Situation, view: int, goal: int) -> float:
@@ -295,8 +302,8 @@ def _ledger_growth(situation: Situation, most: int | None) -> int:
 
 def _drafted(
     selection: Selection, situation: Situation, stage: Stage, strategy: Strategy, *, acts_now: bool
-) -> tuple[Draft, Plan]:
-    """What was chosen, as a draft, and its plan with notices for notes and without its ledger."""
+) -> Draft:
+    """What was chosen, as a draft that knows its outline."""
     spans = tuple(selection.spans())
     decided = Draft(
         situation,
@@ -315,7 +322,7 @@ def _drafted(
         quotes={gap.span: gap.quotes for gap in plain.gaps},
         ledger=room_for(situation, cut_tokens(situation, plain)),
     )
-    return _outlined(decided, plain), plain
+    return _outlined(decided, plain)
 
 
 def _outlined(decided: Draft, outline: Plan) -> Draft:
@@ -333,6 +340,16 @@ def _summary_room(situation: Situation, stage: Stage) -> int:
     if stage is not Stage.COMPACT or not situation.policy.summary.enabled:
         return 0
     return situation.policy.summary_tokens(situation.budget.limit)
+
+
+def _summary_set_aside(situation: Situation, stage: Stage) -> int:
+    """Counted tokens of a summary's room that are set aside.
+
+    About half: so the view ends as near its goal where the summary is late or short as where it is as long as
+    it may be.
+    """
+    room = _summary_room(situation, stage)
+    return room - min(room // 2, int(_AS_NEAR * situation.budget.room))
 
 
 def finish(decided: Draft, summaries: Summaries) -> Plan:
