@@ -11,6 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from proxy.core.recall.tool import NAME
 from tests.support.append_client import Appender
 from tests.support.browser import browsing
 from tests.support.clients import (
@@ -29,7 +30,8 @@ from tests.support.clients import (
     write_policy,
 )
 from tests.support.servers import Exchange, FakeUpstream, until
-from tests.support.upstreams import EVENTS, OPENAI, Model, in_pieces, running, sse
+from tests.support.stores import serving, valkey_command
+from tests.support.upstreams import EVENTS, OPENAI, Model, calling, in_pieces, running, said, sse
 
 BUSY = """
 [budget]
@@ -190,6 +192,58 @@ async def test_what_is_handed_in_is_taken_out_and_not_told_to_the_model(model: M
     inject = b'"unabridged":{"inject":{"text":"Ana is a guest."}},'
     response = await post(busy, HELLO.replace(b"{", b"{" + inject, 1))
     assert (response.status_code, bytes(model.chats[0].body)) == (200, HELLO)
+
+
+async def test_what_is_handed_in_in_shadow_is_not_told_later_either(
+    model: Model, client: httpx2.AsyncClient
+) -> None:
+    inject = b'"unabridged":{"inject":{"text":"Ana is a guest."}},'
+    session = {"X-Unabridged-Session": "s"}
+    for body, mode in ((HELLO.replace(b"{", b"{" + inject, 1), "shadow"), (HELLO, "full")):
+        await client.post(CHAT, content=body, headers={**session, "X-Unabridged-Mode": mode})
+    assert [bytes(chat.body) for chat in model.chats] == [HELLO, HELLO]
+
+
+async def test_calls_that_the_proxy_could_answer_reach_the_client(
+    model: Model, busy: str, chats: Chats
+) -> None:
+    chat, called = chats(busy), calling(("c1", "look", "{}"))
+    assert int(told(await talk(chat, 5), "cut")) > 0
+    model.replies += [called, said("Seen."), called, calling(("c2", NAME, '{"query": "it"}'))]
+    result = {"role": "tool", "tool_call_id": "c1", "content": "It is there."}
+    await chat.ask("Look.")
+    await chat.say(result)
+    assert (await chat.ask("Again.")).json()["choices"][0]["message"] == called
+    await chat.say(result)
+    assert chat.messages[-1]["tool_calls"][0]["function"]["name"] == NAME
+    assert len(model.chats) == 5 + 4
+
+
+async def test_nothing_is_remembered_of_it(model: Model, tmp_path: Path, chats: Chats) -> None:
+    policy = write_policy(tmp_path, "busy", BUSY)
+    with serving(valkey_command()) as server:
+        async with proxying(model.url, policy=str(policy), shadow=True, store=server.url) as url:
+            await talk(chats(url), 2)
+        assert server.run("KEYS", "*:nodes") != []
+        assert server.run("KEYS", "*memor*") == []
+
+
+async def test_what_a_policy_would_refuse_for_its_length_is_answered(busy: str) -> None:
+    response = await post(busy, HELLO.replace(b"Hello", b"hello " * 600))
+    tokens = tokens_of(response)
+    assert (response.status_code, told(response, "mode")) == (200, "shadow")
+    assert tokens["sent"] > tokens["budget"]
+
+
+async def test_how_a_model_counts_is_learned_from_what_it_got(
+    small: Small, chats: Chats, model: Model
+) -> None:
+    model.window = 100_000
+    chat = chats(await small(300, summaries=False, shadow=True))
+    await talk(chat, 12)
+    session = await only_session(chat.url)
+    explained = await admin(chat.url, f"sessions/{session['id']}/explain")
+    assert explained["ratio"] == pytest.approx(1.0, abs=0.1)
 
 
 async def test_a_body_that_cannot_be_read_is_the_upstreams_business() -> None:
