@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx2
+
 from tests.support.clients import Chat, Chats, admin, proxying, write_policy
 from tests.support.servers import Exchange, Received, eventually, until
 from tests.support.upstreams import Behaviour, Message, Model, said
@@ -51,7 +53,7 @@ class RememberingModel(Model):
     asked_for_items: list[Received] = field(default_factory=list[Received])
     asked_for_texts: list[Received] = field(default_factory=list[Received])
     compressions: list[Received] = field(default_factory=list[Received])
-    faults: dict[str, Message | Behaviour] = field(default_factory=dict[str, Message | Behaviour])
+    answers: dict[str, Message | Behaviour] = field(default_factory=dict[str, Message | Behaviour])
     """How questions are answered instead, by how they begin."""
     meanwhile: Callable[[], Awaitable[object]] | None = None
     """What happens while it writes a text."""
@@ -69,9 +71,9 @@ class RememberingModel(Model):
             await super().serve_one(exchange)
             return
         asked.append(exchange.request)
-        fault = next((each for begins, each in self.faults.items() if task.startswith(begins)), None)
-        if fault is not None:
-            await self._reply(exchange, body, fault)
+        other = next((each for begins, each in self.answers.items() if task.startswith(begins)), None)
+        if other is not None:
+            await self._reply(exchange, body, other)
             return
         text: str = body["messages"][-1]["content"]
         if asked is self.asked_for_items:
@@ -167,3 +169,11 @@ async def ana_speaks(model: RememberingModel, url: str, chats: Chats, **headers:
         return any("Oslo" in scope["long"] for scope in scopes)
 
     await until(True, is_written)
+
+
+async def memory_gauges(url: str) -> dict[str, float]:
+    """What the metrics say of memory, by what stands behind their common name."""
+    async with httpx2.AsyncClient() as client:
+        text = (await client.get(f"{url}/metrics")).text
+    found: list[tuple[str, str]] = re.findall(r"^unabridged_memory_(\S+) (\S+)$", text, re.MULTILINE)
+    return {name: float(value) for name, value in found}

@@ -25,6 +25,8 @@ class ArchivedTold(Shape):
     """What stays of an item that was put away."""
 
     id: str
+    original_content: str
+    """What the item said, and the passage that it came from."""
     compressed_summary: str
     compression_method: str
     """`model`; `text` where the item's sentence stands without its passage; `none` where all of it stays."""

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from proxy.cli import main
 from tests.support.clients import Chats
+from tests.support.command_line import Run
 from tests.support.remembering import RememberingModel, ana_speaks, noting_ana, remembering
 from tests.support.upstreams import running
 
@@ -30,3 +33,15 @@ async def remembered(model: RememberingModel, url: str, chats: Chats) -> str:
     """The same once two items, and the texts, of the person ana are written."""
     await ana_speaks(model, url, chats)
     return url
+
+
+@pytest.fixture
+def cli(remembered: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    monkeypatch.setenv("UNABRIDGED_ADMIN_TOKEN", "admin")
+
+    async def run(*words: str) -> tuple[int, str, str]:
+        code = await asyncio.to_thread(main, ["memory", *words, "--server", remembered])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
 from proxy.http.admin.memory_schemas import ItemTold, LogTold
-from tests.support.clients import KEY, Chats, admin, proxying
+from tests.support.clients import KEY, Chats, admin
 from tests.support.operator import ask, code
 from tests.support.remembering import (
     ALLERGIC,
     LIVES,
     OSLO,
     RememberingModel,
-    note,
     opening,
     person,
     read,
-    remembering,
 )
 from tests.support.servers import eventually, until
-from tests.support.stores import Server, dump, serving, texts_in, valkey_command
 
 OTHER = "Bearer sk-other"
 ADMIN_KEY = "Bearer admin"
@@ -135,44 +131,6 @@ async def test_an_item_that_is_forgotten_is_in_no_list_text_or_opening(
     assert "Oslo" not in await opening(model, person(chats, remembered), "later")
 
 
-@pytest.mark.parametrize("is_shared", [False, True], ids=["in this process", "in Valkey"])
-@pytest.mark.parametrize("what", ["items", "session", "person", "scope", "me"])
-async def test_what_is_forgotten_is_in_no_key_of_the_store(
-    model: RememberingModel, tmp_path: Path, chats: Chats, what: str, is_shared: bool
-) -> None:
-    model.notes["Wendelin"] = note("Wendelin keeps bees.")
-    with serving(valkey_command()) as server:
-        async with remembering(model, tmp_path, store=server.url if is_shared else "memory://") as url:
-            await person(chats, url, X_Unabridged_Session="one").ask("I am Wendelin, I keep bees.")
-            await read(model)
-            (session,) = (await admin(url, "sessions"))["sessions"]
-            (scope,) = (await admin(url, "memory"))["scopes"]
-            held = memory_of(server)
-            assert any(b"Wendelin keeps" in text for text in held) == is_shared
-            assert scope["items"] == 1
-            if what == "items":
-                for item in await items(url):
-                    assert (await ask(url, "DELETE", f"memory/{item['id']}")).json()["forgotten"]
-            elif what == "me":
-                assert (await own(url, "DELETE", user="ana")).json()["forgotten"]
-            else:
-                named = {"session": session["id"], "person": "ana", "scope": scope["id"]}[what]
-                assert (await ask(url, "DELETE", f"memory?{what}={named}")).json()["forgotten"]
-            left = await admin(url, "memory")
-            assert (left["items"], "Wendelin" in json.dumps(left)) == ([], False)
-            assert not any(b"Wendelin" in text for text in memory_of(server))
-            if what not in ("items", "session"):
-                assert (left["scopes"], memory_of(server)) == ([], [])
-            assert (await ask(url, "DELETE", f"sessions/{session['id']}")).status_code == 200
-            assert not any(b"Wendelin" in text for text in dump(server.url))
-
-
-def memory_of(server: Server) -> list[bytes]:
-    """Everything that a server holds, but for what is of sessions."""
-    names = [name for name in server.run("KEYS", "*") if b":memory" in name or b"{memories}" in name]
-    return [text for name in names for text in (name, *texts_in(server.url, name))]
-
-
 async def test_what_is_remembered_for_a_session_alone_is_deleted_with_it(
     model: RememberingModel, url: str, chats: Chats
 ) -> None:
@@ -279,43 +237,3 @@ async def test_who_names_nobody_or_too_many_is_told_so_and_no_other_path_opens_t
         assert code(await ask(remembered, method, path, Authorization=KEY)) == (403, "forbidden")
         assert code(await ask(remembered, method, path, Authorization="")) == (401, "unauthorized")
     assert len(await items(remembered)) == 2
-
-
-# --- how much there is ---
-
-
-async def gauges(url: str) -> dict[str, float]:
-    """What the metrics say of memory, by what stands behind their common name."""
-    async with httpx2.AsyncClient(base_url=url) as client:
-        lines = (await client.get("/metrics")).text.splitlines()
-    found = (
-        line.removeprefix("unabridged_memory_").split()
-        for line in lines
-        if line.startswith("unabridged_memory")
-    )
-    return {name: float(value) for name, value in found}
-
-
-def told_of(remembered: float = 0, superseded: float = 0, archived: float = 0) -> dict[str, float]:
-    items = {"remembered": remembered, "superseded": superseded, "archived": archived}
-    return {
-        **{f'items{{state="{state}"}}': count for state, count in items.items()},
-        "archive_count": archived,
-        "compression_rate": 0.0,
-    }
-
-
-async def test_the_metrics_say_how_much_is_remembered_and_nothing_of_whose(
-    model: RememberingModel, remembered: str, chats: Chats
-) -> None:
-    await person(chats, remembered, X_Unabridged_Session="two").ask("I have moved to Bergen.")
-    await read(model, 2)
-    assert await gauges(remembered) == told_of(remembered=2, superseded=1)
-
-
-async def test_where_nothing_is_remembered_the_metrics_are_zero(
-    model: RememberingModel, chats: Chats
-) -> None:
-    async with proxying(model.url) as url:
-        await person(chats, url).ask(OSLO)
-        assert await gauges(url) == told_of()

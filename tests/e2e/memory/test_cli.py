@@ -2,46 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
 import sys
 from pathlib import Path
-from typing import Any, Protocol
 
 import pytest
 
-from proxy.cli import main
+from tests.support.command_line import Run, told
 from tests.support.remembering import ALLERGIC, LIVES, OSLO
-
-
-class Run(Protocol):
-    """Runs a verb beside the loop in which the upstream lives; gives its exit code, stdout and stderr."""
-
-    async def __call__(self, *words: str) -> tuple[int, str, str]: ...
 
 
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
-
-
-@pytest.fixture
-def cli(remembered: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    monkeypatch.setenv("UNABRIDGED_ADMIN_TOKEN", "admin")
-
-    async def run(*words: str) -> tuple[int, str, str]:
-        code = await asyncio.to_thread(main, ["memory", *words, "--server", remembered])
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return run
-
-
-async def told(cli: Run, *words: str) -> Any:
-    code, out, err = await cli(*words, "--json")
-    assert (code, err) == (0, "")
-    return json.loads(out)
 
 
 async def first(cli: Run) -> str:
@@ -93,21 +67,6 @@ async def test_an_export_has_a_line_for_each_memory_with_all_that_is_in_it(cli: 
     assert "Oslo" in scope["long"]
     await cli("export", "--scope", scope["id"], "-o", str(tmp_path / "kept.jsonl"))
     assert json.loads((tmp_path / "kept.jsonl").read_text(encoding="utf-8")) == scope
-
-
-@pytest.mark.parametrize("whom", ["item", "scope", "session", "person"])
-async def test_what_is_forgotten_is_not_listed_any_more(cli: Run, whom: str) -> None:
-    answer = await told(cli, "list")
-    named = {
-        "item": [await first(cli)],
-        "scope": ["--scope", answer["scopes"][0]["id"]],
-        "session": ["--session", "one"],
-        "person": ["--person", "ana"],
-    }[whom]
-    code, out, _ = await cli("forget", *named)
-    count = 1 if whom == "item" else 2
-    assert (code, out) == (0, f"forgotten: {count} items\n")
-    assert len((await told(cli, "list"))["items"]) == 2 - count
 
 
 async def test_whoever_sits_at_a_terminal_is_asked_before_anything_is_forgotten(

@@ -79,11 +79,11 @@ async def test_a_call_that_fails_costs_what_it_was_for_and_what_was_known_stays(
         before, (long, _) = await items(url), await texts(url)
         chat = person(chats, url, X_Unabridged_Session="two")
         async with warned("a thread was not read to be remembered"):
-            model.faults[ITEMS] = fault
+            model.answers[ITEMS] = fault
             await answered(chat, "I have moved to Bergen.")
         assert (await items(url), (await texts(url))[0]) == (before, long)
         async with warned("a text of a memory was not written"):
-            model.faults = {LONG_TEXT: fault}
+            model.answers = {LONG_TEXT: fault}
             await answered(chat, "So it is.")  # it was still to be read
 
         async def short() -> bool:

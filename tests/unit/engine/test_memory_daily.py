@@ -147,10 +147,10 @@ async def test_a_model_that_fails_leaves_everything_as_it_is_and_the_run_goes_on
     place = Place(model, credentials=OPERATOR)
     await place.know(an_item("short"), an_item(LONG, id="boat"))
     place.clock.time += YEAR
-    model.faults[COMPRESSING] = REFUSED
+    model.answers[COMPRESSING] = REFUSED
     done = await place.process().run()
     assert (list(await place.items()), done.archived, done.failed) == (["boat"], 1, 0)
-    model.faults.clear()
+    model.answers.clear()
     assert (await place.process().run()).archived == 1
 
 
@@ -182,7 +182,7 @@ async def test_of_two_servers_one_makes_the_run_of_a_day(model: RememberingModel
     place = Place(model, credentials=OPERATOR)
     await place.know(an_item(LONG, id="boat"))
     place.clock.time += YEAR
-    model.faults[COMPRESSING] = REFUSED  # so that there is something left to do
+    model.answers[COMPRESSING] = REFUSED  # so that there is something left to do
     one, two = place.process(), place.process()
     for process in (one, two, one):
         await process.run(day="2027-01-01")
