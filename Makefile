@@ -68,7 +68,7 @@ bench-tools: .venv/.dev ## Ask a cache of tool results in recorded sessions (DAT
 bench-recall: .venv/.dev ## Ask recorded conversations their questions (DATA=file.jsonl.gz ARGS="--search NAME").
 	PYTHONPATH=. $(BIN)/python tests/bench/recall.py --data $(DATA) $(ARGS)
 
-bench-memory: .venv/.dev ## What memory costs and brings back (DATA=file.jsonl.gz, talks in dated parts; ARGS="--talks 2").
+bench-memory: .venv/.dev ## What memory costs and brings back (DATA="*.jsonl.gz" ARGS="--sessions 2").
 	PYTHONPATH=. $(BIN)/python tests/bench/memory.py --data $(DATA) $(ARGS)
 
 bench-turns: .venv/.dev ## CPU a turn of a session of 2,000 turns, and how it grows (ARGS="--turns 1000 --only full append").

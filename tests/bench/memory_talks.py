@@ -7,13 +7,11 @@ words: the messages of the talk themselves, ranked by words and as many as the s
 
 from __future__ import annotations
 
-import gzip
-import json
 import re
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -45,20 +43,26 @@ class Talk:
     questions: Sequence[Mapping[str, Any]]
 
 
-def talks(path: Path) -> Iterator[Talk]:
-    """The talks of a file, one a line."""
-    with gzip.open(path, "rt") as lines:
-        for line in lines:
-            session = json.loads(line)
-            parts: list[list[Message]] = []
-            for message in session["messages"]:
-                if message["role"] == "system":
-                    continue
-                if _PART.match(message["content"]):
-                    parts.append([])
-                parts[-1].append(message)
-            person = _PERSON.search(session["messages"][0]["content"])
-            yield Talk(person[1] if person else "user", session["messages"], parts, session["probes"])
+Recorded = Sequence[Mapping[str, Any]]
+"""The sessions of a file."""
+
+
+def has_questions(recorded: Recorded) -> bool:
+    """Whether people have written questions about them."""
+    return any(probe["type"] == "qa" for session in recorded for probe in session["probes"])
+
+
+def talk_of(session: Mapping[str, Any]) -> Talk:
+    """A recorded session in its parts, each of which begins with its date."""
+    parts: list[list[Message]] = []
+    for message in session["messages"]:
+        if message["role"] == "system":
+            continue
+        if _PART.match(message["content"]):
+            parts.append([])
+        parts[-1].append(message)
+    person = _PERSON.search(session["messages"][0]["content"])
+    return Talk(person[1] if person else "user", session["messages"], parts, session["probes"])
 
 
 def began(part: Sequence[Message]) -> float:
