@@ -260,17 +260,19 @@ class Model:
         else:
             answer = completion(reply, prompt)
             if self.caches and prompt is not None:
-                answer["usage"]["prompt_tokens_details"] = {"cached_tokens": self._cached(body)}
+                answer["usage"]["prompt_tokens_details"] = {
+                    "cached_tokens": self._cached(body, exchange.request)
+                }
             await exchange.answer_json(answer)
 
-    def _cached(self, body: Message) -> int:
+    def _cached(self, body: Message, request: Received) -> int:
         """Tokens of the longest beginning that a request has with an earlier one."""
-        best, asked = 0, body["messages"]
-        for earlier in self.views():
+        asked, most = body["messages"], 0
+        for earlier in (_read(bytes(chat.body))["messages"] for chat in self.chats if chat is not request):
             pairs = enumerate(zip(asked, earlier, strict=False))
             shared = next((place for place, (old, new) in pairs if old != new), min(len(asked), len(earlier)))
-            best = max(best, count_tokens({**body, "messages": asked[:shared]}))
-        return best
+            most = max(most, shared)
+        return count_tokens({**body, "messages": asked[:most]}) if most else 0
 
     async def hang(self, exchange: Exchange) -> None:
         """Keep the caller waiting until it leaves."""
