@@ -204,19 +204,22 @@ async def test_what_is_handed_in_in_shadow_is_not_told_later_either(
     assert [bytes(chat.body) for chat in model.chats] == [HELLO, HELLO]
 
 
-async def test_calls_that_the_proxy_could_answer_reach_the_client(
+async def test_a_call_whose_result_is_kept_reaches_the_client(model: Model, busy: str, chats: Chats) -> None:
+    chat, called = chats(busy), calling(("c1", "look", "{}"))
+    model.replies += [called, said("Seen."), called]
+    await chat.ask("Look.")
+    await chat.say({"role": "tool", "tool_call_id": "c1", "content": "It is there."})
+    assert (await chat.ask("Again.")).json()["choices"][0]["message"] == called
+    assert len(model.chats) == 3
+
+
+async def test_a_call_of_a_tool_that_is_not_offered_reaches_the_client(
     model: Model, busy: str, chats: Chats
 ) -> None:
-    chat, called = chats(busy), calling(("c1", "look", "{}"))
+    chat, called = chats(busy), calling(("c1", NAME, '{"query": "it"}'))
     assert int(told(await talk(chat, 5), "cut")) > 0
-    model.replies += [called, said("Seen."), called, calling(("c2", NAME, '{"query": "it"}'))]
-    result = {"role": "tool", "tool_call_id": "c1", "content": "It is there."}
-    await chat.ask("Look.")
-    await chat.say(result)
-    assert (await chat.ask("Again.")).json()["choices"][0]["message"] == called
-    await chat.say(result)
-    assert chat.messages[-1]["tool_calls"][0]["function"]["name"] == NAME
-    assert len(model.chats) == 5 + 4
+    model.replies.append(called)
+    assert (await chat.ask("What was it?")).json()["choices"][0]["message"] == called
 
 
 async def test_nothing_is_remembered_of_it(model: Model, tmp_path: Path, chats: Chats) -> None:
