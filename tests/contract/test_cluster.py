@@ -14,9 +14,10 @@ from redis.exceptions import MovedError
 from proxy.adapters.stores import open_store
 from proxy.adapters.stores.redis import RedisStore, keys
 from proxy.adapters.stores.redis.connection import Breaker, Connection
+from proxy.core.economics.bill import Bill
 from proxy.core.memory.records import Scope, ScopeKind
 from proxy.errors import SettingsError, StoreUnavailable
-from proxy.ports import SessionKey
+from proxy.ports import Group, SessionKey
 from tests.support import scopes
 from tests.support.cluster import Nodes, replica_of, take_over, three_nodes
 from tests.support.stores import (
@@ -40,6 +41,7 @@ LUA = files("proxy.adapters.stores.redis") / "lua"
 SCRIPTS = {each.name: each.read_text() for each in LUA.iterdir() if each.name != "shared.lua"}
 LEASE = 600.0
 """Seconds; nothing that is held runs out while a test looks at it."""
+HOUR = 472_222
 MANY = [SessionKey(f"{number:02x}", "01") for number in range(24)]
 
 
@@ -94,6 +96,8 @@ WRITES: list[Call] = [
     lambda store, key: store.leave(key, "ticket"),
     lambda store, key: store.stand(key, "ticket", 8, LEASE),
     lambda store, key: store.pause(key, paused=True),
+    lambda store, key: store.bills.add_to_session(key, Bill(requests=1), DAY, Group("w", 1)),
+    lambda store, _: store.bills.add_to_hour(HOUR, {"m": Bill(requests=1)}, Group("w", 1)),
 ]
 """Each script that writes, at least once; but `delete`."""
 
@@ -132,7 +136,7 @@ async def test_each_script_touches_one_slot_and_there_what_it_was_handed_alone(
             handed = words[1 : 1 + int(words[0])]
             ran.add(name)
             assert len({key_slot(each.encode()) for each in handed}) == 1
-            is_one_key = handed in ([keys.SESSIONS], [keys.first("ff")])
+            is_one_key = handed in ([keys.SESSIONS], [keys.first("ff")], [keys.hour(HOUR)])
             assert buckets & set(handed) or is_one_key, "a node refuses a slot on its way"
         else:
             is_part = any(

@@ -14,6 +14,7 @@ from typing import Self
 
 import msgspec
 
+from proxy.core.budget.budget import Budget
 from proxy.core.budget.prices import MILLION, Prices, Prompt
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.plan import Plan
@@ -130,8 +131,8 @@ def added(amounts: Mapping[str, int], others: Mapping[str, int]) -> dict[str, in
     return {**amounts, **{name: amounts.get(name, 0) + amount for name, amount in others.items()}}
 
 
-def sent_before(chain: Chain, before: Plan, plan: Plan) -> int:
-    """Counted tokens, without the head, with which both a view and the one sent before it begin.
+def kept_prompt(chain: Chain, before: Plan, plan: Plan, budget: Budget, prices: Prices) -> int:
+    """The model's tokens of a prompt that a warm cache has: those with which the one before it began, too.
 
     ``before`` is the plan under which the chain went out last, without its newest messages.
     """
@@ -141,11 +142,11 @@ def sent_before(chain: Chain, before: Plan, plan: Plan) -> int:
         changed = [start for start, _, _ in notes[0] ^ notes[1]]
         changed += [each.position for each in {*before.replacements} ^ {*plan.replacements}]
         first = min([first, *changed])
-    tokens = chain.tokens.between(0, first)
+    counted = budget.head + chain.tokens.between(0, first)
     for gap in plan.gaps:
         if gap.end <= first:
-            tokens += gap.tokens - chain.tokens.between(gap.start, gap.end)
+            counted += gap.tokens - chain.tokens.between(gap.start, gap.end)
     for each in plan.replacements:
         if each.position < first:
-            tokens += each.tokens - chain.tokens[each.position]
-    return tokens
+            counted += each.tokens - chain.tokens[each.position]
+    return prices.cached_prefix(budget.real(counted))

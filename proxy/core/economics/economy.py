@@ -29,6 +29,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from proxy.core.budget.prices import MILLION, Prices, Prompt
+from proxy.core.economics.bill import NANO, money
 from proxy.core.planning.plan import Account, Plan, Span, Verdict, view_tokens
 from proxy.core.planning.planner import Draft, lacks_summary
 from proxy.core.planning.situation import Situation
@@ -53,9 +54,13 @@ class SummaryCalls(NamedTuple):
     cached: int = 0
     """Tokens of those that are read which the provider has kept: of a whole view that is read once more."""
 
+    def money(self, prices: Prices) -> int:
+        """What they cost, in nano-dollars."""
+        return money(Prompt(self.source, self.cached), self.text, prices)
+
     def dollars(self, prices: Prices) -> float:
         """What they cost."""
-        return prices.of_prompt(self.source, self.cached) + self.text * prices.output / MILLION
+        return self.money(prices) / NANO
 
 
 def summary_calls(

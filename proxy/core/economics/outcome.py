@@ -6,6 +6,7 @@ from typing import Any
 
 from proxy.core.budget.budget import Stage
 from proxy.core.budget.prices import Prices
+from proxy.core.economics.bill import NANO, NOTHING
 from proxy.core.economics.simulate import ReplayedTurn
 
 
@@ -49,16 +50,14 @@ def totals(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 def bill(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """Dollars for the prompts of all turns, and what the whole histories would have cost in their place."""
-    pairs = [(turn, outcome.prices) for outcome in outcomes for turn in outcome.turns]
-    writers = [(turn, outcome.writer) for outcome in outcomes for turn in outcome.turns]
-    sent = sum(turn.sent.dollars(prices) for turn, prices in pairs)
-    summaries = sum(turn.summaries.dollars(prices) for turn, prices in writers)
-    usual = sum(turn.usual_summaries.dollars(prices) for turn, prices in writers)
-    whole = sum(turn.full.dollars(prices) for turn, prices in pairs)
+    turns = [(turn, outcome) for outcome in outcomes for turn in outcome.turns]
+    billed = sum((turn.bill(outcome.prices, outcome.writer) for turn, outcome in turns), NOTHING)
+    usual = sum(turn.usual_summaries.money(outcome.writer) for turn, outcome in turns) / NANO
+    sent, summaries, whole = (each / NANO for each in (billed.answers, billed.summaries, billed.without))
     return {
-        "sent_cached_tokens": sum(turn.sent.cached for turn, _ in pairs),
-        "full_cached_tokens": sum(turn.full.cached for turn, _ in pairs),
-        "summary_tokens": sum(turn.summaries.source + turn.summaries.text for turn, _ in pairs),
+        "sent_cached_tokens": billed.cached,
+        "full_cached_tokens": sum(turn.full.cached for turn, _ in turns),
+        "summary_tokens": sum(turn.summaries.source + turn.summaries.text for turn, _ in turns),
         "sent_dollars": round(sent, 6),
         "summary_dollars": round(summaries, 6),
         "total_dollars": round(sent + summaries, 6),

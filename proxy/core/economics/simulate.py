@@ -5,14 +5,14 @@ request is, except that no model is asked: gaps get notices where a model would 
 epochs (law 3) make the order of the turns part of the result, so a session is replayed from its start.
 Whether an epoch pays is reckoned as in a live request, for a lane whose turns come at even distances.
 
-Each side of a comparison is billed by the same rules: a lane's requests in order, the beginning that two of
-them share, message by message over the bytes that went out (notes included), in the steps by which providers
-keep prefixes; nothing where the cache was cold. Answers are no part of a bill, since they are the same
-whatever was sent. Summaries are an estimate: what their sources and their texts would cost, as long as these
+Each side of a comparison is billed as live requests are (:mod:`proxy.core.economics.bill`): of a prompt the
+provider has kept what the one before it began with, too; nothing where the cache was cold. Answers are no
+part of a replay's bill, since they are the same whatever was sent; and the whole conversation is billed
+however long it is. Summaries are an estimate: what their sources and their texts would cost, as long as these
 usually are, and as long as they may be.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -20,47 +20,18 @@ from msgspec.structs import replace
 from proxy.core.budget.budget import Budget, Stage, stage_of
 from proxy.core.budget.prices import UNKNOWN_PRICES, Prices, Prompt
 from proxy.core.conversation.units import request_points
+from proxy.core.economics.bill import Bill, kept_prompt
 from proxy.core.economics.economy import SummaryCalls, account_of, summary_calls
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.from_scratch import plan_from_scratch
 from proxy.core.planning.life import NO_PAST, Past
-from proxy.core.planning.plan import EMPTY, Account, Plan, Span, Verdict, apply, view_tokens
+from proxy.core.planning.plan import EMPTY, Account, Plan, Span, Verdict, view_tokens
 from proxy.core.planning.planner import draft, finish, lacking_summaries
 from proxy.core.planning.situation import Conditions, Count, Situation
 from proxy.core.policy.policy import Policy
 
 USUAL_SUMMARY = 80
 """Counted tokens of a summary of two or three sentences."""
-
-
-class Meter:
-    """Reads a lane's requests in order, and says what of each the provider has kept."""
-
-    def __init__(self, prices: Prices, budget: Budget, *, is_warm: bool) -> None:
-        self._prices = prices
-        self._budget = budget
-        self._is_warm = is_warm
-        self._before: Sequence[bytes] = ()
-
-    def prompt(self, plan: Plan, raws: Sequence[bytes], tokens: Sequence[int]) -> Prompt:
-        """The next request: messages of these bytes and sizes (counted tokens) under a plan."""
-        budget, view = self._budget, apply(plan, raws)
-        replaced = {each.position: each.tokens for each in plan.replacements}
-        whole = [replaced.get(place, size) for place, size in enumerate(tokens)]
-        sizes, position = list[int](), 0  # of the view's messages
-        for gap in plan.gaps:
-            sizes += [*whole[position : gap.start], gap.tokens]
-            position = gap.end
-        sizes += whole[position:]
-        shared = 0
-        for place, (old, new) in enumerate(zip(self._before, view, strict=False)):
-            if old != new:
-                break
-            shared = place + 1
-        has_sent = self._is_warm and bool(self._before)
-        self._before = view
-        same = budget.real(budget.head + sum(sizes[:shared])) if has_sent else 0
-        return Prompt(budget.real(budget.head + sum(sizes)), self._prices.cached_prefix(same))
 
 
 class SummaryMeter:
@@ -125,6 +96,10 @@ class ReplayedTurn:
     freed: int
     """Tokens that the epoch took out of the view."""
 
+    def bill(self, prices: Prices, writer: Prices) -> Bill:
+        """What it costs, where summaries cost what another model's tokens do."""
+        return Bill.of_request(self.sent, 0, self.full, prices) + Bill(summaries=self.summaries.money(writer))
+
 
 def replay(
     chain: Chain,
@@ -142,7 +117,6 @@ def replay(
     """
     plan, epoch, past = EMPTY, 0, NO_PAST
     is_warm = idle < prices.under(policy.economy).ttl
-    sent, full = (Meter(prices, budget, is_warm=is_warm) for _ in range(2))
     meters = SummaryMeter(), SummaryMeter(summary_tokens)
     points = request_points(chain.messages)
     if not chain.messages or chain.messages[-1].role == "assistant":
@@ -153,22 +127,28 @@ def replay(
         conditions = Conditions(idle=idle if number > 1 else None, prices=prices, since=past.length)
         situation = Situation(prefix, plan, policy, sized, count, conditions=conditions, past=past)
         stage = stage_of(budget.usage(situation.view), policy.stages)
+        before = plan
         plan, epochs, account = _next(situation, stage, meters[0].summarised)
         most, usual = (meter.calls(situation, plan) if epochs else SummaryCalls() for meter in meters)
         epoch += epochs
         past = Past(past.epochs + epochs, length) if epochs else past
         view = view_tokens(plan, prefix.tokens)
+        sent_tokens, full_tokens = (budget.real(budget.head + each) for each in (view, prefix.tokens.total))
+        kept = [0, 0]
+        if is_warm and number > 1:
+            plans = (before, plan), (EMPTY, EMPTY)
+            kept = [kept_prompt(prefix, *each, budget, prices) for each in plans]
         yield ReplayedTurn(
             number=number,
             messages=length,
-            full_tokens=budget.real(budget.head + prefix.tokens.total),
+            full_tokens=full_tokens,
             stage=stage,
-            sent_tokens=budget.real(budget.head + view),
+            sent_tokens=sent_tokens,
             cut=plan.cut,
             epoch=epoch,
             began=epochs > 0,
-            sent=sent.prompt(plan, prefix.raws, prefix.tokens),
-            full=full.prompt(EMPTY, prefix.raws, prefix.tokens),
+            sent=Prompt(sent_tokens, kept[0]),
+            full=Prompt(full_tokens, kept[1]),
             summaries=most,
             usual_summaries=usual,
             account=account,

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from proxy.core.budget.budget import Budget
 from proxy.core.budget.prices import Prices, Prompt
 from proxy.core.dialects.answers import Usage
-from proxy.core.economics.bill import Bill, money, sent_before
+from proxy.core.economics.bill import Bill, kept_prompt, money
 from proxy.core.planning.plan import EMPTY, Plan
 from proxy.engine.flow import Exchange
 
@@ -76,8 +76,7 @@ def _kept(exchange: Exchange, prices: Prices, before: Plan, plan: Plan) -> int:
     request, conditions = exchange.request, exchange.request.conditions
     if conditions.idle is None or conditions.is_new_head or conditions.idle >= prices.ttl:
         return 0
-    counted = request.budget.head + sent_before(request.chain, before, plan)
-    return prices.cached_prefix(request.budget.real(counted))
+    return kept_prompt(request.chain, before, plan, request.budget, prices)
 
 
 def _began(exchange: Exchange) -> bool:

@@ -8,9 +8,10 @@ import pytest
 
 from proxy.core.budget.budget import Budget
 from proxy.core.budget.prices import UNKNOWN_PRICES, Prices, Prompt
+from proxy.core.economics.bill import kept_prompt
 from proxy.core.economics.economy import SummaryCalls
-from proxy.core.economics.simulate import Meter, SummaryMeter
-from proxy.core.planning.plan import EMPTY, Gap, Plan
+from proxy.core.economics.simulate import SummaryMeter
+from proxy.core.planning.plan import EMPTY, Gap, Plan, Replacement
 from proxy.core.planning.situation import Conditions, Situation
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Economy, Summary
@@ -18,55 +19,53 @@ from proxy.core.summaries.source import told_tokens
 from tests.support.conversations import assistant, chain_from, count, prose, user
 
 BUDGET = Budget(8_000, 1.0, 500)
-MESSAGES = [b"a", b"b", b"c", b"d"]
-SIZES = [400, 300, 200, 100]
+EXCHANGES = [
+    message for n in range(20) for message in (user(prose("en", 50, n)), assistant(prose("en", 50, n)))
+]
 
 
-def meter(*, is_warm: bool = True, budget: Budget = BUDGET) -> Meter:
-    return Meter(UNKNOWN_PRICES, budget, is_warm=is_warm)
+def kept(plan: Plan, before: Plan = EMPTY, *, exchanges: int = 10, budget: Budget = BUDGET) -> int:
+    """Tokens that are kept of a request under a plan, whose last one went out under the one before."""
+    chain = chain_from([*EXCHANGES[: 2 * exchanges], user("And?")])
+    return kept_prompt(chain, before, plan, budget, UNKNOWN_PRICES)
 
 
-def test_the_first_request_is_fresh_and_the_next_shares_all_of_it_in_steps_of_128():
-    lane = meter()
-    assert lane.prompt(EMPTY, MESSAGES[:2], SIZES[:2]) == Prompt(1_200, 0)
-    assert lane.prompt(EMPTY, MESSAGES, SIZES) == Prompt(1_500, 1_152)
+def sizes(first: int, last: int) -> int:
+    return chain_from(EXCHANGES).tokens.between(first, last)
+
+
+def test_a_request_shares_all_of_the_one_before_it_in_steps_of_128():
+    shared = BUDGET.head + sizes(0, 19)  # all before the newest answer
+    assert kept(EMPTY) == shared // 128 * 128 > 1_024
 
 
 def test_prefixes_below_1024_tokens_are_not_kept():
-    lane = meter()
-    lane.prompt(EMPTY, MESSAGES[:1], SIZES[:1])
-    assert lane.prompt(EMPTY, MESSAGES, SIZES).cached == 0
+    assert BUDGET.head + sizes(0, 1) < 1_024
+    assert kept(EMPTY, exchanges=1) == 0
 
 
 def test_what_follows_the_first_edit_is_fresh_and_the_note_is_part_of_the_view():
-    lane, plan = meter(), Plan((Gap(2, 3, b"note", 50),))
-    lane.prompt(EMPTY, MESSAGES[:3], SIZES[:3])
-    assert lane.prompt(plan, MESSAGES, SIZES) == Prompt(1_350, 1_152)
-    assert lane.prompt(plan, [*MESSAGES, b"e"], [*SIZES, 10]) == Prompt(1_360, 1_280)
-    assert lane.prompt(Plan((Gap(2, 3, b"other", 50),)), MESSAGES, SIZES).cached == 1_152
+    plan = Plan((Gap(10, 12, b"note", 50),))
+    assert kept(plan) == kept(Plan((Gap(10, 12, b"other", 70),)), plan)
+    assert kept(plan) == (BUDGET.head + sizes(0, 10)) // 128 * 128
+    assert kept(plan, plan) == (BUDGET.head + sizes(0, 19) - sizes(10, 12) + 50) // 128 * 128
 
 
-def test_a_cold_cache_serves_nothing():
-    lane = meter(is_warm=False)
-    lane.prompt(EMPTY, MESSAGES, SIZES)
-    assert lane.prompt(EMPTY, MESSAGES, SIZES) == Prompt(1_500, 0)
+def test_a_clipped_message_has_its_own_size_and_is_fresh_when_it_is_clipped():
+    clip = Plan(replacements=(Replacement(12, b"{}", 7),))
+    assert kept(clip) == (BUDGET.head + sizes(0, 12)) // 128 * 128
+    assert kept(clip, clip) == (BUDGET.head + sizes(0, 12) + 7 + sizes(13, 19)) // 128 * 128
 
 
 def test_tokens_are_those_of_the_model():
-    lane = meter(budget=Budget(8_000, 2.0, 500))
-    lane.prompt(EMPTY, MESSAGES, SIZES)
-    assert lane.prompt(EMPTY, MESSAGES, SIZES) == Prompt(3_000, 2_944)
+    double = Budget(8_000, 2.0, 500)
+    assert kept(EMPTY, budget=double) == 2 * (BUDGET.head + sizes(0, 19)) // 128 * 128
 
 
 def test_dollars_are_for_a_million_tokens():
     prices = Prices(fresh=2.0, cached=0.5, written=2.5, output=8.0)
     assert Prompt(1_000_000, 400_000).dollars(prices) == pytest.approx(0.6 * 2.5 + 0.4 * 0.5)
     assert SummaryCalls(1_000_000, 100_000).dollars(prices) == pytest.approx(2.5 + 0.8)
-
-
-EXCHANGES = [
-    message for n in range(20) for message in (user(prose("en", 50, n)), assistant(prose("en", 50, n)))
-]
 
 
 def summarised(*, idle: float | None = 10.0, policy: Policy | None = None, end: int = 30) -> SummaryCalls:
