@@ -248,7 +248,7 @@ def assembled(settings: Settings, outside: Outside, wire: WireFormat = CHAT) -> 
     )
     sessions, reader = SessionCache(learned), Reader(wire, counter, memory)
     questions = MemoryQuestions(asking, foreground, counter)
-    turns = _remembered_turns(settings, outside, naming, questions, background)
+    turns = _remembered_turns(settings, outside, questions, background)
     scopes, sources = turns.runs.scopes, turns.runs.sources
     memories = Reading(naming, scopes, outside.search, counter, clock, background, sources)
     recognition = Recognition(store, naming, sessions, clock, learned)
@@ -297,7 +297,7 @@ def assembled(settings: Settings, outside: Outside, wire: WireFormat = CHAT) -> 
 
 
 def _remembered_turns(
-    settings: Settings, outside: Outside, naming: Naming, questions: MemoryQuestions, background: Background
+    settings: Settings, outside: Outside, questions: MemoryQuestions, background: Background
 ) -> RememberedTurns:
     """What outlives sessions: how it is written, and kept."""
     rest, credentials = settings.memory_rest, _operator_credentials(settings)
@@ -306,7 +306,7 @@ def _remembered_turns(
     runs = Runs(scopes, sources, questions, outside.counter, outside.clock)
     met_on = Lru[str, str](outside.learned)
     daily = DailyRun(runs, lambda: outside.policies.in_force, background, met_on, rest, credentials)
-    return RememberedTurns(naming, outside.memories, runs, daily, background, rest)
+    return RememberedTurns(outside.memories, runs, daily, background, rest)
 
 
 def _lifespan(

@@ -25,6 +25,7 @@ from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Conditions
 from proxy.core.policy.policy import Policy
 from proxy.core.tool_cache.cache import ToolCache
 from proxy.engine.intake.history import History
+from proxy.engine.intake.homes import Home
 from proxy.engine.intake.naming import CREDENTIALS, Caller, Headers, Naming, is_name
 from proxy.engine.models.models import Model
 from proxy.engine.sessions.session_cache import EpochLog, SessionState
@@ -151,6 +152,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """How the provider's cache is named where something is cut; empty where it is not, or by the client."""
     pins: AbstractSet[bytes] = frozenset()
     """Chain hashes of the messages that the client has pinned in its session."""
+    home: Home | None = None
+    """Where its turn is remembered; None where its policy remembers nothing."""
 
     @property
     def counted(self) -> int:

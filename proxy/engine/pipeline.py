@@ -26,6 +26,7 @@ from proxy.engine.background import Background
 from proxy.engine.flow import Envelope, Exchange, Incoming, Request, Sent
 from proxy.engine.foreground import Foreground
 from proxy.engine.intake.history import NAME, History
+from proxy.engine.intake.homes import Home
 from proxy.engine.intake.naming import Naming
 from proxy.engine.intake.reader import BodyCache, ReadBody, Reader
 from proxy.engine.memory.reading import Reading
@@ -73,13 +74,14 @@ class Pipeline:
         lane = lane_of(history.model, policy, incoming.envelope.budget, is_shadow=incoming.is_shadow)
         session, log = await self._recognised(incoming, history, lane)
         degraded = ["store"] if session.is_store_away else []
-        pins, injection = await self._attached(incoming, extension, session, history, degraded)
+        home = self.memories.home(incoming, history, session.key)
+        pins, injection = await self._attached(incoming, extension, session, history, home, degraded)
         model = self.models.of(session.tenant, history.model)
         chain = await self._counted(read, history, session, model)
         if (session.hidden and not incoming.is_shadow) or injection is not None:
             history = history.completed(session.hidden, injection)
             chain = history.outgoing_chain(chain) if history.hidden else chain
-        request = await self._request(incoming, history, chain, session, log, model, pins)
+        request = await self._request(incoming, history, chain, session, log, pins, home)
         with step(PLAN):
             decision = await self.decisions.decide(request)
         exchange = Exchange(
@@ -148,6 +150,7 @@ class Pipeline:
         extension: Extension,
         session: SessionState,
         history: History,
+        home: Home | None,
         degraded: list[str],
     ) -> tuple[AbstractSet[bytes], Injection | None]:
         """What is pinned in the session, and was handed in for it, by this request too."""
@@ -161,9 +164,8 @@ class Pipeline:
         inject = came_with.inject if came_with is not None else extension.inject
         if incoming.is_shadow:
             return pins, None
-        rules = incoming.policy.memory
-        is_told = rules.enabled and rules.inject_tokens
-        memory = partial(self.memories.opening, incoming, history, session.key) if is_told else None
+        room = incoming.policy.memory.inject_tokens
+        memory = partial(self.memories.opening, home, history, session.key, room) if home and room else None
         injection, unkept = await self.attachments.injection(session, inject, ttl, memory)
         degraded += unkept
         return pins, injection
@@ -187,11 +189,12 @@ class Pipeline:
         chain: Chain,
         session: SessionState,
         log: EpochLog | None,
-        model: Model,
         pins: AbstractSet[bytes],
+        home: Home | None,
     ) -> Request:
         """What is to be decided on, and what it may cost."""
         policy, credentials = incoming.policy, incoming.envelope.credentials
+        model = self.models.of(session.tenant, history.model)
         is_offered = policy.recall.enabled and not model.refuses_tools
         tool = offered_tool(policy, history.body) if is_offered else b""
         budget = await self.decisions.budget(incoming, history, chain, model, tool)
@@ -210,6 +213,7 @@ class Pipeline:
             tool=tool,
             cache_key=self.naming.cache_key(session.key) if names_cache else "",
             pins=pins,
+            home=home,
         )
 
     def _conditions(

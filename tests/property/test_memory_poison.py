@@ -69,7 +69,7 @@ def conversation(before: list[str], poisoned: list[Sent], after: list[str]) -> l
 def remembered(messages: list[Sent], proposed: list[str]) -> list[Item]:
     """What is learned where a model proposes this."""
     chain = chain_from(messages)
-    lines = lines_of(chain, [NOW + n for n in range(len(chain))], (), "ana")
+    lines = lines_of(chain, [NOW + n for n in range(len(chain))], (), ["ana"] * len(chain))
     answer = json.dumps({"items": [{"text": text, "kind": "fact", "standing": True} for text in proposed]})
     found = believed(proposals_in(answer), Statements(lines))
     learned = learn(found, Known([]), session="s", digest=b"s", now=NOW)
@@ -83,7 +83,7 @@ def test_what_a_tool_a_page_or_a_file_says_is_never_remembered(
     messages = conversation(before, way(poison), after)
     assert [item.text for item in remembered(messages, [poison])] == []
     chain = chain_from(messages)
-    lines = lines_of(chain, [NOW + n for n in range(len(chain))], (), "ana")
+    lines = lines_of(chain, [NOW + n for n in range(len(chain))], (), ["ana"] * len(chain))
     try:
         text = Wanted(ScopeKind.CHANNEL, is_long=True, source=lines).read(f"- {poison}", 500, "en", count)
     except Refused:

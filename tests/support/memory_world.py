@@ -23,8 +23,8 @@ from proxy.core.formats.json import dumps
 from proxy.core.memory.records import About
 from proxy.core.policy.policy import Policy
 from proxy.engine.flow import Envelope, Incoming, Request
+from proxy.engine.intake.homes import Home
 from proxy.engine.memory.asking import Reader
-from proxy.engine.memory.homes import Home
 from proxy.engine.memory.scopes import CachedScope
 from proxy.engine.models.asking import Caller
 from proxy.ports import Upstream, UpstreamResponse
@@ -124,14 +124,24 @@ class MemoryWorld:
 
     def home(self, request: Request) -> Home:
         """Whose memory a request has."""
-        return self.inside.pipeline.memories.home(request.incoming, request.history, request.session.key)
+        assert request.home is not None
+        return request.home
 
     async def converse(self, session: str, person: str, messages: Sequence[Message]) -> None:
         """Have a session that says all this, and what it says remembered."""
         request = await self.request(session, person, messages)
         home, key, chain, now = self.home(request), request.session.key, request.chain, self.clock.now()
         nodes = tuple(
-            Node(hash=link, parent=parent, raw=raw, tokens=0, at=now + 60 * place, sequence=place)
+            Node(
+                hash=link,
+                parent=parent,
+                raw=raw,
+                tokens=0,
+                at=now + 60 * place,
+                sequence=place,
+                scope=home.scope.tag,
+                person=person,
+            )
             for place, (link, parent, raw) in enumerate(
                 zip(chain.hashes, [b"", *chain.hashes], chain.raws, strict=False)
             )

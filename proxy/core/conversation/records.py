@@ -32,6 +32,10 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     """False for an answer that was cut off: in the transcript, never in a view."""
     reply: Reply | None = None
     """Of an answer to an appended turn that had a key."""
+    scope: str = ""
+    """Tag of the memory in which it was said, which alone may remember it; empty where none may."""
+    person: str = ""
+    """Whom its request named, where it may be remembered."""
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -65,7 +65,7 @@ def lines_of(
     chain: Chain,
     arrivals: Sequence[float],
     rules: Sequence[Retention],
-    person: str = "",
+    people: Sequence[str] = (),
     *,
     first: int = 0,
     elsewhere: Sequence[str] = (),
@@ -73,20 +73,22 @@ def lines_of(
 ) -> list[Line]:
     """The lines of a chain's messages from ``first`` on; ``arrivals`` (since 1970) are of all of them.
 
-    ``person`` is whom requests name. ``elsewhere`` is what the session was told beside its messages, each
-    text by itself: its head, what was handed in, and the lines of what it was told of earlier sessions, which
-    have too many words together. ``served`` are chain hashes of answers in which calls were answered unseen.
+    ``people`` are whom the request named that brought each message; empty where it named nobody.
+    ``elsewhere`` is what the session was told beside its messages, each text by itself: its head, what was
+    handed in, and the lines of what it was told of earlier sessions, which have too many words together.
+    ``served`` are chain hashes of answers in which calls were answered unseen.
     """
     start = max(first - _LOOKED_BACK, 0)
     commands = answered_commands(chain.messages, chain.content, start)
     may_be_quoted = classes_of(chain, rules).may_be_quoted
-    reader = _Reader(elsewhere, person)
+    reader = _Reader(elsewhere)
     lines: list[Line] = []
     for place in range(start, len(chain)):
         content = chain.content(place)
         if place in commands:
             content = in_plain_text(content)
-        said = reader.own(content, is_served=chain.hashes[place] in served)
+        person = people[place] if people else ""
+        said = reader.own(content, person, is_served=chain.hashes[place] in served)
         if place >= first and may_be_quoted(place):
             lines += [Line(arrivals[place], *each, chain.hashes[place]) for each in said]
     return lines
@@ -108,15 +110,17 @@ def language_of_lines(lines: Sequence[Line]) -> str:
 class _Reader:
     """Reads messages in their order, and knows what came from elsewhere before each."""
 
-    def __init__(self, elsewhere: Sequence[str], person: str) -> None:
-        self._person = person
+    def __init__(self, elsewhere: Sequence[str]) -> None:
         self._foreign = [_words(text) for text in elsewhere]
         self._is_passing_on = False
         """Whether something came from elsewhere since the exchange began."""
         self._before = ""
 
-    def own(self, content: Content, *, is_served: bool) -> list[tuple[Trust, str, str]]:
-        """What somebody says of their own in a message: who, under which name, and what."""
+    def own(self, content: Content, person: str, *, is_served: bool) -> list[tuple[Trust, str, str]]:
+        """What somebody says of their own in a message: who, under which name, and what.
+
+        Who has no name in it is called by that of the ``person`` whose request brought it.
+        """
         if content.role == "user" and not content.answers and self._before != "user":
             self._is_passing_on = False
         if content.role not in HEAD_ROLES:
@@ -126,7 +130,7 @@ class _Reader:
         for piece in content.pieces():
             if piece.role == "user":
                 text = self._typed(piece)
-                found.append((Trust.USER, _named(piece.name or self._person or piece.role), text))
+                found.append((Trust.USER, _named(piece.name or person or piece.role), text))
             elif piece.role == "assistant":
                 text = "" if self._is_passing_on or piece.calls else self._said(piece.text)
                 found.append((Trust.ASSISTANT, _named(piece.name or piece.role), text))

@@ -25,8 +25,8 @@ from proxy.core.memory.records import (
 )
 from proxy.core.memory.texts import without
 from proxy.core.policy.policy import Policy
+from proxy.engine.intake.homes import Home
 from proxy.engine.intake.naming import Naming
-from proxy.engine.memory.homes import Home
 from proxy.engine.memory.scopes import CachedScope, Scopes
 from proxy.errors import InvalidPolicy, InvalidType, NotFound, NothingToChange
 from proxy.ports import Changes, Clock, Passage, Search, SessionKey

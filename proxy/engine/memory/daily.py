@@ -19,8 +19,8 @@ from proxy.cache import Lru
 from proxy.core.memory.records import About, Scope, ScopeKind, day_of
 from proxy.core.policy.policy import Policy, PolicySet
 from proxy.engine.background import Background
+from proxy.engine.intake.homes import Home
 from proxy.engine.memory.asking import FAILURES, Reader, log_failure
-from proxy.engine.memory.homes import Home
 from proxy.engine.memory.runs import Runs, claimed
 from proxy.engine.memory.upkeep import Upkeep
 from proxy.engine.models.asking import Caller
@@ -183,7 +183,7 @@ class DailyRun:
                 done.threads += await self._read(home, session, reader)
         now = (await self.runs.scopes.remembered(scope)).about
         if now is not None and now.runs:
-            await self.runs.channel(scope, home.workspace, reader)
+            await self.runs.channel(home, reader)
         return done
 
     async def _read(self, home: Home, session: SessionKey, reader: Reader) -> bool:
@@ -223,8 +223,7 @@ class DailyRun:
 def _home(scope: Scope, about: About, ttl: float | None) -> Home:
     """A scope as the home of its threads."""
     workspace = Scope(ScopeKind.WORKSPACE, about.workspace) if about.workspace else None
-    person = about.name if scope.kind is ScopeKind.PERSON else ""
-    return Home(about.tenant, scope, about.name, person, workspace, ttl)
+    return Home(about.tenant, scope, about.name, workspace=workspace, ttl=ttl)
 
 
 def last_at(time: str, now: float) -> float:

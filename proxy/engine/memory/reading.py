@@ -19,8 +19,8 @@ from proxy.core.text.words import language_of
 from proxy.engine.background import Background
 from proxy.engine.flow import Incoming, Request
 from proxy.engine.intake.history import History
+from proxy.engine.intake.homes import Home, named_home, own_home
 from proxy.engine.intake.naming import Naming
-from proxy.engine.memory.homes import Home, home_of
 from proxy.engine.memory.scopes import CachedScope, Scopes
 from proxy.engine.memory.sources import Sources
 from proxy.errors import SearchUnavailable, StoreUnavailable
@@ -49,19 +49,22 @@ class Reading:
     background: Background
     sources: Sources
 
-    def home(self, incoming: Incoming, history: History, session: SessionKey) -> Home:
-        """Whose memory a request has."""
-        person, ttl = history.body.person, incoming.policy.store.ttl
-        return home_of(self.naming, incoming.envelope, person, session, ttl)
+    def home(self, incoming: Incoming, history: History, session: SessionKey) -> Home | None:
+        """Whose memory a request has: the one that it names, else its session's. None where there is none."""
+        envelope, policy = incoming.envelope, incoming.policy
+        if not policy.memory.enabled:
+            return None
+        names = {"channel": envelope.channel, "workspace": envelope.workspace, "person": history.body.person}
+        named = named_home(self.naming, envelope.headers, **names)
+        return named or own_home(self.naming, envelope.headers, session, policy.store.ttl)
 
-    async def opening(self, incoming: Incoming, history: History, session: SessionKey) -> str:
-        """What a session is told that begins with this request, by what its first user message says.
+    async def opening(self, home: Home, history: History, session: SessionKey, room: int) -> str:
+        """What a session is told in ``room`` counted tokens, by what its first user message says.
 
         Empty where there is nothing to tell, or nobody can say. What is told is used by that.
         """
         try:
             async with asyncio.timeout(_SECONDS):
-                room, home = incoming.policy.memory.inject_tokens, self.home(incoming, history, session)
                 if home.scope.kind is ScopeKind.THREAD:
                     return ""  # nobody else has left anything there
                 return await self._opening(home, history.first_words, room, session)
@@ -90,7 +93,8 @@ class Reading:
         Raises StoreUnavailable and SearchUnavailable.
         """
         policy, session, injection = request.incoming.policy, request.session.key, request.history.injection
-        home = self.home(request.incoming, request.history, session)
+        if (home := request.home) is None:
+            return ""
         copies, language = await self.scopes.of_home(home), language_of(query)
         told = "" if injection is None else injection.memory
         near = await self._said(home, query, session, policy)
@@ -112,7 +116,7 @@ class Reading:
         for other, thread in (await self.scopes.store.threads(home.scope, _SEARCHED)).items():
             if other != session:
                 first = len(lines)
-                lines += await self.sources.lines_of(other, thread.updated, policy, home.person)
+                lines += await self.sources.lines_of(other, thread.updated, policy, home.tags)
                 places = range(first, len(lines))
                 windows += [range(max(place - 1, first), min(place + 2, len(lines))) for place in places]
         texts = ["\n".join(str(lines[place]) for place in window) for window in windows]

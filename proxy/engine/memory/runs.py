@@ -20,8 +20,8 @@ from proxy.core.memory.lines import Line, newest
 from proxy.core.memory.records import About, Event, Item, Scope, ScopeKind, Texts, Thread
 from proxy.core.memory.texts import Wanted, lines_of_text
 from proxy.engine.background import keep_renewing
+from proxy.engine.intake.homes import Home
 from proxy.engine.memory.asking import FAILURES, MemoryQuestions, Reader, log_failure, pieces_of
-from proxy.engine.memory.homes import Home
 from proxy.engine.memory.reading import digest_of
 from proxy.engine.memory.scopes import CachedScope, Scopes
 from proxy.engine.memory.sources import Conversation, Sources
@@ -84,7 +84,7 @@ class Runs:
             known = await self.scopes.store.thread(home.scope, session) if is_ours else None
             if known is None:
                 return False
-            said = await self.sources.of(session, reader.policy, home.person)
+            said = await self.sources.of(session, reader.policy, home.tags)
             if said is None or said.session.tip == known.tip:
                 return False
             copies, new = await self.scopes.of_home(home), said.after(known.tip)
@@ -154,14 +154,15 @@ class Runs:
 
     # --- a channel, or whatever has threads of its own ---
 
-    async def channel(self, scope: Scope, workspace: Scope | None, reader: Reader) -> None:
-        """Write the texts of a scope from the messages of all its threads since they were written last."""
+    async def channel(self, home: Home, reader: Reader) -> None:
+        """Write the texts of a home from the messages of all its threads since they were written last."""
+        scope = home.scope
         async with claimed(self.scopes.store, scope, "channel") as is_ours:
             if not is_ours or scope.kind is ScopeKind.THREAD:
                 return
             copy = await self.scopes.remembered(scope)
-            above = [await self.scopes.remembered(workspace)] if workspace else []
-            lines, read_up_to = await self._messages(scope, copy, reader)
+            above = [await self.scopes.remembered(each) for each in home.scopes[1:]]
+            lines, read_up_to = await self._messages(home, copy, reader)
             background = _background(above)
             short = await self._text(reader, Wanted(scope.kind, SHORT, lines, copy.texts.short, background))
             merged = Wanted(
@@ -175,17 +176,14 @@ class Runs:
             )
             await self._write_texts(scope, texts)
 
-    async def _messages(
-        self, scope: Scope, copy: CachedScope, reader: Reader
-    ) -> tuple[Sequence[Line], float]:
-        """The newest lines of a scope's threads since its texts were written, and when the last one came."""
+    async def _messages(self, home: Home, copy: CachedScope, reader: Reader) -> tuple[Sequence[Line], float]:
+        """The newest lines of a home's threads since its texts were written, and when the last one came."""
         since, lines = copy.texts.read_up_to, list[Line]()
-        threads = await self.scopes.store.threads(scope, _MOST_THREADS)
-        person = copy.about.name if copy.about and scope.kind is ScopeKind.PERSON else ""
+        threads = await self.scopes.store.threads(home.scope, _MOST_THREADS)
         for session, thread in threads.items():
             if thread.updated <= since:
                 break
-            said = await self.sources.of(session, reader.policy, person)
+            said = await self.sources.of(session, reader.policy, home.tags)
             lines += [line for line in said.lines if line.at > since] if said else []
         lines.sort(key=lambda line: line.at)
         last = max((thread.updated for thread in threads.values()), default=since)

@@ -13,7 +13,7 @@ import msgspec
 from proxy.cache import Lru, Memory
 from proxy.core.memory.archive import content_of
 from proxy.core.memory.records import About, Item, Scope, ScopeKind, Texts, day_of
-from proxy.engine.memory.homes import Home
+from proxy.engine.intake.homes import Home
 from proxy.errors import StoreUnavailable
 from proxy.ports import Changes, MemoryStore, Passage, Remembered
 

@@ -42,8 +42,8 @@ class Sources:
 
     store: SessionStore
     dialects: Mapping[str, Dialect]
-    cached: Lru[tuple[SessionKey, float, str], Sequence[Line]]
-    """The lines of sessions as of their last turn, by their policy's rules."""
+    cached: Lru[tuple[SessionKey, float, str, frozenset[str]], Sequence[Line]]
+    """The lines of sessions as of their last turn, by their policy's rules and where they were said."""
 
     @classmethod
     def open(cls, store: SessionStore, dialects: Mapping[str, Dialect], memory: Memory) -> Self:
@@ -52,20 +52,25 @@ class Sources:
             store, dialects, Lru(memory, lambda lines: sum(_LINE_BYTES + len(each.text) for each in lines))
         )
 
-    async def lines_of(self, key: SessionKey, updated: float, policy: Policy, person: str) -> Sequence[Line]:
-        """What was said in a session up to its turn of this time; nothing where it is not there any more."""
-        name = key, updated, policy.digest
+    async def lines_of(
+        self, key: SessionKey, updated: float, policy: Policy, tags: frozenset[str]
+    ) -> Sequence[Line]:
+        """What was said in a session up to its turn of this time; nothing where it is not there any more.
+
+        ``tags`` are those of the memory for which it is read.
+        """
+        name = key, updated, policy.digest, tags
         lines = self.cached.get(name)
         if lines is None:
-            said = await self.of(key, policy, person)
+            said = await self.of(key, policy, tags)
             lines = said.lines if said is not None else ()
             self.cached.put(name, lines)
         return lines
 
-    async def of(self, key: SessionKey, policy: Policy, person: str = "") -> Conversation | None:
+    async def of(self, key: SessionKey, policy: Policy, tags: frozenset[str]) -> Conversation | None:
         """A session's conversation; None where it is not there, or written in another release's dialect.
 
-        ``person`` is whom its requests name. Raises StoreUnavailable.
+        Its lines are those that were said in the memory of these ``tags``. Raises StoreUnavailable.
         """
         stored = await self.store.history(key)
         session = stored.session
@@ -76,7 +81,7 @@ class Sources:
         raw = await self.store.injection(key)
         injection = None if raw is None else Injection(raw)
         branch = way_to(stored.nodes, session.tip)
-        read = (session, branch, dialect, policy, person, served, injection)
+        read = (session, branch, dialect, policy, tags, served, injection)
         return await asyncio.to_thread(_conversation, *read)
 
 
@@ -85,7 +90,7 @@ def _conversation(
     branch: Sequence[Node],
     dialect: Dialect,
     policy: Policy,
-    person: str,
+    tags: frozenset[str],
     served: Collection[bytes],
     injection: Injection | None,
 ) -> Conversation:
@@ -107,8 +112,10 @@ def _conversation(
         chain,
         [node.at for node in branch],
         policy.retention,
-        person,
+        [node.person for node in branch],
         elsewhere=elsewhere,
         served=served,
     )
+    said_here = {node.hash for node in branch if node.scope in tags}
+    lines = [line for line in lines if line.message in said_here]
     return Conversation(session, chain.hashes, lines, chain.exchanges)

@@ -10,13 +10,12 @@ from dataclasses import dataclass, field
 
 from proxy.core.conversation.records import Turn
 from proxy.core.memory.archive import is_crowded
-from proxy.core.memory.records import About
+from proxy.core.memory.records import About, Scope
 from proxy.engine.background import Background
 from proxy.engine.flow import Exchange, Request
-from proxy.engine.intake.naming import Naming
+from proxy.engine.intake.homes import Home
 from proxy.engine.memory.asking import FAILURES, Reader, log_failure
 from proxy.engine.memory.daily import DailyRun
-from proxy.engine.memory.homes import Home, home_of
 from proxy.engine.memory.runs import Runs
 from proxy.engine.models.asking import Caller
 from proxy.errors import StoreUnavailable
@@ -25,6 +24,10 @@ from proxy.telemetry import log_warning
 
 _MOST = 10_000
 """Threads of which this process knows that they are to be read; of more, those noted longest ago are left."""
+
+
+_Name = tuple[SessionKey, Scope]
+"""A session, and whose memory it had: who goes on with it may name another one."""
 
 
 @dataclass
@@ -49,27 +52,25 @@ class _Thread:
 class RememberedTurns:
     """Notes turns, and has threads read. ``rest`` are seconds without a turn after which a thread is."""
 
-    naming: Naming
     store: MemoryStore
     runs: Runs
     daily: DailyRun
     background: Background
     rest: float
-    _threads: OrderedDict[SessionKey, _Thread] = field(default_factory=OrderedDict[SessionKey, _Thread])
+    _threads: OrderedDict[_Name, _Thread] = field(default_factory=OrderedDict[_Name, _Thread])
 
     def after(self, exchange: Exchange, turn: Turn) -> None:
         """A turn was recorded. Nobody waits; a request for a title is no turn of its session."""
-        is_on = exchange.request.incoming.policy.memory.enabled
-        if is_on and turn.advances_tip and turn.session.tip == exchange.answer:
-            self.background.run(self._noted(exchange, turn))
+        home = exchange.request.home
+        if home is not None and turn.advances_tip and turn.session.tip == exchange.answer:
+            self.background.run(self._noted(home, exchange.request, turn))
 
-    async def _noted(self, exchange: Exchange, turn: Turn) -> None:
-        request = exchange.request
-        policy, envelope = request.incoming.policy, request.incoming.envelope
-        session, person = request.session.key, request.history.body.person
-        home = home_of(self.naming, envelope, person, session, policy.store.ttl)
-        caller = Caller.for_summaries(policy.summary, request.model.name, envelope.credentials)
-        reader, thread = Reader(caller, policy), self._threads.get(session)
+    async def _noted(self, home: Home, request: Request, turn: Turn) -> None:
+        policy, session = request.incoming.policy, request.session.key
+        credentials = request.incoming.envelope.credentials
+        caller = Caller.for_summaries(policy.summary, request.model.name, credentials)
+        name = session, home.scope
+        reader, thread = Reader(caller, policy), self._threads.get(name)
         try:
             if home.former:  # before anything begins under the new name
                 await self.runs.scopes.of_home(home)
@@ -83,36 +84,36 @@ class RememberedTurns:
             return
         thread.home, thread.reader, thread.exchanges = home, reader, turn.session.exchanges
         thread.read = min(thread.read, thread.exchanges)
-        self._keep(session, thread)
+        self._keep(name, thread)
         is_due = thread.exchanges - thread.read >= reader.policy.memory.every
         if is_due and not thread.is_being_read:
             thread.read = thread.exchanges
             self._begin(session, thread)
         else:
-            self._let_rest(session, thread)
+            self._let_rest(name, thread)
         self.daily.met(home, reader)
 
-    def _keep(self, session: SessionKey, thread: _Thread) -> None:
+    def _keep(self, name: _Name, thread: _Thread) -> None:
         if thread.resting is not None:
             thread.resting.cancel()
             thread.resting = None
-        self._threads[session] = thread
-        self._threads.move_to_end(session)
+        self._threads[name] = thread
+        self._threads.move_to_end(name)
         if len(self._threads) > _MOST:
             _, oldest = self._threads.popitem(last=False)
             if oldest.resting is not None:
                 oldest.resting.cancel()
 
-    def _let_rest(self, session: SessionKey, thread: _Thread) -> None:
-        thread.resting = asyncio.get_running_loop().call_later(self.rest, self._rested, session)
+    def _let_rest(self, name: _Name, thread: _Thread) -> None:
+        thread.resting = asyncio.get_running_loop().call_later(self.rest, self._rested, name)
 
-    def _rested(self, session: SessionKey) -> None:
-        thread = self._threads.get(session)
+    def _rested(self, name: _Name) -> None:
+        thread = self._threads.get(name)
         if thread is not None and thread.is_being_read:
-            self._let_rest(session, thread)
+            self._let_rest(name, thread)
         elif thread is not None:
-            del self._threads[session]
-            self._begin(session, thread)
+            del self._threads[name]
+            self._begin(name[0], thread)
 
     def _begin(self, session: SessionKey, thread: _Thread) -> None:
         """Read a thread; what is not read when the process ends the daily run finds."""
@@ -126,7 +127,7 @@ class RememberedTurns:
                 return
             copy, rules = await self.runs.scopes.remembered(home.scope), reader.policy.memory
             if copy.about is not None and copy.about.runs >= rules.channel_every:
-                await self.runs.channel(home.scope, home.workspace, reader)
+                await self.runs.channel(home, reader)
             if is_crowded(len(copy.items), rules):
                 await self.daily.upkeep.put_away(home.scope, rules, home.ttl, reader)
         except FAILURES as failure:

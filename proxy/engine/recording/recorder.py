@@ -23,7 +23,7 @@ from proxy.core.dialects.dialect import Content
 from proxy.core.economics.bill import Bill
 from proxy.core.text.words import one_line
 from proxy.engine.background import Background
-from proxy.engine.flow import Exchange
+from proxy.engine.flow import Exchange, Request
 from proxy.engine.intake.reader import PIECE
 from proxy.engine.models.models import Models
 from proxy.engine.recording.backlog import Backlog, Unwritten
@@ -249,8 +249,11 @@ def _turn_of(
         first -= 1
     hashes, raws, sizes = [*chain.hashes[first:]], chain.raws[first:], chain.tokens[first:]
     parents = [chain.hashes[first - 1] if first else request.history.root, *hashes]
+    scope, person = _said(request)
     nodes = [
-        Node(hash=own, parent=parent, raw=raw, tokens=size, at=now, sequence=place)
+        Node(
+            hash=own, parent=parent, raw=raw, tokens=size, at=now, sequence=place, scope=scope, person=person
+        )
         for place, own, parent, raw, size in zip(count(first), hashes, parents, raws, sizes, strict=False)
     ]
     if answered is not None:
@@ -267,6 +270,7 @@ def _turn_of(
 
 
 def _answer_node(exchange: Exchange, answered: ChainedAnswer, tokens: int, now: float, sequence: int) -> Node:
+    scope, person = _said(exchange.request)
     reply, answer, appended = None, answered.answer, exchange.request.incoming.appended
     if appended is not None and appended.retry_key:  # who sends the turn again gets it again
         reply = Reply(
@@ -287,7 +291,15 @@ def _answer_node(exchange: Exchange, answered: ChainedAnswer, tokens: int, now: 
         answer=True,
         complete=answer.complete,
         reply=reply,
+        scope=scope,
+        person=person,
     )
+
+
+def _said(request: Request) -> tuple[str, str]:
+    """In which memory the messages of a request are said, and by whom; empty where none may have them."""
+    home = request.home
+    return ("", "") if home is None else (home.scope.tag, home.person)
 
 
 def _session_after(exchange: Exchange, answered: ChainedAnswer | None, now: float) -> Session:

@@ -12,9 +12,9 @@ from starlette.responses import Response, StreamingResponse
 
 from proxy.engine.admin.inspection import Inspection
 from proxy.engine.admin.memories import Kept, Memories
+from proxy.engine.intake.homes import Home, named_home
 from proxy.engine.intake.naming import Naming
 from proxy.engine.memory.daily import DailyRun
-from proxy.engine.memory.homes import Home, named_home
 from proxy.errors import InvalidType, MissingParameter, NotFound, SearchUnavailable, Unavailable
 from proxy.http.admin import memory_schemas as told
 from proxy.http.admin.openapi import Operation, Query, Table, number

@@ -19,9 +19,9 @@ from proxy.core.memory.records import About, Archived, ArchiveReason, EventKind,
 from proxy.core.policy.policy import Policy, PolicySet
 from proxy.core.policy.sections import Memory as Rules
 from proxy.engine.background import Background
+from proxy.engine.intake.homes import Home
 from proxy.engine.memory.asking import MemoryQuestions, Reader
 from proxy.engine.memory.daily import DailyRun, last_at
-from proxy.engine.memory.homes import Home
 from proxy.engine.memory.runs import Runs
 from proxy.engine.memory.scopes import Scopes
 from proxy.engine.memory.sources import Sources
@@ -130,7 +130,7 @@ async def test_without_a_key_what_needs_a_model_waits_for_a_request_and_its_cred
     assert (await process.run()).archived == 1
     assert list(await place.items()) == ["boat"]
     assert model.compressions == []
-    home = Home("t", PERSON, "ana", "ana")
+    home = Home("t", PERSON, "ana")
     process.met(home, place.reader)
     process.met(home, place.reader)  # once a day
     await until([], lambda: _names(place))
@@ -203,7 +203,10 @@ async def said(place: Place, key: SessionKey, *texts: str) -> None:
         for role, content in (("user", text), ("assistant", "Noted."))
     ]
     at = place.clock.now()
-    nodes = tuple(replace(node, raw=raw, at=at) for node, raw in zip(recorded.nodes, raws, strict=True))
+    nodes = tuple(
+        replace(node, raw=raw, at=at, scope=PERSON.tag, person="ana")
+        for node, raw in zip(recorded.nodes, raws, strict=True)
+    )
     await place.store.record(key, replace(recorded, nodes=nodes), YEAR)
 
 

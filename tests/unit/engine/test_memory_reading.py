@@ -16,9 +16,9 @@ from proxy.core.policy.sections import Memory as Rules
 from proxy.engine.background import Background
 from proxy.engine.flow import Envelope, Incoming
 from proxy.engine.intake.history import History
+from proxy.engine.intake.homes import named_home, own_home
 from proxy.engine.intake.naming import Naming
 from proxy.engine.intake.reader import Reader
-from proxy.engine.memory.homes import home_of
 from proxy.engine.memory.reading import Reading
 from proxy.engine.memory.scopes import Scopes
 from proxy.engine.memory.sources import Sources
@@ -44,7 +44,8 @@ class Place:
         self.clock, memory = HandClock(NOW), Memory()
         store = InProcessStore(self.clock)
         self.memories, self.background = store.memories, Background()
-        home = home_of(NAMING, ENVELOPE, "", FIRST, 1.0)
+        home = named_home(NAMING, HEADERS, channel="general", workspace="acme")
+        assert home is not None
         assert home.workspace is not None
         self.channel, self.workspace = home.scope, home.workspace
         self.reading = Reading(
@@ -66,10 +67,13 @@ class Place:
     async def begins(
         self, question: str, session: SessionKey = FIRST, room: int = 1_000, envelope: Envelope = ENVELOPE
     ) -> str:
-        policy = Policy(memory=Rules(enabled=True, inject_tokens=room))
+        policy = Policy(memory=Rules(enabled=True))
         raw = b'{"model":"m","messages":[{"role":"user","content":"%s"}]}' % question.encode()
         incoming = Incoming(envelope, raw, policy, 0.0)
-        told = await self.reading.opening(incoming, await history_of(raw), session)
+        history = await history_of(raw)
+        home = self.reading.home(incoming, history, session)
+        assert home is not None
+        told = await self.reading.opening(home, history, session, room)
         await self.background.drain()
         return told
 
@@ -124,6 +128,6 @@ async def test_where_nothing_is_remembered_nothing_is_told() -> None:
 
 async def test_a_session_that_belongs_to_nobody_is_told_nothing_though_it_had_a_namesake() -> None:
     place, nobody = Place(), Envelope.read(NAMING, "/chat/completions", {}, [])
-    own = home_of(NAMING, nobody, "", FIRST, 1.0).scope
+    own = own_home(NAMING, {}, FIRST, 1.0).scope
     await place.know(own, Texts(long="- what the deleted one said"), an_item("Oslo is cold."))
     assert await place.begins("Where is Oslo?", envelope=nobody) == ""

@@ -18,8 +18,8 @@ PAGE = f"Harbour news of today. {POISON} The crane stands still."
 
 def told(messages: list[Sent], **more: Any) -> list[str]:
     chain = chain_from(messages)
-    rules = more.pop("rules", ())
-    return list(map(str, lines_of(chain, [NOW + 60 * n for n in range(len(chain))], rules, **more)))
+    rules, people = more.pop("rules", ()), [more.pop("person", "")] * len(chain)
+    return list(map(str, lines_of(chain, [NOW + 60 * n for n in range(len(chain))], rules, people, **more)))
 
 
 def test_lines_say_when_who_and_what() -> None:

@@ -6,7 +6,6 @@ Keeps law 6 (isolated): every name has the caller's tenant in it, and a channel'
 from typing import NamedTuple
 
 from proxy.core.memory.records import Scope, ScopeKind
-from proxy.engine.flow import Envelope
 from proxy.engine.intake.naming import Headers, Naming
 from proxy.ports import SessionKey
 
@@ -18,7 +17,7 @@ class Home(NamedTuple):
     scope: Scope
     name: str
     """As the client named it; for the listing."""
-    person: str
+    person: str = ""
     """Whom the request names; empty where it names nobody."""
     workspace: Scope | None = None
     """In which its channel lies."""
@@ -32,27 +31,27 @@ class Home(NamedTuple):
         """What is told of: its own scope, and the workspace of a channel."""
         return (self.scope,) if self.workspace is None else (self.scope, self.workspace)
 
+    @property
+    def tags(self) -> frozenset[str]:
+        """By which messages know that they were said in its own scope."""
+        return frozenset((self.scope.tag, *self.former[:1]))
 
-def home_of(naming: Naming, envelope: Envelope, person: str, key: SessionKey, ttl: float) -> Home:
-    """The home of a request: its channel's, else its workspace's, else its person's, else its session's.
 
-    ``ttl`` are the seconds that the session lives.
-    """
-    home = named_home(
-        naming, envelope.headers, channel=envelope.channel, workspace=envelope.workspace, person=person
-    )
-    if home is not None:
-        return home._replace(person=person)
-    tenant, names = envelope.caller.tenant, (key.tag, key.sid)
-    former = naming.former_scope(ScopeKind.THREAD, envelope.headers, *names)
+def own_home(naming: Naming, headers: Headers, key: SessionKey, ttl: float) -> Home:
+    """The home of a session that belongs to nobody, and lives for ``ttl`` seconds."""
+    tenant, names = naming.tenant(headers), (key.tag, key.sid)
+    former = naming.former_scope(ScopeKind.THREAD, headers, *names)
     scope = naming.scope(ScopeKind.THREAD, tenant, *names)
-    return Home(tenant, scope, "", person, ttl=ttl, former=(former.tag,) if former else ())
+    return Home(tenant, scope, "", ttl=ttl, former=(former.tag,) if former else ())
 
 
 def named_home(
     naming: Naming, headers: Headers, *, channel: str = "", workspace: str = "", person: str = ""
 ) -> Home | None:
-    """The home that has a name, for the caller of these headers; None where there is no name."""
+    """The home that has a name, for the caller of these headers; None where there is no name.
+
+    It is the channel's, else the workspace's, else the person's.
+    """
     if channel:
         named = [(ScopeKind.CHANNEL, workspace, channel)]
         named += [(ScopeKind.WORKSPACE, workspace)] if workspace else []
