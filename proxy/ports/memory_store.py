@@ -15,7 +15,9 @@ TOMBSTONES: Final = 1_000
 LOGGED: Final = 100
 """Events in an item's log: the first one, and the newest."""
 LOGS: Final = 20_000
-"""Items whose logs are kept: those to which something happened last."""
+"""Items whose logs are kept: those to which something happened last;"""
+DELETED_LOGS: Final = 1_000
+"""and of those that were deleted, the newest."""
 THREADS: Final = 2_000
 """Sessions of which a scope remembers: those with the newest turns."""
 

@@ -11,7 +11,7 @@ from proxy.core.memory.records import (
     Thread,
 )
 from proxy.ports import Changes, MemoryStore, SessionKey
-from proxy.ports.memory_store import LOGGED, LOGS, THREADS
+from proxy.ports.memory_store import DELETED_LOGS, LOGGED, LOGS, THREADS
 from tests.support.scopes import (
     ABOUT,
     CHANNEL,
@@ -69,6 +69,17 @@ class TestLog:
         assert list(await memories.log(CHANNEL, "old")) == []
         assert len(await memories.log(CHANNEL, "used")) == 2
         assert len(await memories.log(CHANNEL, "i0")) == 1
+
+    async def test_the_logs_of_deleted_items_end_sooner_and_push_no_other_out(
+        self, memories: MemoryStore
+    ) -> None:
+        deleted = [event(f"d{number}", EventKind.DELETE) for number in range(DELETED_LOGS + 1)]
+        await written(memories, events=[event("there"), event("d0"), event("back", EventKind.DELETE)])
+        await written(memories, events=[event("back", EventKind.CREATE), *deleted])
+        assert list(await memories.log(CHANNEL, "d0")) == []
+        assert len(await memories.log(CHANNEL, "there")) == 1
+        assert len(await memories.log(CHANNEL, "back")) == 2
+        assert len(await memories.log(CHANNEL, f"d{DELETED_LOGS}")) == 1
 
 
 class TestThreads:

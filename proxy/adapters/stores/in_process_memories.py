@@ -18,6 +18,7 @@ from proxy.core.memory.records import (
     About,
     Archived,
     Event,
+    EventKind,
     Item,
     Scope,
     Texts,
@@ -25,7 +26,7 @@ from proxy.core.memory.records import (
     add_event,
 )
 from proxy.ports import Changes, Clock, Remembered, SessionKey
-from proxy.ports.memory_store import LOGGED, LOGS, THREADS, TOMBSTONES
+from proxy.ports.memory_store import DELETED_LOGS, LOGGED, LOGS, THREADS, TOMBSTONES
 
 _WORK = "memory"
 """In the place of a session's sid, where a lease is of a scope."""
@@ -50,7 +51,9 @@ class _StoredScope:
     """and those that were deleted."""
     archive: dict[str, Archived] = field(default_factory=dict[str, Archived])
     logs: dict[str, list[Event]] = field(default_factory=dict[str, list[Event]])
-    """By item; that of the newest event last."""
+    """By item; that of the newest event last;"""
+    deleted_logs: dict[str, list[Event]] = field(default_factory=dict[str, list[Event]])
+    """and those of items that are no more."""
     threads: dict[SessionKey, Thread] = field(default_factory=dict[SessionKey, Thread])
 
     def write(self, changes: Changes, version: int) -> None:
@@ -67,11 +70,13 @@ class _StoredScope:
             else:
                 self.archive.pop(name, None)
         for event in changes.events:
-            log = self.logs[event.item] = self.logs.pop(event.item, [])
+            log = self.logs.pop(event.item, None) or self.deleted_logs.pop(event.item, [])
             add_event(log, event)
             del log[1 : 1 + max(0, len(log) - LOGGED)]
-        while len(self.logs) > LOGS:
-            del self.logs[next(iter(self.logs))]
+            (self.deleted_logs if event.kind is EventKind.DELETE else self.logs)[event.item] = log
+        for logs, most in ((self.logs, LOGS), (self.deleted_logs, DELETED_LOGS)):
+            while len(logs) > most:
+                del logs[next(iter(logs))]
         for session, thread in changes.threads.items():
             if thread is not None:
                 self.write_thread(session, thread)
@@ -146,7 +151,7 @@ class InProcessMemories:
 
     async def log(self, scope: Scope, item: str) -> Sequence[Event]:
         stored = self._live(scope)
-        return tuple(stored.logs.get(item, ())) if stored else ()
+        return tuple(stored.logs.get(item) or stored.deleted_logs.get(item, ())) if stored else ()
 
     async def thread(self, scope: Scope, session: SessionKey) -> Thread | None:
         stored = self._live(scope)

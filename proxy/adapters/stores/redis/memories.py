@@ -245,7 +245,8 @@ def _words(codec: Codec, changes: Changes) -> Iterator[Argument]:
     yield len(changes.events)
     for event in changes.events:
         is_score = event.kind is EventKind.SCORE_UPDATE
-        yield from (event.item, row(record(keys.LOG, event.item, event), is_score=is_score))
+        is_over = event.kind is EventKind.DELETE
+        yield from (event.item, int(is_over), row(record(keys.LOG, event.item, event), is_score=is_score))
 
 
 def _key(scope: Scope) -> SessionKey:

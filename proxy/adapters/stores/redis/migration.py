@@ -33,7 +33,7 @@ _PASSING: Final = (keys.QUEUE, keys.LEASES, keys.CLAIMS)
 _Fields = dict[bytes, bytes]
 
 _RECORDS: Final = (keys.ITEMS, keys.ARCHIVE, keys.READ)
-_SORTED: Final = (keys.CHANGED, keys.GONE, keys.LOGGED, keys.THREADS)
+_SORTED: Final = (keys.CHANGED, keys.GONE, keys.LOGGED, keys.DELETED, keys.THREADS)
 
 
 # --- sessions ---

@@ -23,7 +23,7 @@ from proxy.adapters.stores.redis.codec import LINK, SCORE, Codec, digest
 from proxy.adapters.stores.redis.connection import Script
 from proxy.core.conversation.records import Turn
 from proxy.ports import COMPACTOR, Lookup, SessionKey
-from proxy.ports.memory_store import LOGGED, LOGS, THREADS, TOMBSTONES
+from proxy.ports.memory_store import DELETED_LOGS, LOGGED, LOGS, THREADS, TOMBSTONES
 
 Argument = str | bytes | int | float
 Arguments = Sequence[Argument]
@@ -56,10 +56,10 @@ local BILL, WRITER = '{keys.BILL}', '{keys.WRITER}'
 local LINE, LEASES, CLAIMS = '{keys.QUEUE}', '{keys.LEASES}', '{keys.CLAIMS}'
 local COMPACTOR = '{COMPACTOR}'
 local ITEMS, CHANGED, GONE, ARCHIVE = '{keys.ITEMS}', '{keys.CHANGED}', '{keys.GONE}', '{keys.ARCHIVE}'
-local LOG, LOGGED, ENDS = '{keys.LOG}', '{keys.LOGGED}', '{keys.ENDS}'
+local LOG, LOGGED, DELETED, ENDS = '{keys.LOG}', '{keys.LOGGED}', '{keys.DELETED}', '{keys.ENDS}'
 local THREADS, READ, CHANNELS, SCORE = '{keys.THREADS}', '{keys.READ}', '{keys.CHANNELS}', '{SCORE}'
 local MOST_TOMBSTONES, MOST_LOGGED, MOST_LOGS = {TOMBSTONES}, {LOGGED}, {LOGS}
-local MOST_THREADS, NEWS_ITEMS = {THREADS}, {NEWS_ITEMS}
+local MOST_DELETED_LOGS, MOST_THREADS, NEWS_ITEMS = {DELETED_LOGS}, {THREADS}, {NEWS_ITEMS}
 local SCOPE_PARTS, SCOPE_FIELDS = {_table(keys.SCOPE_PARTS)}, {_table(keys.SCOPE_FIELDS)}
 local HASH, NEWS, REMEMBERED = {keys.HASH}, {NEWS}, {keys.milliseconds(keys.REMEMBERED)}
 local FIELDS = {_table(keys.FIELDS)}

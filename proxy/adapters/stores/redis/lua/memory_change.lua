@@ -62,17 +62,18 @@ local function rows(log)
 end
 local function is_score(event) return event and string.sub(event, 1, 1) == SCORE end
 for _ = 1, tonumber(take()) do
-  local id, event = take(), take()
+  local id, is_over, event = take(), take() == '1', take()
   local log = rows(redis.call('HGET', scope .. LOG, id) or '')
   local is_on = is_score(event) and is_score(log[#log]) and is_score(log[#log - 1])
   log[is_on and #log or #log + 1] = event
   while #log > MOST_LOGGED do table.remove(log, 2) end
   redis.call('HSET', scope .. LOG, id, table.concat(log))
-  redis.call('ZADD', scope .. LOGGED, version, id)
+  redis.call('ZREM', scope .. (is_over and LOGGED or DELETED), id)
+  redis.call('ZADD', scope .. (is_over and DELETED or LOGGED), version, id)
 end
-local many = redis.call('ZCARD', scope .. LOGGED) - MOST_LOGS
-if many > 0 then
-  local oldest = redis.call('ZPOPMIN', scope .. LOGGED, many)
+for part, most in pairs({[LOGGED] = MOST_LOGS, [DELETED] = MOST_DELETED_LOGS}) do
+  local many = redis.call('ZCARD', scope .. part) - most
+  local oldest = many > 0 and redis.call('ZPOPMIN', scope .. part, many) or {}
   for i = 1, #oldest, 2 do redis.call('HDEL', scope .. LOG, oldest[i]) end
 end
 
