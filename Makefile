@@ -50,7 +50,7 @@ clients: .venv-clients/.made tests/clients/node/node_modules/.made ## Hold sessi
 	$(BIN)/pyright --project tests/clients/python --pythonpath .venv-clients/bin/python
 	$(BIN)/python -m pytest tests/clients $(ARGS)
 
-browser: tests/clients/node/node_modules/.made ## Let pages in a real Chromium ask by openai from npm (ARGS="-k another …").
+browser: tests/clients/node/node_modules/.made ## Use the web page, and pages that ask, in a real Chromium (ARGS="-k axe …").
 	$(BIN)/python -m pytest tests/browser $(ARGS)
 
 conformance: .venv-clients/.made tests/conformance/node_modules/.made ## Run the suite of openai-python, a checkout, direct and through the proxy (OPENAI_PYTHON=…).

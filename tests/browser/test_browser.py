@@ -4,29 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.chromium import CHROMIUM, PATIENCE
+from tests.support.chromium import running as browser
 from tests.support.processes import serving
 from tests.support.servers import Exchange, FakeUpstream
 from tests.support.upstreams import Model, running, said
 
 HERE = Path(__file__).parent
 OPENAI = HERE.parent / "clients" / "node" / "node_modules" / "openai"
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-FLAGS = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
-    *("--disable-background-networking", "--disable-component-update"),
-    "--host-resolver-rules=MAP *.example 127.0.0.1",
-)
-PATIENCE = 60.0
-"""Seconds for a browser to start and a page to do its work."""
 PAGE = b'<!doctype html><body><script type="module" src="/page.mjs"></script>'
 ANSWER = "Words that come one after the other, and are read as they come."
 
@@ -54,27 +45,6 @@ class Site:
         await exchange.answer(200 if body else 404, [(b"Content-Type", kind)], body)
 
 
-@asynccontextmanager
-async def browsing(url: str, profile: Path) -> AsyncGenerator[None]:
-    """A browser that is shown a page, with an empty profile."""
-    assert CHROMIUM is not None
-    with (profile / "chromium.log").open("wb") as log:
-        browser = await asyncio.create_subprocess_exec(
-            CHROMIUM,
-            *FLAGS,
-            f"--user-data-dir={profile / 'empty'}",
-            url,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-    try:
-        yield
-    finally:
-        browser.terminate()
-        await browser.wait()
-
-
 @pytest.fixture
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("d")
@@ -100,7 +70,7 @@ async def visit(host: str, data: Path, profile: Path, *flags: str) -> Visit:
         model.replies.append(said(ANSWER))
         async with (
             serving(data, "--upstream", model.url, *named) as proxy,
-            browsing(f"{origin}/?proxy={proxy.url}", profile),
+            browser(profile, f"{origin}/?proxy={proxy.url}"),
             asyncio.timeout(PATIENCE),
         ):
             return Visit(await site.told, model)
