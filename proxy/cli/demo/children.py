@@ -31,15 +31,22 @@ _START, _STOP, _GLANCE = 90.0, 15.0, 0.1
 _INHERITED = "HOME LANG PATH PYTHONPATH TMPDIR COVERAGE_PROCESS_START COVERAGE_PROCESS_CONFIG".split()
 
 MODEL = "smollm2"
+SUMMARY_FROM = 0.72
+"""Share of the budget from which a summary is written ahead under this policy."""
+SLOTS = 4
+"""Conversations whose beginnings the model's server keeps: three, and what a summary is asked for with."""
 POLICY = '''\
-# The demo's policy: the default one, for a window of a thousand tokens.
+# The demo's policy: the default one, for a small window and a slow model.
 extends = "default"
 
-[importance]
-low = 0.0          # at trim nothing is cut yet: it only has the summary written that compact will use
+[economy]
+enabled = false    # a week at the sea is too short to save anything
+
+[stages]
+trim = 0.84        # from half way between warn and trim on, the summary is written that the cut will use
 
 [summary]
-max_tokens = 80
+max_tokens = 60
 temperature = 0.7  # so small a model repeats itself below
 prompt = """Summarise the conversation in two sentences. Name the people, places, dates and prices that the \
 user mentions."""
@@ -59,7 +66,7 @@ class Proxy(NamedTuple):
 
 @contextmanager
 def running_model(directory: Path, window: int) -> Generator[str]:
-    """The model's server with a window of so many tokens; gives its base URL. Raises CommandError."""
+    """The model's server with a window of so many tokens each; gives its base URL. Raises CommandError."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = int(listener.getsockname()[1])
     log = directory / "model.log"
@@ -130,14 +137,14 @@ def model_file() -> Path | None:
 def serve(port: int, window: int) -> None:
     """Serve the model on loopback until a signal ends this process. `window` is in tokens.
 
-    One slot and one thread: two threads on two busy cores are slower than one. It answers 503 while it loads.
+    One thread: two threads on two busy cores are slower than one. It answers 503 while it loads.
     """
     llama = import_module("xllamacpp")  # an extension without types
     parameters = llama.CommonParams()
     parameters.model.path = str(model_file())
     parameters.model_alias = {MODEL}
     parameters.hostnames, parameters.port = ["127.0.0.1"], port
-    parameters.n_ctx, parameters.n_parallel = window, 1
+    parameters.n_ctx, parameters.n_parallel, parameters.kv_unified = window * SLOTS, SLOTS, False
     parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = 1
     parameters.use_jinja, parameters.ctx_shift, parameters.warmup = True, False, False
     server = llama.Server(parameters)

@@ -1,12 +1,16 @@
-"""One conversation with the real SDK, streaming: what each turn took, and what the proxy said about it.
+"""One conversation, held by three clients that are the same but for what they do once the window is full.
 
-A family plans a week at the sea. The answers are the model's own.
+A family plans a week at the sea. Early on they give a booking code and forbid something; at the end they ask
+for both. The answers are the model's own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
 
 from openai import APIError, APIStatusError, DefaultHttpxClient, OpenAI
 from openai.types.chat import ChatCompletionMessageParam
@@ -14,63 +18,37 @@ from openai.types.chat import ChatCompletionMessageParam
 from proxy.cli.demo.children import MODEL
 from proxy.cli.terminal import CommandError
 
-_ANSWER_TOKENS = 40
+ANSWER_TOKENS = 24
 _TIMEOUT = 120.0  # seconds
 _REFUSED = 400
 _OURS = "x-unabridged-"
 
-SYSTEM = (
-    "You help a family to plan a trip. Answer the latest message in one short sentence, and do not repeat "
-    "yourself."
-)
-
-QUESTIONS = (
-    "Hello! We are four people and a dog named Biscuit, and we want to spend one week at the sea in June.",
-    "Our budget is 1,800 euros for everything, and we must not fly. Is the train a good idea with a dog?",
-    "We live in Kassel. The town we like is called Greifswald. What should we know about going there?",
-    "My daughter Ida is nine and loves boats. What could she do on a day with good weather?",
+CODE, FORBIDDEN = "KX7-4193", "boat trip"
+"""What the family says once, in its second message, and asks for at the end."""
+SYSTEM = "You help a family to plan a trip. Answer in one short sentence."
+TALK = (
+    "Hello! We are four people and a dog named Biscuit, and we want a week at the sea in June.",
+    f"Our booking code is {CODE}. Never suggest a {FORBIDDEN}: Ida gets seasick.",
+    "Our budget is 1,800 euros for everything. Is the train a good idea with a dog?",
+    "We live in Kassel, and the town we like is Greifswald. What should we know about it?",
     "My son Jonas is fourteen and reads all day. Which quiet place would you suggest to him?",
-    "We eat no fish at home, I am allergic to it. What can I order in a town full of fish restaurants?",
-    "The house we found is called Villa Anker and costs 95 euros a night. What does that make for seven?",
-    "The landlord asks for a deposit of 150 euros. Is that a usual amount for a holiday house?",
-    "We arrive on Saturday, June 14. What should we do on the first evening, when everyone is tired?",
-    "Please suggest a walk of about an hour that a small dog can manage without trouble.",
-    "It may rain on Monday. Tell me one thing that children like to do indoors.",
-    "Ida asks whether she can swim in the Baltic Sea in June. How cold is the water then?",
+    "The house is called Villa Anker and costs 95 euros a night. Is that a fair price?",
+    "We arrive on Saturday, June 14. What should we do on the first evening?",
+    "Please suggest a walk of about an hour that a small dog can manage.",
+    "It may rain on Monday. What do children like to do indoors?",
     "We would like to rent bicycles for one day. What must we look at when we choose them?",
-    "Jonas would rather stay in bed until noon. How do we plan a day that suits everybody?",
-    "There is a boat to the island of Riems at ten in the morning. How early should we be there?",
-    "Biscuit is afraid of loud noise. What helps a dog when there are fireworks in the harbour?",
+    "Biscuit is afraid of loud noise. What helps a dog when there are fireworks?",
     "Which three things should I not forget when I pack for the beach?",
-    "We have a small tent. Would one night on a camp site be fun, or too much work?",
-    "My mother wants a postcard from each trip. What could I write to her in one line?",
-    "On Wednesday there is a market in the old town. What is good to buy there for a picnic?",
-    "Ida lost a tooth this morning! How do we celebrate that on a holiday?",
-    "The weather report speaks of strong wind on Thursday. What is a good plan for such a day?",
-    "We thought of a museum with ships and maps. How long do children enjoy a museum?",
-    "Jonas asks for a book about the sea. What kind of story would you choose for him?",
-    "I want to take photographs at sunrise. When should I get up in the middle of June?",
-    "The bakery opens at seven. What breakfast can we make with fresh rolls and little else?",
+    "My mother wants a postcard from each trip. What could I write to her?",
     "How much water does a small dog need on a warm day?",
-    "We spent 640 euros so far. Does that sound like much for half a week?",
-    "A friend will visit us on Friday with a baby. What should we cook for everyone?",
-    "Remember that I cannot eat fish. Which soup is simple and warm after a day in the wind?",
-    "Ida made friends with a girl named Paula. How do they stay in touch after the holiday?",
-    "We need a gift for our neighbour, who waters the plants. What do people bring from the sea?",
-    "The wheel of a bicycle is flat. What is the first thing to do?",
-    "Is it rude to ask the landlord for a second key?",
+    "On Wednesday there is a market in the old town. What is good for a picnic?",
     "Our train home leaves at 11:40 on Saturday, June 21. When should we clean the house?",
-    "Biscuit rolled in seaweed and smells terrible. How do we wash a dog without a bath?",
-    "What can four people play together on a rainy evening without any toys?",
-    "Jonas wants to see the stars tonight. What do we need for that?",
-    "How do we get sand out of a tent and out of shoes?",
-    "We have 210 euros left. Should we go out for dinner or save the money?",
-    "What would be a good last walk before we leave?",
-    "Please suggest one sentence for the guest book of the Villa Anker.",
-    "Should we book the same house for next year, or try another place?",
-    "What is the name of our dog, and how many people are we?",
 )
-"""One message a turn; with its answer a turn has some seventy tokens."""
+QUESTIONS = (
+    "What is our booking code? Repeat it exactly.",
+    "What did I ask you never to suggest to us?",
+)
+"""One message a turn; with its answer a turn has some sixty tokens."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +62,8 @@ class TurnSeen:
     """Of what the model got, by its own count."""
     cached_tokens: int
     """Of these, those that it had in its cache."""
+    forgotten: int
+    """Messages that the client has dropped by now."""
     headers: Mapping[str, str]
     """`X-Unabridged-…`, by the rest of the name, in lower case; empty without the proxy."""
 
@@ -116,47 +96,83 @@ class Refusal:
     message: str
 
 
-def converse(
-    base_url: str, questions: Sequence[str], on_text: Callable[[str, str], None]
-) -> Generator[TurnSeen | Refusal]:
-    """A turn for each question, up to a refusal. Raises CommandError.
+@dataclass
+class Client(AbstractContextManager["Client"]):
+    """Keeps its whole history and re-sends it, as SDKs do; nothing in it knows of a proxy.
 
-    The client keeps its whole history and re-sends it, as SDKs do; nothing in it knows of a proxy. `on_text`
-    gets the question and the answer so far.
+    One that ``forgets`` drops its oldest exchange, and the next, until the model takes the rest.
     """
-    messages: list[ChatCompletionMessageParam] = [{"role": "system", "content": SYSTEM}]
-    http = DefaultHttpxClient(trust_env=False)  # no outbound proxy leads to this machine
-    with OpenAI(
-        base_url=base_url, api_key="not-needed", max_retries=0, timeout=_TIMEOUT, http_client=http
-    ) as client:
-        for number, question in enumerate(questions, 1):
-            messages.append({"role": "user", "content": question})
-            answer, usage = "", None
+
+    base_url: str
+    forgets: bool = False
+    messages: list[ChatCompletionMessageParam] = field(
+        default_factory=lambda: [{"role": "system", "content": SYSTEM}]
+    )
+    turns: list[TurnSeen] = field(default_factory=list[TurnSeen])
+    refusal: Refusal | None = None
+    _forgotten: int = 0
+
+    def __post_init__(self) -> None:
+        http = DefaultHttpxClient(trust_env=False)  # no outbound proxy leads to this machine
+        self._sdk = OpenAI(
+            base_url=self.base_url, api_key="not-needed", max_retries=0, timeout=_TIMEOUT, http_client=http
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._sdk.close()
+
+    def ask(self, question: str, on_text: Callable[[str], object] = lambda _: None) -> TurnSeen | Refusal:
+        """A turn; a refusal is the last. `on_text` gets the answer so far. Raises CommandError."""
+        number = len(self.turns) + 1
+        self.messages.append({"role": "user", "content": question})
+        while True:
             try:
-                answered = client.chat.completions.with_raw_response.create(
-                    model=MODEL,
-                    messages=messages,
-                    max_tokens=_ANSWER_TOKENS,
-                    temperature=0.6,
-                    top_p=0.9,
-                    frequency_penalty=1.5,  # so small a model repeats itself otherwise
-                    seed=number,
-                    stream=True,
-                    stream_options={"include_usage": True},
-                )
-                with answered.parse() as events:
-                    for event in events:
-                        usage = event.usage or usage
-                        answer += "".join(choice.delta.content or "" for choice in event.choices)
-                        on_text(question, answer)
+                turn = self._answered(number, question, on_text)
             except APIError as error:
-                if not isinstance(error, APIStatusError) or error.status_code != _REFUSED:
+                is_refused = isinstance(error, APIStatusError) and error.status_code == _REFUSED
+                if is_refused and self.forgets and len(self.messages) > 3:
+                    del self.messages[1:3]
+                    self._forgotten += 2
+                    continue
+                if not is_refused:
                     raise CommandError(f"turn {number} failed: {error}") from error
-                yield Refusal(number, question, error.message)
-                return
-            messages.append({"role": "assistant", "content": answer})
-            prompt, details = (usage.prompt_tokens, usage.prompt_tokens_details) if usage else (0, None)
-            cached = (details.cached_tokens if details else 0) or 0
-            lower = ((name.lower(), value) for name, value in answered.headers.items())
-            ours = {name.removeprefix(_OURS): value for name, value in lower if name.startswith(_OURS)}
-            yield TurnSeen(number, question, answer, prompt, cached, ours)
+                self.refusal = Refusal(number, question, error.message)
+                return self.refusal
+            self.messages.append({"role": "assistant", "content": turn.answer})
+            self.turns.append(turn)
+            return turn
+
+    def _answered(self, number: int, question: str, on_text: Callable[[str], object]) -> TurnSeen:
+        """What the model answers to the messages. Raises APIError."""
+        answered = self._sdk.chat.completions.with_raw_response.create(
+            model=MODEL,
+            messages=self.messages,
+            max_tokens=ANSWER_TOKENS,
+            temperature=0.6,
+            top_p=0.9,
+            frequency_penalty=1.5,  # so small a model repeats itself otherwise
+            seed=number,
+            stream=True,
+            stream_options={"include_usage": True},
+        )
+        answer, usage = "", None
+        with answered.parse() as events:
+            for event in events:
+                usage = event.usage or usage
+                answer += "".join(choice.delta.content or "" for choice in event.choices)
+                on_text(answer)
+        prompt, details = (usage.prompt_tokens, usage.prompt_tokens_details) if usage else (0, None)
+        cached = (details.cached_tokens if details else 0) or 0
+        lower = ((name.lower(), value) for name, value in answered.headers.items())
+        ours = {name.removeprefix(_OURS): value for name, value in lower if name.startswith(_OURS)}
+        return TurnSeen(number, question, answer, prompt, cached, self._forgotten, ours)
+
+
+def says(messages: Sequence[Mapping[str, object]], text: str) -> bool:
+    """Whether what a model gets has a text, in anybody's words but its own."""
+    return any(text in str(each.get("content")) for each in messages if each.get("role") != "assistant")

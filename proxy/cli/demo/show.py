@@ -1,197 +1,246 @@
-"""The demo from beginning to end: the conversation without the proxy and with it, and what it came to.
+"""The demo from beginning to end: one conversation in three columns, and what is left of its beginning.
 
-A line tells of each turn, and below the lines a terminal shows how full the budget is and what is going on.
+A row tells of each turn, and below the rows a terminal shows what is being said.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
+import webbrowser
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import httpx2
 from rich.console import Console, Group
 from rich.live import Live
+from rich.table import Table
 from rich.text import Text
 
 from proxy.cli.client import AdminApi
-from proxy.cli.demo.children import Proxy, running_model, running_proxy
-from proxy.cli.demo.conversation import QUESTIONS, Refusal, TurnSeen, converse
+from proxy.cli.demo.children import SUMMARY_FROM, Proxy, running_model, running_proxy
+from proxy.cli.demo.conversation import CODE, FORBIDDEN, QUESTIONS, TALK, Client, Refusal, says
 from proxy.cli.process import sigterm_interrupts
-from proxy.cli.terminal import (
-    CommandError,
-    bar,
-    notes,
-    percent,
-    print_json,
-    show,
-    stage_marks,
-    stage_text,
-    words,
-)
-from proxy.core.budget.budget import Stage
-from proxy.core.policy.sections import Stages
+from proxy.cli.terminal import CommandError, notes, percent, print_json, show, stage_text, words
 from proxy.core.text.words import one_line
 
-_WINDOW = 1024
+WINDOW = 768
 """Tokens of the model's window."""
-_READING = 20.0
+COLUMNS = ("Without the proxy", "Oldest messages dropped", "With Unabridged")
+_READING = 15.0
 """Seconds that a reader takes for an answer, at most: time in which a summary can be written."""
 _GLANCE = 0.1
-_MARKS = stage_marks(Stages().model_dump())
 
 
 class Picture:
-    """What there is to look at while the demo runs; a live one shows what is going on, too."""
+    """What there is to look at while the demo runs; a live one shows what is being said, too."""
 
     def __init__(self, console: Console, *, is_live: bool) -> None:
         self._console = console
         self._live = Live(console=console, transient=True, refresh_per_second=8) if is_live else None
-        self._budget = Text()
 
     def shown(self) -> AbstractContextManager[object]:
         """Within, it follows what happens."""
         return self._live or nullcontext()
 
-    def title(self, text: str) -> None:
-        self._console.print(Text(f"\n{text}", style="bold"))
+    def say(self, text: str, style: str = "bold") -> None:
+        self._console.print(Text(text, style=style))
 
-    def answered(self, turn: TurnSeen) -> None:
-        line = Text(f"turn {turn.number}: ")
-        if turn.headers:
-            line.append(f"{words(turn.tokens('full'))} tokens, {turn.tokens('sent')} sent  ")
-            line.append_text(stage_text(turn.stage)).append(f" ({percent(turn.usage)}), epoch {turn.epoch}  ")
-            line.append(f"{turn.cached_tokens} cached")
-            self._budget = bar(turn.usage, _MARKS).append(f"{percent(turn.usage):>4} of the budget")
-        else:
-            line.append(f"{turn.prompt_tokens} tokens sent")
-        self._console.print(line.append(f"  {one_line(turn.answer, 48)}", style="dim"))
+    def row(self, *cells: Text) -> None:
+        """A row of three columns."""
+        self._console.print(_columns(cells))
 
-    def refused(self, refusal: Refusal) -> None:
-        self._console.print(Text(f"turn {refusal.number}: refused. {refusal.message}", style="bold red"))
-
-    def summary(self, text: str) -> None:
-        """What stands in the view for what was cut, since this epoch."""
-        self._console.print(Text(one_line(text, 600), style="cyan"))
-
-    def remark(self, text: str) -> None:
-        """What is going on."""
+    def answering(self, cells: Sequence[Text], answer: str) -> None:
+        """What is going on in the next column."""
         if self._live:
-            self._live.update(Group("", self._budget, Text(text, style="dim")))
+            told = Text(one_line(answer, 60), style="dim")
+            self._live.update(Group("", _columns([*cells, told, *[Text()] * (2 - len(cells))])))
 
 
-def show_all(turns: int | None, *, as_json: bool) -> int:
-    """Run the demo, of so many turns. Raises CommandError where the proxied conversation fails."""
-    questions = QUESTIONS[: None if turns is None else max(turns, 1)]
+def _columns(cells: Sequence[Text]) -> Table:
+    grid = Table.grid(padding=(0, 2), expand=True)
+    for _ in COLUMNS:
+        grid.add_column(ratio=1)
+    grid.add_row(*cells)
+    return grid
+
+
+@dataclass
+class Told:
+    """What came of it."""
+
+    clients: Sequence[Client]
+    notes: list[str] = field(default_factory=list[str])
+    """What stood in the view for what was cut, epoch by epoch."""
+    digests: int = 0
+    """Summaries of the model that were not believed: others, made by code, stand in their place."""
+    view: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    """What the model got of the last turn, through the proxy."""
+    session: str = ""
+
+
+def show_all(turns: int | None, *, as_json: bool, opens: bool) -> int:
+    """Run the demo; `turns` are talked before the questions. Raises CommandError where it fails."""
+    talk = TALK[: None if turns is None else max(turns, 2)]
     console, began = notes(), time.monotonic()
     picture = Picture(console, is_live=console.is_terminal and not as_json)
-    with sigterm_interrupts(), TemporaryDirectory(prefix="unabridged-demo-") as name:
-        directory = Path(name)
-        with (
-            running_model(directory, _WINDOW) as url,
-            running_proxy(directory, url) as proxy,
-            picture.shown(),
-        ):
-            picture.title(f"Without the proxy: base_url {url}, a model with a window of {_WINDOW:,} tokens")
-            refusal = converse_directly(url, questions, picture)
-            picture.title(f"The same conversation with it: base_url {proxy.base_url}, nothing else changed")
-            seen, summaries = converse_through(proxy, questions, picture)
-    seconds = time.monotonic() - began
-    if as_json:
-        outcome = {
-            "window": _WINDOW,
-            "refusal": asdict(refusal) if refusal else None,
-            "tokens": seen[-1].tokens("full"),
-            "turns": [asdict(turn) for turn in seen],
-            "summaries": summaries,
-            "seconds": round(seconds, 1),
-        }
-        print_json(outcome)
-    else:
-        show("", *conclusion(refusal, seen, len(summaries), seconds))
+    with sigterm_interrupts(), TemporaryDirectory(prefix="unabridged-demo-") as name, ExitStack() as parts:
+        url = parts.enter_context(running_model(Path(name), WINDOW))
+        proxy = parts.enter_context(running_proxy(Path(name), url))
+        with picture.shown():
+            picture.say(
+                f"A model with a window of {WINDOW:,} tokens, and three clients that ask it the same."
+            )
+            told = converse(url, proxy, [*talk, *QUESTIONS], picture)
+        seconds = time.monotonic() - began
+        if as_json:
+            print_json(_outcome(told, seconds))
+        else:
+            show("", *conclusion(told, seconds))
+            if opens or console.is_terminal:
+                _stay(proxy, told.session, opens=opens)
     return 0
 
 
-def _talk(base_url: str, questions: Sequence[str], picture: Picture) -> Iterator[TurnSeen | Refusal]:
-    def writing(question: str, answer: str) -> None:
-        picture.remark(f"{one_line(question, 90)}\n→ {one_line(answer, 200)}")
-
-    return converse(base_url, questions, writing)
-
-
-def converse_directly(base_url: str, questions: Sequence[str], picture: Picture) -> Refusal | None:
-    """Talk to the model itself until it refuses; None where the conversation ends before."""
-    for seen in _talk(base_url, questions, picture):
-        if isinstance(seen, Refusal):
-            picture.refused(seen)
-            return seen
-        picture.answered(seen)
-    return None
+def _stay(proxy: Proxy, session: str, *, opens: bool) -> None:
+    """Let people look at the session's page, until they have seen enough."""
+    page = f"{proxy.server}/unabridged/sessions/{session}?token={proxy.token}"
+    show("", f"The session's page, until Ctrl+C ends all of it: {page}", wraps=False)
+    if opens:
+        webbrowser.open(page)
+    try:
+        while True:
+            time.sleep(3600)
+    except KeyboardInterrupt:
+        return
 
 
-def converse_through(
-    proxy: Proxy, questions: Sequence[str], picture: Picture, reading: float = _READING
-) -> tuple[list[TurnSeen], list[str]]:
-    """Talk through the proxy; gives the turns and the summaries that appeared. Raises CommandError.
+def converse(
+    url: str, proxy: Proxy, questions: Sequence[str], picture: Picture, reading: float = _READING
+) -> Told:
+    """Hold the conversation three times, turn by turn. Raises CommandError where the proxied one is refused.
 
-    `reading` is how long an answer is read, at most, in seconds: the proxy has its summary written meanwhile.
+    `reading` is how long an answer is read, at most, in seconds: a summary is written meanwhile.
     """
-    turns: list[TurnSeen] = []
-    summaries: list[str] = []
-    settled = 0
-    """Summaries written, or given up, when the newest epoch began."""
-    for seen in _talk(proxy.base_url, questions, picture):
-        if isinstance(seen, Refusal):
-            picture.refused(seen)
-            raise CommandError(f"turn {seen.number} was refused through the proxy: {seen.message}")
-        if turns and seen.epoch != turns[-1].epoch:
-            settled, summary = _settled(proxy), _summary(proxy)
-            if summary and summary not in summaries:
-                summaries.append(summary)
-                picture.summary(summary)
-        turns.append(seen)
-        picture.answered(seen)
-        if seen.stage == Stage.TRIM:
-            picture.remark("reading the answer … meanwhile the model summarises what will be cut next")
+    with ExitStack() as opened:
+        addresses = ((url, False), (url, True), (proxy.base_url, False))
+        clients = [opened.enter_context(Client(base, forgets=forgets)) for base, forgets in addresses]
+        told, api = Told(clients), AdminApi(proxy.server, proxy.token)
+        picture.row(*(Text(name, style="bold") for name in COLUMNS))
+        written, epoch = 0, "0"
+        for number, question in enumerate(questions, 1):
+            picture.say(f"\n{number}. {question}")
+            cells: list[Text] = []
+            for client in clients:
+                cells.append(_turn(client, question, picture, cells))
+            picture.row(*cells)
+            if (refusal := clients[-1].refusal) is not None:
+                raise CommandError(f"turn {number} was refused through the proxy: {refusal.message}")
+            turn = clients[-1].turns[-1]
+            if turn.epoch != epoch:
+                written, epoch = _summaries(proxy, "written"), turn.epoch
+                _see(told, api, proxy, picture)
             deadline = time.monotonic() + reading
-            while _settled(proxy) == settled and time.monotonic() < deadline:
+            while (
+                turn.usage >= SUMMARY_FROM
+                and _summaries(proxy, "written") == written
+                and time.monotonic() < deadline
+            ):
                 time.sleep(_GLANCE)
-    return turns, summaries
+        _see(told, api, proxy, None)
+    return told
 
 
-def _settled(proxy: Proxy) -> int:
-    """How many summaries have been written, or given up."""
+def _turn(client: Client, question: str, picture: Picture, before: Sequence[Text]) -> Text:
+    """A turn in one column, as its cell tells it."""
+    if client.refusal is not None:
+        return Text("refused", style="red")
+    turn = client.ask(question, lambda answer: picture.answering(before, answer))
+    if isinstance(turn, Refusal):
+        return Text(f"refused: {turn.message}", style="bold red")
+    told = Text(f"{turn.prompt_tokens} tokens, {turn.cached_tokens} cached")
+    if turn.forgotten:
+        told.append(f", {turn.forgotten} messages dropped", style="yellow")
+    if turn.headers:
+        told.append(" ").append_text(stage_text(turn.stage))
+        told.append(f" {percent(turn.usage)}" + (f", epoch {turn.epoch}" if turn.epoch != "0" else ""))
+    return told.append(f"\n{one_line(turn.answer, 120)}", style="dim")
+
+
+def _see(told: Told, api: AdminApi, proxy: Proxy, picture: Picture | None) -> None:
+    """Look at what the model gets by now, and show what stands in it for what was cut."""
+    told.session = str(api.sessions(1)["sessions"][0]["id"])
+    told.view, told.digests = api.session(told.session, "view")["messages"], _summaries(proxy, "digest")
+    told.notes += [
+        text
+        for each in told.view
+        if (text := str(each.get("content"))).startswith("<note ") and text not in told.notes
+    ]
+    if picture is not None and told.notes:
+        picture.say(told.notes[-1], "cyan")
+
+
+def _summaries(proxy: Proxy, result: str) -> int:
+    """How many summaries had a result, by the proxy's metrics."""
     headers = {"Authorization": f"Bearer {proxy.token}"}
     answered = httpx2.get(f"{proxy.server}/metrics", headers=headers, timeout=10, trust_env=False)
-    counted = (line for line in answered.text.splitlines() if line.startswith("unabridged_summaries_total{"))
-    return sum(int(float(line.rpartition(" ")[2])) for line in counted)
+    name = f'unabridged_summaries_total{{result="{result}"}} '
+    return sum(
+        int(float(line.removeprefix(name))) for line in answered.text.splitlines() if line.startswith(name)
+    )
 
 
-def _summary(proxy: Proxy) -> str:
-    """What the view of the newest session has in place of messages; empty where there is no summary."""
-    api = AdminApi(proxy.server, proxy.token)
-    views = [api.session(session["id"], "view") for session in api.sessions(1)["sessions"]]
-    texts = (str(message.get("content")) for view in views for message in view["messages"])
-    return "\n".join(line for text in texts for line in text.splitlines() if line.startswith("Summary of"))
+# --- what it came to ---
 
 
-def conclusion(
-    refusal: Refusal | None, turns: Sequence[TurnSeen], summaries: int, seconds: float
-) -> list[str]:
-    """What it came to."""
-    sent, full = (sum(turn.tokens(kind) for turn in turns) for kind in ("sent", "full"))
-    cached, prompt = (sum(turn.cached_tokens for turn in turns), sum(turn.prompt_tokens for turn in turns))
-    refused = f"refused turn {refusal.number}" if refusal else "refused no turn"
-    tokens = turns[-1].tokens("full")
-    size = f"{tokens:,} tokens, {tokens / _WINDOW:.1f} times the window"
-    answered = f"With it, all {len(turns)} turns were answered"
-    epochs = f"in {turns[-1].epoch} epochs, with {summaries} {'summary' if summaries == 1 else 'summaries'}"
-    return [
-        f"Without the proxy the model {refused}. {answered}: {size}.",
-        f"Sent were {percent(sent / max(full, 1))} of all tokens, {epochs}.",
-        f"{percent(cached / max(prompt, 1))} of what was sent came from the model's cache.",
-        f"{seconds:.0f} s, with a model of 135 million parameters: mind what is kept, not its prose.",
+def conclusion(told: Told, seconds: float) -> list[Text]:
+    """What each column has of the beginning, and what keeping it cost."""
+    direct, forgetful, ours = told.clients
+    at_end = (
+        f"refused turn {direct.refusal.number}, and all after it" if direct.refusal else "refused no turn"
+    )
+    lines = [Text(f"{COLUMNS[0]} the model {at_end}.")]
+    for name, client, got in (
+        (COLUMNS[1], forgetful, [dict(each) for each in forgetful.messages]),
+        (COLUMNS[2], ours, told.view),
+    ):
+        lines.append(Text(f"{name}:"))
+        for what, turn in zip((CODE, FORBIDDEN), client.turns[-len(QUESTIONS) :], strict=True):
+            kept = (
+                Text("  kept      ", style="green") if says(got, what) else Text("  forgotten ", style="red")
+            )
+            lines.append(
+                kept.append(f"“{what}”; the model answered: {one_line(turn.answer, 90)}", style="default")
+            )
+    sent, full = (sum(turn.tokens(kind) for turn in ours.turns) for kind in ("sent", "full"))
+    summaries = sum("\nSummary of " in note for note in told.notes)
+    by_code = f", {told.digests} by code, as the model's was not true" if told.digests else ""
+    last = ours.turns[-1]
+    tokens = f"{len(ours.turns)} turns, {words(last.tokens('full'))} tokens, in {last.epoch} epochs"
+    share = f"sent were {percent(sent / max(full, 1))} of all tokens"
+    lines += [
+        Text(f"{tokens} with {summaries} summaries{by_code}; {share}."),
+        Text(f"{seconds:.0f} s, with a model of 135 million parameters: mind what is kept, not its prose."),
     ]
+    return lines
+
+
+def _outcome(told: Told, seconds: float) -> dict[str, object]:
+    def column(client: Client) -> dict[str, object]:
+        refusal = asdict(client.refusal) if client.refusal else None
+        return {"turns": [asdict(turn) for turn in client.turns], "refusal": refusal}
+
+    return {
+        "window": WINDOW,
+        "columns": dict(
+            zip(("direct", "oldest_first", "unabridged"), map(column, told.clients), strict=True)
+        ),
+        "notes": told.notes,
+        "digests": told.digests,
+        "view": told.view,
+        "session": told.session,
+        "seconds": round(seconds, 1),
+    }
