@@ -1,4 +1,4 @@
-"""The web page in a real Chromium: what people press works, nothing else is asked, and everybody can use it."""
+"""The web page in a real Chromium: what people press works, nothing else is asked, and all can use it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from tests.support.upstreams import Model, running
 
 AXE = Path(__file__).parents[1] / "clients" / "node" / "node_modules" / "axe-core" / "axe.min.js"
 POLICY = 'extends = "balanced"\n[budget]\ntokens = 800\n'
-PAGES = ("", "sessions/chat", "sessions/chat/epochs", "sessions/chat/kept", "sessions/chat/compact") + (
+PAGES = (
+    *("", "sessions/chat", "sessions/chat/epochs", "sessions/chat/kept", "sessions/chat/compact"),
     *("sessions/chat/try?policy=off", "policies", "policies/small", "memory"),
 )
 BEYOND = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
