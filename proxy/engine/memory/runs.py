@@ -85,7 +85,8 @@ class Runs:
             if known is None:
                 return False
             said = await self.sources.of(session, reader.policy, home.tags)
-            if said is None or said.session.tip == known.tip:
+            is_merged = known.texts.read_up_to >= known.updated
+            if said is None or (said.session.tip == known.tip and is_merged):
                 return False
             copies, new = await self.scopes.of_home(home), said.after(known.tip)
             index = await asyncio.to_thread(Known, copies[0].items.values())
@@ -111,16 +112,12 @@ class Runs:
         reader: Reader,
     ) -> Texts:
         count, background = self.counter.count, _background(copies[::-1])
-        kind = ScopeKind.THREAD
-        of_new, of_all = newest(new, count), newest(said.lines, count)
-        long = Wanted(kind, LONG, of_new, known.texts.long, background)
-        short = Wanted(kind, SHORT, of_all, known.texts.short, background)
-        return Texts(
-            long=await self._text(reader, long),
-            short=await self._text(reader, short),
-            updated=self.clock.now(),
-            read_up_to=said.session.updated,
-        )
+        kind, before = ScopeKind.THREAD, known.texts
+        unmerged = [line for line in said.lines if line.at > before.read_up_to]
+        of_new, of_all = newest(unmerged, count), newest(said.lines, count)
+        long = await self._text(reader, Wanted(kind, LONG, of_new, before.long, background))
+        short = await self._text(reader, Wanted(kind, SHORT, of_all, before.short, background))
+        return self._after(before, long, short, said.session.updated)
 
     async def _write_thread(
         self,
@@ -164,17 +161,14 @@ class Runs:
             above = [await self.scopes.remembered(each) for each in home.scopes[1:]]
             lines, read_up_to = await self._messages(home, copy, reader)
             background = _background(above)
-            short = await self._text(reader, Wanted(scope.kind, SHORT, lines, copy.texts.short, background))
-            merged = Wanted(
-                scope.kind, LONG, lines_of_text(short), copy.texts.long, background, of_texts=True
-            )
-            texts = Texts(
-                long=await self._text(reader, merged),
-                short=short,
-                updated=self.clock.now(),
-                read_up_to=read_up_to,
-            )
-            await self._write_texts(scope, texts)
+            before, long = copy.texts, None
+            short = await self._text(reader, Wanted(scope.kind, SHORT, lines, before.short, background))
+            if short is not None:
+                source = lines_of_text(short)
+                merged = Wanted(scope.kind, LONG, source, before.long, background, of_texts=True)
+                long = await self._text(reader, merged)
+            texts = self._after(before, long, short, read_up_to)
+            await self._write_texts(scope, texts, is_due=long is None)
 
     async def _messages(self, home: Home, copy: CachedScope, reader: Reader) -> tuple[Sequence[Line], float]:
         """The newest lines of a home's threads since its texts were written, and when the last one came."""
@@ -209,27 +203,44 @@ class Runs:
                 )
             ]
             long, short = [await self._text(reader, each) for each in wanted]
-            texts = replace(copy.texts, long=long, short=short, updated=self.clock.now())
+            texts = self._after(copy.texts, long, short, copy.texts.read_up_to)
             abouts = [each.about for each in below if each.about is not None]
             await self._write_texts(scope, texts, [_above(each) for each in abouts])
 
-    async def _text(self, reader: Reader, wanted: Wanted) -> str:
-        """A text; that so far where the model does not write it."""
+    def _after(self, before: Texts, long: str | None, short: str | None, read_up_to: float) -> Texts:
+        """The texts of a scope once these are written; those so far where the model did not write them.
+
+        What the long one did not take in is still to be read, so that the next one takes it in.
+        """
+        return Texts(
+            long=before.long if long is None else long,
+            short=before.short if short is None else short,
+            updated=before.updated if long is None else self.clock.now(),
+            read_up_to=before.read_up_to if long is None else read_up_to,
+        )
+
+    async def _text(self, reader: Reader, wanted: Wanted) -> str | None:
+        """A text; None where the model does not write it."""
         try:
             return await self.questions.text(reader, wanted)
         except FAILURES as failure:
             term = "long" if wanted.is_long else "short"
             log_failure("a text of a memory was not written", failure, scope=wanted.scope, term=term)
-            return wanted.existing
+            return None
 
-    async def _write_texts(self, scope: Scope, texts: Texts, abouts: Sequence[About] = ()) -> None:
-        """Write the texts of a scope; of one that nothing is known about, what there is in ``abouts``."""
+    async def _write_texts(
+        self, scope: Scope, texts: Texts, abouts: Sequence[About] = (), *, is_due: bool = False
+    ) -> None:
+        """Write the texts of a scope; of one that nothing is known about, what there is in ``abouts``.
+
+        Those that are still due are written again after the next run of a thread.
+        """
 
         def decide(copy: CachedScope) -> Changes | None:
             about = copy.about or next(iter(abouts), None)
             if about is None:
                 return None  # it was forgotten meanwhile
-            return Changes(texts=texts, about=replace(about, runs=0))
+            return Changes(texts=texts, about=replace(about, runs=about.runs if is_due else 0))
 
         await self.scopes.change(scope, decide)
 

@@ -92,6 +92,13 @@ async def test_a_call_that_fails_costs_what_it_was_for_and_what_was_known_stays(
         await until(True, short)
         assert BERGEN in await items(url)
         assert (await texts(url))[0] == long
+        model.answers = {}  # what was to be merged still is, with what came later
+        await answered(chat, "I like it there.")
+
+        async def merged() -> bool:
+            return "Bergen" in (await texts(url))[0]
+
+        await until(True, merged)
 
 
 async def answered(chat: Chat, text: str) -> None:

@@ -28,10 +28,10 @@ from proxy.engine.memory.sources import Sources
 from proxy.engine.models.asking import Asking, Caller
 from proxy.ports import Changes, SessionKey
 from tests.support.memories import DAY, NOW, an_item
-from tests.support.remembering import COMPRESSING, RememberingModel, note
+from tests.support.remembering import COMPRESSING, TEXTS, RememberingModel, note
 from tests.support.servers import until
 from tests.support.stores import HandClock, turn
-from tests.support.upstreams import COUNTER, giving_way, plainly, running
+from tests.support.upstreams import COUNTER, JSON, giving_way, plainly, running
 
 PERSON = Scope(ScopeKind.PERSON, "aa")
 WORKSPACE = Scope(ScopeKind.WORKSPACE, "ee")
@@ -226,6 +226,25 @@ async def test_a_thread_that_a_crash_has_left_unread_is_read(model: RememberingM
     asked = len(model.asked_for_items)
     assert (await place.process().run()).threads == 0
     assert len(model.asked_for_items) == asked
+
+
+async def test_what_a_long_text_could_not_take_in_is_merged_the_next_time(model: RememberingModel) -> None:
+    place = Place(model, credentials=OPERATOR)
+    await place.memories.note(PERSON, KEY, place.clock.now(), About(tenant="t", name="ana"))
+    await said(place, KEY, "I live in Oslo.")
+    place.clock.time += 400.0
+    model.answers = {f"{TEXTS}: here the long-term": plainly(500, [JSON], b"{}")}
+    await place.process().run()
+    texts = (await place.memories.remembered(PERSON)).texts
+    assert ("Oslo" in texts.short, texts.long) == (True, "")
+    model.answers.clear()
+    await place.process().run()
+    (thread,) = (await place.memories.threads(PERSON, 1)).values()
+    texts = (await place.memories.remembered(PERSON)).texts
+    assert ("Oslo" in texts.long, "Oslo" in thread.texts.long) == (True, True)
+    asked = len(model.asked_for_texts)
+    await place.process().run()
+    assert len(model.asked_for_texts) == asked
 
 
 async def test_a_workspace_is_written_from_the_texts_of_its_channels_alone(model: RememberingModel) -> None:
