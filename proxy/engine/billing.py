@@ -128,20 +128,22 @@ class Billing:
         return all(results)
 
     async def _send(self, place: _Place, owed: _Owed) -> bool:
-        if owed.group is None:
-            self._number += 1
-            owed.group = Group(self._writer, self._number)
-            owed.sent, owed.new = owed.new, {}
-        try:
-            await self._added(place, owed, owed.group)
-        except StoreUnavailable:
-            return False
-        except Exception as error:  # noqa: BLE001 - what cannot be added now never can: the others can
-            log_fault("a bill could not be written", error)
-        owed.group = None
-        if not owed.new and self._owed.get(place) is owed:
+        """Write what the store lacks of one bill; what is without an answer goes first, as it was."""
+        while owed.group is not None or owed.new:
+            if owed.group is None:
+                self._number += 1
+                owed.group = Group(self._writer, self._number)
+                owed.sent, owed.new = owed.new, {}
+            try:
+                await self._added(place, owed, owed.group)
+            except StoreUnavailable:
+                return False
+            except Exception as error:  # noqa: BLE001 - what cannot be added now never can: the others can
+                log_fault("a bill could not be written", error)
+            owed.group = None
+        if self._owed.get(place) is owed:
             del self._owed[place]
-        return not owed.new
+        return True
 
     async def _added(self, place: _Place, owed: _Owed, group: Group) -> None:
         bills: Mapping[str, Bill] = {name: Bill.of(amounts) for name, amounts in owed.sent.items()}

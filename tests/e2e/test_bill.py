@@ -13,9 +13,11 @@ import pytest
 
 from proxy.cli import main
 from tests.support.clients import ADMIN, Chat, Chats, Small, admin, proxying
+from tests.support.repeated_calls import POLICY as REPEATED_CALLS
+from tests.support.repeated_calls import TOOLS, WEATHER, known
 from tests.support.servers import PATIENCE, Exchange
 from tests.support.stores import embedded_valkey, run
-from tests.support.upstreams import Behaviour, Message, Model, completion, said
+from tests.support.upstreams import Behaviour, Message, Model, calling, completion, events, said
 
 FRESH, CACHED, OUTPUT = 2.5e-6, 1.25e-6, 10e-6
 """Dollars for a token of gpt-4o."""
@@ -36,11 +38,16 @@ async def url(model: Model, valkey: str) -> AsyncIterator[str]:
         yield served
 
 
-def using(usage: Message) -> Behaviour:
+def using(used: Message, message: Message | None = None, *, stream: bool = False) -> Behaviour:
     """An answer with this usage."""
+    told = message or said("So it is.")
 
     async def answer(exchange: Exchange) -> None:
-        await exchange.answer_json(completion(said("So it is.")) | {"usage": usage})
+        if stream:
+            chunks = events(told, prompt=0)
+            await exchange.stream_events([*chunks[:-1], chunks[-1] | {"usage": used}])
+        else:
+            await exchange.answer_json(completion(told) | {"usage": used})
 
     return answer
 
@@ -262,3 +269,25 @@ async def test_metrics_have_the_same_dollars(url: str, chats: Chats) -> None:
     for kind in ("answers", "without"):
         (value,) = re.findall(rf'unabridged_dollars_total{{kind="{kind}"}} (\S+)', text)
         assert float(value) == pytest.approx(told[kind], abs=1e-9)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["in one piece", "streamed"])
+async def test_a_round_that_the_client_does_not_see_is_billed_beside_the_answer(
+    small: Small, model: Model, chats: Chats, stream: bool
+) -> None:
+    url = await small(50_000, extra=REPEATED_CALLS)
+    chat = talker(chats, url)
+    chat.messages, chat.members["tools"] = known()[:-1], TOOLS
+    for message, used in (
+        (calling(WEATHER), usage(1_000, 20, cached_tokens=0)),
+        (said("It is 18 degrees."), usage(1_200, 30, cached_tokens=0)),
+    ):
+        model.replies.append(using(used, message, stream=stream))
+    if stream:
+        chat.members |= {"stream": True, "stream_options": {"include_usage": True}}
+    await chat.ask("And now?")
+    bill = await bill_of(url)
+    assert (bill["requests"], bill["tool_calls_answered"]) == (1, 1)
+    assert bill["tokens"]["sent"] == 1_200
+    assert bill["dollars"]["hidden"] == pytest.approx(1_000 * FRESH + 20 * OUTPUT, abs=1e-9)
+    assert bill["dollars"]["answers"] == pytest.approx(1_200 * FRESH + 30 * OUTPUT, abs=1e-9)
