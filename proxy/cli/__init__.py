@@ -27,6 +27,7 @@ _COMMANDS = {
     "replay": ("proxy.cli.replay", "show what policies would send for recorded sessions"),
     "explain": ("proxy.cli.explain", "show what became of each message of a session, and why"),
     "sessions": ("proxy.cli.sessions", "look at sessions of a running proxy, keep them, change them"),
+    "watch": ("proxy.cli.watch", "watch sessions, savings and epochs of a running proxy"),
     "stats": ("proxy.cli.stats", "show what requests cost, and what doing nothing would have cost"),
     "memory": ("proxy.cli.memory", "look at what is remembered, take it back, forget it"),
     "doctor": ("proxy.cli.doctor", "say whether the server would work here, and what to do where not"),

@@ -76,6 +76,11 @@ def show(*things: RenderableType, wraps: bool = True) -> None:
         console.print(thing)
 
 
+def screen() -> Console:
+    """Stdout, for what changes while it is looked at."""
+    return _console(stderr=False)
+
+
 def notes() -> Console:
     """Where everything goes that nobody asked for: stderr."""
     return _console(stderr=True)

@@ -1,0 +1,136 @@
+"""`unabridged watch`: sessions, tokens, savings and epochs of a running proxy, in a terminal, as they change.
+
+It looks again and again, so what any worker of any machine did is there. What cannot be had for a while is
+said in the place of the picture, and looked for again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from operator import itemgetter
+
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from proxy.cli.client import AdminApi, Json, add_server_option
+from proxy.cli.stats import UNKNOWN
+from proxy.cli.terminal import (
+    CommandError,
+    bar,
+    percent,
+    positive,
+    print_json,
+    screen,
+    seconds,
+    show,
+    stage_text,
+    table,
+)
+from proxy.core.text.words import one_line
+
+_SESSIONS, _EPOCHS = 15, 5
+_NAME, _REASON, _BAR = 40, 100, 20
+_COLUMNS = ("last", "session", "model", "stage", "of the budget", ">sent", ">whole", ">turns", ">epochs")
+_TIME = slice(len("2026-11-22T"), len("2026-11-22T03:47:01"))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """How often, and how much."""
+    parser.add_argument("--every", metavar="SECONDS", type=seconds, default=2.0, help="between two looks (2)")
+    parser.add_argument(
+        "--limit",
+        metavar="N",
+        type=positive,
+        default=_SESSIONS,
+        help=f"sessions that are shown ({_SESSIONS})",
+    )
+    parser.add_argument("--once", action="store_true", help="show it once, and end")
+    add_server_option(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Look until somebody presses Ctrl-C; once where there is no terminal. Raises CommandError."""
+    api, console = AdminApi.of(args), screen()
+    if args.json:
+        print_json(look(api, args.limit))
+    elif args.once or not console.is_terminal:
+        show(picture(look(api, args.limit)), wraps=False)
+    else:
+        with suppress(KeyboardInterrupt), Live(console=console, screen=True, auto_refresh=False) as live:
+            while True:
+                try:
+                    seen = picture(look(api, args.limit))
+                except CommandError as error:  # it may come back
+                    seen = Text(f"{error}\nIt is looked for again. Ctrl-C ends this.", style="red")
+                live.update(seen, refresh=True)
+                time.sleep(args.every)
+    return 0
+
+
+def look(api: AdminApi, limit: int) -> Json:
+    """The bills of a day, and the sessions used last."""
+    return {"stats": api.stats("24h", "day"), **api.sessions(limit)}
+
+
+def picture(seen: Json) -> RenderableType:
+    """What is seen, for people."""
+    return Group(*_parts(seen))
+
+
+def _parts(seen: Json) -> Iterator[RenderableType]:
+    yield _headline(seen["stats"]["total"])
+    yield ""
+    yield table(_COLUMNS, [_row(each) for each in seen["sessions"]])
+    epochs = [(epoch, _name(each)) for each in seen["sessions"] for epoch in each["epochs"]]
+    newest = sorted(epochs, key=lambda each: itemgetter("at")(each[0]), reverse=True)[:_EPOCHS]
+    if newest:
+        rows = [
+            (str(epoch["at"])[_TIME], name, stage_text(epoch["stage"]), one_line(epoch["reason"], _REASON))
+            for epoch, name in newest
+        ]
+        yield ""
+        yield table(("at", "session", "stage", "why"), rows, title="newest epochs")
+    left_out = {why: number for why, number in seen["left_out"].items() if number}
+    for why, number in left_out.items():
+        yield Text(f"{number} sessions cannot be read: {why.replace('_', ' ')}", style="red")
+    yield ""
+    yield Text(f"{datetime.now(UTC):%H:%M:%S} UTC", style="dim")
+
+
+def _headline(bill: Json) -> Text:
+    """The last day in one line."""
+    tokens, dollars = bill["tokens"], bill["dollars"]
+    share = percent(1 - tokens["sent"] / tokens["received"]) if tokens["received"] else "0%"
+    words = [
+        f"24 hours: {bill['requests']:,} requests",
+        f"{tokens['received']:,} tokens received, {tokens['sent']:,} sent ({share} less)",
+        f"saved ${dollars['saved']:.4f}, spent ${dollars['spent']:.4f}" if dollars else f"dollars {UNKNOWN}",
+    ]
+    if bill["would_have_failed"]:
+        words.append(f"{bill['would_have_failed']:,} would have failed")
+    if failed := sum(bill["summaries_failed"].values()):
+        words.append(f"{failed:,} summaries failed")
+    return Text(" · ".join(words), style="bold")
+
+
+def _row(session: Json) -> tuple[object, ...]:
+    usage = session["tokens"] / session["budget"] if session["budget"] else None
+    gauge = "" if usage is None else Text.assemble(bar(usage, {}, _BAR), f"{percent(usage):>5}")
+    return (
+        str(session["updated"])[_TIME],
+        _name(session),
+        one_line(session["model"], _NAME),
+        stage_text(session["stage"]),
+        gauge,
+        *(session[each] for each in ("tokens", "full_tokens", "turns", "prune_count")),
+    )
+
+
+def _name(session: Json) -> str:
+    """How it began, or its name where that is not kept."""
+    return one_line(session["began_with"] or session["name"], _NAME)

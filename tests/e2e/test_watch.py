@@ -1,0 +1,80 @@
+"""`unabridged watch`: what a running proxy does, in a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pty
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from proxy.cli import main
+from tests.support.clients import Chat, Chats, proxying, write_policy
+from tests.support.servers import PATIENCE
+from tests.support.upstreams import Model
+
+SMALL = 'extends = "balanced"\n[budget]\ntokens = 600\n[summary]\nenabled = false\n'
+
+
+@pytest.fixture
+async def served(model: Model, tmp_path: Path) -> AsyncIterator[str]:
+    """A proxy with a small budget."""
+    async with proxying(model.url, policy=str(write_policy(tmp_path, "small", SMALL))) as url:
+        yield url
+
+
+@pytest.fixture
+async def chat(served: str, chats: Chats, monkeypatch: pytest.MonkeyPatch) -> Chat:
+    """A talk that has been pruned."""
+    monkeypatch.setenv("UNABRIDGED_ADMIN_TOKEN", "admin")
+    chat = chats(served, X_Unabridged_Session="trip")
+    chat.members = {"model": "gpt-4o"}
+    for place in range(8):
+        await chat.ask(f"Question {place}: where do we go from here, and why would we? " * 2)
+    return chat
+
+
+async def test_without_a_terminal_it_shows_what_is_there_once(
+    served: str, chat: Chat, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await asyncio.to_thread(main, ["watch", "--server", served]) == 0
+    said = capsys.readouterr().out
+    for each in ("8 requests", "saved $", "Question 0: where do we go", "gpt-4o", "newest epochs"):
+        assert each in said
+
+
+async def test_it_says_the_same_as_json(served: str, chat: Chat, capsys: pytest.CaptureFixture[str]) -> None:
+    assert await asyncio.to_thread(main, ["watch", "--json", "--server", served]) == 0
+    seen = json.loads(capsys.readouterr().out)
+    assert seen["stats"]["total"]["requests"] == 8
+    assert [each["name"] for each in seen["sessions"]] == ["trip"]
+
+
+async def until(screen: int, words: str) -> str:
+    """What a terminal shows until these words have come."""
+    shown = ""
+    async with asyncio.timeout(PATIENCE):
+        while words not in shown:
+            shown += (await asyncio.to_thread(os.read, screen, 65_536)).decode(errors="replace")
+    return shown
+
+
+async def test_in_a_terminal_it_follows_what_happens_until_it_is_ended(served: str, chat: Chat) -> None:
+    screen, inside = pty.openpty()
+    command = ("-m", "proxy", "watch", "--every", "0.05", "--server", served)
+    watching = await asyncio.create_subprocess_exec(
+        sys.executable, *command, stdin=inside, stdout=inside, stderr=inside, start_new_session=True
+    )
+    os.close(inside)
+    await until(screen, "8 requests")
+    await chat.ask("And then?")
+    await until(screen, "9 requests")
+    watching.send_signal(signal.SIGINT)
+    async with asyncio.timeout(PATIENCE):
+        assert await watching.wait() == 0
+    os.close(screen)
