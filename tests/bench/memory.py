@@ -23,7 +23,7 @@ from proxy.core.memory.life import rescored
 from proxy.core.memory.records import Item
 from proxy.engine.memory.scopes import CachedScope
 from tests.bench.memory_compression import SAVED, by_real_model, is_model_here, put_away
-from tests.bench.memory_talks import Outcome, Recorded, ask_across_sessions, has_questions, talk_of
+from tests.bench.memory_talks import Outcome, Recorded, Talk, ask_across_sessions, has_questions, talk_of
 from tests.bench.recall import sessions
 from tests.support.memories import DAY, NOW, an_item
 from tests.support.memory_world import Writer
@@ -131,12 +131,15 @@ async def measure(arguments: argparse.Namespace) -> bool:
     """Print the tables; whether every aim is reached."""
     print("| what | measured | aim | reached |\n|---|---|---|---|")
     reached = scoring() & await retrieval() & await compression()
-    asked, others = dict[str, Recorded](), dict[str, Recorded]()
+    data, others = list[Talk](), dict[str, Recorded]()
     for path in arguments.data:
         recorded = [*sessions(path)][: arguments.sessions]
-        (asked if has_questions(recorded) else others)[path.name.partition(".")[0]] = recorded
-    if asked:
-        writer, data = Writer(), [talk_of(session) for recorded in asked.values() for session in recorded]
+        if has_questions(recorded):
+            data += map(talk_of, recorded)
+        else:
+            others[path.name.partition(".")[0]] = recorded
+    if data:
+        writer = Writer()
         reached &= told(await ask_across_sessions(data, writer), writer)
     if others:
         reached &= await real_compression(others)

@@ -125,15 +125,14 @@ class Reading:
         return {place: lines[place] for hit in found for place in windows[hit]}
 
     async def found(self, home: Home, copies: Sequence[CachedScope], query: str, most: int) -> Sequence[Item]:
-        """The items that say most of what is asked, best first: its own, and those above.
+        """The items that say most of what is asked, best first, whether they are its own or of those above.
 
         Raises SearchUnavailable.
         """
-        found: list[Item] = []
-        for scope, copy in zip(home.scopes, copies, strict=True):
-            hits = await self.search.search(f"memory {scope.tag}", copy.passages, query, most)
-            found += dict.fromkeys(item for place in hits for item in copy.windows[place])
-        return found[:most]
+        windows = [window for copy in copies for window in copy.windows]
+        passages = [passage for copy in copies for passage in copy.passages]
+        hits = await self.search.search(f"memory {home.scope.tag}", passages, query, most)
+        return [*dict.fromkeys(item for place in hits for item in windows[place])][:most]
 
     def use(self, home: Home, items: Collection[str], session: SessionKey, how: str) -> None:
         """Items were told to a session, or recalled in it: each counts once a session. Nobody waits."""

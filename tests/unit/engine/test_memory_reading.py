@@ -86,6 +86,7 @@ async def history_of(raw: bytes) -> History:
 @pytest.fixture
 async def place() -> Place:
     place = Place()
+    await COUNTER.ready()  # as a server's is before its first request: a session's start waits a second
     elsewhere = Source(session="s0", messages=(b"m0",), role="user", at=NOW)
     boat, oslo = an_item("Ana has a boat.", source=elsewhere), an_item("Ana lives in Oslo.")
     nuts = an_item("Ana is allergic to nuts.", is_standing=True)
@@ -102,6 +103,14 @@ async def test_texts_stand_before_the_items_that_fit_and_those_that_stay_true(pl
     assert lines[:3] == ["- workspace long", "- channel long", "- channel short"]
     assert lines[3] == "2026-01-01:"
     assert sorted(lines[4:]) == ["- Ana is allergic to nuts.", "- Ana lives in Oslo.", "- Oslo is cold."]
+
+
+async def test_what_fits_best_is_told_first_whether_it_is_the_channels_or_the_workspaces(
+    place: Place,
+) -> None:
+    boats = [an_item(f"Boat number {number} has sailed to Bergen.") for number in range(200)]
+    await place.know(place.channel, Texts(), *boats)
+    assert "- Oslo is cold." in await place.begins("Is it cold in Oslo when the boat has sailed?", room=400)
 
 
 async def test_what_is_told_is_used_once_a_session(place: Place) -> None:
