@@ -165,6 +165,7 @@ def _greet(settings: Settings, fault: str, proxy: str | None, *, is_embedded: bo
         **({"mode": "shadow: no request is changed"} if settings.shadow else {}),
         "store": f"embedded, in {settings.data_dir / 'valkey'}" if is_embedded else store,
         **({"store_fault": fault} if fault else {}),
+        "page": f"{address}/unabridged/",
         "admin": f"{address}/unabridged/v1",
         "token": f"in {file}" if kept == given else f"as {PREFIX}ADMIN_TOKEN has it",
     }

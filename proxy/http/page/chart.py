@@ -78,6 +78,7 @@ def chart(turns: Sequence[SentTurn], budget: int | None, stages: Stages, width: 
 
     places = _thinned(turns)
     sent = " ".join(f"{x(place)},{y(turns[place].sent)}" for place in places)
+    within = next((at for at, place in enumerate(places) if turns[place].full > top), len(places))
     marks = [Mark(turn.epoch, x(place), y(turn.sent)) for place, turn in enumerate(turns) if turn.began]
     return Chart(
         width=width,
@@ -85,7 +86,7 @@ def chart(turns: Sequence[SentTurn], budget: int | None, stages: Stages, width: 
         left=left,
         right=right,
         bottom=bottom,
-        full=" ".join(f"{x(place)},{y(turns[place].full)}" for place in places),
+        full=" ".join(f"{x(place)},{y(turns[place].full)}" for place in places[: within + 1]),
         sent=sent,
         area=f"{x(places[0])},{bottom} {sent} {x(places[-1])},{bottom}",
         bands=_bands(budget, stages, y) if budget else (),

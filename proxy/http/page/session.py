@@ -83,7 +83,10 @@ class SessionPages:
             "first": first,
             "page": _PAGE,
             "count": len(branch),
-            "missing": self.inspection.missing(found, situation, current),
+            "missing": [
+                (situation.plan.gaps[each.gap], each.why)
+                for each in self.inspection.missing(found, situation, current)
+            ],
         }
         return Shown("session.html", found.session.began_with or found.session.name, content)
 

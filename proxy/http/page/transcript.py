@@ -10,7 +10,7 @@ from proxy.core.conversation.records import Node
 from proxy.core.dialects.dialect import Content, Dialect
 from proxy.core.planning.explain import Row, explain
 from proxy.core.planning.history import cut_by
-from proxy.core.planning.plan import Epoch, Gap
+from proxy.core.planning.plan import Epoch
 from proxy.core.planning.situation import Situation
 from proxy.engine.admin.inspection import Inspected
 
@@ -59,9 +59,12 @@ class Part:
     """What stands in their place; nothing where they are kept as they came, or went without a note."""
     by: Epoch | None = None
     """The epoch that took them out of the view."""
-    begins: int = 0
-    """The number of the first message that the note stands for; it may be on an earlier page."""
-    ends: int = 0
+    gap: int | None = None
+    """The index of the gap that they lie in."""
+    span: tuple[int, int] = (0, 0)
+    """The first and the last message of that gap; they may be on other pages."""
+    is_noted: bool = False
+    """Whether the note that stands for them is shown before."""
 
 
 @dataclass(frozen=True)
@@ -80,23 +83,35 @@ class Beside:
 
     def parts(self, start: int, end: int) -> list[Part]:
         """Messages ``start`` up to and without ``end``, and those that stand in one unit with them."""
-        rows = explain(self.situation, start, end)
-        grouped = groupby(rows, key=lambda row: (row.gap, None if row.gap is not None else row.start))
-        return [
-            self._gap(list(each), gap) if gap is not None else self._standing(next(each))
-            for (gap, _), each in grouped
-        ]
+        grouped = groupby(explain(self.situation, start, end), key=self._together)
+        parts: list[Part] = []
+        for (gap, is_told, _), each in grouped:
+            if gap is None:
+                parts.append(self._standing(next(each)))
+            else:
+                is_noted = any(part.gap == gap for part in parts)
+                parts.append(self._gap([*each], gap, is_told=is_told, is_noted=is_noted))
+        return parts
 
-    def _gap(self, rows: Sequence[Row], number: int) -> Part:
+    def _together(self, row: Row) -> tuple[int | None, bool, int]:
+        """What rows share that are shown as one: a gap, whether a summary tells of them; else nothing."""
+        if row.gap is None:
+            return None, False, row.start
+        anchors = self.situation.plan.gaps[row.gap].anchors
+        return row.gap, any(each.start <= row.start < each.end for each in anchors), -1
+
+    def _gap(self, rows: Sequence[Row], number: int, *, is_told: bool, is_noted: bool) -> Part:
         gap = self.situation.plan.gaps[number]
+        is_shown = bool(gap.note) and not is_noted
         return Part(
             messages=[*self._messages(rows[0].start, rows[-1].end)],
-            state="summarised" if _covers(gap, rows[0].start) else "cut",
+            state="summarised" if is_told else "cut",
             rows=rows,
-            gets=[Message.of(self._dialect.read(gap.note))] if gap.note else (),
+            gets=[Message.of(self._dialect.read(gap.note))] if is_shown else (),
             by=cut_by(self.line, rows[0].start),
-            begins=gap.start,
-            ends=gap.end - 1,
+            gap=number,
+            span=(gap.start, gap.end - 1),
+            is_noted=is_noted,
         )
 
     def _standing(self, row: Row) -> Part:
@@ -108,8 +123,6 @@ class Beside:
             rows=[row],
             gets=[Message.of(self._dialect.read(each.raw), each.position) for each in edits],
             by=cut_by(self.line, edits[0].position) if edits else None,
-            begins=row.start,
-            ends=row.end - 1,
         )
 
     def _messages(self, start: int, end: int) -> Iterator[Message]:
@@ -126,7 +139,3 @@ class Beside:
     def read(self, raw: bytes) -> Message:
         """A message that has no number."""
         return Message.of(self._dialect.read(raw))
-
-
-def _covers(gap: Gap, position: int) -> bool:
-    return any(anchor.start <= position < anchor.end for anchor in gap.anchors)
