@@ -6,11 +6,13 @@ import asyncio
 import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from tests.support.clients import ADMIN, Chat, proxying, question
-from tests.support.upstreams import Model, running
+from tests.support.clients import ADMIN, admin, making_chats, question
+from tests.support.remembering import ana_speaks, noting_ana, remembering
+from tests.support.upstreams import running
 
 pytest.importorskip("schemathesis")
 
@@ -23,42 +25,53 @@ CHECKS = (
     "ignored_auth",
     "unsupported_method",
 )
-CHAT = """
-[parameters]
-"path.id" = "chat"
+KNOWN = """
+[[operations]]
+include-path-regex = "/sessions/"
+parameters = {{ "path.id" = "chat" }}
+
+[[operations]]
+include-path-regex = "/memory/"
+parameters = {{ "path.id" = "{item}" }}
 """
 
 
+class Served(NamedTuple):
+    """A proxy that holds a session, and remembers what was said in another."""
+
+    url: str
+    item: str
+
+
 @pytest.fixture
-async def url() -> AsyncGenerator[str]:
-    """A proxy that holds a session."""
-    async with running(Model()) as model, proxying(model.url) as served:
-        chat = Chat(served)
-        chat.headers["X-Unabridged-Session"] = "chat"
+async def served(tmp_path: Path) -> AsyncGenerator[Served]:
+    model = noting_ana()
+    async with running(model), remembering(model, tmp_path) as url, making_chats() as chats:
+        chat = chats(url, X_Unabridged_Session="chat")
         for number in range(5):
             await chat.ask(question(number))
-        await chat.client.aclose()
-        yield served
+        await ana_speaks(model, url, chats)
+        yield Served(url, (await admin(url, "memory", query="Oslo"))["items"][0]["id"])
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1_800)
 @pytest.mark.parametrize(
     ("parameters", "methods"),
-    [(CHAT, ("--exclude-method", "DELETE")), ("", ())],
-    ids=["of a session", "of any that may be named"],
+    [(KNOWN, ("--exclude-method", "DELETE")), ("", ())],
+    ids=["of a session and an item", "of any that may be named"],
 )
 async def test_it_answers_whatever_is_asked_as_its_document_says(
-    url: str, tmp_path: Path, parameters: str, methods: tuple[str, ...]
+    served: Served, tmp_path: Path, parameters: str, methods: tuple[str, ...]
 ) -> None:
     config = tmp_path / "schemathesis.toml"
-    config.write_text(parameters)
+    config.write_text(parameters.format(item=served.item))
     options = [
         *("--header", f"Authorization: {ADMIN['Authorization']}", "--checks", ",".join(CHECKS)),
         *("--max-examples", str(EXAMPLES), "--no-color", "--seed", "1", *methods),
     ]
     program = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(config), "run"]
     running_now = await asyncio.create_subprocess_exec(
-        *(*program, f"{url}/unabridged/v1/openapi.json", *options),
+        *(*program, f"{served.url}/unabridged/v1/openapi.json", *options),
         cwd=tmp_path,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,

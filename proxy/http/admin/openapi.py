@@ -100,6 +100,12 @@ def number(request: Request, name: str, usual: int, most: int) -> int:
     return min(max(int(text[:9]), 1), most)
 
 
+_KEYS = {
+    "token": "The admin token.",
+    "client": "A client's own key. Who sends none is a caller of its own, as in a chat.",
+}
+
+
 def document(operations: Sequence[Operation]) -> Schema:
     """The OpenAPI document of a table."""
     shapes: list[tuple[type[BaseModel], Literal["serialization", "validation"]]] = [
@@ -115,7 +121,7 @@ def document(operations: Sequence[Operation]) -> Schema:
         made: Schema = {
             "operationId": each.endpoint.__name__,
             "summary": each.endpoint.__doc__ or "",
-            "security": [{"client" if each.is_for_clients else "token": []}],
+            "security": [{"client": []}, {}] if each.is_for_clients else [{"token": []}],
             "parameters": [*(of_path if "{id}" in each.path else ()), *of_query],
             "responses": {
                 "200": _content("Done.", references[each.answer, "serialization"], each.media),
@@ -139,7 +145,7 @@ def document(operations: Sequence[Operation]) -> Schema:
             "schemas": definitions["$defs"],
             "securitySchemes": {
                 name: {"type": "http", "scheme": "bearer", "description": description}
-                for name, description in (("token", "The admin token."), ("client", "A client's own key."))
+                for name, description in _KEYS.items()
             },
         },
     }
