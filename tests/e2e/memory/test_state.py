@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import sys
+from pathlib import Path
 
 import pytest
 
+from proxy.core.text.words import one_line
 from tests.support.canaries import logged
-from tests.support.clients import Chats, Small, admin, proxying
-from tests.support.upstreams import Model
+from tests.support.clients import Chats, Small, admin, proxying, write_policy
+from tests.support.upstreams import Model, said
 
 TOOLS = """
 [[tools]]
@@ -24,28 +25,60 @@ def states(lines: list[str]) -> list[str]:
     return [json.loads(line)["state"] for line in lines if '"memory state"' in line]
 
 
+OSLO = '{"city":"Oslo"}'
+HANDED = {"name": "get_weather", "arguments": {"city": "Oslo"}, "result": "Rain."}
+
+
 @pytest.mark.parametrize("with_content", [False, True])
-async def test_three_blocks_follow_each_request(model: Model, chats: Chats, with_content: bool) -> None:
-    async with proxying(model.url, log_level="debug", log_content=with_content) as url:
+async def test_three_blocks_follow_each_request(
+    model: Model, chats: Chats, tmp_path: Path, with_content: bool
+) -> None:
+    policy = str(write_policy(tmp_path, "caching", f'extends = "default"\n{TOOLS}'))
+    async with proxying(model.url, policy=policy, log_level="debug", log_content=with_content) as url:
         with logged() as lines:
             chat = chats(url, X_Unabridged_Session="my-chat")
+            chat.members["unabridged"] = {"inject": {"tools": [HANDED]}}
             chat.messages.append({"role": "system", "content": "Be brief."})
+            model.replies += [said("By the harbour."), said("Now.")]
             await chat.ask("Where is Wendelin?")
+            await chat.ask("And\nnow?")
         (session,) = (await admin(url, "sessions"))["sessions"]
-    (state,) = states(lines)
+        told = await admin(url, f"sessions/{session['id']}/state")
+    _, state = states(lines)
     name = "my-chat" if with_content else session["id"]
-    system, user = ("Be brief.", "Where is Wendelin?") if with_content else ("…", "…")
+
+    def shown(text: str) -> str:
+        return text if with_content else "…"
+
     assert state.splitlines() == [
         "MEMORY STATE",
-        f"  Session: {name} · Exchanges: 0 · Running summary: 0 bytes · Model compressions: 0",
+        f"  Session: {name} · Exchanges: 1 · Running summary: 0 bytes · Model compressions: 0",
         "FUNCTION CACHE STATE",
-        "  Cached functions: 0",
+        "  Cached functions: 1",
+        f"  • get_weather({shown(OSLO)}): 2/3 exchanges remaining",
         "AGENT RECEIVES",
-        "  2 messages",
-        f"  [1] SYSTEM: {system}",
-        f"  [2] USER: {user}",
+        "  7 messages",
+        f"  [1] SYSTEM: {shown('Be brief.')}",
+        f"  [2] USER: {shown(one_line(told['messages'][1]['text'], 200))}",
+        f"  [3] ASSISTANT: {shown(f'get_weather({OSLO})')}",
+        f"  [4] TOOL: {shown('Rain.')}",
+        f"  [5] USER: {shown('Where is Wendelin?')}",
+        f"  [6] ASSISTANT: {shown('By the harbour.')}",
+        f"  [7] USER: {shown('And now?')}",
     ]
     assert any("Wendelin" in line for line in lines) == with_content
+    # The admin API tells the same, as of now: with the answer, and an exchange later.
+    assert told["functions"] == [
+        {"name": "get_weather", "arguments": OSLO, "remaining_exchanges": 1, "cache_exchanges": 3}
+    ]
+    assert [each["text"] for each in told["messages"]][2:] == [
+        *(f"get_weather({OSLO})", "Rain.", "Where is Wendelin?", "By the harbour.", "And\nnow?", "Now.")
+    ]
+    if with_content:
+        later = (
+            state.replace("Exchanges: 1", "Exchanges: 2").replace("2/3", "1/3").replace("7 mess", "8 mess")
+        )
+        assert told["lines"] == f"{later}\n  [8] ASSISTANT: Now."
 
 
 async def test_nothing_of_it_is_logged_above_debug_level(
@@ -73,5 +106,3 @@ async def test_the_admin_api_tells_what_a_session_stands_at(model: Model, chats:
         assert told[name] == session[name]
     assert told["llm_compressions"] > 0
     assert [each["role"] for each in told["messages"]] == [each["role"] for each in view]
-    assert told["lines"].startswith(f"MEMORY STATE\n  Session: chat · Exchanges: {told['exchanges']} · ")
-    assert re.search(r"AGENT RECEIVES\n  \d+ messages\n  \[1\] ", told["lines"])
