@@ -9,7 +9,8 @@ that the request before held, in the steps in which providers keep prefixes, whi
 Where the whole would have been more than the model's window it would have failed, and costs nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import reduce
 from typing import Self
 
 import msgspec
@@ -69,10 +70,12 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, amounts: Mapping[str, int]) -> Self:
         """A bill of its amounts by name; names that are not known here are left out."""
-        known = {name: amount for name, amount in amounts.items() if name in _NAMES}
-        failed = {
-            name.removeprefix(_FAILED): amount for name, amount in amounts.items() if name.startswith(_FAILED)
-        }
+        known, failed = dict[str, int](), dict[str, int]()
+        for name, amount in amounts.items():
+            if name in _NAMES:
+                known[name] = amount
+            elif name.startswith(_FAILED):
+                failed[name.removeprefix(_FAILED)] = amount
         return cls(failed=failed, **known)
 
     def amounts(self) -> dict[str, int]:
@@ -126,9 +129,17 @@ def money(prompt: Prompt, output: int, prices: Prices | None) -> int:
     return round((prompt.dollars(prices) + output * prices.output / MILLION) * NANO)
 
 
+def total(bills: Iterable[Bill]) -> Bill:
+    """The sum of bills."""
+    return Bill.of(reduce(added, (bill.amounts() for bill in bills), {}))
+
+
 def added(amounts: Mapping[str, int], others: Mapping[str, int]) -> dict[str, int]:
     """The sums of amounts by name."""
-    return {**amounts, **{name: amounts.get(name, 0) + amount for name, amount in others.items()}}
+    sums = dict(amounts)
+    for name, amount in others.items():
+        sums[name] = sums.get(name, 0) + amount
+    return sums
 
 
 def kept_prompt(chain: Chain, before: Plan, plan: Plan, budget: Budget, prices: Prices) -> int:

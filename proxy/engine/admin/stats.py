@@ -1,14 +1,13 @@
 """What requests took and cost over a time, by hour, day, model or session."""
 
-from collections.abc import Callable, Iterable
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import reduce
-from itertools import groupby
-from operator import add, itemgetter
 from typing import Literal
 
-from proxy.core.economics.bill import NOTHING, Bill
+from proxy.core.economics.bill import Bill, total
 from proxy.engine.billing import Billing
 from proxy.ports import BillStore, Clock, SessionAdmin, SessionKey
 from proxy.ports.bill_store import HOUR, KEPT
@@ -46,15 +45,8 @@ class Stats:
         last = int(self.clock.now()) // HOUR
         first = max(int(self.clock.now() - seconds) // HOUR, last - KEPT)
         hours = await self.bills.hours(first, last)
-        cells = [
-            (hour, model, bill) for hour, bills in sorted(hours.items()) for model, bill in bills.items()
-        ]
-        total = _sum(bill for _, _, bill in cells)
-        if by == "session":
-            return first * HOUR, total, await self._sessions(first * HOUR)
-        key: Callable[[tuple[int, str, Bill]], str] = itemgetter(1) if by == "model" else _time(by)
-        groups = groupby(sorted(cells, key=key), key)
-        return first * HOUR, total, [Row(name, _sum(cell[2] for cell in group)) for name, group in groups]
+        summed, rows = await asyncio.to_thread(_grouped, hours, by)
+        return first * HOUR, summed, await self._sessions(first * HOUR) if by == "session" else rows
 
     async def of_session(self, key: SessionKey) -> Bill:
         """A session's bill until now."""
@@ -71,10 +63,13 @@ class Stats:
         ]
 
 
-def _time(by: By) -> Callable[[tuple[int, str, Bill]], str]:
-    form = "%Y-%m-%d" if by == "day" else "%Y-%m-%dT%H:00:00.000Z"
-    return lambda cell: datetime.fromtimestamp(cell[0] * HOUR, UTC).strftime(form)
-
-
-def _sum(bills: Iterable[Bill]) -> Bill:
-    return reduce(add, bills, NOTHING)
+def _grouped(hours: Mapping[int, Mapping[str, Bill]], by: By) -> tuple[Bill, list[Row]]:
+    """The sum of all, and of each hour, day or model."""
+    groups: defaultdict[str, list[Bill]] = defaultdict(list)
+    for hour in sorted(hours):
+        at = datetime.fromtimestamp(hour * HOUR, UTC)
+        name = f"{at:%Y-%m-%d}" if by == "day" else f"{at:%Y-%m-%dT%H:00:00.000Z}"
+        for model, bill in hours[hour].items():
+            groups[model if by == "model" else name].append(bill)
+    rows = [Row(name, total(groups[name])) for name in sorted(groups)]
+    return total(row.bill for row in rows), rows

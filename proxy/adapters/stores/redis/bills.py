@@ -17,8 +17,8 @@ from proxy.core.economics.bill import Bill
 from proxy.ports import Group, SessionKey
 from proxy.ports.bill_store import HOUR, KEPT
 
-_TRIPS: Final = 4
-"""Round trips for which reading has time: ninety days are some thousand hashes."""
+_AT_ONCE: Final = 100
+"""Bills that are read before others are let go on."""
 
 
 class RedisBills:
@@ -44,29 +44,34 @@ class RedisBills:
         await self._scripts.of_session("add_to_session", key, life, *group, *amounts)
 
     async def hours(self, first: int, last: int) -> dict[int, dict[str, Bill]]:
-        asked = range(first, last + 1)
         found: dict[int, dict[str, Bill]] = {}
-        for hour, stored in zip(asked, await self._read([names.hour(each) for each in asked]), strict=True):
-            by_model: defaultdict[str, dict[str, int]] = defaultdict(dict)
-            for name, amount in _amounts(stored):
-                kind, _, model = name.partition(" ")
-                by_model[model][kind] = amount
-            if by_model:
-                found[hour] = {model: Bill.of(amounts) for model, amounts in by_model.items()}
+        for start in range(first, last + 1, _AT_ONCE):
+            asked = range(start, min(start + _AT_ONCE, last + 1))
+            stored = await self._read([names.hour(each) for each in asked])
+            bills = zip(asked, map(_by_model, stored), strict=True)
+            found |= {hour: by_model for hour, by_model in bills if by_model}
         return found
 
     async def of_sessions(self, keys: Sequence[SessionKey]) -> list[Bill]:
-        stored = await self._read([names.session(each) + names.BILL for each in keys])
-        return [Bill.of(dict(_amounts(each))) for each in stored]
+        found: list[Bill] = []
+        for start in range(0, len(keys), _AT_ONCE):
+            page = [names.session(each) + names.BILL for each in keys[start : start + _AT_ONCE]]
+            found += (Bill.of(dict(_amounts(each))) for each in await self._read(page))
+        return found
 
     async def _read(self, stored: Sequence[str]) -> list[Mapping[bytes, bytes]]:
-        if not stored:
-            return []
-        call = self._connection.call("inspect", trips=_TRIPS)
-        async with call as client, client.pipeline(transaction=False) as pipe:
+        async with self._connection.call("inspect") as client, client.pipeline(transaction=False) as pipe:
             for name in stored:
                 pipe.hgetall(name)
             return cast("list[Mapping[bytes, bytes]]", await pipe.execute())
+
+
+def _by_model(stored: Mapping[bytes, bytes]) -> dict[str, Bill]:
+    found: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    for name, amount in _amounts(stored):
+        kind, _, model = name.partition(" ")
+        found[model][kind] = amount
+    return {model: Bill.of(amounts) for model, amounts in found.items()}
 
 
 def _amounts(stored: Mapping[bytes, bytes]) -> Iterator[tuple[str, int]]:
