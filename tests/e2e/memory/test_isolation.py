@@ -20,6 +20,7 @@ from tests.support.remembering import (
     read,
     remembering,
 )
+from tests.support.servers import eventually
 from tests.support.upstreams import Message, calling, said
 
 STRANGER = {"Authorization": "Bearer sk-other"}
@@ -166,3 +167,16 @@ async def test_a_note_that_was_told_is_not_remembered_again(
     await read(model, 2)
     shown = [each.partition("<transcript")[2] for each in model.prompts(model.asked_for_items)]
     assert not any(LIVES in each for each in shown)
+
+
+async def test_what_the_model_looked_up_and_passes_on_is_not_remembered_again(
+    model: RememberingModel, tmp_path: Path, chats: Chats
+) -> None:
+    async with remembering(model, tmp_path, f"inject_tokens = 0\n{RECALL}") as url:
+        await ana_speaks(model, url, chats)
+        model.replies += [calling(("r1", NAME, '{"query": "Oslo"}')), said(f"As I found, {LIVES}")]
+        await opening(model, person(chats, url), "two", "Good morning, where am I?")
+        assert LIVES in model.views()[-1][-1]["content"]
+        await eventually(lambda: len(model.asked_for_items) == 2)
+        shown = model.prompts(model.asked_for_items)[1].partition("<transcript")[2]
+        assert ("Good morning" in shown, "As I found" in shown) == (True, False)
