@@ -28,7 +28,7 @@ from proxy.core.planning.planner import (
     yielded_protection,
 )
 from proxy.core.planning.reasoning import is_amid_reasoning, signed_in
-from proxy.core.planning.situation import Situation
+from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Situation
 from proxy.core.planning.strategies import BY_UNITS, acts_by_usage, has_waited, strategy_of
 from proxy.engine.background import off_loop
 from proxy.engine.flow import Decision, Request
@@ -65,14 +65,15 @@ class Epochs:
         self._metrics = metrics
         self._pending = PendingEpochs(memory)
         self._ahead = SummariesAhead(summary_jobs, self._pending, clock)
-        self._from_scratch = PlanCache(counter.count, memory)
+        self._from_scratch = PlanCache(memory)
 
     async def decide(self, request: Request, races: int = _RACES) -> Decision:
         """The plan for a request; a new epoch is in the store when this returns, unless that is degraded."""
         log = request.log
         if log is None:
             # Its own past is replayed, so that each turn without a store cuts what the last one cut.
-            plan, number = await self._from_scratch.of(request)
+            alone = replace(self._situation(request, ())[0], conditions=UNKNOWN_CONDITIONS)
+            plan, number = await self._from_scratch.of(request.session.tenant, alone)
             return replace(Decision.under(request, plan), number=number)
         if not log.epochs and acts_by_usage(request.incoming.policy):
             whole = Decision.under(request, EMPTY)
@@ -145,7 +146,7 @@ class Epochs:
 
     async def _replayed(self, request: Request, situation: Situation, standing: Decision) -> Decision:
         """What is forwarded of a first request that is over its budget: its own past is replayed."""
-        plan, _ = await self._from_scratch.of(request, request.conditions)
+        plan, _ = await self._from_scratch.of(request.session.tenant, situation)
         is_at_cost = await off_loop(request.chain, lambda: cuts_protected(situation, plan))
         return replace(standing, plan=plan, summary="none", degraded=_PROTECTED_CUT if is_at_cost else ())
 

@@ -16,8 +16,8 @@ import msgspec
 
 from proxy.cache import Lru, Memory
 from proxy.core.planning.from_scratch import plan_from_scratch
-from proxy.core.planning.plan import EMPTY, Plan, Span
-from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Conditions, Count, Situation
+from proxy.core.planning.plan import Plan, Span
+from proxy.core.planning.situation import Situation
 from proxy.core.policy.policy import Policy
 from proxy.engine.background import off_loop
 from proxy.engine.flow import Request
@@ -118,40 +118,34 @@ class _Planned:
 class PlanCache:
     """The plans of all tenants of this process."""
 
-    def __init__(self, count: Count, memory: Memory) -> None:
-        self._count = count
+    def __init__(self, memory: Memory) -> None:
         self._plans: Lru[bytes, _Planned] = Lru(
             memory, lambda planned: _PLAN_BYTES + len(msgspec.msgpack.encode(planned.plan))
         )
 
-    async def of(self, request: Request, conditions: Conditions = UNKNOWN_CONDITIONS) -> tuple[Plan, int]:
-        """The plan that a request's chain would have come to by itself, and how many epochs it took."""
-        address = await off_loop(request.chain, lambda: _address(request, conditions))
+    async def of(self, tenant: str, given: Situation) -> tuple[Plan, int]:
+        """The plan that a chain would have come to by itself, and how many epochs it took.
+
+        ``given`` has no plan. What it says is read once: by this, and by whoever goes on from it.
+        """
+        address = await off_loop(given.chain, lambda: _address(tenant, given))
         planned = self._plans.get(address)
-        if planned is None or planned.policy is not request.incoming.policy:
-            given = Situation(
-                chain=request.chain,
-                plan=EMPTY,
-                policy=request.incoming.policy,
-                budget=request.budget,
-                count=self._count,
-                conditions=conditions,
-                pins=request.pins,
-            )
-            plan, epochs = await off_loop(request.chain, lambda: plan_from_scratch(given))
-            planned = _Planned(request.incoming.policy, plan, epochs)
+        if planned is None or planned.policy is not given.policy:
+            plan, epochs = await off_loop(given.chain, lambda: plan_from_scratch(given))
+            planned = _Planned(given.policy, plan, epochs)
             self._plans.put(address, planned)
         return planned.plan, planned.epochs
 
 
-def _address(request: Request, conditions: Conditions) -> bytes:
-    chain = request.chain
-    given = (
+def _address(tenant: str, given: Situation) -> bytes:
+    chain = given.chain
+    content = (
+        tenant,
         [*chain.raws],
         [*chain.tokens],
         [*chain.hashes],
-        request.budget,
-        conditions,
-        sorted(request.pins),
+        given.budget,
+        given.conditions,
+        sorted(given.pins),
     )
-    return hashlib.sha256(msgspec.msgpack.encode((request.session.tenant, given))).digest()
+    return hashlib.sha256(msgspec.msgpack.encode(content)).digest()

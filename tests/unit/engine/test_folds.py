@@ -6,7 +6,8 @@ from msgspec.structs import replace
 
 from proxy.cache import Memory
 from proxy.core.budget.budget import Budget
-from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Conditions
+from proxy.core.planning.plan import EMPTY
+from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Conditions, Situation
 from proxy.core.policy.policy import Policy
 from proxy.engine.flow import Request
 from proxy.engine.planning.planning_cache import PlanCache
@@ -29,10 +30,12 @@ async def folds_made(first: Request, second: Request, conditions: Conditions = U
         asked.append(text)
         return COUNTER.count(text)
 
-    folds, made = PlanCache(count, Memory()), 0
+    folds, made = PlanCache(Memory()), 0
     for case, given in ((first, UNKNOWN_CONDITIONS), (second, conditions)):
         asked.clear()
-        assert await folds.of(case, given) == from_scratch(
+        policy = case.incoming.policy
+        situation = Situation(case.chain, EMPTY, policy, case.budget, count, given, pins=case.pins)
+        assert await folds.of(case.session.tenant, situation) == from_scratch(
             case.chain, case.incoming.policy, case.budget, COUNTER.count, given, case.pins
         )
         made += bool(asked)
@@ -56,3 +59,9 @@ async def test_whatever_is_different_is_folded_anew() -> None:
     )
     assert [await folds_made(REQUEST, other) for other in others] == [2] * len(others)
     assert await folds_made(REQUEST, REQUEST, Conditions(boundary=True)) == 2
+
+
+async def test_what_is_read_for_a_fold_is_not_read_again_by_what_goes_on_from_it() -> None:
+    situation = Situation(REQUEST.chain, EMPTY, POLICY, REQUEST.budget, COUNTER.count)
+    plan, _ = await PlanCache(Memory()).of("t", situation)
+    assert 0 < plan.depth <= len(situation.read.readings)
