@@ -167,3 +167,18 @@ async def test_with_nothing_under_way_it_ends_at_once(model: Streaming, tmp_path
         served.process.send_signal(signal.SIGTERM)
         assert await served.ends() == 0
         assert await idle.rest() == b""
+
+
+async def test_whoever_watches_the_page_does_not_hold_the_server_up(
+    model: Streaming, client: httpx2.AsyncClient, tmp_path: Path
+) -> None:
+    async with before(model, tmp_path) as served:
+        token = (tmp_path / "admin-token").read_text(encoding="ascii").strip()
+        headers = {"Authorization": f"Bearer {token}"}
+        async with client.stream("GET", f"{served.url}/unabridged/v1/events", headers=headers) as stream:
+            lines = stream.aiter_lines()
+            assert await anext(lines) == "retry: 1000"
+            ended = asyncio.create_task(served.end())
+            async for _ in lines:
+                pass
+            assert await ended == 0

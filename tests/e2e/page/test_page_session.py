@@ -82,6 +82,36 @@ class TestLooking:
         assert 'read_file({"path": "a.py"})' in text
         assert "one unit: a call and its results go together" in text
 
+    async def test_what_is_kept_beside_the_messages_is_told(
+        self, chats: Chats, model: Model, small: Small
+    ) -> None:
+        url = await small(tokens=800, extra='[[tools]]\nmatch = "get_*"\ncache_exchanges = 3\n')
+        chat = chats(url, X_Unabridged_Session="chat")
+        await chat.ask("Hello.")
+        await chat.ask("My booking code is RX-4471, and you must never call before noon.")
+        await talk(chat, turns=20)
+        model.replies.append(calling(("c1", "get_tide", '{"day": "Saturday"}')))
+        await chat.ask("When is it high?")
+        model.replies.append(said("At noon."))
+        await chat.say({"role": "tool", "tool_call_id": "c1", "content": "high at 12:04"})
+        async with browsing(url) as browser:
+            text = await browser.text(f"{ONE}/kept")
+        assert re.search(r"get_tide\(.*Saturday.*\) high at 12:04 2 of 3", text), text
+        assert "RX-4471" in text
+
+    async def test_a_result_that_was_clipped_is_shown_as_it_goes_out(
+        self, browser: Browser, url: str, chats: Chats, model: Model
+    ) -> None:
+        chat = chats(url, X_Unabridged_Session="chat")
+        model.replies.append(calling(("c1", "read_file", '{"path": "a.py"}')))
+        await chat.ask("Read it.")
+        model.replies.append(said("It is long."))
+        lines = "\n".join(f"line {number} of a long file" for number in range(900))
+        await chat.say({"role": "tool", "tool_call_id": "c1", "content": lines})
+        text = await browser.text(ONE)
+        assert "clipped" in text
+        assert "Goes out as tool" in text
+
     async def test_two_epochs_are_compared(self, browser: Browser, chat: Chat) -> None:
         text = await browser.text(f"{ONE}/epochs", **{"from": "0", "to": "1"})
         assert "From the whole conversation to epoch 1" in text

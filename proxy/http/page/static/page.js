@@ -16,12 +16,22 @@ async function renew() {
 
 if (live().length) {
   const wanted = document.body.dataset.session;
-  const events = new EventSource("/unabridged/v1/events");
-  const heard = (event) => {
-    if (event.data && wanted && JSON.parse(event.data).id !== wanted) return;
-    waiting ??= setTimeout(renew, 300);
+  let events = null;
+  const soon = () => (waiting ??= setTimeout(renew, 300));
+  const listen = () => {
+    events?.close();
+    events = null;
+    if (document.hidden) return; // a browser has few connections for all of its tabs
+    events = new EventSource("/unabridged/v1/events");
+    events.addEventListener("session", (event) => {
+      if (!wanted || JSON.parse(event.data).id === wanted) soon();
+    });
+    events.addEventListener("fault", soon);
   };
-  events.addEventListener("session", heard);
-  events.addEventListener("fault", () => (waiting ??= setTimeout(renew, 300)));
-  addEventListener("pagehide", () => events.close());
+  document.addEventListener("visibilitychange", () => {
+    listen();
+    if (!document.hidden) soon();
+  });
+  addEventListener("pagehide", () => events?.close());
+  listen();
 }
