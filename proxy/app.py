@@ -238,7 +238,9 @@ def assembled(settings: Settings, outside: Outside, wire: WireFormat = CHAT) -> 
     secret, former = (*_secrets(settings), None)[:2]
     naming = Naming(secret or "", memory, settings.tenant_header, former=former)
     background = Background()
-    foreground = Foreground(Contention(clock, learned), clock, settings.background_calls)
+    foreground = Foreground(
+        Contention(clock, learned), clock, settings.background_calls, quiet=settings.background_pause
+    )
     billing = Billing(outside.bills, clock, metrics, prices.prices_of)
     asking = Asking(wire, upstream, learned, billing)
     summaries = Summaries(asking, store, counter, foreground, clock, metrics, learned)

@@ -166,6 +166,8 @@ class Settings(BaseModel):
     """Seconds that the last event of an appended turn waits for the store."""
     line_lease: Timeout = 10.0
     """Seconds for which a dead worker's place in a session's line is kept."""
+    background_pause: Timeout = 1.0
+    """Seconds without a request after which a call of our own begins where it must hold up nobody."""
     memory_rest: Timeout = 300.0
     """Seconds without a turn after which a conversation is read for what is to be remembered."""
     drain_timeout: Timeout = 30.0

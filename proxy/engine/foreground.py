@@ -22,9 +22,8 @@ from proxy.ports import Clock
 T = TypeVar("T")
 
 _OK = 200
-_QUIET, _LONGEST_QUIET = 1.0, 60.0
-"""Seconds without a request after which a call begins that gives way. They double each time when a user came
-before it had ended: what is begun in every short pause is paid for each time and never finished."""
+_LONGEST_QUIET = 60.0
+"""Seconds without a request after which a call begins that gives way, at most."""
 _AFTER = 0.1
 """Seconds before a call begins, so that the request that asked for it is sent before it."""
 _LOOK = 1.0
@@ -42,9 +41,12 @@ class Foreground:
     waits for stands in no line: it is that user's own.
     """
 
-    def __init__(
-        self, contention: "Contention", clock: Clock, most: int = 1, *, quiet: float = _QUIET
-    ) -> None:
+    def __init__(self, contention: "Contention", clock: Clock, most: int = 1, *, quiet: float) -> None:
+        """``quiet``: seconds without a request after which a call begins that gives way.
+
+        They double each time when a user came before it had ended: what is begun in every short pause is paid
+        for each time and never finished.
+        """
         self._contention = contention
         self._clock = clock
         self._most = most

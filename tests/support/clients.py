@@ -39,6 +39,7 @@ async def proxying(upstream: str, *, owns_store: bool = False, **settings: Any) 
         "admin_token": "admin",
         "store_timeout": PATIENCE,
         "store_breaker": 0.2,
+        "background_pause": 0.1,
     }
     loaded, written = load_settings(upstream=upstream, **(usual | settings))
     app = create_app(loaded, written=written, owns_store=owns_store)

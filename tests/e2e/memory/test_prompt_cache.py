@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.clients import Chat, Chats, question, user
+from tests.support.clients import Chat, Chats, admin, question, user
 from tests.support.remembering import RememberingModel, person, prelude, read
+from tests.support.servers import until
 from tests.support.upstreams import said
 
 TURNS = 30
@@ -26,6 +27,11 @@ async def painted(model: RememberingModel, url: str, chats: Chats) -> str:
         first.messages += [user(text), said("Noted.")]
     await first.ask(LONG[-1])
     await read(model)
+
+    async def is_written() -> bool:
+        return all(scope["long"] for scope in (await admin(url, "memory"))["scopes"])
+
+    await until(True, is_written)
     return url
 
 
