@@ -138,15 +138,20 @@ def compression_rate(records: Iterable[Archived]) -> float:
     return sum(rates) / len(rates) if rates else 0.0
 
 
-def expired(archive: Mapping[str, Archived], now: float) -> tuple[list[str], list[Event]]:
-    """The records, by id, whose time is over, and what is told of their deletion."""
-    over = {
-        name: record
-        for name, record in archive.items()
-        if record.retention_until is not None and record.retention_until <= now
-    }
-    return list(over), [
-        event_of(record.item, EventKind.DELETE, now, details="retention is over") for record in over.values()
+def expired(archive: Mapping[str, Archived], now: float, capacity: int) -> tuple[list[str], list[Event]]:
+    """The records, by id, whose time is over or for which there is no room, and what is told of that.
+
+    There is room for ``capacity`` of them; the weakest make it, of equally weak ones those used longest ago.
+    """
+    ends = {name: record.retention_until for name, record in archive.items()}
+    over = [name for name, end in ends.items() if end is not None and end <= now]
+    left = sorted(archive.keys() - over, key=lambda name: (*_weakness(archive[name].item), name))
+    crowded = left[: max(len(left) - capacity, 0)]
+    told = {"retention is over": over, "no room in the archive": crowded}
+    return [*over, *crowded], [
+        event_of(archive[name].item, EventKind.DELETE, now, details=details)
+        for details, names in told.items()
+        for name in names
     ]
 
 

@@ -14,7 +14,7 @@ from proxy.core.extraction.reading import strength_of
 from proxy.core.formats.json import as_mapping, loads_writable, text_or_empty
 from proxy.core.memory.lines import Line
 from proxy.core.memory.records import Item, Kind, Source, Trust
-from proxy.core.memory.redaction import redacted
+from proxy.core.memory.redaction import is_blotted_out, redacted
 from proxy.core.memory.statements import Statements, lays_down
 from proxy.core.summaries.prompt import LANGUAGES, Refused, fenced
 from proxy.core.text.lexicon.remembering import STANDING
@@ -81,8 +81,8 @@ def proposals_in(answer: str) -> list[Proposal]:
     objects = _OBJECT.findall(answer)
     if not objects:
         raise Refused("no_items")
-    found = [proposal for each in objects if (proposal := _proposal(each)).text]
-    return found[:MOST_ITEMS]
+    found = (_proposal(each) for each in objects)
+    return [each for each in found if each.text and not is_blotted_out(each.text)][:MOST_ITEMS]
 
 
 def _proposal(written: str) -> Proposal:

@@ -6,6 +6,7 @@ In doubt something is a secret: a blot costs little, and what is remembered outl
 import re
 
 from proxy.core.text.lexicon.remembering import SECRETS
+from proxy.core.text.words import words_of
 
 BLOT = "[redacted]"
 _BLOCK = re.compile(
@@ -35,6 +36,11 @@ def redacted(text: str) -> str:
     text = _USERINFO.sub(BLOT, _BLOCK.sub(BLOT, text))
     text = _NAMED.sub(_named, text)
     return _DIGITS.sub(_card, _TOKEN.sub(BLOT, text))
+
+
+def is_blotted_out(text: str) -> bool:
+    """Whether blots are all that is left of it."""
+    return BLOT in text and not words_of(text.replace(BLOT, " "))
 
 
 def _named(match: re.Match[str]) -> str:

@@ -9,10 +9,12 @@ from itertools import accumulate, groupby
 from typing import NamedTuple
 
 from proxy.core.conversation.notes import SAID_BY_MODEL, remembered
+from proxy.core.memory.learning import normal
 from proxy.core.memory.lines import Line
 from proxy.core.memory.records import Item, Trust, day_of
 from proxy.core.text.words import shares
 
+IN_THE_NOTE = "What is remembered of this stands in the note at the beginning of this conversation."
 _ITEMS_SHARE = 0.5
 """Of the room: what items get at least, where there are as many."""
 
@@ -31,12 +33,16 @@ def told(
     """What of the texts, in their order, and of the items, the best first, a note of ``room`` tokens holds.
 
     Lines, without their note. Texts are shortened from their ends, the longest most, for the items' half.
+    What several of them say in the same words is told once, as an item if there is room for that.
     """
     left = room - count(remembered("", language))
-    sayings = [_of_item(item, language, count) for item in items if not item.superseded_by]
+    once = {normal(item.text): item for item in reversed(items) if not item.superseded_by}
+    sayings = [_of_item(item, language, count) for item in items if once.get(normal(item.text)) is item]
     needed = sum(each.size for each in sayings) + sum({each.day: each.day_size for each in sayings}.values())
     lines = _shortened(texts, max(left - min(int(left * _ITEMS_SHARE), needed), 0), count)
     chosen = _fitting(sayings, left - sum(_size(line, count) for line in lines))
+    told = {normal(text) for each in chosen if each.item for text in (each.item.text, each.line)}
+    lines = [line for line in lines if normal(line) not in told]
     return Told("\n".join([*lines, *_by_day(chosen)]), _items_of(chosen))
 
 
@@ -107,8 +113,9 @@ def _items_of(sayings: Iterable[_Saying]) -> tuple[Item, ...]:
 
 
 def _shortened(texts: Sequence[str], room: int, count: Callable[[str], int]) -> list[str]:
-    """The first lines of each text, short texts whole before long ones get more."""
-    split = [[line for line in text.splitlines() if line.strip()] for text in texts]
+    """The first lines of each text, short texts whole before long ones get more; the same one only once."""
+    seen = set[str]()
+    split = [[line for line in text.splitlines() if line.strip() and _is_first(line, seen)] for text in texts]
     sizes = [[_size(line, count) for line in lines] for lines in split]
     given = shares([sum(each) for each in sizes], room)
     return [
@@ -117,6 +124,13 @@ def _shortened(texts: Sequence[str], room: int, count: Callable[[str], int]) -> 
         for line, total in zip(lines, accumulate(of_lines), strict=True)
         if total <= most
     ]
+
+
+def _is_first(line: str, seen: set[str]) -> bool:
+    """Whether no line before has said the same; from now on it has."""
+    before = len(seen)
+    seen.add(normal(line))
+    return len(seen) > before
 
 
 def _size(line: str, count: Callable[[str], int]) -> int:

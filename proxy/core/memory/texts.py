@@ -16,7 +16,7 @@ from proxy.core.conversation.notes import SAID_BY_MODEL
 from proxy.core.dialects.answers import Ask
 from proxy.core.memory.lines import Line
 from proxy.core.memory.records import ScopeKind, Texts, Trust
-from proxy.core.memory.redaction import redacted
+from proxy.core.memory.redaction import is_blotted_out, redacted
 from proxy.core.memory.statements import Statements, lays_down
 from proxy.core.summaries.prompt import LANGUAGES, Refused, fenced
 from proxy.core.text.words import share, words_of
@@ -152,7 +152,8 @@ def _kept(answer: str, statements: Statements, language: str) -> Iterator[str]:
     seen = set[str]()
     for line in redacted(answer).splitlines():
         text = _unmarked(" ".join(_BULLET.sub("", line).split()))
-        if not text or text in seen or (_HEADING.search(line) and not _BULLET.match(line)):
+        is_heading = _HEADING.search(line) and not _BULLET.match(line)
+        if not text or text in seen or is_heading or is_blotted_out(text):
             continue
         seen.add(text)
         support = statements.support(text, together=_TOGETHER)

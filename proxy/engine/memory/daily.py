@@ -171,7 +171,7 @@ class DailyRun:
         done = Maintained(
             rescored=await self.upkeep.rescore(scope, rules, ttl),
             archived=await self.upkeep.put_away(scope, rules, ttl, reader),
-            deleted=await self.upkeep.delete_expired(scope, ttl),
+            deleted=await self.upkeep.delete_expired(scope, rules, ttl),
         )
         await self.upkeep.forget_ended(scope, policy.store.ttl, ttl)
         if reader is None or not policy.memory.enabled:

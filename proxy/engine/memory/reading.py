@@ -13,7 +13,7 @@ from functools import partial
 from proxy.core.memory.life import used
 from proxy.core.memory.lines import Line
 from proxy.core.memory.records import Event, Item, ScopeKind
-from proxy.core.memory.telling import recalled, told
+from proxy.core.memory.telling import IN_THE_NOTE, recalled, told
 from proxy.core.policy.policy import Policy
 from proxy.core.text.words import language_of
 from proxy.engine.background import Background
@@ -89,7 +89,8 @@ class Reading:
     async def recalled(self, request: Request, query: str, room: int) -> str:
         """What was said of what is asked in other sessions, and is remembered of it, as a note.
 
-        Nothing is told twice, nor what the session was told at its start. Empty where nothing is found.
+        Nothing is told twice, nor what the session was told at its start: where that is all that is found, it
+        is said that it stands there. Empty where nothing is found.
         Raises StoreUnavailable and SearchUnavailable.
         """
         policy, session, injection = request.incoming.policy, request.session.key, request.history.injection
@@ -101,8 +102,10 @@ class Reading:
         new = [(place, line) for place, line in near.items() if line.text not in told]
         said = dict(new[:_LINES])
         told = "\n".join([told, *(line.text for line in said.values())])
-        items = await self.found(home, copies, query, _FITTING)
-        items = [item for item in items if item.text not in told][:_RECALLED]
+        found = await self.found(home, copies, query, _FITTING)
+        items = [item for item in found if item.text not in told][:_RECALLED]
+        if not (said or items):
+            return IN_THE_NOTE if near or found else ""
         tells = await asyncio.to_thread(recalled, said, items, room, language, self.counter.count)
         self.use(home, {item.id for item in tells.items}, session, "recalled")
         return tells.text

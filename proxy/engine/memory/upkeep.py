@@ -93,10 +93,10 @@ class Upkeep:
             await self.scopes.change(scope, lambda _: Changes(threads=dict.fromkeys(names)), ttl)
         return len(names)
 
-    async def delete_expired(self, scope: Scope, ttl: float | None) -> int:
-        """Delete what was archived for as long as its policy had said."""
+    async def delete_expired(self, scope: Scope, rules: Memory, ttl: float | None) -> int:
+        """Delete what was archived for as long as its policy had said, or has no room any more."""
         archive, now = await self.scopes.store.archive(scope), self.clock.now()
-        names, events = expired(archive, now)
+        names, events = expired(archive, now, rules.capacity)
 
         def decide(_: CachedScope, first: int) -> Changes:
             some = names[first : first + _STEP]

@@ -93,11 +93,11 @@ class Table:
 
 
 def number(request: Request, name: str, usual: int, most: int) -> int:
-    """A number of the query, from 1 to the ``most`` there may be. Raises InvalidType."""
+    """A number of the query, from 1 on, as far as there may be ``most``. Raises InvalidType."""
     text = request.query_params.get(name, str(usual))
-    if not (text.isascii() and text.isdigit()):
-        raise InvalidType(f"`{name}` must be a number.", param=name)
-    return min(max(int(text[:9]), 1), most)
+    if not (text.isascii() and text.isdigit() and int(text[:9])):
+        raise InvalidType(f"`{name}` must be a whole number above 0.", param=name)
+    return min(int(text[:9]), most)
 
 
 _KEYS = {

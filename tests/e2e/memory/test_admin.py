@@ -60,6 +60,10 @@ async def test_the_newest_items_are_listed_with_whose_they_are_and_where_they_co
     assert await admin(remembered, f"memory/{item['id']}") == ItemTold.model_validate(item).model_dump()
     assert await items(remembered, f"?scope={scope['id']}") == await items(remembered)
     assert len(await items(remembered, "?k=1")) == 1
+    for number in ("-1", "0", "1.5", "many"):
+        answer = await ask(remembered, "GET", f"memory?k={number}")
+        assert answer.status_code == 400
+        assert answer.json()["error"]["message"] == "`k` must be a whole number above 0."
 
 
 async def test_a_query_finds_what_says_most_of_it_first(remembered: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from proxy.core.memory.telling import IN_THE_NOTE
 from tests.support.clients import user
 from tests.support.memory_world import Writer, memory_world
 from tests.support.remembering import note
@@ -19,7 +20,8 @@ async def test_a_search_does_not_tell_again_what_the_session_began_with(tmp_path
         await world.converse("one", "ana", [user("I live in Oslo."), said("Good."), user(BRIDGE)])
         request = await world.request("two", "ana", [user(QUESTION)])
         assert BRIDGE in world.told(request)
-        assert BRIDGE not in await world.recalled(request, QUESTION, ROOM)
+        assert await world.recalled(request, QUESTION, ROOM) == IN_THE_NOTE
+        assert await world.recalled(request, "zebra", ROOM) == ""
 
 
 async def test_what_an_item_was_made_from_stands_once_in_what_a_search_tells(tmp_path: Path) -> None:

@@ -98,11 +98,24 @@ def test_the_passage_is_compressed_with_the_text() -> None:
 
 def test_what_is_kept_for_ever_does_not_expire() -> None:
     archive = {"brief": record_of(90), "for ever": record_of(None)}
-    assert expired(archive, NOW + 90 * DAY - 1) == ([], [])
-    names, events = expired(archive, NOW + 90 * DAY)
+    assert expired(archive, NOW + 90 * DAY - 1, 10) == ([], [])
+    names, events = expired(archive, NOW + 90 * DAY, 10)
     assert names == ["brief"]
     assert [event.kind for event in events] == [EventKind.DELETE]
-    assert expired(archive, NOW + 3650 * DAY)[0] == ["brief"]
+    assert expired(archive, NOW + 3650 * DAY, 10)[0] == ["brief"]
+
+
+def test_an_archive_that_is_kept_for_ever_keeps_the_strongest_that_there_is_room_for() -> None:
+    rules, scores = Memory(retention="never"), {"weak": 0.1, "strong": 0.29, "weaker": 0.05}
+    items = [an_item(name, importance_score=score) for name, score in scores.items()]
+    archive = {item.id: archived(Due(item, LOW), "scope", NOW, rules)[0] for item in items}
+    names, events = expired(archive, NOW, 1)
+    assert names == ["weaker", "weak"]
+    assert [(event.item, event.details) for event in events] == [
+        ("weaker", "no room in the archive"),
+        ("weak", "no room in the archive"),
+    ]
+    assert expired(archive, NOW, 3) == ([], [])
 
 
 def test_a_policy_may_say_that_nothing_is_deleted() -> None:
@@ -165,7 +178,7 @@ def test_a_year_ends_within_its_capacity_with_what_is_used_and_what_stays_true_a
             del items[each.item.id]
             record, _ = archived(each, "scope", now, rules)
             archive[record.id] = record
-        for name in expired(archive, now)[0]:
+        for name in expired(archive, now, rules.capacity)[0]:
             del archive[name]
         sizes.append(len(items) + len(archive))
     assert len(items) <= 0.9 * rules.capacity + 10

@@ -91,6 +91,11 @@ def test_secrets_do_not_come_back_in_an_item() -> None:
 # --- what is believed ---
 
 
+@pytest.mark.parametrize("text", ["[redacted]", "It is [redacted].", "sk-1234567890abcdefghij"])
+def test_what_is_nothing_but_a_secret_is_no_item(text: str) -> None:
+    assert proposals_in(json.dumps({"items": [{"text": text, "kind": "fact"}]})) == []
+
+
 def test_what_a_person_says_is_believed_with_its_lines() -> None:
     found = judged("Ana lives in Oslo.", line("Hello there."), line("I live in Oslo now."))
     assert found is not None

@@ -56,6 +56,14 @@ def test_all_of_it_is_within_its_tokens(room: int) -> None:
     assert not text or count(remembered(text, "en")) <= room
 
 
+def test_what_texts_and_items_say_in_the_same_words_is_told_once() -> None:
+    line = "- Ana has a boat."
+    items = [an_item("Ana has a boat.", id=name, source=source(1, "ana")) for name in ("i1", "i2")]
+    text = told([f"{line}\n{TEXTS[0]}", line, line], items, 500, "en", count).text
+    assert text.splitlines() == [TEXTS[0], "2026-01-02:", "- ana: Ana has a boat."]
+    assert told([line, line], [], 500, "en", count).text == line
+
+
 def test_long_texts_leave_half_of_the_room_to_items_and_some_of_it_to_short_texts() -> None:
     long = "\n".join(f"- The crane number {n} is red." for n in range(100))
     items = [an_item(f"Ana has boat number {n}.") for n in range(100)]
