@@ -14,6 +14,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from proxy.cli.client import AdminApi, Json, add_server_option
+from proxy.cli.stats import bill_facts
 from proxy.cli.terminal import (
     CommandError,
     confirm,
@@ -131,7 +132,7 @@ def listing(answer: Json) -> Iterator[RenderableType]:
 
 def session(answer: Json) -> Iterator[RenderableType]:
     """One session, its newest exchange and its epochs."""
-    yield facts((name, words(answer.get(name))) for name in _FACTS)
+    yield facts([*((name, words(answer.get(name))) for name in _FACTS), *bill_facts(answer["bill"])])
     cycle = answer.get("current_cycle")
     if cycle:
         yield ""

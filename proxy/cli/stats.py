@@ -45,7 +45,7 @@ def told(answer: Json) -> Iterator[RenderableType]:
         rows.append(("all", *_cells(answer["total"])))
     yield table((answer["by"], *_COLUMNS), rows)
     yield ""
-    yield facts(_facts(answer["total"]))
+    yield facts(_details(answer["total"]))
     if answer["by"] == "session":
         yield "Sessions are billed for all of their life, the sum below them is of that time alone."
 
@@ -69,7 +69,14 @@ def _dollars(dollars: Json | None, kind: str) -> str:
     return UNKNOWN if dollars is None else f"{dollars[kind]:.4f}"
 
 
-def _facts(bill: Json) -> Iterator[tuple[str, object]]:
+def bill_facts(bill: Json) -> Iterator[tuple[str, object]]:
+    """A bill by itself."""
+    for kind in ("spent", "without", "saved"):
+        yield f"{kind} $", _dollars(bill["dollars"], kind)
+    yield from _details(bill)
+
+
+def _details(bill: Json) -> Iterator[tuple[str, object]]:
     """What the table leaves out; nothing that was not there at all."""
     dollars = bill["dollars"]
     for kind in ("answers", "hidden", "summaries", "memory"):

@@ -291,3 +291,14 @@ async def test_a_round_that_the_client_does_not_see_is_billed_beside_the_answer(
     assert bill["tokens"]["sent"] == 1_200
     assert bill["dollars"]["hidden"] == pytest.approx(1_000 * FRESH + 20 * OUTPUT, abs=1e-9)
     assert bill["dollars"]["answers"] == pytest.approx(1_200 * FRESH + 30 * OUTPUT, abs=1e-9)
+
+
+async def test_a_session_is_shown_with_its_bill(
+    url: str, chats: Chats, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("UNABRIDGED_ADMIN_TOKEN", "admin")
+    await talker(chats, url).ask("What is it?")
+    paid = (await bill_of(url))["dollars"]["spent"]
+    assert await asyncio.to_thread(main, ["sessions", "show", "s", "--server", url]) == 0
+    shown = dict(line.rsplit(None, 1) for line in capsys.readouterr().out.splitlines() if " $ " in line)
+    assert shown["spent $"] == f"{paid:.4f}"
