@@ -29,7 +29,7 @@ def load_plugins() -> None:
     for point in entry_points(group=STRATEGIES):
         strategy = _loaded(point)
         if not isinstance(strategy, Strategy):
-            raise PluginError(_complaint(point, "is no proxy.core.planning.strategies.Strategy"))
+            raise PluginError(_complaint(point, f"is no {Strategy.__module__}.{Strategy.__qualname__}"))
         _add(values.STRATEGIES, point, strategy)
     for point in entry_points(group=COMPACTORS):
         _add(values.COMPACTORS, point, _with_methods(point, "can_compact", "compact"))

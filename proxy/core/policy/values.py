@@ -143,7 +143,7 @@ class NameIn:
 
 
 STRATEGIES: Registry[Any] = Registry("importance", "sliding_window", "session", "topic", "exchanges", "off")
-"""What a policy's `strategy.name` may say; each is a :class:`proxy.core.planning.strategies.Strategy`."""
+"""What a policy's `strategy.name` may say; each is a :class:`proxy.core.planning.strategy.Strategy`."""
 
 SEARCHES: Registry[Any] = Registry("words")
 """What a policy's `recall.search` may say; each is a :class:`proxy.ports.Search`, but for `aclose`."""

@@ -111,7 +111,7 @@ BROKEN = {
     "no such module": ("x = nowhere:LargestFirst", "cannot be loaded: ModuleNotFoundError"),
     "no such class": ("x = my_package:Nothing", "cannot be loaded: AttributeError"),
     "not a strategy": ("x = my_package:Stage", "cannot be loaded: TypeError"),
-    "not even a class": ("x = my_package:FREE", "is no proxy.core.planning.strategies.Strategy"),
+    "not even a class": ("x = my_package:FREE", "is no proxy.core.planning.strategy.Strategy"),
 }
 
 

@@ -1,0 +1,35 @@
+"""Talks that are cut, and what the model gets of them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tests.support.clients import Chat, question, result_counts, told
+from tests.support.upstreams import Message, Model
+
+BUDGET = 800
+"""Tokens; few questions fill it."""
+
+
+async def until_cut(chat: Chat, model: Model) -> Any:
+    """Talk until something was cut; the answer to that request."""
+    for number in range(30):
+        response = await chat.ask(question(number))
+        assert response.status_code == 200
+        if told(response, "cut") != "0":
+            return response
+    raise AssertionError("nothing was ever cut")
+
+
+def notes(view: list[Message]) -> str:
+    texts = [str(message["content"]) for message in view]
+    return "\n".join(text for text in texts if text.startswith("<note"))
+
+
+async def until_counted(url: str, result: str) -> None:
+    for _ in range(100):
+        if (await result_counts(url)).get(result):
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"no summary was {result}")
