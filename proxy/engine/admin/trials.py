@@ -14,7 +14,7 @@ from proxy.core.economics.simulate import replay
 from proxy.core.policy.policy import Policy
 from proxy.engine.admin.inspection import Inspected, Inspection
 
-MOST = 2_000
+MOST = 1_000
 """Messages that are replayed: those of a longer session from its beginning."""
 
 

@@ -105,7 +105,7 @@ class Home:
             "spans": spans,
             "has_more": len(found) == limit,
             "limit": limit,
-            "notices": [*self._notices(found, left_out, fault)],
+            "notices": [*self._notices(found, left_out, fault), *_failures(spans)],
             "is_down": bool(fault),
         }
         return Shown("home.html", "Sessions", content)
@@ -148,3 +148,13 @@ class Home:
                 "Nothing is cut for its length until the upstream refuses a request. To begin earlier, name"
                 " it under [budget] windows in the policy.",
             )
+
+
+def _failures(spans: Sequence[Span]) -> Iterator[Notice]:
+    """Summaries that could not be had today."""
+    if spans and (failures := spans[0].failures):
+        yield Notice(
+            f"Summaries failed today: {failures}.",
+            "Notices stand in their place, and exact facts are kept without them. See that the model of"
+            " [summary] answers in time and says something; the log tells of each failure.",
+        )

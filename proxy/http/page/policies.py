@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from starlette.requests import Request
@@ -30,6 +30,8 @@ class PolicyPages:
 
     policies: Policies
     trials: Trials
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Sessions are tried one after the other: that takes seconds, and users' requests go on meanwhile."""
 
     def pages(self) -> list[Page]:
         """All of them, one, and a session under some."""
@@ -75,7 +77,8 @@ class PolicyPages:
         now = self.policies.in_force
         names = [*dict.fromkeys(filter(None, request.query_params.getlist("policy")))][:_COMPARED]
         policies = [inspection.policy_of(found.session), *map(now.named, names)]
-        outcomes = await asyncio.to_thread(self._outcomes, found, branch, policies) if names else []
+        async with self._turn:
+            outcomes = await asyncio.to_thread(self._outcomes, found, branch, policies) if names else []
         content = {
             "found": found,
             "session": found.session,

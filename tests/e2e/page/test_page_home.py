@@ -13,7 +13,7 @@ from tests.support.browser import Browser, browsing
 from tests.support.clients import ADMIN, Chats, Small, admin, proxying, write_policy
 from tests.support.operator import talk
 from tests.support.servers import PATIENCE
-from tests.support.upstreams import Model
+from tests.support.upstreams import Model, said
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'"
 
@@ -131,3 +131,23 @@ class TestWhatItDid:
         text = await browser.text()
         assert "Today unknown unknown" in text
         assert "Nobody knows the price of 1 of these requests and calls" in text
+
+    async def test_what_shadow_would_have_cut_is_told_as_such(self, chats: Chats, small: Small) -> None:
+        url = await small(tokens=800, summaries=False)
+        chat = chats(url, X_Unabridged_Session="chat", X_Unabridged_Mode="shadow")
+        chat.members["model"] = "gpt-4o-mini"
+        await talk(chat, turns=20)
+        async with browsing(url) as browser:
+            assert re.search(r"in shadow [\d,]+ fewer", await browser.text())
+            assert "In shadow. Everything was sent whole" in await browser.text("sessions/chat")
+
+    async def test_summaries_that_fail_are_told_with_what_to_do(
+        self, chats: Chats, small: Small, model: Model
+    ) -> None:
+        model.summary = said("")
+        url = await small(tokens=800)
+        await talk(chats(url), turns=20)
+        async with browsing(url) as browser:
+            text = await browser.text()
+        assert re.search(r"Summaries failed today: \d+ \w+", text)
+        assert "Notices stand in their place" in text
