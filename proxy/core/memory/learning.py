@@ -21,7 +21,7 @@ from proxy.core.extraction.subjects import subject_of
 from proxy.core.memory.items import Believed, short_id
 from proxy.core.memory.life import BORN, superseded, used
 from proxy.core.memory.records import Event, EventKind, Item, Trust, event_of
-from proxy.core.text.lexicon.remembering import HOLDS, ONE_AT_A_TIME
+from proxy.core.text.lexicon.remembering import FIRST_PERSON, HOLDS, ONE_AT_A_TIME
 from proxy.core.text.lexicon.words import NUMERALS, UNSPACED
 from proxy.core.text.words import share, words_of
 
@@ -52,13 +52,13 @@ class Known:
             self._items.pop(item.id, None)
             return
         if item.id not in self._items:
-            self._same[normal(item.text)] = item.id
-            for word in _words(item.text):
+            self._same[normal(stated(item))] = item.id
+            for word in _words(stated(item)):
                 self._naming.setdefault(word, []).append(item.id)
         self._items[item.id] = item
 
     def same(self, text: str) -> Item | None:
-        """The item that says this in the same words."""
+        """The item that says this in the same words, as :func:`stated`."""
         return self._items.get(self._same.get(normal(text), ""))
 
     def near(self, text: str, most: int = MOST_NEAR) -> list[Item]:
@@ -109,10 +109,10 @@ class _Learning:
 
     def take(self, believed: Believed, session: str, digest: bytes) -> None:
         """One that is said again is used; any other is born, and held against those that are known."""
-        text = believed.proposal.text
+        item = _born(believed, session, self._now)
+        text = stated(item)
         near = self._known.near(text, _COMPARED)
         again = self._known.same(text) or self._meant(believed.proposal.repeats, text, near)
-        item = _born(believed, session, self._now)
         if item.id in self._known.ids:
             return  # learned by this very reading, whose reply was lost
         if again is not None:
@@ -122,7 +122,7 @@ class _Learning:
         self._keep(item, event_of(item, EventKind.CREATE, self._now, after=BORN, details=details))
         meant = self._meant(believed.proposal.replaces, text, near)
         for older in near:
-            if older is meant or contradicts(text, older.text):
+            if older is meant or contradicts(text, stated(older)):
                 loser, winner = sorted(
                     (older, item), key=lambda each: (each.trust is Trust.USER, each.source.at)
                 )
@@ -172,6 +172,16 @@ _TOKEN = re.compile(rf"\d[\d.,:/-]*\d|\d|[^\W\d_{UNSPACED}]+|[{UNSPACED}]")
 _NUMBER = re.compile(r"\d")
 _NUMERALS = frozenset(word for words in NUMERALS.values() for word in words.split())
 _NAME = re.compile(rf"[^\Wa-zß-ÿ_]|[{UNSPACED}]")
+
+
+def stated(item: Item) -> str:
+    """What an item says, as others would say it: with the name of who said it for "I"."""
+    speaker = item.source.name
+    found = FIRST_PERSON.match(item.text) if speaker else None
+    if found is None:
+        return item.text
+    rest = item.text[found.end() :]
+    return f"{speaker} {rest}" if found[0].endswith(("'", "\u2019")) else f"{speaker}{rest}"
 
 
 def normal(text: str) -> str:

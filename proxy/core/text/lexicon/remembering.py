@@ -72,11 +72,19 @@ _ADVERBS = (
 )
 
 
+FIRST_PERSON = re.compile(
+    r"(?:I(?:['\u2019](?:m|ve))?|ich|yo|je)(?=\s)|j['\u2019](?=\w)|私(?!たち)|僕(?!ら)|我(?![们們])",
+    re.IGNORECASE,
+)
+"""Who speaks of themselves, at the beginning of a sentence."""
+
+
 def _says(verbs: str, after: str) -> re.Pattern[str]:
     """A sentence of who, a verb, a preposition, and what."""
     return re.compile(rf"{_WHO}{_ADVERBS} (?:{verbs}){_ADVERBS} (?:{after}) {_WHAT}", re.IGNORECASE)
 
 
+_AM = r"(?:(?:is|am) )?"
 ONE_AT_A_TIME: Sequence[Sequence[re.Pattern[str]]] = (
     (
         _says("is|was", "called|named"),
@@ -88,10 +96,15 @@ ONE_AT_A_TIME: Sequence[Sequence[re.Pattern[str]]] = (
         re.compile(r"(?P<who>[^,。,]{1,40}?)(?:名叫|叫做?|的名字是)(?P<what>[^,。,]{1,40})"),
     ),
     (
-        _says(r"lives?|is living|resides?|moved|has moved|relocated|is based|settled", "in|to|at"),
-        _says(r"wohnt|lebt|zog|zieht|ist umgezogen", "in|nach"),
-        _says(r"vive|reside|se mudó|se ha mudado|se trasladó", "en|a"),
-        _says(r"habite|vit|réside|a déménagé|a emménagé|s['\u2019]est installée?", "à|en|au|aux|dans"),
+        _says(
+            rf"lives?|{_AM}living|resides?|(?:(?:has|have) )?moved|relocated|{_AM}based|settled", "in|to|at"
+        ),
+        _says(r"wohne?t?|lebe?t?|zog|ziehe?t?|(?:ist|bin) umgezogen", "in|nach"),
+        _says(r"viv[eo]|resid[eo]|(?:se|me) mud[óé]|(?:se ha|me he) mudado|(?:se|me) traslad[óé]", "en|a"),
+        _says(
+            r"habite|vi[ts]|réside|(?:ai?) (?:dém|emm)énagé|(?:s['\u2019]est|me suis) installée?",
+            "à|en|au|aux|dans",
+        ),
         re.compile(
             r"(?P<who>[^、。]{1,40}?)は(?:今|現在)?(?P<what>[^、。]{1,40}?)[にへ](?:住|引っ越|移り住|転居)"
         ),
@@ -100,10 +113,10 @@ ONE_AT_A_TIME: Sequence[Sequence[re.Pattern[str]]] = (
         ),
     ),
     (
-        _says(r"works?|is working|is employed|started working|took a job", "at|for|by"),
-        _says(r"arbeitet|ist angestellt", "bei|für"),
-        _says(r"trabaja|está empleado|está empleada", "en|para"),
-        _says(r"travaille|est employée?", "chez|pour|à"),
+        _says(rf"works?|{_AM}working|{_AM}employed|started working|took a job", "at|for|by"),
+        _says(r"arbeitet?|(?:ist|bin) angestellt", "bei|für"),
+        _says(r"trabaj[ao]|est(?:á|oy) emplead[oa]", "en|para"),
+        _says(r"travaille|(?:est|suis) employée?", "chez|pour|à"),
         re.compile(r"(?P<who>[^、。]{1,40}?)は(?:今|現在)?(?P<what>[^、。]{1,40}?)(?:で働|に勤|に転職)"),
         re.compile(
             r"(?P<who>[^,。,]{1,40}?)(?:现在|現在)?(?:在|就职于|就職於)(?P<what>[^,。,]{1,40}?)(?:工作|上班|任职|任職)"

@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from proxy.core.memory.items import Believed, Proposal
 from proxy.core.memory.learning import Known, Learned, contradicts, learn
@@ -49,6 +50,42 @@ def test_what_is_said_again_is_a_use_and_no_second_item(again: str) -> None:
     assert list(told.items) == [known.id]
     assert (told.items[known.id].access_count, told.items[known.id].importance_score) == (1, 0.6)
     assert [event.kind for event in told.events] == [EventKind.USE]
+
+
+def of(speaker: str, text: str) -> Item:
+    """An item that somebody has said of themselves."""
+    item = an_item(text)
+    return replace(item, source=replace(item.source, name=speaker))
+
+
+@pytest.mark.parametrize(
+    ("own", "newer"),
+    [
+        ("I live in Oslo.", "Ana lives in Bergen."),
+        ("I'm living in Oslo.", "I have moved to Bergen."),
+        ("Ana lives in Oslo.", "I now live in Bergen."),
+        ("I work for Acme.", "Ana works for Initech."),
+        ("I have two children.", "I have three children."),
+        ("Ich wohne in Oslo.", "Ana wohnt in Bergen."),
+        ("Yo vivo en Oslo.", "Ana vive en Bergen."),
+        ("J'habite à Oslo.", "Ana habite à Bergen."),
+        ("私はオスロに住んでいる。", "anaはベルゲンに引っ越した。"),
+        ("我住在奥斯陆。", "ana搬到卑尔根了。"),
+    ],
+)
+def test_who_speaks_of_themselves_is_meant_by_their_name(own: str, newer: str) -> None:
+    known = of("ana", own)
+    told = learned(said(newer), known)
+    assert told.items[known.id].superseded_by
+    others = of("ben", own.replace("Ana", "Ben"))  # which is about somebody else
+    assert others.id not in learned(said(newer), others).items
+
+
+def test_the_same_that_two_people_say_of_themselves_is_true_of_each() -> None:
+    bens = of("ben", "I live in Oslo.")
+    assert bens.id not in learned(said("I live in Oslo."), bens).items
+    anas = of("ana", "I live in Oslo.")
+    assert list(learned(said("I live in Oslo."), anas).items) == [anas.id]
 
 
 def test_a_model_may_say_that_something_is_said_again() -> None:
