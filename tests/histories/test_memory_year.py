@@ -87,7 +87,7 @@ class Year:
         return items + len(await store.archive(scope)) + len(await store.threads(scope, 10_000))
 
 
-@pytest.fixture(params=["memory", "valkey"])
+@pytest.fixture(params=[pytest.param("memory", marks=pytest.mark.soak), "valkey"])
 async def store(request: pytest.FixtureRequest) -> AsyncGenerator[str]:
     if request.param == "memory":
         yield "memory://"
