@@ -86,7 +86,7 @@ class Runs:
                 return False
             said = await self.sources.of(session, reader.policy, home.tags)
             is_merged = known.texts.read_up_to >= known.updated
-            if said is None or (said.session.tip == known.tip and is_merged):
+            if said is None or (said.tip == known.tip and is_merged):
                 return False
             copies, new = await self.scopes.of_home(home), said.after(known.tip)
             index = await asyncio.to_thread(Known, copies[0].items.values())
@@ -144,7 +144,7 @@ class Runs:
                 model=said.session.model,
                 runs=copy.about.runs + 1,
             )
-            read = replace(thread, tip=said.session.tip, exchanges=said.exchanges)
+            read = replace(thread, tip=said.tip, exchanges=said.exchanges)
             return Changes(about=about, items=items, events=events, threads={session: read})
 
         await self.scopes.change(home.scope, decide, home.ttl)

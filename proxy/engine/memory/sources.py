@@ -29,6 +29,11 @@ class Conversation(NamedTuple):
     lines: Sequence[Line]
     exchanges: int
 
+    @property
+    def tip(self) -> bytes:
+        """Chain hash of its last message."""
+        return self.hashes[-1] if self.hashes else b""
+
     def after(self, tip: bytes) -> Sequence[Line]:
         """What was said after the message of this chain hash; all, where that is not on the branch."""
         read = self.hashes.index(tip) + 1 if tip in self.hashes else 0
@@ -80,9 +85,17 @@ class Sources:
         served = {each.hash for each in await self.store.hidden(key)}
         raw = await self.store.injection(key)
         injection = None if raw is None else Injection(raw)
-        branch = way_to(stored.nodes, session.tip)
+        branch = _way_to_the_end(stored.nodes, session.tip)
         read = (session, branch, dialect, policy, tags, served, injection)
         return await asyncio.to_thread(_conversation, *read)
+
+
+def _way_to_the_end(nodes: Mapping[bytes, Node], tip: bytes) -> list[Node]:
+    """The messages up to the newest turn. Of one that broke off, what was answered by then is left out."""
+    cut = max((node for node in nodes.values() if not node.complete), key=lambda node: node.at, default=None)
+    way = way_to(nodes, cut.parent) if cut is not None else []
+    is_newest = not tip or any(node.hash == tip for node in way)
+    return way if way and is_newest else way_to(nodes, tip)
 
 
 def _conversation(

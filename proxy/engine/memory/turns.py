@@ -60,9 +60,12 @@ class RememberedTurns:
     _threads: OrderedDict[_Name, _Thread] = field(default_factory=OrderedDict[_Name, _Thread])
 
     def after(self, exchange: Exchange, turn: Turn) -> None:
-        """A turn was recorded. Nobody waits; a request for a title is no turn of its session."""
+        """A turn was recorded, whose answer may have broken off. Nobody waits.
+
+        One that begins a line beside the main one, such as a request for a title, is no turn of its session.
+        """
         home = exchange.request.home
-        if home is not None and turn.advances_tip and turn.session.tip == exchange.answer:
+        if home is not None and exchange.answer and turn.session.tip == exchange.answer:
             self.background.run(self._noted(home, exchange.request, turn))
 
     async def _noted(self, home: Home, request: Request, turn: Turn) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx2
 import openai
+import pytest
 
 from proxy.core.recall.tool import NAME
 from tests.support.append_client import Appenders
@@ -26,7 +27,7 @@ from tests.support.remembering import (
 )
 from tests.support.servers import eventually, until
 from tests.support.stores import serving, valkey_command
-from tests.support.upstreams import calling, said
+from tests.support.upstreams import calling, events, in_pieces, said, sse
 
 # --- a session's start ---
 
@@ -128,6 +129,21 @@ async def test_who_sends_only_what_is_new_is_told_as_well(
 
 
 # --- what it is written from ---
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["the first turn", "a later one"])
+async def test_what_was_said_in_a_turn_whose_answer_broke_off_is_read_without_a_turn_after_it(
+    model: RememberingModel, url: str, chats: Chats, place: int
+) -> None:
+    chat = person(chats, url, X_Unabridged_Session="one")
+    for _ in range(place):
+        await chat.ask("Hello")
+    chat.members["stream"] = True
+    model.replies.append(in_pieces(*map(sse, events(said("Half an answer"))[:2])))
+    await chat.ask(OSLO)
+    await eventually(lambda: any(OSLO in each for each in model.prompts(model.asked_for_items)))
+    await eventually(lambda: len(model.asked_for_texts) >= 4)
+    assert not any("Half" in each for each in model.prompts([*model.asked_for_items, *model.asked_for_texts]))
 
 
 async def test_a_conversation_is_read_once_it_rests_with_times_and_names(
