@@ -63,6 +63,7 @@ from proxy.engine.recording.recorder import Recorder
 from proxy.engine.sessions.attachments import Attachments
 from proxy.engine.sessions.recognition import Recognition
 from proxy.engine.sessions.session_cache import SessionCache
+from proxy.engine.summaries.cached_view import PromptCache
 from proxy.engine.summaries.jobs import SummaryJobs
 from proxy.engine.summaries.pool import Summaries
 from proxy.environment import ADMIN_TOKEN_FILE
@@ -243,7 +244,8 @@ def assembled(settings: Settings, outside: Outside, wire: WireFormat = CHAT) -> 
     )
     billing = Billing(outside.bills, clock, metrics, prices.prices_of)
     asking = Asking(wire, upstream, learned, billing)
-    summaries = Summaries(asking, store, counter, foreground, clock, metrics, learned)
+    prompt_cache = PromptCache(asking, clock, learned, memory)
+    summaries = Summaries(prompt_cache, store, counter, foreground, clock, metrics, learned)
     summary_jobs = SummaryJobs(summaries, naming, learned)
     models = Models(
         StatedWindows(upstream, clock, learned), prices.context_window, prices.prices_of, clock, learned

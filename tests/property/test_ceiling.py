@@ -26,6 +26,7 @@ from proxy.engine.models.asking import Asking
 from proxy.engine.planning.decisions import within_bytes
 from proxy.engine.planning.epochs import Epochs
 from proxy.engine.sessions.session_cache import EpochLog
+from proxy.engine.summaries.cached_view import PromptCache
 from proxy.engine.summaries.jobs import SummaryJobs
 from proxy.engine.summaries.pool import Summaries
 from proxy.telemetry import Metrics
@@ -85,8 +86,15 @@ class Engine:
         self._has_store = has_store
         clock, store = Clock(), InProcessStore(Clock())
         nowhere = HttptoolsUpstream("http://127.0.0.1:9/v1", connect_timeout=1.0, read_timeout=1.0)
+        cached = PromptCache(Asking(CHAT, nowhere, Memory()), clock, Memory(), Memory())
         summaries = Summaries(
-            Asking(CHAT, nowhere, Memory()), store, Counter(), giving_way(clock), clock, METRICS, Memory()
+            cached,
+            store,
+            Counter(),
+            giving_way(clock),
+            clock,
+            METRICS,
+            Memory(),
         )
         self._epochs = Epochs(
             store,

@@ -58,10 +58,11 @@ class PromptCache:
     and what has no room there is read afresh.
     """
 
-    def __init__(self, asking: Asking, clock: Clock, memory: Memory) -> None:
-        self._asking = asking
+    def __init__(self, asking: Asking, clock: Clock, memory: Memory, bodies: Memory) -> None:
+        """``bodies`` is room for questions that wait, ``memory`` for what is learned."""
+        self.asking = asking
         self._clock = clock
-        self._waiting: Lru[str, CachedQuestion] = Lru(memory, lambda question: question.weight)
+        self._waiting: Lru[str, CachedQuestion] = Lru(bodies, lambda question: question.weight)
         """By the address of the summary."""
         self._rests: Lru[tuple[str, str], float] = Lru(memory)
         """By tenant and model, until when it is asked none, in monotonic seconds."""
@@ -90,9 +91,9 @@ class PromptCache:
         and as :meth:`Asking.answer` does.
         """
         body, key = question.body, question.cache_key
-        behind = self._asking.wire.with_cache_key(body, key) if key else body
+        behind = self.asking.wire.with_cache_key(body, key) if key else body
         try:
-            answer = await self._asking.answer(caller, question.ask, behind)
+            answer = await self.asking.answer(caller, question.ask, behind)
         except Unanswered as refusal:
             if refusal.is_passing:
                 raise

@@ -11,7 +11,8 @@ from typing import NamedTuple
 from proxy.cache import Lru, Memory
 from proxy.core.summaries.prompt import Refused
 from proxy.engine.foreground import Foreground
-from proxy.engine.models.asking import Asking, Unanswered
+from proxy.engine.models.asking import Unanswered
+from proxy.engine.summaries.cached_view import PromptCache
 from proxy.engine.summaries.compactors import Job
 from proxy.engine.summaries.writer import Writer
 from proxy.errors import StoreUnavailable, UnabridgedError
@@ -38,7 +39,7 @@ class Summaries:
 
     def __init__(
         self,
-        asking: Asking,
+        prompt_cache: PromptCache,
         store: SummaryStore,
         counter: TokenCounter,
         foreground: Foreground,
@@ -46,11 +47,11 @@ class Summaries:
         metrics: Metrics,
         memory: Memory,
     ) -> None:
-        self._accounts = asking.accounts
+        self._accounts = prompt_cache.asking.accounts
         self._store = store
         self._clock = clock
         self._metrics = metrics
-        self._writer = Writer(asking, store, counter, foreground, clock, metrics, memory)
+        self._writer = Writer(prompt_cache, store, counter, foreground, metrics, memory)
         self._texts = self._writer.texts
         self._failed: Lru[str, _Failure] = Lru(memory)
         self._writing: dict[str, asyncio.Task[None]] = {}

@@ -29,12 +29,11 @@ from proxy.core.summaries.prompt import (
 from proxy.core.summaries.source import MOST_PIECES, Block, Piece, answer_piece, record_piece
 from proxy.core.summaries.verification import Evidence
 from proxy.engine.foreground import Foreground
-from proxy.engine.models.asking import Asking
 from proxy.engine.summaries.cached_view import PromptCache
 from proxy.engine.summaries.compactors import Compacting, Job
 from proxy.engine.summaries.leases import Lease, take
 from proxy.errors import StoreUnavailable
-from proxy.ports import Clock, SummaryStore, TokenCounter
+from proxy.ports import SummaryStore, TokenCounter
 from proxy.telemetry import Metrics
 
 T = TypeVar("T")
@@ -61,20 +60,18 @@ class Writer:
 
     def __init__(
         self,
-        asking: Asking,
+        prompt_cache: PromptCache,
         store: SummaryStore,
         counter: TokenCounter,
         foreground: Foreground,
-        clock: Clock,
         metrics: Metrics,
         memory: Memory,
     ) -> None:
-        self._asking = asking
-        self._compacting = Compacting(asking, store, counter)
+        self._asking, self._prompt_cache = prompt_cache.asking, prompt_cache
+        self._compacting = Compacting(self._asking, store, counter)
         self._store = store
         self._counter = counter
         self._foreground = foreground
-        self._prompt_cache = PromptCache(asking, clock, memory)
         self._metrics = metrics
         self.texts: Lru[str, str] = Lru(memory, sys.getsizeof)
         """By content address."""

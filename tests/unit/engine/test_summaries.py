@@ -15,7 +15,7 @@ from proxy.core.dialects.registry import CHAT
 from proxy.core.policy.sections import Summary
 from proxy.core.summaries.source import Block, Piece, Source
 from proxy.engine.models.asking import Asking, Caller
-from proxy.engine.summaries.cached_view import CachedQuestion
+from proxy.engine.summaries.cached_view import CachedQuestion, PromptCache
 from proxy.engine.summaries.compactors import Job
 from proxy.engine.summaries.pool import Summaries
 from proxy.telemetry import Metrics
@@ -57,7 +57,7 @@ async def test_what_a_request_waits_for_is_written_however_much_waits_for_a_paus
     async with running(Model()) as model:
         upstream, clock = HttptoolsUpstream(model.url), HandClock()
         summaries = Summaries(
-            Asking(CHAT, upstream, Memory()),
+            PromptCache(Asking(CHAT, upstream, Memory()), clock, Memory(), Memory()),
             InProcessStore(clock),
             COUNTER,
             giving_way(clock, NEVER),
@@ -81,24 +81,24 @@ async def test_what_summaries_are_asked_for_behind_is_held_within_the_memory_unt
 ) -> None:
     async with running(Model()) as model:
         upstream, clock = HttptoolsUpstream(model.url), HandClock()
-        memory, foreground = Memory(room * (len(SENT) + 10_000), part=1), giving_way(clock)
+        bodies, foreground = Memory(room * (len(SENT) + 10_000), part=1), giving_way(clock)
         summaries = Summaries(
-            Asking(CHAT, upstream, Memory()),
+            PromptCache(Asking(CHAT, upstream, Memory()), clock, Memory(), bodies),
             InProcessStore(clock),
             COUNTER,
             foreground,
             clock,
             Metrics(),
-            memory,
+            Memory(),
         )
         addresses = [str(number) for number in range(3)]
         with foreground:  # so that nothing is written yet
             for address in addresses:
                 start(summaries, replace(WAITED_FOR, address=address, cached=BEHIND_SENT))
-            await eventually(lambda: memory.held > room * len(SENT))
+            await eventually(lambda: bodies.held > room * len(SENT))
         await summaries.wait(addresses, PATIENCE)
         assert all(map(summaries.ready, addresses))
-        assert memory.held < len(SENT)
+        assert bodies.held == 0
         assert sum(len(each.body) > len(SENT) for each in model.summaries) == room
         await summaries.aclose()
         await upstream.aclose()
@@ -109,7 +109,7 @@ async def test_what_requests_wait_for_gives_way_to_nothing() -> None:
         upstream, clock = HttptoolsUpstream(model.url), HandClock()
         foreground = giving_way(clock)
         summaries = Summaries(
-            Asking(CHAT, upstream, Memory()),
+            PromptCache(Asking(CHAT, upstream, Memory()), clock, Memory(), Memory()),
             InProcessStore(clock),
             COUNTER,
             foreground,
@@ -135,7 +135,7 @@ async def test_what_is_being_written_is_not_read_again_and_never_on_the_event_lo
         upstream, clock = HttptoolsUpstream(model.url), HandClock()
         foreground = giving_way(clock)
         summaries = Summaries(
-            Asking(CHAT, upstream, Memory()),
+            PromptCache(Asking(CHAT, upstream, Memory()), clock, Memory(), Memory()),
             InProcessStore(clock),
             COUNTER,
             foreground,
@@ -164,7 +164,7 @@ async def test_what_failed_may_be_tried_again_soon_where_the_reason_passes(statu
     async with running(Model(summary=plainly(status, [JSON], b"{}"))) as model:
         upstream, clock = HttptoolsUpstream(model.url), HandClock()
         summaries = Summaries(
-            Asking(CHAT, upstream, Memory()),
+            PromptCache(Asking(CHAT, upstream, Memory()), clock, Memory(), Memory()),
             InProcessStore(clock),
             COUNTER,
             giving_way(clock),

@@ -18,6 +18,7 @@ from proxy.core.policy.policy import Policy
 from proxy.engine.intake.naming import Naming
 from proxy.engine.models.asking import Asking
 from proxy.engine.planning.epochs import Epochs
+from proxy.engine.summaries.cached_view import PromptCache
 from proxy.engine.summaries.jobs import Declined, Owner, SummaryJobs
 from proxy.engine.summaries.pool import Summaries
 from proxy.telemetry import Metrics
@@ -59,8 +60,15 @@ async def test_a_long_gap_is_counted_in_no_thread_in_which_requests_wait() -> No
     async with running(Model()) as model:
         upstream, clock, counter = HttptoolsUpstream(model.url), HandClock(), NotingCounter()
         store, metrics = InProcessStore(clock), Metrics()
+        cached = PromptCache(Asking(CHAT, upstream, Memory()), clock, Memory(), Memory())
         summaries = Summaries(
-            Asking(CHAT, upstream, Memory()), store, counter, giving_way(clock), clock, metrics, Memory()
+            cached,
+            store,
+            counter,
+            giving_way(clock),
+            clock,
+            metrics,
+            Memory(),
         )
         epochs = Epochs(
             store,
