@@ -9,7 +9,7 @@ from proxy.core.memory.records import Archived, ArchiveReason, Event, EventKind,
 from proxy.core.policy.sections import Memory
 from proxy.core.summaries.prompt import LANGUAGES, Limit, Refused, fenced, judge
 from proxy.core.summaries.verification import Evidence
-from proxy.core.text.words import language_of, sentences_in, size
+from proxy.core.text.words import language_of, sentences_in, share, size, words_of
 
 MOST_LOW = 100
 """Items that one run puts away because they have faded."""
@@ -22,6 +22,8 @@ MODEL, TEXT, NONE = "model", "text", "none"
 _SENTENCES = 2
 _MOST_TOKENS = 120
 """Of the one or two sentences that take an item's place."""
+_SUPPORTED = 0.5
+"""Of the words of these, how many stand in what they are made from."""
 
 
 class Due(NamedTuple):
@@ -89,10 +91,13 @@ def ask_for_compression(content: str, temperature: float) -> Ask:
 def compression_of(answer: str, content: str) -> str:
     """What takes the place of ``content``: an answer's first two sentences, or the item's own one.
 
-    That is so where the answer says what the content does not, or no less.
+    That is so where the answer says what the content does not, by something exact or by most of its words, or
+    no less.
     """
     most = size(content) - 1
     text = " ".join(sentences_in(answer)[:_SENTENCES])
+    if share(words_of(text), words_of(content)) < _SUPPORTED:
+        return content.partition("\n")[0]
     try:
         return judge(text, Limit(most, bytes=most, is_whole=True), Evidence(content, content), size)
     except Refused:

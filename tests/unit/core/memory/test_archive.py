@@ -147,7 +147,15 @@ def test_of_a_longer_answer_the_first_two_sentences_are_taken() -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", ["", "Ana Berg inspected 17 cranes.", "x" * 900, "I cannot help with that 1,234."]
+    "answer",
+    [
+        "",
+        "Ana Berg inspected 17 cranes.",
+        "x" * 900,
+        "I cannot help with that 1,234.",
+        "アニューサアラシュアラシュアラシュ",
+        "Somebody bakes bread upstairs.",
+    ],
 )
 def test_where_a_compression_says_something_else_the_items_own_sentence_stands(answer: str) -> None:
     source = Source(session="s1", messages=(b"m",), role="user", at=NOW, passage=LONG)
