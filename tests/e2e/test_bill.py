@@ -293,6 +293,17 @@ async def test_a_round_that_the_client_does_not_see_is_billed_beside_the_answer(
     assert bill["dollars"]["answers"] == pytest.approx(1_200 * FRESH + 30 * OUTPUT, abs=1e-9)
 
 
+async def test_hidden_rounds_of_which_nothing_is_told_are_of_unknown_price(
+    small: Small, model: Model, chats: Chats
+) -> None:
+    chat = talker(chats, await small(50_000, extra=REPEATED_CALLS))
+    chat.messages, chat.members["tools"], chat.members["stream"] = known()[:-1], TOOLS, True
+    model.replies += [calling(WEATHER), said("It is 18 degrees.")]
+    await chat.ask("And now?")
+    bill = await bill_of(chat.url)
+    assert (bill["estimated"], bill["price_unknown"], bill["dollars"]["hidden"]) == (1, 1, 0)
+
+
 async def test_a_session_is_shown_with_its_bill(
     url: str, chats: Chats, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

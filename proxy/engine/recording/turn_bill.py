@@ -52,6 +52,7 @@ def bill_of(exchange: Exchange, usage: Usage | None, output: int) -> Bill:
         bill,
         hidden=_cost(hidden, paid),
         estimated=0 if total is not None else 1,
+        unpriced=bill.unpriced + (rounds.count if rounds is not None and total is None else 0),
         epochs=1 if _began(exchange) else 0,
         tool_calls=rounds.answered if rounds is not None else 0,
     )
