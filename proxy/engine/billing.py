@@ -13,9 +13,9 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from proxy.core.budget.prices import Prices, Prompt
+from proxy.core.budget.prices import Prices
 from proxy.core.dialects.answers import Usage
-from proxy.core.economics.bill import NANO, NOTHING, Bill, added, money
+from proxy.core.economics.bill import NANO, NOTHING, Bill, added, bounded, money, prompt_of
 from proxy.engine.models.asking import Caller
 from proxy.errors import StoreUnavailable
 from proxy.ports import BillStore, Clock, Group, SessionKey
@@ -87,8 +87,7 @@ class Billing:
         if usage is None or not prices.is_known:
             bill = Bill(unpriced=1)
         else:
-            prompt = Prompt(usage.prompt_tokens or 0, usage.cached_tokens or 0, usage.written_tokens or 0)
-            cost = money(prompt, usage.completion_tokens or 0, prices)
+            cost = money(prompt_of(usage), bounded(usage.completion_tokens), prices)
             bill = Bill(memory=cost) if caller.purpose == "memory" else Bill(summaries=cost)
         self.add(caller.model, bill, caller.session, caller.ttl)
 

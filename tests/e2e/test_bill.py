@@ -304,6 +304,31 @@ async def test_hidden_rounds_of_which_nothing_is_told_are_of_unknown_price(
     assert (bill["estimated"], bill["price_unknown"], bill["dollars"]["hidden"]) == (1, 1, 0)
 
 
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        usage(-5, -5, cached_tokens=-5),
+        usage(10**30, 10**30),
+        usage(10, 1, cached_tokens=99, cache_write_tokens=99),
+    ],
+    ids=["below nothing", "more than there is", "more cached than sent"],
+)
+async def test_a_usage_that_makes_no_sense_loses_no_turn_and_stops_no_bill(
+    url: str, model: Model, chats: Chats, nonsense: Message
+) -> None:
+    chat = talker(chats, url)
+    model.replies.append(using(nonsense))
+    await chat.ask("What is it?")
+    before = await bill_of(url)
+    model.replies.append(using(usage(2_000, 100, cached_tokens=0)))
+    await chat.ask("And what was it?")
+    after = await bill_of(url, requests=2)
+    assert before["dollars"]["answers"] >= 0
+    paid = after["dollars"]["answers"] - before["dollars"]["answers"]
+    assert paid == pytest.approx(2_000 * FRESH + 100 * OUTPUT, abs=1e-6)
+    assert (await admin(url, "sessions/s"))["turns"] == 2
+
+
 async def test_a_session_is_shown_with_its_bill(
     url: str, chats: Chats, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,12 +17,15 @@ import msgspec
 
 from proxy.core.budget.budget import Budget
 from proxy.core.budget.prices import MILLION, Prices, Prompt
+from proxy.core.dialects.answers import Usage
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.plan import Plan
 
 NANO = 1_000_000_000
 """Nano-dollars of a dollar."""
 _FAILED = "failed:"
+_MOST_TOKENS = 10**8
+"""Of one request; there are none with more."""
 
 
 class Bill(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,6 +123,18 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True):
 _NAMES = frozenset(Bill.__struct_fields__) - {"failed"}
 
 NOTHING = Bill()
+
+
+def bounded(tokens: int | None) -> int:
+    """Tokens as an upstream tells them, which may be nonsense: no number of them stops adding up."""
+    return min(max(tokens or 0, 0), _MOST_TOKENS)
+
+
+def prompt_of(usage: Usage) -> Prompt:
+    """A prompt as an upstream tells of it."""
+    tokens = bounded(usage.prompt_tokens)
+    cached = min(bounded(usage.cached_tokens), tokens)
+    return Prompt(tokens, cached, min(bounded(usage.written_tokens), tokens - cached))
 
 
 def money(prompt: Prompt, output: int, prices: Prices | None) -> int:

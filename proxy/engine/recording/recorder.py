@@ -32,7 +32,7 @@ from proxy.engine.recording.turn_bill import bill_of
 from proxy.engine.sessions.recognition import Recognition
 from proxy.errors import StoreUnavailable
 from proxy.ports import Clock, Recorded, SessionKey, TokenCounter, TurnStore
-from proxy.telemetry import Metrics, log_warning
+from proxy.telemetry import Metrics, log_fault, log_warning
 from proxy.tracing import current
 
 _DAY = 86_400.0
@@ -163,10 +163,13 @@ class Recorder:
     def _bill(self, exchange: Exchange, answer: Answer, turn: Turn) -> None:
         if answer.message is None and answer.usage is None:
             return  # nothing was answered
-        counted = turn.nodes[-1].tokens if turn.nodes and turn.nodes[-1].answer else 0
-        bill = bill_of(exchange, answer.usage, exchange.request.budget.real(counted))
         request = exchange.request
-        self.billed(request.model.name, bill, request.session.key, self._ttl(exchange))
+        counted = turn.nodes[-1].tokens if turn.nodes and turn.nodes[-1].answer else 0
+        try:
+            bill = bill_of(exchange, answer.usage, request.budget.real(counted))
+            self.billed(request.model.name, bill, request.session.key, self._ttl(exchange))
+        except Exception as error:  # noqa: BLE001 - law 5: a turn is kept, whatever is wrong with its bill
+            log_fault("a turn could not be billed", error)
 
     async def _write(self, exchange: Exchange, turn: Turn) -> Recorded | None:
         """Write a turn; None where the store cannot, which is said, and mended later if it can be."""

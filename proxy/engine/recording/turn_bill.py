@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from proxy.core.budget.budget import Budget
 from proxy.core.budget.prices import Prices, Prompt
 from proxy.core.dialects.answers import Usage
-from proxy.core.economics.bill import Bill, kept_prompt, money
+from proxy.core.economics.bill import Bill, bounded, kept_prompt, money, prompt_of
 from proxy.core.planning.plan import EMPTY, Plan
 from proxy.engine.flow import Exchange
 
@@ -20,51 +20,46 @@ def bill_of(exchange: Exchange, usage: Usage | None, output: int) -> Bill:
 
     Of several requests to the upstream the last is the answer's; those before it are hidden.
     """
-    request, rounds = exchange.request, exchange.rounds
-    prices, budget = request.model.prices.under(request.incoming.policy.economy), request.budget
+    request, rounds, decision = exchange.request, exchange.rounds, exchange.decision
+    prices = request.model.prices.under(request.incoming.policy.economy)
     paid = prices if prices.is_known else None
     hidden = rounds.spent if rounds is not None else Usage()
-    total = usage if usage is not None and usage.prompt_tokens else None
-    decision, saved = exchange.decision, exchange.full - exchange.sent
-    if total is None:
-        sent, cached, written = exchange.full if exchange.is_shadow else exchange.sent, None, None
-    else:
-        sent = (total.prompt_tokens or 0) - (hidden.prompt_tokens or 0)
-        cached, written = _less(total.cached_tokens, hidden.cached_tokens), total.written_tokens
-        written = _less(written, hidden.written_tokens) or 0 if cached is not None else None
-        output = output if total.completion_tokens is None else total.completion_tokens
-        output -= hidden.completion_tokens or 0
+    told = _last(usage, hidden) if usage is not None and usage.prompt_tokens else None
+    output = output if told is None or told.completion_tokens is None else bounded(told.completion_tokens)
 
     def estimate(tokens: int, before: Plan, plan: Plan) -> Prompt:
         return Prompt(tokens, min(_kept(exchange, prices, before, plan), tokens))
 
-    plans = (EMPTY, EMPTY) if exchange.is_shadow else (_plan_before(exchange), decision.plan)
-    prompt = whole = estimate(sent, *plans) if cached is None else Prompt(sent, min(cached, sent), written)
-    fits = True
-    if decision.plan != EMPTY and not exchange.is_shadow:
-        whole = estimate(sent + saved, EMPTY, EMPTY)
-        fits = _fits(budget, sent + saved + output)
+    plan = EMPTY if exchange.is_shadow else decision.plan
+    if told is not None and told.cached_tokens is not None:
+        prompt = prompt_of(told)
+    else:
+        sent = exchange.full if exchange.is_shadow else exchange.sent
+        before = EMPTY if exchange.is_shadow else _plan_before(exchange)
+        prompt = estimate(sent if told is None else bounded(told.prompt_tokens), before, plan)
+    whole, fits, cut = prompt, True, exchange.full - exchange.sent
+    if plan != EMPTY:
+        whole = estimate(max(prompt.tokens + cut, 0), EMPTY, EMPTY)
+        fits = _fits(request.budget, whole.tokens + output)
     bill = Bill.of_request(prompt, output, whole, paid, fits=fits)
-    if decision.plan != EMPTY and exchange.is_shadow:
-        view = estimate(sent - saved, _plan_before(exchange), decision.plan)
-        bill = replace(bill, shadow_cut=saved, shadow=money(prompt, 0, paid) - money(view, 0, paid))
+    if plan != decision.plan:
+        view = estimate(max(prompt.tokens - cut, 0), _plan_before(exchange), decision.plan)
+        bill = replace(bill, shadow_cut=cut, shadow=money(prompt, 0, paid) - money(view, 0, paid))
     return replace(
         bill,
-        hidden=_cost(hidden, paid),
-        estimated=0 if total is not None else 1,
-        unpriced=bill.unpriced + (rounds.count if rounds is not None and total is None else 0),
+        hidden=money(prompt_of(hidden), bounded(hidden.completion_tokens), paid),
+        estimated=0 if told is not None else 1,
+        unpriced=bill.unpriced + (rounds.count if rounds is not None and told is None else 0),
         epochs=1 if _began(exchange) else 0,
         tool_calls=rounds.answered if rounds is not None else 0,
     )
 
 
-def _cost(usage: Usage, prices: Prices | None) -> int:
-    prompt = Prompt(usage.prompt_tokens or 0, usage.cached_tokens or 0, usage.written_tokens or 0)
-    return money(prompt, usage.completion_tokens or 0, prices)
-
-
-def _less(total: int | None, part: int | None) -> int | None:
-    return None if total is None else total - (part or 0)
+def _last(total: Usage, hidden: Usage) -> Usage:
+    """What the last of several requests has used; what is told of none stays untold."""
+    names = Usage.__struct_fields__
+    pairs = [(getattr(total, name), getattr(hidden, name)) for name in names]
+    return Usage(*(None if whole is None else whole - (part or 0) for whole, part in pairs))
 
 
 def _fits(budget: Budget, tokens: int) -> bool:

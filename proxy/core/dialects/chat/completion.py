@@ -292,7 +292,8 @@ def _usage(completion: _Completion, usage: _Usage) -> Usage:
         cached = timings.cache_n
     written = details.cache_write_tokens if details else None
     written = usage.cache_creation_input_tokens if written is None else written
-    return Usage(usage.prompt_tokens, usage.completion_tokens, cached, written)
+    told = (usage.prompt_tokens, usage.completion_tokens, cached, written)
+    return Usage(*(None if tokens is not None and tokens < 0 else tokens for tokens in told))
 
 
 def _error_of(completion: _Completion | None, data: bytes) -> bytes:
