@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from proxy.core.memory.items import Believed
 from proxy.core.memory.learning import Known, learn
 from proxy.core.memory.lines import Line, newest
-from proxy.core.memory.records import About, Event, Item, Scope, ScopeKind, Texts, Thread
+from proxy.core.memory.records import About, Event, Item, Scope, ScopeKind, Texts, Thread, Trust
 from proxy.core.memory.texts import Wanted, lines_of_text
 from proxy.engine.background import keep_renewing
 from proxy.engine.intake.homes import Home
@@ -26,7 +26,7 @@ from proxy.engine.memory.reading import digest_of
 from proxy.engine.memory.scopes import CachedScope, Scopes
 from proxy.engine.memory.sources import Conversation, Sources
 from proxy.errors import StoreUnavailable
-from proxy.ports import Changes, Clock, MemoryStore, SessionKey, TokenCounter
+from proxy.ports import NAMED, Changes, Clock, MemoryStore, SessionKey, TokenCounter
 
 LEASE = 15.0
 """Seconds for which a dead worker's work is left alone."""
@@ -34,6 +34,8 @@ LONG, SHORT = True, False
 """Terms of a text."""
 _MOST_PIECES = 8
 """Questions for items of one run: of a long conversation that is met late, the newest messages count."""
+_BESIDE, _TELLING = 20, 12
+"""Other sessions, the newest, that one may be about; and characters of what it repeats of them, at least."""
 _MOST_THREADS = 200
 """Threads that one run of a channel reads, the newest first."""
 
@@ -88,6 +90,9 @@ class Runs:
             is_merged = known.texts.read_up_to >= known.updated
             if said is None or (said.tip == known.tip and is_merged):
                 return False
+            if await self._is_about_another(home, session, said, reader):
+                await self.scopes.change(home.scope, lambda _: Changes(threads={session: None}), home.ttl)
+                return False
             copies, new = await self.scopes.of_home(home), said.after(known.tip)
             index = await asyncio.to_thread(Known, copies[0].items.values())
             found = [
@@ -97,6 +102,24 @@ class Runs:
             texts = await self._thread_texts(known, said, new, copies, reader)
             await self._write_thread(home, session, replace(known, texts=texts), said, found, reader)
         return True
+
+    async def _is_about_another(
+        self, home: Home, session: SessionKey, said: Conversation, reader: Reader
+    ) -> bool:
+        """Whether a session without a name, of one turn, repeats what a person has said in another one.
+
+        So agents ask for a title, or for questions to go on with, beside the conversation itself.
+        """
+        if session.sid == NAMED or said.exchanges > 1:
+            return False
+        own = [line.text for line in said.lines if line.trust is Trust.USER]
+        for other, thread in (await self.scopes.store.threads(home.scope, _BESIDE)).items():
+            if other != session:
+                lines = await self.sources.lines_of(other, thread.updated, reader.policy, home.tags)
+                theirs = (line.text for line in lines if line.trust is Trust.USER)
+                if any(text in each for text in theirs if len(text) >= _TELLING for each in own):
+                    return True
+        return False
 
     async def _items(self, lines: Sequence[Line], index: Known, reader: Reader) -> _Found:
         words = " ".join(line.text for line in lines)

@@ -131,6 +131,18 @@ async def test_who_sends_only_what_is_new_is_told_as_well(
 # --- what it is written from ---
 
 
+async def test_a_request_for_a_title_that_names_no_session_is_not_read_as_one(
+    model: RememberingModel, url: str, chats: Chats
+) -> None:
+    await person(chats, url, X_Unabridged_Session="one").ask(OSLO)
+    await person(chats, url).ask(f"Write a title for this. The user said: {OSLO} The model said: Oh.")
+    await read(model)
+    alone = person(chats, url)  # which says something of its own
+    await alone.ask("My boat is called Rex.")
+    await eventually(lambda: any("boat" in each for each in model.prompts(model.asked_for_items)))
+    assert not any("Write a title" in each for each in model.prompts(model.asked_for_items))
+
+
 @pytest.mark.parametrize("place", [0, 1], ids=["the first turn", "a later one"])
 async def test_what_was_said_in_a_turn_whose_answer_broke_off_is_read_without_a_turn_after_it(
     model: RememberingModel, url: str, chats: Chats, place: int
