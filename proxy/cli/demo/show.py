@@ -46,8 +46,12 @@ class Picture:
         """Within, it follows what happens."""
         return self._live or nullcontext()
 
-    def say(self, text: str, style: str = "bold") -> None:
-        self._console.print(Text(text, style=style))
+    def say(self, text: str) -> None:
+        self._console.print(Text(text, style="bold"))
+
+    def note(self, text: str) -> None:
+        """What stands in the view for what was cut; some of it is the model's own words."""
+        self._console.print(Text("\n".join(one_line(line, 600) for line in text.splitlines()), style="cyan"))
 
     def row(self, *cells: Text) -> None:
         """A row of three columns."""
@@ -180,7 +184,7 @@ def _see(told: Told, api: AdminApi, proxy: Proxy, picture: Picture | None) -> No
         if (text := str(each.get("content"))).startswith("<note ") and text not in told.notes
     ]
     if picture is not None and told.notes:
-        picture.say(told.notes[-1], "cyan")
+        picture.note(told.notes[-1])
 
 
 def _summaries(proxy: Proxy, result: str) -> int:
