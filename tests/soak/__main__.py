@@ -39,6 +39,10 @@ extends = "balanced"
 tokens = 1000
 [summary]
 wait = "200ms"
+[memory]
+enabled = true
+every = 3
+channel_every = 1
 """
 ROUNDS = 10
 """Pauses for reading; the first three rounds warm up."""
@@ -49,10 +53,13 @@ MEMORY = 8 * MIB
 """Bytes that resting memory may differ by: what allocators keep."""
 FILES = 32
 """Descriptors that may be more: connections to the store, of which a pool keeps so many."""
-TASKS = 4
-"""What is alive where nobody is: the server, its lifespan, the watch over policies, and whoever asks."""
+TASKS = 5
+"""What is alive where nobody is: the server, its lifespan, the watch over policies, the hour of memory's daily
+run, and whoever asks."""
 STORE = ("--appendonly", "yes", "--appendfsync", "always", "--enable-debug-command", "yes")
 _FAULTS = {"a managed request failed", "background work failed", "planning failed"}
+_OF_THE_WEATHER = {"unreachable", "timeout", "refused", "rate_limited"}
+"""Why a summary may fail here."""
 
 _console = Console()
 
@@ -102,6 +109,7 @@ async def opened(seed: int, clients: int) -> AsyncGenerator[Ground]:
                 UNABRIDGED_UPSTREAM_READ_TIMEOUT="1",
                 UNABRIDGED_REQUEST_TIMEOUT="2",
                 UNABRIDGED_CACHE_MEMORY=CACHES,
+                UNABRIDGED_MEMORY_REST="1",
             )
         )
         weather = Weather(random, server, store, way, talker)
@@ -139,6 +147,7 @@ def complaints(first: Reading, last: Reading, ground: Ground) -> list[str]:
         for what, (_, now, most) in grown(first, last).items()
         if now > most
     ]
+    told += [] if last.items else ["nothing is remembered"]
     told += [f"{count} times a client heard: {what}" for what, count in ground.tally.wrong.items()]
     told += [f"{count} times the log says: {what}" for what, count in faults_in(ground.log).items()]
     return told
@@ -152,6 +161,8 @@ def faults_in(log: Path) -> Counter[str]:
             told = msgspec.json.decode(line, type=dict[str, object])
         except msgspec.DecodeError:
             found[line.decode(errors="replace")[:300]] += 1
+            continue
+        if told.get("reason") in _OF_THE_WEATHER:
             continue
         if told.get("level") == "error" or told.get("message") in _FAULTS:
             found[f"{told}"[:600]] += 1

@@ -51,7 +51,8 @@ class Tally:
 
 def question(topic: int, turn: int) -> str:
     return (
-        f"Question {turn} of topic {topic}: what became of item {topic * 37 + turn}? " + "Tell it all. " * 8
+        f"Question {turn} of topic {topic}: what became of item {topic * 37 + turn}? "
+        f"I keep item{topic * 37 + turn} in box{topic}. " + "Tell it all. " * 8
     )
 
 
@@ -89,6 +90,7 @@ class Visitor:
             headers |= {MODE: "append", "X-Unabridged-Session": session}
         elif mode == "named":
             headers["X-Unabridged-Session"] = f"topic-{topic}"
+        named = {"user": f"person{self._number % 5}"} if topic % 2 else {}
         history: list[Message] = []
         for turn in range(self._random.randint(1, TURNS)):
             if not self._gate.is_set():
@@ -96,12 +98,12 @@ class Visitor:
             asked = user(question(topic, turn))
             sent = [asked] if mode == "append" else [*history, asked]
             for _ in range(2 if mode != "append" and self._random.random() < 0.1 else 1):  # regenerated
-                await self._turn(client, headers, sent)
+                await self._turn(client, headers, sent, named)
             history += [asked, {"role": "assistant", "content": answer_to(asked["content"])}]
             await asyncio.sleep(self._random.uniform(0.01, 0.1))
 
     async def _turn(
-        self, client: httpx2.AsyncClient, headers: dict[str, str], messages: list[Message]
+        self, client: httpx2.AsyncClient, headers: Named, messages: list[Message], named: Named
     ) -> None:
         ways: list[tuple[Callable[..., Awaitable[None]], float]] = [
             (self._read, 10),
@@ -112,7 +114,7 @@ class Visitor:
             (self._relay, 1),
         ]
         (way,) = self._random.choices([way for way, _ in ways], [weight for _, weight in ways])
-        body = {"model": "gpt-test", "messages": messages}
+        body = {"model": "gpt-test", "messages": messages, **named}
         try:
             await way(client, headers, body)
         except httpx2.TimeoutException:

@@ -13,6 +13,7 @@ _NAMES = (
     "process_open_fds",
     "unabridged_tasks",
     "unabridged_streams_active",
+    'unabridged_memory_items{state="remembered"}',
 )
 _QUIET = 4
 """So many readings in a row that are alike mean rest."""
@@ -30,17 +31,19 @@ class Reading:
     files: int
     tasks: int
     streams: int
+    items: int
+    """Of memories."""
 
     def __str__(self) -> str:
-        memory = f"{self.memory / MIB:7.1f} MiB"
-        return f"{memory}  {self.files:3} files  {self.tasks:3} tasks  {self.streams} streams"
+        held = f"{self.memory / MIB:7.1f} MiB  {self.files:3} files  {self.tasks:3} tasks"
+        return f"{held}  {self.streams} streams  {self.items} items"
 
 
 async def read(url: str) -> Reading:
     """Ask once, on a connection of its own."""
     async with httpx2.AsyncClient(timeout=10.0) as client:
         text = (await client.get(f"{url}/metrics")).text
-    found = [re.search(rf"^{name} (\S+)", text, re.MULTILINE) for name in _NAMES]
+    found = [re.search(rf"^{re.escape(name)} (\S+)", text, re.MULTILINE) for name in _NAMES]
     return Reading(*(int(float(each[1])) for each in found if each))
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Awaitable, Callable
 from random import Random
 
+from tests.support.remembering import COMPRESSING, ITEMS, TEXTS, bullets_in, note
 from tests.support.servers import Exchange
 from tests.support.upstreams import DONE, EVENTS, JSON, Message, completion, events, is_summary, said, sse
 
@@ -37,6 +39,9 @@ class Talker:
         if len(body) < int(exchange.request.value("content-length") or b"0"):
             return  # whoever asked has left
         asked: Message = json.loads(body)
+        if (written := _for_memory(asked)) is not None:
+            await exchange.answer_json(completion(said(written)))
+            return
         if is_summary(asked):
             await exchange.answer_json(completion(said("They spoke of the plan; all went well.")))
             return
@@ -47,6 +52,16 @@ class Talker:
         if self.is_well or self._random.random() < 0.9:
             return _answer
         return self._random.choice(faults)
+
+
+def _for_memory(asked: Message) -> str | None:
+    """What it writes for a memory; None where that is not what it is asked for."""
+    task, text = (str(asked["messages"][place].get("content")) for place in (0, -1))
+    if task.startswith(ITEMS):
+        return json.dumps({"items": [note(each) for each in sorted({*re.findall(r"I keep [^.]+\.", text)})]})
+    if task.startswith(TEXTS):
+        return "\n".join(f"- {line}" for line in bullets_in(text)[:10])
+    return text.splitlines()[1][:80] if task.startswith(COMPRESSING) else None
 
 
 async def _answer(exchange: Exchange, asked: Message) -> None:
