@@ -362,7 +362,8 @@ def _for_people(settings: Settings, outside: Outside, inside: Inside, drain: Dra
     store, clock, pipeline = outside.store, outside.clock, inside.pipeline
     inspection = Inspection(DIALECTS, store, outside.counter, outside.policies.named, inside.summary_jobs)
     naming, turns = pipeline.naming, inside.remembered_turns
-    memories = Memories(turns.runs.scopes, outside.search, clock, outside.policies.named, naming)
+    scopes, reading = turns.runs.scopes, pipeline.memories
+    memories = Memories(scopes, outside.search, reading, clock, outside.policies.named, naming)
     edits = Edits(
         store=store,
         inspection=inspection,

@@ -131,6 +131,13 @@ def listing(answer: Json, *, with_scopes: bool) -> Iterator[RenderableType]:
         for each in answer["items"]
     ]
     yield table(("item", "text", "kind", "said by", "state", ">score", ">uses", "since"), items)
+    if answer["said"]:
+        said = [
+            (_minute(each["at"]), one_line(each["name"], 40), one_line(each["text"], 120))
+            for each in answer["said"]
+        ]
+        yield ""
+        yield table(("at", "said by", "text"), said)
 
 
 def item(answer: Json) -> Iterator[RenderableType]:

@@ -9,6 +9,7 @@ import pty
 import signal
 import sys
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -55,13 +56,20 @@ async def test_it_says_the_same_as_json(served: str, chat: Chat, capsys: pytest.
     assert [each["name"] for each in seen["sessions"]] == ["trip"]
 
 
-async def until(screen: int, words: str) -> str:
-    """What a terminal shows until these words have come."""
+async def until(screen: int, words: str) -> None:
+    """Look at a terminal until these words have come."""
     shown = ""
     async with asyncio.timeout(PATIENCE):
         while words not in shown:
             shown += (await asyncio.to_thread(os.read, screen, 65_536)).decode(errors="replace")
-    return shown
+
+
+async def until_left(screen: int) -> None:
+    """Look at a terminal until nobody writes to it any more: a full one holds up who does."""
+    async with asyncio.timeout(PATIENCE):
+        with suppress(OSError):  # Linux says so by an error
+            while await asyncio.to_thread(os.read, screen, 65_536):
+                pass
 
 
 async def test_in_a_terminal_it_follows_what_happens_until_it_is_ended(served: str, chat: Chat) -> None:
@@ -75,6 +83,7 @@ async def test_in_a_terminal_it_follows_what_happens_until_it_is_ended(served: s
     await chat.ask("And then?")
     await until(screen, "9 requests")
     watching.send_signal(signal.SIGINT)
+    await until_left(screen)
     async with asyncio.timeout(PATIENCE):
         assert await watching.wait() == 0
     os.close(screen)

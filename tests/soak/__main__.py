@@ -54,8 +54,8 @@ MEMORY = 8 * MIB
 FILES = 32
 """Descriptors that may be more: connections to the store, of which a pool keeps so many."""
 TASKS = 5
-"""What is alive where nobody is: the server, its lifespan, the watch over policies, the hour of memory's daily
-run, and whoever asks."""
+"""What is alive where nobody is: the server, its lifespan, the watch over policies, memory's daily clock, and
+whoever asks."""
 STORE = ("--appendonly", "yes", "--appendfsync", "always", "--enable-debug-command", "yes")
 _FAULTS = {"a managed request failed", "background work failed", "planning failed"}
 _OF_THE_WEATHER = {"unreachable", "timeout", "refused", "rate_limited"}

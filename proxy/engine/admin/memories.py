@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from proxy.core.memory.archive import restored
 from proxy.core.memory.life import reborn
+from proxy.core.memory.lines import Line
 from proxy.core.memory.records import (
     About,
     Archived,
@@ -27,6 +28,7 @@ from proxy.core.memory.texts import without
 from proxy.core.policy.policy import Policy
 from proxy.engine.intake.homes import Home
 from proxy.engine.intake.naming import Naming
+from proxy.engine.memory.reading import Reading
 from proxy.engine.memory.scopes import CachedScope, Scopes
 from proxy.errors import InvalidPolicy, InvalidType, NotFound, NothingToChange
 from proxy.ports import Changes, Clock, Passage, Search, SessionKey
@@ -99,6 +101,7 @@ class Memories:
 
     scopes: Scopes
     search: Search
+    reading: Reading
     clock: Clock
     policies: Callable[[str], Policy]
     """By name; raises InvalidPolicy where there is none of it."""
@@ -140,6 +143,15 @@ class Memories:
         shelf = f"memories {kept[0].id if len(kept) == 1 else ''}"
         hits = await self.search.search(shelf, [entry.passage for entry in entries], query, most)
         return [entries[place] for place in hits]
+
+    async def said(self, kept: Kept, query: str, most: int) -> Sequence[Line]:
+        """What was said in a scope's sessions of what is asked, as a recall finds it, the best first.
+
+        Raises SearchUnavailable.
+        """
+        tags = frozenset([kept.scope.tag])
+        found = await self.reading.said(kept.scope, tags, query, self._policy(kept.about))
+        return [*found.values()][:most]
 
     async def item(self, name: str) -> Entry:
         """An item by its id, as it was put away last if it is not there any more. Raises NotFound."""
@@ -278,10 +290,14 @@ class Memories:
         """Seconds that a thread's own scope lives."""
         if scope.kind is not ScopeKind.THREAD:
             return None
+        return self._policy(about).store.ttl
+
+    def _policy(self, about: About) -> Policy:
+        """The one by which a scope was remembered last; the server's, where there is none of its name."""
         try:
-            return self.policies(about.policy).store.ttl
+            return self.policies(about.policy)
         except InvalidPolicy:
-            return self.policies("").store.ttl
+            return self.policies("")
 
     # --- a client's own ---
 

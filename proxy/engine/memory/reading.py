@@ -12,7 +12,7 @@ from functools import partial
 
 from proxy.core.memory.life import used
 from proxy.core.memory.lines import Line
-from proxy.core.memory.records import Event, Item, ScopeKind
+from proxy.core.memory.records import Event, Item, Scope, ScopeKind
 from proxy.core.memory.telling import IN_THE_NOTE, recalled, told
 from proxy.core.policy.policy import Policy
 from proxy.core.text.words import language_of
@@ -98,7 +98,7 @@ class Reading:
             return ""
         copies, language = await self.scopes.of_home(home), language_of(query)
         told = "" if injection is None else injection.memory
-        near = await self._said(home, query, session, policy)
+        near = await self.said(home.scope, home.tags, query, policy, other_than=session)
         new = [(place, line) for place, line in near.items() if line.text not in told]
         said = dict(new[:_LINES])
         told = "\n".join([told, *(line.text for line in said.values())])
@@ -110,21 +110,29 @@ class Reading:
         self.use(home, {item.id for item in tells.items}, session, "recalled")
         return tells.text
 
-    async def _said(self, home: Home, query: str, session: SessionKey, policy: Policy) -> dict[int, Line]:
-        """The lines of the home's other sessions that say most of what is asked, the best first, by place.
+    async def said(
+        self,
+        scope: Scope,
+        tags: frozenset[str],
+        query: str,
+        policy: Policy,
+        other_than: SessionKey | None = None,
+    ) -> dict[int, Line]:
+        """The lines of a scope's sessions that say most of what is asked, the best first, by place.
 
-        They are searched, and found, with their neighbours.
+        They are searched, and found, with their neighbours. ``tags`` are the scope's, as messages know it.
+        Raises StoreUnavailable and SearchUnavailable.
         """
         lines, windows = list[Line](), list[range]()
-        for other, thread in (await self.scopes.store.threads(home.scope, _SEARCHED)).items():
-            if other != session:
+        for other, thread in (await self.scopes.store.threads(scope, _SEARCHED)).items():
+            if other != other_than:
                 first = len(lines)
-                lines += await self.sources.lines_of(other, thread.updated, policy, home.tags)
+                lines += await self.sources.lines_of(other, thread.updated, policy, tags)
                 places = range(first, len(lines))
                 windows += [range(max(place - 1, first), min(place + 2, len(lines))) for place in places]
         texts = ["\n".join(str(lines[place]) for place in window) for window in windows]
         passages = [Passage(_key(text), partial(str, text)) for text in texts]
-        found = await self.search.search(f"said {home.scope.tag}", passages, query, _RANKED)
+        found = await self.search.search(f"said {scope.tag}", passages, query, _RANKED)
         return {place: lines[place] for hit in found for place in windows[hit]}
 
     async def found(self, home: Home, copies: Sequence[CachedScope], query: str, most: int) -> Sequence[Item]:

@@ -65,6 +65,7 @@ class MemoryOperations:
         kept = [await self.memories.scope(name)] if name else await self.memories.newest(most)
         try:
             entries = await self.memories.listed(kept, query, most)
+            said = await self.memories.said(kept[0], query, most) if query and name else ()
         except SearchUnavailable as error:
             raise Unavailable("What is remembered cannot be searched here.") from error
         meant = {entry.scope for entry in entries}
@@ -73,6 +74,7 @@ class MemoryOperations:
             lambda: told.MemoryTold(
                 scopes=[told.scope(each) for each in shown[:most]],
                 items=[told.item(each) for each in entries],
+                said=[told.SaidTold.model_validate(each) for each in said],
             )
         )
 

@@ -86,11 +86,23 @@ class ScopeTold(Shape):
     """When the texts were written; null where there are none."""
 
 
+class SaidTold(Shape):
+    """What somebody said in a session of a memory."""
+
+    at: Time
+    name: str
+    trust: str
+    """Whose word it is: the `user`'s, or the `assistant`'s."""
+    text: str
+
+
 class MemoryTold(Shape):
-    """Scopes, and items of them."""
+    """Scopes, items of them, and what was said in the sessions of one."""
 
     scopes: list[ScopeTold]
     items: list[ItemTold]
+    said: list[SaidTold]
+    """Of what is asked, with what was said before and after it, the best first; empty without a scope."""
 
 
 class EventTold(Shape):

@@ -70,7 +70,21 @@ async def test_a_query_finds_what_says_most_of_it_first(remembered: str) -> None
     (scope,) = (await admin(remembered, "memory"))["scopes"]
     for query in ("?query=nuts+allergic&k=1", f"?query=nuts+allergic&k=1&scope={scope['id']}"):
         assert [each["text"] for each in await items(remembered, query)] == [ALLERGIC]
-    assert (await ask(remembered, "GET", "memory?query=harbour")).json() == {"scopes": [], "items": []}
+    assert (await ask(remembered, "GET", "memory?query=harbour")).json() == {
+        "scopes": [],
+        "items": [],
+        "said": [],
+    }
+
+
+async def test_a_query_of_one_memory_finds_what_was_said_in_its_sessions_as_a_recall_does(
+    remembered: str,
+) -> None:
+    (scope,) = (await admin(remembered, "memory"))["scopes"]
+    found = (await admin(remembered, "memory", query="live Oslo", scope=scope["id"]))["said"]
+    assert ("ana", "user", OSLO) in [(each["name"], each["trust"], each["text"]) for each in found]
+    assert not (await admin(remembered, "memory", query="live Oslo"))["said"]
+    assert not (await admin(remembered, "memory", scope=scope["id"]))["said"]
 
 
 async def test_what_is_no_longer_so_is_told_as_superseded_and_can_be_taken_back(
