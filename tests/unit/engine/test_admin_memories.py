@@ -5,16 +5,21 @@ from __future__ import annotations
 import pytest
 
 from proxy.adapters.search import SqliteSearch
-from proxy.adapters.stores.in_process_memories import InProcessMemories
+from proxy.adapters.stores.in_process import InProcessStore
 from proxy.cache import Memory
+from proxy.core.dialects.registry import DIALECTS
 from proxy.core.memory.records import ArchiveReason, Texts
 from proxy.core.policy.policy import Policy
 from proxy.engine.admin.memories import Memories
+from proxy.engine.background import Background
 from proxy.engine.intake.naming import Naming
+from proxy.engine.memory.reading import Reading
 from proxy.engine.memory.scopes import Scopes
+from proxy.engine.memory.sources import Sources
 from proxy.errors import NotFound
 from tests.support.scopes import ABOUT, CHANNEL, archived, written
 from tests.support.stores import HandClock
+from tests.support.upstreams import COUNTER
 
 NAME = f"channel.{CHANNEL.tag}.i1"
 TEXTS = Texts(long="- Friday is the deadline.\n- The boat is green.", short="- The boat is green.")
@@ -23,10 +28,13 @@ TEXTS = Texts(long="- Friday is the deadline.\n- The boat is green.", short="- T
 @pytest.fixture
 async def memories() -> Memories:
     clock = HandClock()
-    store = InProcessMemories(clock)
-    await written(store, about=ABOUT, archive={"xi1": archived("i1")}, texts=TEXTS)
+    store = InProcessStore(clock)
+    await written(store.memories, about=ABOUT, archive={"xi1": archived("i1")}, texts=TEXTS)
     memory = Memory(1 << 20)
-    return Memories(Scopes(store, memory), SqliteSearch(), clock, lambda _: Policy(), Naming("s", memory))
+    naming, scopes, search = Naming("s", memory), Scopes(store.memories, memory), SqliteSearch()
+    sources = Sources.open(store, DIALECTS, memory)
+    reading = Reading(naming, scopes, search, COUNTER, clock, Background(), sources)
+    return Memories(scopes, search, reading, clock, lambda _: Policy(), naming)
 
 
 async def test_an_archived_item_is_told_by_its_summary(memories: Memories) -> None:
