@@ -76,7 +76,13 @@ async def test_in_a_terminal_it_follows_what_happens_until_it_is_ended(served: s
     screen, inside = pty.openpty()
     command = ("-m", "proxy", "watch", "--every", "0.05", "--server", served)
     watching = await asyncio.create_subprocess_exec(
-        sys.executable, *command, stdin=inside, stdout=inside, stderr=inside, start_new_session=True
+        sys.executable,
+        *command,
+        stdin=inside,
+        stdout=inside,
+        stderr=inside,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background job ignores it
     )
     os.close(inside)
     await until(screen, "8 requests")
