@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from importlib.resources import files
 
 import pytest
 from redis.asyncio import Redis
 from redis.crc import key_slot
-from redis.exceptions import MovedError
 
 from proxy.adapters.stores import open_store
 from proxy.adapters.stores.redis import RedisStore, keys
-from proxy.adapters.stores.redis.connection import Breaker, Connection
+from proxy.adapters.stores.redis.scripts import sources
 from proxy.core.economics.bill import Bill
 from proxy.core.memory.records import Scope, ScopeKind
 from proxy.errors import SettingsError, StoreUnavailable
@@ -37,8 +35,7 @@ from tests.support.stores import (
     valkey_command,
 )
 
-LUA = files("proxy.adapters.stores.redis") / "lua"
-SCRIPTS = {each.name: each.read_text() for each in LUA.iterdir() if each.name != "shared.lua"}
+SCRIPTS = {name: text for name, text in sources().items() if name != "shared"}
 LEASE = 600.0
 """Seconds; nothing that is held runs out while a test looks at it."""
 HOUR = 472_222
@@ -118,12 +115,15 @@ async def test_each_script_touches_one_slot_and_there_what_it_was_handed_alone(
     cluster_url: str, clock: HandClock
 ) -> None:
     """A node that holds two slots lets a script touch both, so what they touch is watched."""
-    store = opened(cluster_url, clock)
+    store, former = opened(cluster_url, clock), SessionKey("ee", KEY.sid)
+    await store.record(former, turn("u1", "a1", headerless=True), DAY)
+    await store.move(former.tag, KEY.tag, "tenant")
     await everything(store, KEY)  # from now on the node knows the scripts
     await store.delete(KEY)
     run(cluster_url, "FLUSHALL")
+    await store.record(former, turn("u1", "a1", headerless=True), DAY)
     await store.record(OTHER, turn("u1", "a1", headerless=True), DAY)
-    seen = [words async for words in watched(store, cluster_url)]
+    seen = [words async for words in watched(store, cluster_url, former.tag)]
     await store.aclose()
     other, tags = keys.session(OTHER), (KEY.tag, scopes.WORKSPACE.tag)
     roots = [KEY, keys.INDEX, *(SessionKey(tag, keys.MEMORY) for tag in tags)]
@@ -148,10 +148,11 @@ async def test_each_script_touches_one_slot_and_there_what_it_was_handed_alone(
     assert {_file(cluster_url, sha) for sha in ran} == SCRIPTS.keys()
 
 
-async def watched(store: RedisStore, url: str) -> AsyncGenerator[list[str]]:
+async def watched(store: RedisStore, url: str, former: str) -> AsyncGenerator[list[str]]:
     """Every script that runs, `EVALSHA`, and every command of it that has a key, in order."""
     client = Redis.from_url(url, protocol=2)  # pyright: ignore[reportUnknownMemberType]
     async with client.monitor() as monitor:
+        await store.move(former, KEY.tag, "tenant")
         await everything(store, KEY)
         await store.delete(KEY)
         await store.sessions(1)  # the listing is written by then
@@ -247,30 +248,6 @@ async def test_two_workers_at_once_move_a_session_to_another_node_once(
         assert len(await store.nodes(SessionKey(tag, "named"))) == 2
         assert not await store.move(former, tag, "tenant")
     await other.aclose()
-
-
-async def test_a_slot_that_moves_while_a_key_of_it_is_watched_is_a_refusal(
-    cluster: Nodes, clock: HandClock
-) -> None:
-    cluster.run("FLUSHALL")
-    client, name = Connection(cluster.url, 2.0, Breaker(clock, 1.0), linger=0.0).client, "u1:{aa}:watched"
-    for _ in range(2):
-        async with client.pipeline(transaction=True) as pipe:
-            await pipe.watch(name)
-            cluster.hand_over(name, cluster.nodes[(cluster.nodes.index(cluster.owner(name)) + 1) % 3])
-            pipe.multi()
-            pipe.set(name, "lost", px=60_000)
-            with pytest.raises(MovedError):
-                await pipe.execute()
-        assert not await client.exists(name)
-        async with client.pipeline(transaction=True) as pipe:
-            await pipe.watch(name)
-            assert not await pipe.exists(name)
-            pipe.multi()
-            pipe.set(name, "written", px=60_000)
-            await pipe.execute()
-        assert await client.getdel(name) == b"written"
-    await client.aclose()
 
 
 def pairs_of_nodes(cluster: Nodes) -> list[tuple[str, str]]:

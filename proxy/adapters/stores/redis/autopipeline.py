@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, cast
 
 import hiredis
-from redis.asyncio import Redis
+from redis.asyncio import ConnectionPool
 from redis.exceptions import ConnectionError as ConnectionFailed
 from redis.exceptions import InvalidResponse, ResponseError
 
@@ -51,15 +51,15 @@ class _Command(NamedTuple):
 
 
 class AutoPipeline:
-    """Commands to the server of `client`, whoever sends them."""
+    """Commands to the server of a pool, whoever sends them."""
 
-    def __init__(self, client: Redis, distance: Distance, linger: float) -> None:
+    def __init__(self, pool: ConnectionPool, distance: Distance, linger: float) -> None:
         """`linger`: seconds for which a command waits for company that may."""
         self._distance = distance
         self._linger = linger
         self._timer: asyncio.TimerHandle | None = None
         """While all that waits may go on waiting."""
-        self._pool = client.connection_pool
+        self._pool = pool
         options: dict[str, Any] = dict(self._pool.connection_kwargs)
         options["socket_timeout"] = None  # a group has its time as a whole, not each answer of it
         self._connection: Any = self._pool.connection_class(**options)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, cast
+from typing import Final
 
 from proxy.adapters.stores.redis import keys as names
 from proxy.adapters.stores.redis.connection import Connection
@@ -60,10 +60,7 @@ class RedisBills:
         return found
 
     async def _read(self, stored: Sequence[str]) -> list[Mapping[bytes, bytes]]:
-        async with self._connection.call("inspect") as client, client.pipeline(transaction=False) as pipe:
-            for name in stored:
-                pipe.hgetall(name)
-            return cast("list[Mapping[bytes, bytes]]", await pipe.execute())
+        return await self._connection.ask_all("inspect", *(("HGETALL", name) for name in stored))
 
 
 def _by_model(stored: Mapping[bytes, bytes]) -> dict[str, Bill]:

@@ -13,9 +13,9 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from time import perf_counter
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
-from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio import BlockingConnectionPool
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as ConnectionFailed
@@ -23,7 +23,7 @@ from redis.exceptions import NoScriptError, RedisClusterException, RedisError, R
 
 from proxy.adapters.faults import Fault, fault_of
 from proxy.adapters.stores.redis.autopipeline import LARGE, AutoPipeline, packed
-from proxy.adapters.stores.redis.cluster import Cluster
+from proxy.adapters.stores.redis.cluster import Cluster, Command, Server, Word
 from proxy.adapters.stores.redis.distance import MEASURING, PATIENCE, Allowance, Distance
 from proxy.errors import SettingsError, StoreUnavailable
 from proxy.ports import Clock
@@ -113,17 +113,27 @@ _FOREIGN: Final = (
 )
 
 
+class Use(NamedTuple):
+    """What a script is run for."""
+
+    op: str = ""
+    """As what it is timed; empty where it is not."""
+    script: str = ""
+    """Its name, where that is another."""
+    may_linger: bool = False
+    """Whether it may wait for others to travel with."""
+    revises: bool = False
+    """Whether it may change what is found of a session, being no turn of it."""
+    trips: int = 1
+    """Round trips for which it has time where it goes alone."""
+
+
 class Script(NamedTuple):
     """A script, which the server keeps by its digest."""
 
     source: str
     digest: str
-    op: str
-    """What it is for, as it is timed; empty where it is not."""
-    may_linger: bool
-    """Whether it may wait for others to travel with."""
-    revises: bool
-    """Whether it may change what is found of a session, being no turn of it."""
+    use: Use
 
 
 Timed = Callable[[str, float], object]
@@ -138,7 +148,8 @@ class Connection:
     """A pool of connections to a server, or to each node of a cluster, and the rules by which it is called.
 
     `timeout` is what a round trip may take beside what it usually takes, and `linger` the time for which a
-    call waits for others that may (half of that at most); both in seconds.
+    call waits for others that may (half of that at most); both in seconds. Whatever goes wrong with a call is
+    StoreUnavailable.
     """
 
     def __init__(
@@ -148,10 +159,11 @@ class Connection:
         """Another number once something may have been changed that is no turn, or a call has failed."""
         self._timed = timed
         self._distance = Distance(Allowance(timeout), Allowance(timeout), breaker.succeeded)
-        self.client: Redis = _client(url, self._distance)
+        self._pool = _pool(url.replace(CLUSTER, "://", 1), self._distance)
+        is_cluster = CLUSTER in url
+        self._server = Cluster(self._pool, self._distance) if is_cluster else Server(self._pool)
         linger = min(linger, timeout / 2)
-        is_cluster = isinstance(self.client, Cluster)
-        self._pipeline = None if is_cluster else AutoPipeline(self.client, self._distance, linger)
+        self._pipeline = None if is_cluster else AutoPipeline(self._pool, self._distance, linger)
         self._loaded: set[str] = set()
         """Digests of the scripts that the server has."""
         self._timeout = timeout
@@ -169,12 +181,33 @@ class Connection:
             trip.begin()
             making.begin()
 
-    def _time(self, trips: int, *, is_trial: bool) -> float:
-        """Seconds for a call, making a connection included, for which a mere trial does not wait long."""
-        making = self._timeout if is_trial else self._distance.making.seconds
-        return making + trips * self._distance.trip.seconds
+    async def ask(self, op: str, *command: Word, trips: int = 1) -> Any:
+        """What the server answers to a command, within the time of so many round trips; timed as ``op``.
 
-    async def run(self, script: Script, keys: Sequence[str], args: Sequence[str | bytes | float]) -> Any:
+        PING goes to every node of a cluster.
+        """
+        return (await self.ask_all(op, command, trips=trips))[0]
+
+    async def ask_all(
+        self,
+        op: str,
+        *commands: Command,
+        trips: int = 1,
+        transaction: bool = False,
+        raises: bool = True,
+    ) -> list[Any]:
+        """What it answers to commands that travel together, in a transaction as one step.
+
+        Unless it ``raises``, a refusal is an answer.
+        """
+        async with self._call(op, trips):
+            answers = await self._server.run(commands, transaction=transaction)
+            for refusal in answers if raises else ():
+                if isinstance(refusal, Exception):
+                    raise refusal
+            return answers
+
+    async def run(self, script: Script, keys: Sequence[str], args: Sequence[Word]) -> Any:
         """What a script answers; the server is told it where it does not know it (yet, or any more).
 
         To a server alone the calls of all callers travel together.
@@ -184,31 +217,24 @@ class Connection:
         whole = ("EVAL", script.source, *words)
         known = ("EVALSHA", script.digest, *words) if script.digest in self._loaded else whole
         command = packed(known) if self._pipeline is not None else b""
-        self.revision += script.revises
+        self.revision += script.use.revises
         try:
             if self._pipeline is None or len(command) > LARGE:
-                async with self.call("") as client:
-                    try:
-                        answer = await cast("Any", client).execute_command(*known)
-                    except NoScriptError:
-                        answer = await cast("Any", client).execute_command(*whole)
+                (answer,) = await self.ask_all("", known, trips=script.use.trips, raises=False)
+                if isinstance(answer, NoScriptError):
+                    answer = await self.ask("", *whole, trips=script.use.trips)
+                elif isinstance(answer, Exception):
+                    raise self._failed(answer) from answer
             else:
-                answer = await self._join(self._pipeline, command, whole, may_linger=script.may_linger)
+                answer = await self._join(self._pipeline, command, whole, may_linger=script.use.may_linger)
         finally:
-            self.revision += script.revises
-            if script.op:
-                self._timed(script.op, perf_counter() - began)
+            self.revision += script.use.revises
+            if script.use.op:
+                self._timed(script.use.op, perf_counter() - began)
         self._loaded.add(script.digest)
         return answer
 
-    async def _join(
-        self,
-        pipeline: AutoPipeline,
-        command: bytes,
-        whole: tuple[str | bytes | float, ...],
-        *,
-        may_linger: bool,
-    ) -> Any:
+    async def _join(self, pipeline: AutoPipeline, command: bytes, whole: Command, *, may_linger: bool) -> Any:
         is_trial = self.breaker.admit()
         try:
             async with asyncio.timeout(self._time(1, is_trial=True)) if is_trial else _UNLIMITED:
@@ -222,10 +248,8 @@ class Connection:
         return answer
 
     @asynccontextmanager
-    async def call(self, op: str, *, trips: int = 1) -> AsyncGenerator[Redis]:
-        """One round trip, or what must end within the time of some. Whatever goes wrong is StoreUnavailable.
-
-        It is timed as ``op``, if that is not empty.
+    async def _call(self, op: str, trips: int) -> AsyncGenerator[None]:
+        """What must end within the time of some round trips, and is timed as ``op``, if that is not empty.
 
         A server that answers, if only to refuse (full, read-only, a key of another type), is there: it is
         called again at once. One that cannot be reached, or not in time, is left alone for a while.
@@ -234,7 +258,7 @@ class Connection:
         is_trial = self.breaker.admit()
         try:
             async with asyncio.timeout(self._time(trips, is_trial=is_trial)):
-                yield self.client
+                yield
         except _FOREIGN as failure:
             raise self._failed(failure) from failure
         else:
@@ -247,6 +271,11 @@ class Connection:
                 # Python 3.12) or while it cleans up: a request whose client has left would go on.
                 raise asyncio.CancelledError
 
+    def _time(self, trips: int, *, is_trial: bool) -> float:
+        """Seconds for a call, making a connection included, for which a mere trial does not wait long."""
+        making = self._timeout if is_trial else self._distance.making.seconds
+        return making + trips * self._distance.trip.seconds
+
     def _failed(self, failure: Exception) -> StoreUnavailable:
         """What is told of a failure, of which the breaker is, with the server's name."""
         self.revision += 1
@@ -255,7 +284,7 @@ class Connection:
             self.breaker.refused(fault)
             return StoreUnavailable(f"The store refuses: {fault.kind}.")
         # Where the server is; its URL may hold a password, this does not.
-        options = self.client.connection_pool.connection_kwargs
+        options = self._pool.connection_kwargs
         name = options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
         self.breaker.failed(Fault(fault.kind, f"{name}: {fault.detail}"))
         return unusable(fault.kind)
@@ -265,7 +294,7 @@ class Connection:
             async with asyncio.timeout(self._time(1, is_trial=True)):
                 if self._pipeline:
                     await self._pipeline.aclose()
-                await self.client.aclose()
+                await self._server.aclose()
         except (ConnectionFailed, OSError):
             return  # the server was gone before us, and the sockets are closed either way
 
@@ -275,7 +304,7 @@ def _cancellations() -> int:
     return task.cancelling() if task else 0
 
 
-def _client(url: str, distance: Distance) -> Redis:
+def _pool(url: str, distance: Distance) -> BlockingConnectionPool:
     options: dict[str, Any] = {
         "timeout": None,  # a call has its time as a whole, waiting for a free connection included
         "socket_timeout": distance.trip.seconds,
@@ -288,12 +317,11 @@ def _client(url: str, distance: Distance) -> Redis:
         "distance": distance,
     }
     try:
-        plain = url.replace(CLUSTER, "://", 1)
-        pool = BlockingConnectionPool.from_url(plain, **options)  # pyright: ignore[reportUnknownMemberType]
+        pool = BlockingConnectionPool.from_url(url, **options)  # pyright: ignore[reportUnknownMemberType]
     except ValueError as error:
         raise SettingsError(f"The store's URL is not valid: {error}") from error
     pool.connection_class = MEASURING[pool.connection_class]
-    return Redis.from_pool(pool) if plain == url else Cluster(pool, distance)
+    return pool
 
 
 # --- what goes wrong, in words ---

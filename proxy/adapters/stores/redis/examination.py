@@ -11,9 +11,10 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from proxy.adapters.stores.redis import keys
+from proxy.adapters.stores.redis.cluster import Word
 from proxy.adapters.stores.redis.codec import Keyring
 from proxy.adapters.stores.redis.connection import CLUSTER, Breaker, Connection
 from proxy.adapters.stores.redis.store import RedisStore
@@ -122,9 +123,8 @@ def _value(answer: Any) -> object:
     return next(iter(answer.values()), "") if isinstance(answer, dict) else answer[-1]  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType, reportUnknownVariableType]
 
 
-async def _asked(connection: Connection, *command: str | int) -> Any:
-    async with connection.call("", trips=2) as client:
-        return await cast("Any", client).execute_command(*command)
+async def _asked(connection: Connection, *command: Word) -> Any:
+    return await connection.ask("", *command, trips=2)
 
 
 async def _or_none(connection: Connection, *command: str) -> Any:

@@ -120,9 +120,13 @@ EPOCHS: Final = ":epochs:"
 HIDDEN: Final = ":hidden"
 HIDES: Final = ":hides"
 BILL: Final = ":bill"
+HASHES: Final = (NODES, TEXTS, COUNTS, SUMMARIES, BILL)
+SETS: Final = (PARTIAL, BESIDE, LANES, HIDES)
+PARTS: Final = (*HASHES, *SETS, HIDDEN)
+"""Of a session, which live as long as it does; so do the epochs of its lanes."""
 WRITER: Final = "by "
 """What the names of writers begin with in a bill; no amount's does."""
-QUEUE: Final = ":line"
+LINE: Final = ":line"
 LEASES: Final = ":leases"
 CLAIMS: Final = ":claims"
 WAS: Final = ":was"
@@ -143,10 +147,6 @@ SCOPE_FIELDS: Final = ("version", "floor", "about", "texts")
 INDEX: Final = SessionKey("memories", "index")
 """Where the index of scopes lies; no tag has its name, being hex."""
 ENDS: Final = ":ends"
-
-TIPS: Final = "tips"
-FIRST: Final = "first"
-
 
 RECORD_PLACE: Final = b"record"
 INJECTION_PLACE: Final = b"injection"
@@ -203,12 +203,12 @@ def bucket(tag: str) -> str:
 
 def tips(tag: str) -> str:
     """The index that finds headerless sessions; no sid has its name, being hex or `named`."""
-    return bucket(tag) + TIPS
+    return bucket(tag) + "tips"
 
 
 def first(tag: str) -> str:
     """Where a session is kept whose first answer this tag is named by."""
-    return bucket(tag) + FIRST
+    return bucket(tag) + "first"
 
 
 def session(key: SessionKey) -> str:

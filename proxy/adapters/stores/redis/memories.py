@@ -9,17 +9,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, TypeVar, cast
+from typing import Final, TypeVar, cast
 
 from msgspec.structs import replace
-from redis.asyncio import Redis
 
 from proxy.adapters.stores.redis import keys
+from proxy.adapters.stores.redis.cluster import Word
 from proxy.adapters.stores.redis.codec import Codec, DamagedRecord, Keyring, row, rows
 from proxy.adapters.stores.redis.connection import Connection
 from proxy.adapters.stores.redis.keys import memory_place, milliseconds
-from proxy.adapters.stores.redis.migration import MOVING, move_scope
-from proxy.adapters.stores.redis.scripts import Argument, Scripts
+from proxy.adapters.stores.redis.migration import Migration
+from proxy.adapters.stores.redis.scripts import Scripts
 from proxy.core.memory.records import (
     About,
     Archived,
@@ -59,6 +59,7 @@ class RedisMemories:
         self._connection = connection
         self._scripts = scripts
         self._keyring = keyring
+        self._migration = Migration(connection, scripts, self._codec_of)
         self._tell = lru_cache(_TOLD)(_tell)
 
     # --- reading ---
@@ -67,11 +68,13 @@ class RedisMemories:
         news = await self._scripts.of_session("memory_news", _key(scope), since) if since else None
         if news is None:
             name = keys.session(_key(scope))
-            call = self._connection.call("memory", trips=_TRIPS)
-            async with call as client, client.pipeline(transaction=True) as pipe:
-                pipe.hmget(name, keys.SCOPE_FIELDS)
-                pipe.hgetall(name + keys.ITEMS)
-                fields, stored = cast("tuple[_ScopeFields, dict[bytes, bytes]]", await pipe.execute())
+            fields, stored = await self._connection.ask_all(
+                "memory",
+                ("HMGET", name, *keys.SCOPE_FIELDS),
+                ("HGETALL", name + keys.ITEMS),
+                trips=_TRIPS,
+                transaction=True,
+            )
             return self._remembered(scope, fields, await self._read(scope, stored.items(), keys.ITEMS, Item))
         fields, changed, items, gone = cast(
             "tuple[_ScopeFields, list[bytes], list[bytes], list[bytes]]", news
@@ -115,14 +118,13 @@ class RedisMemories:
         return read
 
     async def archive(self, scope: Scope) -> Mapping[str, Archived]:
-        async with self._connection.call("memory", trips=_TRIPS) as client:
-            name = keys.session(_key(scope)) + keys.ARCHIVE
-            stored = cast("dict[bytes, bytes]", await client.hgetall(name))
+        name = keys.session(_key(scope)) + keys.ARCHIVE
+        stored: dict[bytes, bytes] = await self._connection.ask("memory", "HGETALL", name, trips=_TRIPS)
         return await self._read(scope, stored.items(), keys.ARCHIVE, Archived)
 
     async def log(self, scope: Scope, item: str) -> Sequence[Event]:
-        async with self._connection.call("memory") as client:
-            stored = cast("bytes | None", await client.hget(keys.session(_key(scope)) + keys.LOG, item))
+        name = keys.session(_key(scope)) + keys.LOG
+        stored: bytes | None = await self._connection.ask("memory", "HGET", name, item)
         log: list[Event] = []
         for _, record in rows(stored or b""):
             for event in (await self._read(scope, [(item.encode(), record)], keys.LOG, Event)).values():
@@ -131,26 +133,25 @@ class RedisMemories:
 
     async def thread(self, scope: Scope, session: SessionKey) -> Thread | None:
         member = keys.listed(session).encode()
-        async with self._connection.call("memory", trips=2) as client:
-            name = keys.session(_key(scope)) + keys.THREADS
-            updated = cast("float | None", await cast("Any", client).zscore(name, member))
-            found = [] if updated is None else [(member, updated)]
-            return (await self._threads(client, scope, found)).get(session)
+        name = keys.session(_key(scope)) + keys.THREADS
+        updated: float | None = await self._connection.ask("memory", "ZSCORE", name, member)
+        found = [] if updated is None else [(member, updated)]
+        return (await self._threads(scope, found)).get(session)
 
     async def threads(self, scope: Scope, most: int) -> Mapping[SessionKey, Thread]:
-        async with self._connection.call("memory", trips=_TRIPS) as client:
-            name, last = keys.session(_key(scope)) + keys.THREADS, max(0, most - 1)
-            newest = cast("Any", client).zrange(name, 0, last, desc=True, withscores=True)
-            found = cast("list[tuple[bytes, float]]", await newest)[:most]
-            return await self._threads(client, scope, found)
+        name, last = keys.session(_key(scope)) + keys.THREADS, max(0, most - 1)
+        newest: list[bytes] = await self._connection.ask(
+            "memory", "ZRANGE", name, 0, last, "REV", "WITHSCORES", trips=_TRIPS
+        )
+        found = list(zip(newest[::2], map(float, newest[1::2]), strict=True))
+        return await self._threads(scope, found[:most])
 
-    async def _threads(
-        self, client: Redis, scope: Scope, found: Sequence[tuple[bytes, float]]
-    ) -> dict[SessionKey, Thread]:
+    async def _threads(self, scope: Scope, found: Sequence[tuple[bytes, float]]) -> dict[SessionKey, Thread]:
         """Sessions by when they had their last turns, with what was read of each."""
         members = [member for member, _ in found]
         name = keys.session(_key(scope)) + keys.READ
-        stored = cast("list[bytes | None]", await cast("Any", client).hmget(name, members)) if members else []
+        ask = self._connection.ask
+        stored: list[bytes | None] = await ask("memory", "HMGET", name, *members) if members else []
         pairs = zip(members, stored, strict=True)
         read = await self._read(scope, [pair for pair in pairs if pair[1] is not None], keys.READ, Thread)
         return {
@@ -159,14 +160,14 @@ class RedisMemories:
         }
 
     async def channels(self, workspace: Scope) -> Sequence[Scope]:
-        async with self._connection.call("memory") as client:
-            tags = cast("set[bytes]", await client.smembers(keys.session(_key(workspace)) + keys.CHANNELS))
+        name = keys.session(_key(workspace)) + keys.CHANNELS
+        tags: set[bytes] = await self._connection.ask("memory", "SMEMBERS", name)
         return [Scope(ScopeKind.CHANNEL, tag) for tag in sorted(map(_text, tags))]
 
     async def scopes(self, most: int) -> Sequence[Scope]:
-        async with self._connection.call("memory") as client:
-            found = cast("Any", client).zrange(keys.session(keys.INDEX), 0, max(0, most - 1), desc=True)
-            named = [_text(member).partition("/") for member in cast("list[bytes]", await found)][:most]
+        name, last = keys.session(keys.INDEX), max(0, most - 1)
+        found: list[bytes] = await self._connection.ask("memory", "ZRANGE", name, 0, last, "REV")
+        named = [_text(member).partition("/") for member in found][:most]
         return [Scope(ScopeKind(kind), tag) for kind, _, tag in named if kind in _KINDS]
 
     # --- writing ---
@@ -202,11 +203,12 @@ class RedisMemories:
     async def move(self, former: str, scope: Scope, tenant: str, workspace: str = "") -> bool:
         before = Scope(scope.kind, former)
         about = {"tenant": tenant, "workspace": workspace}
-        async with self._connection.call("memory", trips=MOVING) as client:
-            was_in = cast("bytes | None", await client.hget(keys.session(_key(before)), "workspace"))
-            is_moved = await move_scope(client, self._codec_of, former, scope.tag, about)
-            left = await client.pttl(keys.session(_key(scope))) if is_moved else 0
+        was_in: bytes | None = await self._connection.ask(
+            "memory", "HGET", keys.session(_key(before)), "workspace"
+        )
+        is_moved = await self._migration.move_scope(former, scope.tag, about)
         if is_moved:
+            left: int = await self._connection.ask("memory", "PTTL", keys.session(_key(scope)))
             await self._enter(scope, max(0, left), workspace)
             await self._enter(before, 0, _text(was_in or b""), is_there=False)
         return is_moved
@@ -224,7 +226,7 @@ class RedisMemories:
         return Codec(key, self._keyring)
 
 
-def _words(codec: Codec, changes: Changes) -> Iterator[Argument]:
+def _words(codec: Codec, changes: Changes) -> Iterator[Word]:
     """Changes as the script is told them: of each part how many there are, and they; nothing deletes."""
     about, texts = changes.about, changes.texts
     yield codec.encode(about, keys.ABOUT_PLACE) if about else b""

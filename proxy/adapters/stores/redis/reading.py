@@ -10,10 +10,9 @@ from functools import partial
 from typing import Final, cast
 
 import msgspec
-from redis.asyncio import Redis
-from redis.asyncio.client import Pipeline
 
 from proxy.adapters.stores.redis import keys
+from proxy.adapters.stores.redis.cluster import Command
 from proxy.adapters.stores.redis.codec import (
     LINK,
     VERSION,
@@ -24,6 +23,7 @@ from proxy.adapters.stores.redis.codec import (
     integer,
     seconds,
 )
+from proxy.adapters.stores.redis.connection import Connection
 from proxy.adapters.stores.redis.scripts import Fields, FoundFields, NewsFields
 from proxy.core.conversation.records import HiddenCalls, Node, Session
 from proxy.core.planning.plan import Epoch
@@ -62,10 +62,10 @@ def injection(codec: Codec, stored: bytes | None) -> bytes | None:
     return None if stored is None else codec.decode(stored, bytes, keys.INJECTION_PLACE)
 
 
-def ask_session(pipe: Pipeline, key: SessionKey) -> None:
-    """Ask for a session's fields, and for whose turn it is in its queue."""
-    pipe.hmget(keys.session(key), keys.FIELDS)
-    pipe.lindex(keys.session(key) + keys.QUEUE, 0)  # pyright: ignore[reportUnknownMemberType]
+def session_commands(key: SessionKey) -> tuple[Command, Command]:
+    """What asks for a session's fields, and for whose turn it is in its queue."""
+    name = keys.session(key)
+    return ("HMGET", name, *keys.FIELDS), ("LINDEX", name + keys.LINE, 0)
 
 
 def session(codec: Codec, fields: Fields, first_in_queue: bytes | None = None) -> Session | None:
@@ -135,7 +135,7 @@ def _texts(read: Iterable[tuple[Node, bool]]) -> dict[bytes, bytes]:
 # --- a session of which something is damaged ---
 
 
-async def discard_damaged(client: Redis, codec: Codec, key: SessionKey, lane: str) -> None:
+async def discard_damaged(connection: Connection, codec: Codec, key: SessionKey, lane: str) -> None:
     """Take out of a session what is damaged, and what a lane holds of it: its next turn writes it anew.
 
     Messages that can be read stay; a client that sends its whole history brings the others again. Where
@@ -143,40 +143,46 @@ async def discard_damaged(client: Redis, codec: Codec, key: SessionKey, lane: st
     it can tell better what is damaged. What is made again from the rest is read for that alone.
     """
     name = keys.session(key)
-    fields = cast("Fields", await client.hmget(name, keys.FIELDS))
-    injected = cast("bytes | None", await client.hget(name, "injection"))
-    stored = cast("dict[bytes, bytes]", await client.hgetall(name + keys.NODES))
-    hides = cast("list[bytes]", await client.lrange(name + keys.HIDDEN, 0, -1))
-    for count in cast("list[bytes]", await client.hvals(name + keys.COUNTS)):
+    fields, injected, stored, hides, counts, lanes = await connection.ask_all(
+        "",
+        ("HMGET", name, *keys.FIELDS),
+        ("HGET", name, "injection"),
+        ("HGETALL", name + keys.NODES),
+        ("LRANGE", name + keys.HIDDEN, 0, -1),
+        ("HVALS", name + keys.COUNTS),
+        ("SMEMBERS", name + keys.LANES),
+    )
+    for count in cast("list[bytes]", counts):
         _is_whole(partial(integer, count))
-    for named in cast("set[bytes]", await client.smembers(name + keys.LANES)):
-        each_lane = named.decode(errors="replace")
-        for epoch in cast("list[bytes]", await client.lrange(keys.epochs(key, each_lane), 0, -1)):
+    for each_lane in (named.decode(errors="replace") for named in cast("set[bytes]", lanes)):
+        for epoch in await connection.ask("", "LRANGE", keys.epochs(key, each_lane), 0, -1):
             _is_whole(partial(epochs, codec, [epoch], each_lane))
     is_session_whole = _is_whole(partial(session, codec, fields))
     is_injection_whole = _is_whole(partial(injection, codec, injected))
     damaged_hidden = [each for each in hides if not _is_whole(partial(hidden, codec, [each]))]
     whole = {
         each: node(codec, each, record)
-        for each, record in stored.items()
+        for each, record in cast("dict[bytes, bytes]", stored).items()
         if _is_whole(partial(node, codec, each, record))
     }
     held = _texts(whole.values())
     damaged = [
         each for each in stored if each not in whole or (whole[each][1] and whole[each][0].raw not in held)
     ]
-    async with client.pipeline(transaction=False) as pipe:
-        pipe.delete(name + keys.COUNTS, keys.epochs(key, lane))
-        pipe.hdel(name, "life")  # so the next turn finds it changed
-        if not is_session_whole:
-            pipe.delete(name)
-        if damaged_hidden:
-            pipe.delete(name + keys.HIDDEN, name + keys.HIDES)
-        if not is_injection_whole:
-            pipe.hdel(name, "injection", "injected")
-        if damaged:
-            pipe.hdel(name + keys.NODES, *damaged)
-        await pipe.execute()
+    discarding: list[Command] = [
+        ("DEL", name + keys.COUNTS, keys.epochs(key, lane)),
+        ("HDEL", name, "life"),  # so the next turn finds it changed
+    ]
+    if not is_session_whole:
+        discarding.append(("DEL", name))
+    if damaged_hidden:
+        discarding.append(("DEL", name + keys.HIDDEN, name + keys.HIDES))
+    if not is_injection_whole:
+        discarding.append(("HDEL", name, "injection", "injected"))
+    if damaged:
+        discarding.append(("HDEL", name + keys.NODES, *damaged))
+    await connection.ask_all("", *discarding)
+    connection.revision += 1
     log_warning("damaged records of a session were discarded", messages=len(damaged))
 
 

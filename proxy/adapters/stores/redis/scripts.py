@@ -9,24 +9,25 @@ Records are opaque here. A server that has forgotten a script (restarted, `SCRIP
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from importlib.resources import files
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 from msgspec.structs import replace
 
 from proxy.adapters.stores.redis import keys
+from proxy.adapters.stores.redis.cluster import Word
 from proxy.adapters.stores.redis.codec import LINK, SCORE, Codec, digest
-from proxy.adapters.stores.redis.connection import Script
+from proxy.adapters.stores.redis.connection import Script, Use
 from proxy.core.conversation.records import Turn
 from proxy.ports import COMPACTOR, Lookup, SessionKey
 from proxy.ports.memory_store import DELETED_LOGS, LOGGED, LOGS, THREADS, TOMBSTONES
 
-Argument = str | bytes | int | float
-Arguments = Sequence[Argument]
+Arguments = Sequence[Word]
 
 MESSAGE: Final = "message"
 ANSWER: Final = "answer"
@@ -38,76 +39,80 @@ NEWS: Final = 64
 NEWS_ITEMS: Final = 500
 """At most so many of a scope's items are told of as news: calls of others travel with them. Else all are."""
 
+MOVING: Final = 20
+"""Round trips for which a move has time: a long session, or a scope, is read and written whole, once."""
+
 _NO_JOINT: Final = bytes(keys.HASH)
 
-
-def _table(words: Iterable[str]) -> str:
-    """A list of words, in Lua."""
-    return f"{{{', '.join(map(repr, words))}}}"
+_BEGINNING: Final = re.compile(r"^--- (\w+)\n", re.MULTILINE)
+"""The line before a script."""
 
 
-_PARTS: Final = f"""
-local NODES, COUNTS, PARTIAL = '{keys.NODES}', '{keys.COUNTS}', '{keys.PARTIAL}'
-local TEXTS, DIGEST = '{keys.TEXTS}', {keys.DIGEST}
-local BESIDE, WAS = '{keys.BESIDE}', '{keys.WAS}'
-local SUMMARIES, LANES, EPOCHS = '{keys.SUMMARIES}', '{keys.LANES}', '{keys.EPOCHS}'
-local HIDDEN, HIDES = '{keys.HIDDEN}', '{keys.HIDES}'
-local BILL, WRITER = '{keys.BILL}', '{keys.WRITER}'
-local LINE, LEASES, CLAIMS = '{keys.QUEUE}', '{keys.LEASES}', '{keys.CLAIMS}'
-local COMPACTOR = '{COMPACTOR}'
-local ITEMS, CHANGED, GONE, ARCHIVE = '{keys.ITEMS}', '{keys.CHANGED}', '{keys.GONE}', '{keys.ARCHIVE}'
-local LOG, LOGGED, DELETED, ENDS = '{keys.LOG}', '{keys.LOGGED}', '{keys.DELETED}', '{keys.ENDS}'
-local THREADS, READ, CHANNELS, SCORE = '{keys.THREADS}', '{keys.READ}', '{keys.CHANNELS}', '{SCORE}'
-local MOST_TOMBSTONES, MOST_LOGGED, MOST_LOGS = {TOMBSTONES}, {LOGGED}, {LOGS}
-local MOST_DELETED_LOGS, MOST_THREADS, NEWS_ITEMS = {DELETED_LOGS}, {THREADS}, {NEWS_ITEMS}
-local SCOPE_PARTS, SCOPE_FIELDS = {_table(keys.SCOPE_PARTS)}, {_table(keys.SCOPE_FIELDS)}
-local HASH, NEWS, REMEMBERED = {keys.HASH}, {NEWS}, {keys.milliseconds(keys.REMEMBERED)}
-local FIELDS = {_table(keys.FIELDS)}
-"""
-
-_TIMED: Final = {
-    "find": "find",
-    "ping": "ping",
-    "begin_epoch": "begin_epoch",
-    "record": "record",
-    "record_later": "record",
-    "pin": "record",
-    "keep_hidden": "record",
-    "inject": "record",
-    "mark_unsaved": "record",
-    "claim": "claim",
-    "release": "claim",
-    "keep_summary": "keep_summary",
-    "stand": "line",
-    "renew_lease": "line",
-    "leave": "line",
-    "stand_to_compact": "line",
-    "pause": "inspect",
-    "delete": "inspect",
-    "news": "history",
-    "list": "",
-    "note_first": "",
-    "first": "",
-    "add_to_hour": "bill",
-    "add_to_session": "bill",
-    "memory_note": "memory",
-    "memory_change": "memory",
-    "memory_news": "memory",
-    "memory_forget": "memory",
-    "memory_index": "memory",
-    "memory_channel": "memory",
+_USES: Final = {
+    "find": Use("find"),
+    "ping": Use("ping", script="find"),
+    "record": Use("record"),
+    "record_later": Use("record", script="record", may_linger=True),
+    "begin_epoch": Use("begin_epoch", revises=True),
+    "pin": Use("record", revises=True),
+    "keep_hidden": Use("record", revises=True),
+    "inject": Use("record", revises=True),
+    "mark_unsaved": Use("record", revises=True),
+    "news": Use("history"),
+    "pause": Use("inspect", revises=True),
+    "delete": Use("inspect", revises=True),
+    "first": Use(),
+    "note_first": Use(may_linger=True),
+    "list": Use(may_linger=True),
+    "put": Use("move", trips=MOVING),
+    "claim": Use("claim"),
+    "release": Use("claim"),
+    "keep_summary": Use("keep_summary", revises=True),
+    "stand": Use("line"),
+    "stand_to_compact": Use("line", script="stand", revises=True),
+    "renew_lease": Use("line"),
+    "leave": Use("line"),
+    "add_to_hour": Use("bill", may_linger=True),
+    "add_to_session": Use("bill", may_linger=True),
+    "memory_note": Use("memory"),
+    "memory_change": Use("memory"),
+    "memory_news": Use("memory"),
+    "memory_forget": Use("memory"),
+    "memory_index": Use("memory"),
+    "memory_channel": Use("memory"),
 }
-"""Every script, and as what it is timed; empty where it is not."""
-_SOURCES: Final = {"ping": "find", "record_later": "record", "stand_to_compact": "stand"}
-"""Those that are another's, run for something else."""
-_MAY_LINGER: Final = frozenset({"record_later", "list", "note_first", "add_to_hour", "add_to_session"})
-_REVISING: Final = frozenset(
-    {
-        *("begin_epoch", "pin", "keep_hidden", "inject", "keep_summary", "mark_unsaved", "pause", "delete"),
-        "stand_to_compact",
-    }
-)
-"""Those that may change what is found of a session, being no turn of it."""
+
+_CONSTANTS: Final = {
+    **{name: value for name, value in vars(keys).items() if name.isupper() and name[0] != "_"},
+    "REMEMBERED": keys.milliseconds(keys.REMEMBERED),
+    "COMPACTOR": COMPACTOR,
+    "NEWS": NEWS,
+    "NEWS_ITEMS": NEWS_ITEMS,
+    "SCORE": SCORE,
+    "MOST_TOMBSTONES": TOMBSTONES,
+    "MOST_LOGGED": LOGGED,
+    "MOST_LOGS": LOGS,
+    "MOST_DELETED_LOGS": DELETED_LOGS,
+    "MOST_THREADS": THREADS,
+}
+"""What the scripts call by these names, those of the keys' parts among them."""
+
+
+def sources() -> dict[str, str]:
+    """The scripts as they stand in `lua/`, each after a line with its name."""
+    lua = files("proxy.adapters.stores.redis") / "lua"
+    parts = [_BEGINNING.split(file.read_text(encoding="utf-8")) for file in sorted(lua.iterdir(), key=str)]
+    return {name: text for part in parts for name, text in zip(part[1::2], part[2::2], strict=True)}
+
+
+def _literal(value: object) -> str:
+    """A value in Lua."""
+    if isinstance(value, bytes):
+        return '"' + "".join(f"\\{byte:03}" for byte in value) + '"'
+    if isinstance(value, (tuple, list)):
+        return f"{{{', '.join(map(_literal, cast('Sequence[object]', value)))}}}"
+    return repr(value)
+
 
 Fields = list[bytes | None]
 """A session's fields, in the order of :data:`keys.FIELDS`."""
@@ -143,22 +148,17 @@ class Scripts:
     def __init__(
         self, run: Callable[[Script, Sequence[str], Arguments], Awaitable[Any]], ours: Sequence[bytes]
     ) -> None:
-        def literal(text: bytes) -> str:
-            return '"' + "".join(f"\\{byte:03}" for byte in text) + '"'
-
-        def source(name: str) -> str:
-            lua = files("proxy.adapters.stores.redis") / "lua"
-            return (lua / f"{name}.lua").read_text(encoding="utf-8")
-
-        begin = _PARTS + f"local OURS = {{{', '.join(map(literal, ours))}}}\n" + source("shared")
         self._run = run
         self._scripts: dict[str, Script] = {}
-        for name, op in _TIMED.items():
-            text = begin + source(_SOURCES.get(name, name))
+        texts = sources()
+        constants = {**_CONSTANTS, "OURS": ours}
+        begin = "".join(f"local {name} = {_literal(value)}\n" for name, value in constants.items())
+        for name, use in _USES.items():
+            text = begin + texts["shared"] + texts[use.script or name]
             sha1 = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
-            self._scripts[name] = Script(text, sha1, op, name in _MAY_LINGER, name in _REVISING)
+            self._scripts[name] = Script(text, sha1, use)
 
-    def of_session(self, name: str, key: SessionKey, *arguments: Argument) -> Awaitable[Any]:
+    def of_session(self, name: str, key: SessionKey, *arguments: Word) -> Awaitable[Any]:
         """What a script answers of a session. Its bucket, which is never a key itself, is named beside it.
 
         Of a slot that is on its way a node refuses what lacks a key (TRYAGAIN, ASK) before it begins; with
@@ -166,12 +166,12 @@ class Scripts:
         """
         return self._run(self._scripts[name], [keys.session(key), keys.bucket(key.tag)], arguments)
 
-    def of_bucket(self, name: str, key: SessionKey, *arguments: Argument) -> Awaitable[Any]:
+    def of_bucket(self, name: str, key: SessionKey, *arguments: Word) -> Awaitable[Any]:
         """What a script answers that writes to a session, and to the index that finds it."""
         names = [keys.session(key), keys.tips(key.tag), keys.bucket(key.tag)]
         return self._run(self._scripts[name], names, arguments)
 
-    def of_key(self, name: str, key: str, *arguments: Argument) -> Awaitable[Any]:
+    def of_key(self, name: str, key: str, *arguments: Word) -> Awaitable[Any]:
         """What a script answers of a key outside all sessions."""
         return self._run(self._scripts[name], [key], arguments)
 
@@ -239,7 +239,7 @@ def pieces(codec: Codec, turn: Turn) -> Iterator[tuple[bytes, Arguments]]:
     hash, itself encoded, its tokens, MESSAGE, ANSWER or PARTIAL, and what is stored instead where its bytes
     are there already: their digest and a link, or nothing.
     """
-    piece: list[Argument] = []
+    piece: list[Word] = []
     size = 0
     for node in sorted(turn.nodes, key=attrgetter("answer")):
         is_full = len(piece) == _NODE * PIECE_NODES or size + len(node.raw) > PIECE_BYTES

@@ -10,7 +10,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final, cast
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -21,8 +21,8 @@ from proxy.adapters.stores.redis.connection import Breaker, Connection, Timed, u
 from proxy.adapters.stores.redis.keys import milliseconds
 from proxy.adapters.stores.redis.listing import Listing
 from proxy.adapters.stores.redis.memories import RedisMemories
-from proxy.adapters.stores.redis.migration import MOVING, move
-from proxy.adapters.stores.redis.scripts import Fields, FoundFields, Scripts
+from proxy.adapters.stores.redis.migration import Migration
+from proxy.adapters.stores.redis.scripts import FoundFields, Scripts
 from proxy.core.conversation.records import HiddenCalls, Node, Session, Turn
 from proxy.core.planning.plan import Epoch
 from proxy.ports import (
@@ -39,8 +39,6 @@ from proxy.ports import (
     UnreadableRecord,
 )
 from proxy.telemetry import log_warning
-
-_HistoryFields = tuple[Fields, bytes | None, bytes | None, dict[bytes, bytes], int]
 
 _TOLD: Final = 10_000
 """Sessions of which it is remembered that they were told of."""
@@ -72,6 +70,7 @@ class RedisStore:
         self._scripts = Scripts(self._connection.run, beginnings(keyring))
         self._tell = lru_cache(_TOLD)(_tell_of_another_release)
         self._listing = Listing(self._connection, self._scripts)
+        self._migration = Migration(self._connection, self._scripts, self._codec)
         self.bills = RedisBills(self._connection, self._scripts)
         self.memories = RedisMemories(self._connection, self._scripts, keyring)
 
@@ -97,7 +96,7 @@ class RedisStore:
         try:
             found = reading.found(self._codec(key), fields, lookup)
         except DamagedRecord:
-            await self._discard_damaged(key, lookup.lane)
+            await reading.discard_damaged(self._connection, self._codec(key), key, lookup.lane)
             raise
         if fields.user and not found.user:  # a link, which is rare: a long question that was asked twice
             found = replace(found, user=(await self.nodes(key)).get(fields.user[1]))
@@ -110,11 +109,6 @@ class RedisStore:
 
     def _codec(self, key: SessionKey) -> Codec:
         return Codec(key, self._keyring, self._tell)
-
-    async def _discard_damaged(self, key: SessionKey, lane: str) -> None:
-        async with self._connection.call("") as client:
-            await reading.discard_damaged(client, self._codec(key), key, lane)
-        self._connection.revision += 1
 
     async def begin_epoch(self, key: SessionKey, epoch: Epoch, seen: int, ttl: float) -> tuple[Epoch, ...]:
         codec = self._codec(key)
@@ -147,8 +141,8 @@ class RedisStore:
         return bool(await self._scripts.of_session("keep_hidden", key, *arguments))
 
     async def hidden(self, key: SessionKey) -> tuple[HiddenCalls, ...]:
-        async with self._connection.call("inspect") as client:
-            stored = cast("list[bytes]", await client.lrange(keys.session(key) + keys.HIDDEN, 0, -1))
+        name = keys.session(key) + keys.HIDDEN
+        stored: list[bytes] = await self._connection.ask("inspect", "LRANGE", name, 0, -1)
         return reading.hidden(self._codec(key), stored)
 
     async def inject(
@@ -161,8 +155,7 @@ class RedisStore:
         return codec.decode(stored, bytes, keys.INJECTION_PLACE)
 
     async def injection(self, key: SessionKey) -> bytes | None:
-        async with self._connection.call("inspect") as client:
-            stored = cast("bytes | None", await client.hget(keys.session(key), "injection"))
+        stored = await self._connection.ask("inspect", "HGET", keys.session(key), "injection")
         return reading.injection(self._codec(key), stored)
 
     async def history(self, key: SessionKey, since: Mark | None = None) -> Stored:
@@ -173,17 +166,19 @@ class RedisStore:
             news = reading.news(codec, fields, since) if since and fields else None
             return news or await self._history(key, codec)
         except DamagedRecord:
-            await self._discard_damaged(key, lane="")
+            await reading.discard_damaged(self._connection, codec, key, lane="")
             raise
 
     async def _history(self, key: SessionKey, codec: Codec) -> Stored:
         name = keys.session(key)
-        async with self._connection.call("history") as client, client.pipeline(transaction=True) as pipe:
-            reading.ask_session(pipe, key)
-            pipe.hget(name, "life")
-            pipe.hgetall(name + keys.NODES)
-            pipe.exists(name + keys.WAS)
-            fields, first, life, stored, was_here = cast("_HistoryFields", await pipe.execute())
+        fields, first, life, stored, was_here = await self._connection.ask_all(
+            "history",
+            *reading.session_commands(key),
+            ("HGET", name, "life"),
+            ("HGETALL", name + keys.NODES),
+            ("EXISTS", name + keys.WAS),
+            transaction=True,
+        )
         session = reading.session(codec, fields, first)
         nodes = reading.nodes(codec, stored)
         mark = Mark(life, len(nodes)) if session and life else None
@@ -199,8 +194,7 @@ class RedisStore:
         return bool(was_there)
 
     async def move(self, former: str, tag: str, tenant: str, first: str = "") -> bool:
-        async with self._connection.call("move", trips=MOVING) as client:
-            is_moved = await move(client, self._codec, former, tag, tenant)
+        is_moved = await self._migration.move_sessions(former, tag, tenant)
         self._connection.revision += is_moved
         if is_moved or not first or len(tags := await self._tags(first)) != 1:
             return is_moved
@@ -226,9 +220,8 @@ class RedisStore:
     async def summaries(self, key: SessionKey, addresses: Sequence[str]) -> dict[str, str]:
         if not addresses:
             return {}
-        async with self._connection.call("summaries") as client:
-            name = keys.session(key) + keys.SUMMARIES
-            stored = cast("list[bytes | None]", await client.hmget(name, list(addresses)))
+        name = keys.session(key) + keys.SUMMARIES
+        stored: list[bytes | None] = await self._connection.ask("summaries", "HMGET", name, *addresses)
         ready, codec = zip(addresses, stored, strict=True), self._codec(key)
         return {
             address: codec.decode(text, str, keys.summary_place(address))
@@ -250,9 +243,7 @@ class RedisStore:
         return bool(await self._scripts.of_session("keep_summary", key, *arguments))
 
     async def session(self, key: SessionKey) -> Session | None:
-        async with self._connection.call("inspect") as client, client.pipeline(transaction=False) as pipe:
-            reading.ask_session(pipe, key)
-            fields, first = cast("tuple[Fields, bytes | None]", await pipe.execute())
+        fields, first = await self._connection.ask_all("inspect", *reading.session_commands(key))
         return reading.session(self._codec(key), fields, first)
 
     async def sessions(self, limit: int) -> Listed:
@@ -275,19 +266,15 @@ class RedisStore:
         return Listed(list(found.items())[:limit], Counter(left_out.values()))
 
     async def nodes(self, key: SessionKey) -> dict[bytes, Node]:
-        async with self._connection.call("inspect") as client:
-            name = keys.session(key) + keys.NODES
-            stored = cast("dict[bytes, bytes]", await client.hgetall(name))
+        stored = await self._connection.ask("inspect", "HGETALL", keys.session(key) + keys.NODES)
         return reading.nodes(self._codec(key), stored)
 
     async def epochs(self, key: SessionKey, lane: str) -> tuple[Epoch, ...]:
-        async with self._connection.call("inspect") as client:
-            stored = cast("list[bytes]", await client.lrange(keys.epochs(key, lane), 0, -1))
+        stored = await self._connection.ask("inspect", "LRANGE", keys.epochs(key, lane), 0, -1)
         return reading.epochs(self._codec(key), stored, lane)
 
     async def lanes(self, key: SessionKey) -> tuple[str, ...]:
-        async with self._connection.call("inspect") as client:
-            lanes = cast("set[bytes]", await client.smembers(keys.session(key) + keys.LANES))
+        lanes: set[bytes] = await self._connection.ask("inspect", "SMEMBERS", keys.session(key) + keys.LANES)
         return tuple(sorted(lane.decode(errors="replace") for lane in lanes))
 
     async def knows_secret(self) -> bool:
@@ -299,20 +286,20 @@ class RedisStore:
             await self.ping()
             if self._keyring is None:
                 return True
-            async with self._connection.call("ping", trips=2) as client:
-                began = cast("set[bytes]", await client.smembers(keys.SECRETS))
-                if began and began.isdisjoint(self._keyring.ids):
-                    return False
-                async with client.pipeline(transaction=True) as pipe:
-                    pipe.sadd(keys.SECRETS, self._keyring.ids[0])
-                    pipe.pexpire(keys.SECRETS, milliseconds(keys.REMEMBERED))
-                    await pipe.execute()
+            began: set[bytes] = await self._connection.ask("ping", "SMEMBERS", keys.SECRETS)
+            if began and began.isdisjoint(self._keyring.ids):
+                return False
+            await self._connection.ask_all(
+                "ping",
+                ("SADD", keys.SECRETS, self._keyring.ids[0]),
+                ("PEXPIRE", keys.SECRETS, milliseconds(keys.REMEMBERED)),
+                transaction=True,
+            )
         return True
 
     async def ping(self) -> None:
         """Return when the store answers, and runs a script for us."""
-        async with self._connection.call("") as client:
-            await client.execute_command("PING")  # pyright: ignore[reportUnknownMemberType]
+        await self._connection.ask("", "PING")
         await self._scripts.ping()
 
     async def aclose(self) -> None:

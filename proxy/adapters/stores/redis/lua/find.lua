@@ -1,3 +1,4 @@
+--- find
 -- Find a session, by its name or by the newest hash among the tips, and read what a request needs. Where
 -- several sessions gave the same answer to the same words it is none of them: they may be somebody else's. Found by
 -- a joint, the answer tells what was said there; a joint of several says nothing, nor do those before it.

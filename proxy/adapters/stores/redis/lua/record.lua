@@ -1,3 +1,4 @@
+--- record
 -- Write a turn: nodes that are new, then the session's own fields, then the tips.
 -- The first bytes of a node stay, but a completed answer takes the place of one that was cut off. The tip of
 -- a main line moves where the new one is news and goes on from what is known, or where there was none; that

@@ -1,3 +1,4 @@
+--- shared
 -- What every script begins with.
 
 -- Those of the sessions that an entry of the tips names that are still there; of many, the first `most`. One that
@@ -39,9 +40,7 @@ end
 local function renew(session, ttl)
   redis.call('PEXPIRE', session, ttl)
   redis.call('PEXPIRE', session .. WAS, ttl + REMEMBERED)
-  for _, part in ipairs({NODES, TEXTS, COUNTS, PARTIAL, BESIDE, SUMMARIES, LANES, HIDDEN, HIDES, BILL}) do
-    redis.call('PEXPIRE', session .. part, ttl)
-  end
+  for _, part in ipairs(PARTS) do redis.call('PEXPIRE', session .. part, ttl) end
   for _, lane in ipairs(redis.call('SMEMBERS', session .. LANES)) do
     redis.call('PEXPIRE', session .. EPOCHS .. lane, ttl)
   end

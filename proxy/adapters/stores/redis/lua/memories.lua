@@ -1,3 +1,13 @@
+--- memory_note
+-- Note that a session has had a turn, in a scope that begins to be there where it was not.
+local scope = KEYS[1]
+local thread, at, ttl, about, workspace = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5]
+if version_of(scope) == 0 then next_version(scope, 0) end
+if redis.call('HSETNX', scope, 'about', about) == 1 then redis.call('HSET', scope, 'workspace', workspace) end
+note_thread(scope, thread, at)
+renew_scope(scope, ttl)
+
+--- memory_change
 -- Write to a scope of memories, if it still has the version that was seen; answer the new one, or 0.
 local scope, seen, ttl = KEYS[1], ARGV[1], tonumber(ARGV[2])
 local version = version_of(scope)
@@ -79,3 +89,44 @@ end
 
 renew_scope(scope, ttl)
 return tonumber(version)
+
+--- memory_news
+-- Read a scope and what of its items is new, for who has read the others: nothing where that cannot be told, or is
+-- much. Writes nothing: a full server and a replica run it.
+local scope, since = KEYS[1], ARGV[1]
+local fields = redis.call('HMGET', scope, unpack(SCOPE_FIELDS))
+local version, floor = tonumber(fields[1]) or 0, tonumber(fields[2]) or 0
+if tonumber(since) < floor or tonumber(since) > version then return false end
+local changed = redis.call('ZRANGEBYSCORE', scope .. CHANGED, '(' .. since, '+inf', 'LIMIT', 0, NEWS_ITEMS + 1)
+if #changed > NEWS_ITEMS then return false end
+local items = #changed > 0 and redis.call('HMGET', scope .. ITEMS, unpack(changed)) or {}
+return {fields, changed, items, redis.call('ZRANGEBYSCORE', scope .. GONE, '(' .. since, '+inf')}
+
+--- memory_forget
+-- Delete every key of a scope; answer how many there were, and in which workspace it lay.
+local scope = KEYS[1]
+local workspace = redis.call('HGET', scope, 'workspace')
+local count = redis.call('UNLINK', scope)
+for _, part in ipairs(SCOPE_PARTS) do count = count + redis.call('UNLINK', scope .. part) end
+redis.call('DEL', scope .. CLAIMS)
+return {count, workspace}
+
+--- memory_index
+-- Enter a scope into the index of all, with a ttl if it ends, or without any take it out; and let the index forget
+-- some of those that have ended.
+local index, ends = KEYS[1], KEYS[1] .. ENDS
+local scope, ttl = ARGV[1], tonumber(ARGV[2])
+local ended = redis.call('ZRANGEBYSCORE', ends, '-inf', now(), 'LIMIT', 0, 100)
+if ttl < 0 then ended[#ended + 1] = scope end
+for _, each in ipairs(ended) do
+  redis.call('ZREM', index, each)
+  redis.call('ZREM', ends, each)
+end
+if ttl < 0 then return end
+local time = redis.call('TIME')
+redis.call('ZADD', index, time[1] * 1000000 + time[2], scope)
+if ttl > 0 then redis.call('ZADD', ends, now() + ttl, scope) end
+
+--- memory_channel
+-- Note that a channel lies in a workspace, or no more.
+redis.call(ARGV[2] == '1' and 'SADD' or 'SREM', KEYS[1] .. CHANNELS, ARGV[1])
