@@ -9,14 +9,18 @@ no status, and the command line prints it. A table in the form of classes, made 
 
 from __future__ import annotations
 
+import re
 from typing import Any, ClassVar
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z][a-z]+")
 
 
 class UnabridgedError(Exception):
     """Something to tell a client. Raise a subclass.
 
-    `param` names the offending member of the request, `retry_after` is in seconds. The message is seen by
-    clients: no key, no content and no internal URL belongs in it.
+    A subclass names what it has otherwise than its base. With a `message` it has a code of its own: its name,
+    unless that is stated too. `param` names the offending member of the request, `retry_after` is in seconds.
+    The message is seen by clients: no key, no content and no internal URL belongs in it.
     """
 
     status: ClassVar[int] = 500
@@ -24,6 +28,15 @@ class UnabridgedError(Exception):
     type: ClassVar[str] = "server_error"
     default_message: ClassVar[str] = "Something went wrong inside the proxy."
     default_retry_after: ClassVar[int | None] = None
+
+    def __init_subclass__(
+        cls, *, message: str = "", code: str = "", status: int | None = None, retry_after: int | None = None
+    ) -> None:
+        cls.status = status or cls.status
+        cls.type = "server_error" if cls.status >= 500 else "invalid_request_error"
+        cls.code = code or ("_".join(_WORD.findall(cls.__name__)).lower() if message else cls.code)
+        cls.default_message = message or cls.default_message
+        cls.default_retry_after = retry_after or cls.default_retry_after
 
     def __init__(
         self, message: str | None = None, *, param: str | None = None, retry_after: int | None = None
@@ -42,94 +55,64 @@ class UnabridgedError(Exception):
 # --- the request is at fault ---
 
 
-class RequestError(UnabridgedError):
+class RequestError(UnabridgedError, status=400, code="invalid_request", message="The request is not valid."):
     """The client can mend it."""
 
-    status = 400
-    code = "invalid_request"
-    type = "invalid_request_error"
-    default_message = "The request is not valid."
 
-
-class InvalidJSON(RequestError):
+class InvalidJSON(RequestError, code="invalid_json"):
     """`offset` is the byte at which the body stops being JSON."""
-
-    code = "invalid_json"
 
     def __init__(self, message: str | None = None, *, offset: int) -> None:
         self.offset: int = offset
         super().__init__(message or f"The body is not valid JSON (byte {offset}).")
 
 
-class InvalidType(RequestError):
-    code = "invalid_type"
-    default_message = "A value has the wrong type."
+class InvalidType(RequestError, message="A value has the wrong type."): ...
 
 
-class InvalidValue(RequestError):
-    code = "invalid_value"
-    default_message = "A value is not valid."
+class InvalidValue(RequestError, message="A value is not valid."): ...
 
 
-class UnknownParameter(RequestError):
-    code = "unknown_parameter"
-    default_message = "There is no such parameter."
+class UnknownParameter(RequestError, message="There is no such parameter."): ...
 
 
-class MissingParameter(RequestError):
-    code = "missing_required_parameter"
-    default_message = "A required parameter is missing."
+class MissingParameter(
+    RequestError, code="missing_required_parameter", message="A required parameter is missing."
+): ...
 
 
-class EmptyArray(RequestError):
-    code = "empty_array"
-    default_message = "An array is empty that must not be."
+class EmptyArray(RequestError, message="An array is empty that must not be."): ...
 
 
-class InvalidEncoding(RequestError):
-    code = "invalid_encoding"
-    default_message = "The body is not valid UTF-8."
+class InvalidEncoding(RequestError, message="The body is not valid UTF-8."): ...
 
 
-class JSONTooDeep(RequestError):
-    code = "json_too_deep"
-    default_message = "The body is nested too deeply."
+class JSONTooDeep(RequestError, message="The body is nested too deeply."): ...
 
 
-class InvalidSessionId(RequestError):
-    code = "invalid_session_id"
-    default_message = "A session id is at most 256 printable characters."
+class InvalidSessionId(RequestError, message="A session id is at most 256 printable characters."): ...
 
 
-class SessionRequired(RequestError):
-    code = "session_required"
-    default_message = "Append mode needs a header that names the session, such as X-Unabridged-Session."
+class SessionRequired(
+    RequestError,
+    message="Append mode needs a header that names the session, such as X-Unabridged-Session.",
+): ...
 
 
-class UnsupportedValue(RequestError):
-    code = "unsupported_value"
-    default_message = "A value is not supported here."
+class UnsupportedValue(RequestError, message="A value is not supported here."): ...
 
 
-class InvalidHeader(RequestError):
-    code = "invalid_header"
-    default_message = "A header is not valid."
+class InvalidHeader(RequestError, message="A header is not valid."): ...
 
 
-class InvalidPath(RequestError):
-    code = "invalid_path"
-    default_message = "The path is not valid."
+class InvalidPath(RequestError, message="The path is not valid."): ...
 
 
-class InvalidPolicy(RequestError):
-    code = "invalid_policy"
-    default_message = "There is no policy of that name."
+class InvalidPolicy(RequestError, message="There is no policy of that name."): ...
 
 
-class ContextLengthExceeded(RequestError):
+class ContextLengthExceeded(RequestError, code="context_length_exceeded"):
     """What cannot be cut does not fit. `needed`, `kept` and `limit` are tokens."""
-
-    code = "context_length_exceeded"
 
     def __init__(self, *, needed: int, kept: int, limit: int) -> None:
         self.needed: int = needed
@@ -141,183 +124,124 @@ class ContextLengthExceeded(RequestError):
         )
 
 
-class Unauthorized(RequestError):
-    status = 401
-    code = "unauthorized"
-    default_message = "The admin token is missing or wrong."
+class Unauthorized(RequestError, status=401, message="The admin token is missing or wrong."): ...
 
 
-class Forbidden(RequestError):
-    status = 403
-    code = "forbidden"
-    default_message = "This credential may not do that."
+class Forbidden(RequestError, status=403, message="This credential may not do that."): ...
 
 
-class OriginForbidden(Forbidden):
-    code = "origin_forbidden"
-    default_message = (
-        "Web pages of another origin may not ask here, but for those that the server's --cors-origin names."
-    )
+class OriginForbidden(
+    Forbidden,
+    message="Web pages of another origin may not ask here, "
+    "but for those that the server's --cors-origin names.",
+): ...
 
 
-class HostForbidden(Forbidden):
-    code = "host_forbidden"
-    default_message = "The Host is no name of this server: its --allowed-host names those that are."
+class HostForbidden(
+    Forbidden, message="The Host is no name of this server: its --allowed-host names those that are."
+): ...
 
 
-class NotFound(RequestError):
-    status = 404
-    code = "not_found"
-    default_message = "There is nothing here."
+class NotFound(RequestError, status=404, message="There is nothing here."): ...
 
 
-class MethodNotAllowed(RequestError):
-    status = 405
-    code = "method_not_allowed"
-    default_message = "This path does not answer that method."
+class MethodNotAllowed(RequestError, status=405, message="This path does not answer that method."): ...
 
 
-class RequestTimeout(RequestError):
-    status = 408
-    code = "request_timeout"
-    default_message = "The request did not arrive in time."
+class RequestTimeout(RequestError, status=408, message="The request did not arrive in time."): ...
 
 
-class SessionExists(RequestError):
-    status = 409
-    code = "session_exists"
-    default_message = "There is a session of that name already."
+class SessionExists(RequestError, status=409, message="There is a session of that name already."): ...
 
 
-class NothingToChange(RequestError):
-    status = 409
-    code = "nothing_to_change"
-    default_message = "There is nothing to change."
+class NothingToChange(RequestError, status=409, message="There is nothing to change."): ...
 
 
-class SessionExpired(RequestError):
-    status = 410
-    code = "session_expired"
-    default_message = "This session has expired or was deleted: send the whole history, or name another."
+class SessionExpired(
+    RequestError,
+    status=410,
+    message="This session has expired or was deleted: send the whole history, or name another.",
+): ...
 
 
-class RequestTooLarge(RequestError):
-    status = 413
-    code = "request_too_large"
-    default_message = "The body is too large."
+class RequestTooLarge(RequestError, status=413, message="The body is too large."): ...
 
 
-class TooManyMessages(RequestError):
-    status = 413
-    code = "too_many_messages"
-    default_message = "There are too many messages."
+class TooManyMessages(RequestError, status=413, message="There are too many messages."): ...
 
 
-class URITooLong(RequestError):
-    status = 414
-    code = "uri_too_long"
-    default_message = "The URI is too long."
+class URITooLong(RequestError, status=414, message="The URI is too long."): ...
 
 
-class UnsupportedMediaType(RequestError):
-    status = 415
-    code = "unsupported_media_type"
-    default_message = "The body must be application/json."
+class UnsupportedMediaType(RequestError, status=415, message="The body must be application/json."): ...
 
 
-class IdempotencyKeyReused(RequestError):
-    status = 422
-    code = "idempotency_key_reused"
-    default_message = (
-        "This Idempotency-Key belongs to a turn with other messages: a new turn needs a new key."
-    )
+class IdempotencyKeyReused(
+    RequestError,
+    status=422,
+    message="This Idempotency-Key belongs to a turn with other messages: a new turn needs a new key.",
+): ...
 
 
-class SessionBusy(RequestError):
-    status = 429
-    code = "session_busy"
-    default_message = "Too many turns of this session are waiting, or one has waited for too long."
-    default_retry_after = 1
+class SessionBusy(
+    RequestError,
+    status=429,
+    message="Too many turns of this session are waiting, or one has waited for too long.",
+    retry_after=1,
+): ...
 
 
-class HeadersTooLarge(RequestError):
-    status = 431
-    code = "headers_too_large"
-    default_message = "The headers are too large or too many."
+class HeadersTooLarge(RequestError, status=431, message="The headers are too large or too many."): ...
 
 
 # --- the upstream is at fault ---
 
 
-class UpstreamError(UnabridgedError):
+class UpstreamError(UnabridgedError, status=502, message="The upstream failed."):
     """Whatever stands behind the proxy did not answer as it should.
 
     `why` is told in a word or two that anybody may read; `detail` may hold an address, and is for the log.
     """
-
-    status = 502
-    code = "upstream_error"
-    default_message = "The upstream failed."
 
     def __init__(self, why: str = "", detail: str = "") -> None:
         self.detail: str = detail
         super().__init__(f"{self.default_message[:-1]}: {why}." if why else None)
 
 
-class UpstreamUnreachable(UpstreamError):
-    code = "upstream_unreachable"
-    default_message = "The upstream cannot be reached."
+class UpstreamUnreachable(UpstreamError, message="The upstream cannot be reached."): ...
 
 
-class UpstreamInvalidResponse(UpstreamError):
-    code = "upstream_invalid_response"
-    default_message = "The upstream's answer is not valid."
+class UpstreamInvalidResponse(UpstreamError, message="The upstream's answer is not valid."): ...
 
 
-class UpstreamTimeout(UpstreamError):
-    status = 504
-    code = "upstream_timeout"
-    default_message = "The request to the upstream timed out."
+class UpstreamTimeout(UpstreamError, status=504, message="The request to the upstream timed out."): ...
 
 
 # --- the server is at fault ---
 
 
-class NotBuilt(UnabridgedError):
-    status = 501
-    code = "not_implemented"
-    default_message = "The proxy does not do that."
+class NotBuilt(
+    UnabridgedError, status=501, code="not_implemented", message="The proxy does not do that."
+): ...
 
 
-class Unavailable(UnabridgedError):
+class Unavailable(UnabridgedError, status=503, message="The proxy cannot answer now.", retry_after=1):
     """It may work a moment later."""
 
-    status = 503
-    code = "unavailable"
-    default_message = "The proxy cannot answer now."
-    default_retry_after = 1
 
-
-class StoreUnavailable(Unavailable):
+class StoreUnavailable(Unavailable, message="The store cannot be reached."):
     """Internal: the engine answers without the store, except where a policy says `on_fault = "closed"`."""
 
-    code = "store_unavailable"
-    default_message = "The store cannot be reached."
+
+class HistoryUnavailable(Unavailable, message="The history of this session cannot be read now."): ...
 
 
-class HistoryUnavailable(Unavailable):
-    code = "history_unavailable"
-    default_message = "The history of this session cannot be read now."
+class HistoryNotSaved(
+    Unavailable, message="The turn was answered, but could not be saved: send it again."
+): ...
 
 
-class HistoryNotSaved(Unavailable):
-    code = "history_not_saved"
-    default_message = "The turn was answered, but could not be saved: send it again."
-
-
-class Overloaded(Unavailable):
-    code = "overloaded"
-    default_message = "The proxy has more to do than it can."
+class Overloaded(Unavailable, message="The proxy has more to do than it can."): ...
 
 
 class SearchUnavailable(Exception):
