@@ -12,6 +12,7 @@ import math
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from itertools import zip_longest
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -21,6 +22,8 @@ from proxy.adapters.stores.stored_session import Leases, StoredSession
 from proxy.core.conversation.records import HiddenCalls, Node, Session, Turn
 from proxy.core.planning.plan import Epoch
 from proxy.ports import COMPACTOR, Clock, Found, Listed, Lookup, Mark, Recorded, SessionKey, Standing, Stored
+
+_NOTHING: Final = StoredSession()
 
 
 class InProcessStore:
@@ -42,8 +45,8 @@ class InProcessStore:
         self._leases = Leases(clock)
         self.memories = InProcessMemories(clock)
         self.bills = InProcessBills(clock, self._is_gone, most)
-        self._expiries: list[tuple[float, str, str]] = []
-        """A heap of (due, tag, sid); an entry that its session does not know is stale."""
+        self._next_expiry = math.inf
+        """When to look for sessions that have expired; none does before."""
 
     def revision(self) -> int | None:
         """None: it is asked at no cost."""
@@ -51,28 +54,26 @@ class InProcessStore:
 
     async def find(self, lookup: Lookup) -> Found:
         if lookup.sid is not None:
-            return self._found(lookup, lookup.sid)
+            return await self._found(lookup, lookup.sid)
         recognised, tag = self._recognise(lookup), ""
         tags = {key.tag for key in self._firsts.get(lookup.first, ())}
         if recognised is None and len(tags) == 1:
             tag = tags.pop()
             lookup = replace(lookup, tag=tag)
             recognised = self._recognise(lookup)
-        return replace(self._found(lookup, *recognised), tag=tag) if recognised else Found()
+        return replace(await self._found(lookup, *recognised), tag=tag) if recognised else Found()
 
-    def _found(self, lookup: Lookup, sid: str, joint: bytes = b"") -> Found:
+    async def _found(self, lookup: Lookup, sid: str, joint: bytes = b"") -> Found:
         key = SessionKey(lookup.tag, sid)
-        stored = self._live(key)
-        was_here = key in self._were and (stored is None or stored.session is None)
-        if stored is None:
-            return Found(was_here=was_here)
+        stored = self._read(key)
+        was_here = key in self._were and stored.session is None
         epochs = stored.epochs.get(lookup.lane, [])[lookup.epochs_from(sid) :]
         hidden = tuple(stored.hidden.values())[lookup.hidden_from(sid) :]
         if stored.session is None and not epochs and not hidden and not stored.injected:
             return Found(was_here=was_here)
         return Found(
             sid=sid,
-            session=self._shown(key, stored),
+            session=await self.session(key),
             known=next((chain_hash for chain_hash in lookup.newest if chain_hash in stored.nodes), None),
             counts={each: stored.nodes[each].tokens for each in lookup.uncounted if each in stored.nodes},
             epochs=tuple(epochs),
@@ -91,10 +92,10 @@ class InProcessStore:
         return tuple(lane[seen:])
 
     async def record(self, key: SessionKey, turn: Turn, ttl: float) -> Recorded:
-        before = self._live(key)
-        if turn.outer_parents - (before.nodes.keys() if before else set()):
+        before = self._read(key)
+        if turn.outer_parents - before.nodes.keys():
             return Recorded.TORN
-        former_tip = before.session.tip if before and before.session else b""
+        former_tip = before.session.tip if before.session else b""
         if turn.begun_at is not None and former_tip not in (turn.begun_at, turn.session.tip):
             return Recorded.MOVED
         stored = self._renewed(key, ttl)
@@ -126,8 +127,7 @@ class InProcessStore:
         return True
 
     async def hidden(self, key: SessionKey) -> tuple[HiddenCalls, ...]:
-        stored = self._live(key)
-        return tuple(stored.hidden.values()) if stored else ()
+        return tuple(self._read(key).hidden.values())
 
     async def inject(
         self, key: SessionKey, digest: bytes, injection: bytes, ttl: float, *, after: bytes = b""
@@ -138,12 +138,11 @@ class InProcessStore:
         return stored.injection
 
     async def injection(self, key: SessionKey) -> bytes | None:
-        stored = self._live(key)
-        return stored.injection if stored else None
+        return self._read(key).injection
 
     async def history(self, key: SessionKey, since: Mark | None = None) -> Stored:
-        stored = self._live(key)
-        if stored is None or stored.session is None:
+        stored = self._read(key)
+        if stored.session is None:
             return Stored(was_here=key in self._were)
         news = stored.since(since) if since else None
         nodes = dict(stored.nodes) if news is None else news
@@ -175,8 +174,7 @@ class InProcessStore:
 
     async def stand(self, key: SessionKey, ticket: str, most: int, lease: float) -> Standing:
         now = self._clock.monotonic()
-        queue, stored = self._queue(key, but=ticket), self._live(key)
-        is_paused = stored is not None and stored.paused
+        queue, is_paused = self._queue(key, but=ticket), self._read(key).paused
         overtakes = is_paused and ticket.startswith(COMPACTOR)
         if ticket not in queue and len(queue) > most and not overtakes:
             return Standing.FULL
@@ -216,10 +214,8 @@ class InProcessStore:
             self._were.popitem(last=False)
 
     async def summaries(self, key: SessionKey, addresses: Sequence[str]) -> dict[str, str]:
-        stored = self._live(key)
-        return (
-            {each: stored.summaries[each] for each in addresses if each in stored.summaries} if stored else {}
-        )
+        summaries = self._read(key).summaries
+        return {each: summaries[each] for each in addresses if each in summaries}
 
     async def claim(self, key: SessionKey, address: str, token: str, lease: float) -> bool:
         return self._leases.take((key, address), token, lease)
@@ -239,30 +235,21 @@ class InProcessStore:
         return True
 
     async def session(self, key: SessionKey) -> Session | None:
-        stored = self._live(key)
-        return self._shown(key, stored) if stored else None
-
-    def _shown(self, key: SessionKey, stored: StoredSession) -> Session | None:
-        """The session's record, and why its turns wait."""
-        return stored.shown(first_in_queue=next(iter(self._queue(key)), ""))
+        return self._read(key).shown(first_in_queue=next(iter(self._queue(key)), ""))
 
     async def sessions(self, limit: int) -> Listed:
         self._purge()
-        shown = ((key, self._shown(key, stored)) for key, stored in self._sessions.items())
-        listed = [(key, session) for key, session in shown if session is not None]
+        listed = [(key, session) for key in self._sessions if (session := await self.session(key))]
         return Listed(heapq.nlargest(limit, listed, key=lambda entry: entry[1].updated), Counter())
 
     async def nodes(self, key: SessionKey) -> dict[bytes, Node]:
-        stored = self._live(key)
-        return dict(stored.nodes) if stored else {}
+        return dict(self._read(key).nodes)
 
     async def epochs(self, key: SessionKey, lane: str) -> tuple[Epoch, ...]:
-        stored = self._live(key)
-        return tuple(stored.epochs.get(lane, ())) if stored else ()
+        return tuple(self._read(key).epochs.get(lane, ()))
 
     async def lanes(self, key: SessionKey) -> tuple[str, ...]:
-        stored = self._live(key)
-        return tuple(sorted(stored.epochs)) if stored else ()
+        return tuple(sorted(self._read(key).epochs))
 
     async def knows_secret(self) -> bool:
         """True: nobody else has written here."""
@@ -291,6 +278,10 @@ class InProcessStore:
             may_join = may_join and not holders
         return None
 
+    def _read(self, key: SessionKey) -> StoredSession:
+        """The session, to be read; an empty one where it is not there."""
+        return self._live(key) or _NOTHING
+
     def _live(self, key: SessionKey) -> StoredSession | None:
         self._purge()
         return self._sessions.get(key)
@@ -298,31 +289,23 @@ class InProcessStore:
     def _renewed(self, key: SessionKey, ttl: float) -> StoredSession:
         """The session, made where it is not there, from now on for `ttl` seconds."""
         stored = self._live(key)
-        expires = self._clock.monotonic() + ttl
         if stored is None:
-            stored = self._sessions[key] = StoredSession(due=math.inf, expires=expires)
-        if expires < stored.due:
-            stored.due = expires
-            heapq.heappush(self._expiries, (expires, key.tag, key.sid))
-        stored.expires = expires
+            stored = self._sessions[key] = StoredSession()
+        stored.expires = self._clock.monotonic() + ttl
+        self._next_expiry = min(self._next_expiry, stored.expires)
         self._sessions.move_to_end(key)
         while len(self._sessions) > self._most:
             self._drop(next(iter(self._sessions)))
         return stored
 
     def _purge(self) -> None:
-        """Drop what has expired; an entry whose session was renewed since goes back into the heap."""
+        """Drop what has expired."""
         now = self._clock.monotonic()
-        while self._expiries and self._expiries[0][0] <= now:
-            due, tag, sid = heapq.heappop(self._expiries)
-            stored = self._sessions.get(SessionKey(tag, sid))
-            if stored is None or stored.due != due:
-                continue
-            if stored.expires <= now:
-                self._drop(SessionKey(tag, sid))
-            else:
-                stored.due = stored.expires
-                heapq.heappush(self._expiries, (stored.due, tag, sid))
+        if now < self._next_expiry:
+            return
+        for key in [key for key, stored in self._sessions.items() if stored.expires <= now]:
+            self._drop(key)
+        self._next_expiry = min((each.expires for each in self._sessions.values()), default=math.inf)
 
     def _drop(self, key: SessionKey) -> None:
         stored = self._sessions.pop(key)

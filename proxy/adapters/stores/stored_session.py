@@ -16,11 +16,10 @@ from proxy.ports import COMPACTOR, Clock, Mark, SessionKey
 
 @dataclass(slots=True)
 class StoredSession:
-    """All that is stored of one session; times are of the monotonic clock."""
+    """All that is stored of one session."""
 
-    due: float
-    """When to look whether it has expired."""
-    expires: float
+    expires: float = 0.0
+    """By the monotonic clock."""
     session: Session | None = None
     nodes: dict[bytes, Node] = field(default_factory=dict[bytes, Node])
     """By chain hash, in the order written."""
