@@ -47,7 +47,6 @@ class TestMemory:
             assert await store.session(KEY) is None
         assert not store._sessions  # pyright: ignore[reportPrivateUsage]
         assert not store._tips  # pyright: ignore[reportPrivateUsage]
-        assert not store._expiries  # pyright: ignore[reportPrivateUsage]
 
 
 class TestServers:
