@@ -25,8 +25,8 @@ from proxy.adapters.tracing import TracedUpstream, open_tracer, traced_store
 from proxy.adapters.upstream import open_upstream
 from proxy.cache import Lru, Memory
 from proxy.config import Settings, is_loopback
+from proxy.core.dialects.dialect import Dialect
 from proxy.core.dialects.registry import CHAT, DIALECTS
-from proxy.core.dialects.wire import WireFormat
 from proxy.engine.admin.edits import Edits
 from proxy.engine.admin.forks import Forks
 from proxy.engine.admin.inspection import Inspection
@@ -232,7 +232,7 @@ def _outside(settings: Settings, written: SettingsFile | None, *, owns_store: bo
     )
 
 
-def assembled(settings: Settings, outside: Outside, wire: WireFormat = CHAT) -> Inside:
+def assembled(settings: Settings, outside: Outside, wire: Dialect = CHAT) -> Inside:
     """The engine, whatever the world is."""
     store, clock, counter, metrics = outside.store, outside.clock, outside.counter, outside.metrics
     upstream, memory, learned = outside.upstream, outside.memory, outside.learned

@@ -13,7 +13,7 @@ from functools import partial
 from proxy.core.budget.budget import Budget
 from proxy.core.conversation.extension import Extension, Injection, take_extension
 from proxy.core.conversation.messages import root
-from proxy.core.dialects.wire import WireFormat
+from proxy.core.dialects.dialect import Dialect
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.situation import Conditions
 from proxy.core.policy.policy import Policy
@@ -48,7 +48,7 @@ _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.005, 0.05
 class Pipeline:
     """Everything that a managed request needs, wired once."""
 
-    wire: WireFormat
+    wire: Dialect
     naming: Naming
     body_cache: BodyCache
     reader: Reader

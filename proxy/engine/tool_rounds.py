@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from proxy.core.budget.budget import MESSAGE_TOKENS
 from proxy.core.dialects.answers import Editor, Rules, ToolCall, Usage
-from proxy.core.dialects.wire import WireFormat
+from proxy.core.dialects.dialect import Dialect
 from proxy.core.tool_cache.cache import ToolCache
 from proxy.ports import TokenCounter
 from proxy.telemetry import Metrics, log_fault, log_warning
@@ -125,7 +125,7 @@ class _Result(NamedTuple):
 class Rounds:
     """What has been said out of the client's sight within one answer."""
 
-    wire: WireFormat
+    wire: Dialect
     answerers: Answerers
     counter: TokenCounter
     metrics: Metrics

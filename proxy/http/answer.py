@@ -10,7 +10,7 @@ from functools import partial
 from starlette.types import Send
 
 from proxy.core.dialects.answers import StreamFilter
-from proxy.core.dialects.wire import WireFormat
+from proxy.core.dialects.dialect import Dialect
 from proxy.engine.flow import Sent
 from proxy.engine.recording.collector import Collector
 from proxy.errors import HistoryNotSaved, UpstreamError, UpstreamTimeout
@@ -123,7 +123,7 @@ async def _without_usage(chunks: AsyncIterator[bytes], remover: StreamFilter) ->
 
 
 async def _until_stored(
-    chunks: AsyncIterator[bytes], wire: WireFormat, acknowledged: Acknowledged
+    chunks: AsyncIterator[bytes], wire: Dialect, acknowledged: Acknowledged
 ) -> AsyncIterator[bytes]:
     """A stream whose final event waits for its turn to be stored, and is an error where that fails."""
     final = wire.final_event()

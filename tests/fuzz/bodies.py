@@ -7,8 +7,8 @@ from tests.fuzz.guided import fuzz, instrumented
 with instrumented():
     from proxy.core.conversation.extension import take_extension
     from proxy.core.conversation.messages import read_message
+    from proxy.core.dialects.chat.body import read_body
     from proxy.core.dialects.chat.messages import Content
-    from proxy.core.dialects.chat.request import read_body
     from proxy.errors import RequestError
 
 BEGUN = b'{"messages":[{'

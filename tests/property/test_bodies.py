@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from proxy.core.conversation.extension import take_extension
 from proxy.core.dialects.answers import Ask
-from proxy.core.dialects.chat.body import Body
-from proxy.core.dialects.chat.request import question_after, read_body
+from proxy.core.dialects.chat.body import Body, read_body
+from proxy.core.dialects.registry import CHAT
 from proxy.errors import RequestError
 
 _space = st.sampled_from(["", "", "", " ", "\n", "\t \r\n"])
@@ -186,8 +186,8 @@ def test_what_is_read_after_a_known_beginning_is_what_is_read_as_a_whole(
         return
     whole = read_body(grown, 10)
     assert (body.messages, list(body.members)) == (whole.messages, list(whole.members))
-    assert body.spans == whole.spans
-    assert all(body.slice(name) == whole.slice(name) for name in whole.members)
+    assert body.written.spans == whole.written.spans
+    assert all(bytes(body.members[name]) == bytes(whole.members[name]) for name in whole.members)
     assert body.with_messages([b"{}"]) == whole.with_messages([b"{}"])
     assert body.followed_by([b"{}"]) == whole.followed_by([b"{}"])
 
@@ -230,9 +230,10 @@ def test_a_question_behind_a_conversation_has_its_messages_its_prompt_and_nothin
         if f'"{name}"' not in raw.decode():
             raw = raw.replace(b"{", b'{"%b":%b,' % (name.encode(), json.dumps(value).encode()), 1)
     before = read_body(raw, 10)
-    asked = read_body(question_after(raw, Ask("Do", "this.", 7, 0.5), plain=plain), 10)
+    asked = read_body(CHAT.question_after(raw, Ask("Do", "this.", 7, 0.5), plain=plain), 10)
     assert [*asked.messages][:-1] == messages
     assert json.loads(asked.messages[-1]) == {"role": "user", "content": "Do\n\nthis."}
     limits = {"max_completion_tokens": 7} if plain else {"max_tokens": 7, "temperature": 0.5}
     assert {name: asked.get(name) for name in asked.members.keys() - {*OF_THE_PROMPT, "messages"}} == limits
-    assert all(asked.slice(name) == before.slice(name) for name in OF_THE_PROMPT)
+    for name in OF_THE_PROMPT:
+        assert bytes(asked.members.get(name, b"")) == bytes(before.members.get(name, b""))

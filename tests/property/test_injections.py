@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from proxy.cache import Memory
 from proxy.core.conversation.extension import Injection, take_extension
 from proxy.core.conversation.messages import root
+from proxy.core.dialects.chat.body import read_body
 from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.dialects.chat.messages import Content
-from proxy.core.dialects.chat.request import read_body
 from proxy.core.planning.plan import EMPTY, Plan
 from proxy.core.policy.policy import Policy
 from proxy.engine.intake.reader import Reader

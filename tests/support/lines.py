@@ -6,8 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from proxy.core.dialects.dialect import Content
-from proxy.core.dialects.wire import Body, WireFormat
+from proxy.core.dialects.dialect import Body, Content, Dialect
 from proxy.core.formats.json import dumps, loads
 from proxy.core.persistent import Grown, grown
 
@@ -120,4 +119,4 @@ class SpokenLines(Lines):
         return cast("Body", LinesBody(model.decode(), grown(messages)))
 
 
-LINES = cast("WireFormat", SpokenLines())
+LINES = cast("Dialect", SpokenLines())

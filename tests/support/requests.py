@@ -8,7 +8,7 @@ from proxy.cache import Memory
 from proxy.core.budget.budget import Budget
 from proxy.core.budget.learning import Ratio
 from proxy.core.conversation.messages import root
-from proxy.core.dialects.chat.request import read_body
+from proxy.core.dialects.chat.body import read_body
 from proxy.core.persistent import grown
 from proxy.core.planning.chain import Chain
 from proxy.core.policy.policy import Policy

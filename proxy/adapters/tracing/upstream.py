@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator
 from urllib.parse import urlsplit
 
-from proxy.core.dialects.wire import WireFormat
+from proxy.core.dialects.dialect import Dialect
 from proxy.ports import Upstream, UpstreamResponse
 from proxy.tracing import (
     CHAT,
@@ -31,7 +31,7 @@ _FAILED = 400
 class TracedUpstream:
     """The same upstream. What is asked beside the model, such as its list of models, is not told."""
 
-    def __init__(self, upstream: Upstream, url: str, wire: WireFormat) -> None:
+    def __init__(self, upstream: Upstream, url: str, wire: Dialect) -> None:
         """``wire`` says how a model is called below ``url``."""
         parts = urlsplit(url)
         self._upstream = upstream

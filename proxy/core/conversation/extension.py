@@ -21,8 +21,7 @@ from typing import Any, Self, cast
 import msgspec
 
 from proxy.core.conversation.notes import handed_in, remembered
-from proxy.core.dialects.dialect import Dialect
-from proxy.core.dialects.wire import Body
+from proxy.core.dialects.dialect import Body, Dialect
 from proxy.core.formats.json import as_mapping, dumps, loads
 from proxy.core.text.words import language_of
 from proxy.errors import InvalidType, InvalidValue, MissingParameter, RequestError, UnknownParameter

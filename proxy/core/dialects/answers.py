@@ -1,6 +1,6 @@
 """What an answer is, whatever API it comes by: what is asked and kept of it, how it is read and edited.
 
-These are the words in which a :class:`~proxy.core.dialects.wire.WireFormat` speaks of answers.
+These are the words in which a :class:`~proxy.core.dialects.dialect.Dialect` speaks of answers.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 from proxy.core.dialects.chat.dialect import CHAT
-from proxy.core.dialects.wire import WireFormat
+from proxy.core.dialects.dialect import Dialect
 
-DIALECTS: Mapping[str, WireFormat] = {each.name: each for each in (CHAT,)}
+DIALECTS: Mapping[str, Dialect] = {each.name: each for each in (CHAT,)}
 """By name."""
 
 __all__ = ["CHAT", "DIALECTS"]

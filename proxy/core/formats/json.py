@@ -16,7 +16,7 @@ there raises: what cannot be read is None.
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn, cast
 
 import msgspec
@@ -73,6 +73,11 @@ def dumps(value: object) -> bytes:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
         return json.dumps(value, separators=(",", ":"), default=lambda raw: bytes(raw).decode()).encode()
+
+
+def object_of(pairs: Iterable[tuple[str, bytes | Raw | memoryview]]) -> bytes:
+    """A JSON object of members whose values are written already."""
+    return b"{" + b",".join([json.dumps(name).encode() + b":" + bytes(value) for name, value in pairs]) + b"}"
 
 
 def as_mapping(value: object) -> Mapping[str, Any]:

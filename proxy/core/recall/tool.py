@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from proxy.core.dialects.wire import Body
+from proxy.core.dialects.dialect import Body
 from proxy.core.formats.json import as_mapping, loads_writable
 from proxy.core.policy.policy import Policy
 from proxy.core.recall.passages import Reach, widened
@@ -70,9 +70,8 @@ def offered_tool(policy: Policy, body: Body) -> bytes:
 
     Its tokens count as the head's from the first request on, so that the head has one size.
     """
-    is_offered = policy.recall.enabled and body.may_offer(NAME)
     description = DESCRIPTION_WITH_MEMORY if policy.memory.enabled else DESCRIPTION
-    return body.tool(NAME, description, PARAMETERS) if is_offered else b""
+    return body.tool(NAME, description, PARAMETERS) if policy.recall.enabled else b""
 
 
 def read_arguments(arguments: str) -> Wanted:

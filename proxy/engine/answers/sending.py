@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from proxy.core.budget.budget import Stage
 from proxy.core.dialects.answers import Refusal
-from proxy.core.dialects.wire import WireFormat
+from proxy.core.dialects.dialect import Dialect
 from proxy.core.formats.sse import Decoder
 from proxy.core.formats.unpacking import CODINGS, Unpacker, UnpackingError
 from proxy.core.planning.plan import EMPTY
@@ -36,7 +36,7 @@ _COMMENTS = 1.0
 class Sender:
     """Sends requests, and learns from what comes back."""
 
-    wire: WireFormat
+    wire: Dialect
     upstream: Upstream
     models: Models
     decisions: Decisions

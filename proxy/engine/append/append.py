@@ -16,7 +16,7 @@ from proxy.cache import Lru, Memory
 from proxy.core.conversation.extension import Extension, take_extension
 from proxy.core.conversation.messages import Message, chain_of, head_length, root
 from proxy.core.conversation.records import Node, Session, way_to
-from proxy.core.dialects.wire import Body, WireFormat
+from proxy.core.dialects.dialect import Body, Dialect
 from proxy.engine.append.turn_queue import TURN, TurnQueue
 from proxy.engine.flow import Appended, Exchange, Incoming
 from proxy.engine.intake.naming import Headers
@@ -153,7 +153,7 @@ class Appends:
 
     def __init__(
         self,
-        wire: WireFormat,
+        wire: Dialect,
         store: MessageStore,
         reader: Reader,
         recorder: Recorder,

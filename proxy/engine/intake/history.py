@@ -13,8 +13,7 @@ from proxy.core.budget.budget import MESSAGE_TOKENS
 from proxy.core.conversation.extension import Injection
 from proxy.core.conversation.messages import Message, joint
 from proxy.core.conversation.records import HiddenCalls, Joint, outgoing_slices
-from proxy.core.dialects.dialect import Content
-from proxy.core.dialects.wire import Body
+from proxy.core.dialects.dialect import Body, Content
 from proxy.core.persistent import Grown, Sizes, grown
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.plan import Plan, apply

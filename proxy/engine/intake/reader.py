@@ -21,8 +21,7 @@ import xxhash
 from proxy.cache import Lru, Memory
 from proxy.core.budget.budget import MESSAGE_TOKENS, REQUEST_TOKENS
 from proxy.core.conversation.messages import HEAD_ROLES, Message, extend, read_message
-from proxy.core.dialects.dialect import Content, Dialect
-from proxy.core.dialects.wire import Beginning, Body, WireFormat
+from proxy.core.dialects.dialect import Beginning, Body, Content, Dialect
 from proxy.core.persistent import Grown, Sizes
 from proxy.core.planning.chain import Chain
 from proxy.engine.intake.history import NAME, CachedMessage, CachedPrefix, History, NewMessage
@@ -279,7 +278,7 @@ class Hashed:
 class BodyCache:
     """Remembers the newest body of each conversation."""
 
-    def __init__(self, wire: WireFormat, memory: Memory) -> None:
+    def __init__(self, wire: Dialect, memory: Memory) -> None:
         self._wire = wire
         self._bodies: Lru[bytes, NewestBody] = Lru(memory, attrgetter("size"))
         self._heads: Lru[bytes, tuple[tuple[int, bytes], ...]] = Lru(
@@ -291,7 +290,7 @@ class BodyCache:
     def read(self, raw: bytes, scope: bytes, max_messages: int, *, is_shared: bool = False) -> ReadBody:
         """Read a body of whoever ``scope`` names; other conversations may have the same scope.
 
-        Raises what :meth:`~proxy.core.dialects.wire.WireFormat.read_body` raises.
+        Raises what :meth:`~proxy.core.dialects.dialect.Dialect.read_body` raises.
         """
         scope += b"\0" + raw[:_DISTINCT]
         name = self._name(scope, raw) if is_shared else scope

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, Protocol, Self
 
 from proxy.cache import Lru, Memory
 from proxy.core.dialects.answers import Answer, Ask, Usage
-from proxy.core.dialects.wire import WireFormat
+from proxy.core.dialects.dialect import Dialect
 from proxy.core.policy.sections import Summary
 from proxy.ports import SessionKey, Upstream, UpstreamResponse
 from proxy.tracing import current
@@ -103,7 +103,7 @@ class Asking:
 
     def __init__(
         self,
-        wire: WireFormat,
+        wire: Dialect,
         upstream: Upstream,
         memory: Memory,
         accounts: Accounts | None = None,

@@ -1,7 +1,7 @@
 """Reading along: what a turn's record needs of an answer, taken while its bytes go by."""
 
 from proxy.core.dialects.answers import Answer, AnswerStream
-from proxy.core.dialects.wire import WireFormat
+from proxy.core.dialects.dialect import Dialect
 from proxy.core.formats.unpacking import CODINGS, Unpacker, UnpackingError
 from proxy.engine.flow import header_of, is_stream
 from proxy.ports import UpstreamResponse
@@ -17,7 +17,7 @@ _UNPACKED_BYTES = 16 * 2**20
 class Collector:
     """Reads along while an answer goes by; it never holds a byte up, and gives up where it cannot read."""
 
-    def __init__(self, wire: WireFormat, response: UpstreamResponse) -> None:
+    def __init__(self, wire: Dialect, response: UpstreamResponse) -> None:
         self.wire = wire
         self.is_stream = response.status == _ANSWERED and is_stream(response)
         coding = header_of(response, b"content-encoding") or b"identity"

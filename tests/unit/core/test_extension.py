@@ -7,8 +7,7 @@ import json
 import pytest
 
 from proxy.core.conversation.extension import ABSENT, Extension, take_extension
-from proxy.core.dialects.chat.body import Body
-from proxy.core.dialects.chat.request import read_body
+from proxy.core.dialects.chat.body import Body, read_body
 from proxy.errors import InvalidType, InvalidValue, MissingParameter, RequestError, UnknownParameter
 
 MESSAGES = b'"messages": [{"role":"user","content":"\\ud800"}, {"role":"user"}]'

@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from proxy.core.dialects.chat.body import Body
-from proxy.core.dialects.chat.request import read_body
+from proxy.core.dialects.chat.body import Body, read_body
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Recall
 from proxy.core.recall.tool import (

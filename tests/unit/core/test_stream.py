@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import pytest
 
-from proxy.core.dialects.chat.request import asking_for_usage
 from proxy.core.dialects.chat.stream_filters import UsageRemover
+from proxy.core.dialects.registry import CHAT
 from proxy.core.formats.json import loads
 
 TEXT = b'data: {"choices":[{"index":0,"delta":{"content":"caf\xc3\xa9"}}],"usage":null}\n\n'
@@ -63,5 +63,5 @@ def test_usage_beside_choices_stays():
     ],
 )
 def test_asking_for_usage_changes_nothing_else(body: bytes, asking: bytes):
-    assert asking_for_usage(body) == asking
+    assert CHAT.asking_for_usage(body) == asking
     assert loads(asking)["stream_options"]["include_usage"] is True

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from proxy.core.budget.budget import Budget, Window, WindowSource
 from proxy.core.budget.prices import UNKNOWN_PRICES
-from proxy.core.dialects.chat.request import read_body
+from proxy.core.dialects.chat.body import read_body
 from proxy.core.planning.gaps import noted_gap
 from proxy.core.planning.plan import EMPTY, Anchor, Plan
 from proxy.core.planning.situation import Conditions, Situation

@@ -7,7 +7,7 @@ import time
 
 from proxy.cache import Memory
 from proxy.core.conversation.messages import chain_of, root
-from proxy.core.dialects.chat.request import read_body
+from proxy.core.dialects.chat.body import read_body
 from proxy.core.dialects.registry import CHAT
 from proxy.engine.intake.history import History
 from proxy.engine.intake.reader import PIECE, Reader

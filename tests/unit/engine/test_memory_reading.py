@@ -8,7 +8,7 @@ from proxy.adapters.search import SqliteSearch
 from proxy.adapters.stores.in_process import InProcessStore
 from proxy.cache import Memory
 from proxy.core.conversation.messages import root
-from proxy.core.dialects.chat.request import read_body
+from proxy.core.dialects.chat.body import read_body
 from proxy.core.dialects.registry import CHAT, DIALECTS
 from proxy.core.memory.records import About, EventKind, Item, Scope, Source, Texts
 from proxy.core.policy.policy import Policy

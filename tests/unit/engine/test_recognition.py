@@ -7,7 +7,7 @@ from collections.abc import Callable
 from proxy.adapters.stores.in_process import InProcessStore
 from proxy.cache import Lru, Memory
 from proxy.core.conversation.messages import root
-from proxy.core.dialects.chat.request import read_body
+from proxy.core.dialects.chat.body import read_body
 from proxy.core.dialects.registry import CHAT
 from proxy.engine.intake.history import History
 from proxy.engine.intake.naming import Naming

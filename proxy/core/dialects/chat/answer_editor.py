@@ -12,7 +12,7 @@ from msgspec import Raw
 from proxy.core.dialects.answers import Rules, ToolCall, Usage
 from proxy.core.dialects.chat.calls import Calls
 from proxy.core.dialects.chat.completion import SHARED, has_odd_choices, summed, usage_of
-from proxy.core.dialects.chat.delta import NULL, Members, PartialMessage, object_of
+from proxy.core.dialects.chat.delta import NULL, Deltas, Merger, PartialMessage, add, object_of
 from proxy.core.formats.json import elements, members
 
 
@@ -24,7 +24,7 @@ class AnswerEditor:
         self._shared: dict[str, Raw] = {}
         self._spent = self._usage = b""
         self._rounds_message = PartialMessage()
-        self._logprobs = Members()
+        self._logprobs: Deltas = {}
         self._rounds = 0
         self._body = b""
         self._begin(may_ask=True)
@@ -60,7 +60,7 @@ class AnswerEditor:
         self._calls.name_all()
         self._calls.message.add(self._without_calls())
         self._rounds_message.add(self._without_calls())
-        self._logprobs.add_all(members(self._choice.get("logprobs", NULL)) or {})
+        add(self._logprobs, members(self._choice.get("logprobs", NULL)) or {})
         self._usage = summed(self._usage, _unless_null(self._top.get("usage", NULL)))
         self._shared = self._shared or {name: self._top[name] for name in SHARED if name in self._top}
 
@@ -83,7 +83,7 @@ class AnswerEditor:
         self._calls.settle(hidden)
         for call in self._calls.shown():
             self._rounds_message.add(
-                {"tool_calls": Raw(b"[" + self._calls.message.calls[call.place].json() + b"]")}
+                {"tool_calls": Raw(b"[" + self._calls.message.calls[call.place].written()[0] + b"]")}
             )
 
     @property
@@ -102,7 +102,7 @@ class AnswerEditor:
         choice = {**self._choice, "message": object_of({**shown_members, **others}.items())}
         if self._choice.get("finish_reason") == Raw(b'"tool_calls"') and not self._calls.shows_any:
             choice["finish_reason"] = b'"stop"'
-        if logprobs := self._logprobs.closed():
+        if logprobs := Merger().merged(self._logprobs):
             choice["logprobs"] = object_of(logprobs.items())
         top = {**self._top, **{name: raw for name, raw in self._shared.items() if name in self._top}}
         usage = {"usage": self._usage} if self._usage else {}

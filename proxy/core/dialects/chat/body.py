@@ -1,7 +1,7 @@
 """A request body of Chat Completions: its members as raw slices, its messages spliced, all else untouched.
 
-Keeps law 1 (transparent): nothing here re-serialises what the client wrote. Every value is a slice of the
-original bytes; big integers, odd spacing and unknown members pass as they are.
+Keeps law 1 (transparent): nothing here re-serialises what the client wrote. Only what must be read is
+validated; big integers, odd spacing and unknown members pass as they are.
 
 A body that begins with the bytes of one before it is read after these alone: clients send their whole
 conversation again with each turn, and what is new stands near the end. Who knows that the first bytes are
@@ -14,180 +14,114 @@ from typing import Any, cast
 
 import msgspec
 
-from proxy.core.formats.json import as_mapping, dumps, loads, text_or_empty, writable
+from proxy.core.dialects import dialect
+from proxy.core.formats.json import as_mapping, dumps, loads, loads_writable, text_or_empty
+from proxy.core.formats.splice import (
+    BOM,
+    OPENING,
+    JSONObject,
+    Members,
+    Spans,
+    decode_elements,
+    element_slices,
+)
 from proxy.core.persistent import Grown, grown
+from proxy.errors import (
+    EmptyArray,
+    InvalidEncoding,
+    InvalidJSON,
+    InvalidType,
+    JSONTooDeep,
+    MissingParameter,
+    TooManyMessages,
+)
 
-decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-decode_elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
-OPENING = ord("{")
-BOM = b"\xef\xbb\xbf"
-_MEMBER_NAME = re.compile(rb'[ \t\r\n{,]*("(?:[^"\\]|\\.)*")[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
-_ESCAPE = re.compile(rb"\\(u[dD][89a-fA-F][0-9a-fA-F]{2}|.)", re.DOTALL)
 _SPACE = b" \t\r\n"
+_OFFSET = re.compile(r"\(byte (\d+)\)")
 _MEMBER_BYTES = 512
 """What a member is reckoned at that is held twice."""
+_PARAMETERS = (
+    *("n", "tool_choice", "function_call", "max_completion_tokens", "max_tokens"),
+    *("safety_identifier", "user", "stream", "stream_options"),
+)
+"""What is read of every body, but for its model."""
 _HEAD_MEMBERS = ("tools", "functions", "response_format")
-_OUTPUT_LIMITS = ("max_completion_tokens", "max_tokens")
 _LEFT_TO_THE_MODEL = (None, "auto", "required")
 _NO_CALL_NEEDED = (None, "auto", "none")
 
-Members = Mapping[str, bytes | msgspec.Raw | memoryview]
-"""Members by name, each as the bytes of its value."""
-Spans = dict[str, tuple[int, int]]
-"""Where the value of each member begins and ends."""
 
-
-class Body:
+class Body(dialect.Body):
     """A chat completion request as the client wrote it."""
 
-    __slots__ = ("_spans", "members", "messages", "raw")
-
-    def __init__(
-        self, raw: bytes, members: Members, messages: Iterable[bytes], spans: Spans | None = None
-    ) -> None:
-        self.raw = raw
-        self.members = members
+    def __init__(self, written: JSONObject, messages: Iterable[bytes]) -> None:
+        self.written = written
+        self.raw = written.raw
+        self.members = members = written.members
         self.messages = grown(messages)
-        """Each message's bytes, in order."""
-        self._spans = spans
-
-    @property
-    def spans(self) -> Spans | None:
-        """Where its members stand; None where a name occurs twice."""
-        if self._spans is None:
-            self._spans = member_spans(self.raw, self.members)
-        return self._spans
+        said = {name: self.get(name) for name in _PARAMETERS if name in members}.get
+        several, choice = said("n"), said("tool_choice")
+        limits = (said("max_completion_tokens"), said("max_tokens"))
+        self.model = text_or_empty(loads_writable(bytes(members.get("model", b"null"))))
+        self.person = text_or_empty(said("safety_identifier")) or text_or_empty(said("user"))
+        self.is_streamed = said("stream") is True
+        self.wants_usage = bool(as_mapping(said("stream_options")).get("include_usage"))
+        self.wants_several = isinstance(several, int) and several > 1
+        self.names_cache = "prompt_cache_key" in members
+        self.output_limit = next((each for each in limits if type(each) is int and each > 0), None)
+        self.has_tools = bytes(members.get("tools", b"null")) not in (b"null", b"[]")
+        self.may_hide_calls = several in (None, 1) and choice in _LEFT_TO_THE_MODEL
+        needs_no_call = choice in _NO_CALL_NEEDED and said("function_call") in _NO_CALL_NEEDED
+        self.leaves_answer_open = "response_format" not in members and needs_no_call
 
     def get(self, name: str) -> Any:
         raw = self.members.get(name)
         return None if raw is None else loads(bytes(raw))
 
-    def slice(self, name: str) -> bytes:
-        """The bytes of a top-level member's value; empty where it is absent."""
-        return bytes(self.members.get(name, b""))
-
-    @property
-    def model(self) -> str:
-        raw = bytes(self.members.get("model", b"null"))
-        return text_or_empty(loads(writable(raw) if b"\\u" in raw else raw))
-
-    @property
-    def person(self) -> str:
-        return text_or_empty(self.get("safety_identifier")) or text_or_empty(self.get("user"))
-
-    @property
-    def is_streamed(self) -> bool:
-        return self.get("stream") is True
-
-    @property
-    def wants_usage(self) -> bool:
-        return bool(as_mapping(self.get("stream_options")).get("include_usage"))
-
-    @property
-    def wants_several(self) -> bool:
-        several = self.get("n")
-        return isinstance(several, int) and several > 1
-
-    @property
-    def names_cache(self) -> bool:
-        return "prompt_cache_key" in self.members
-
-    @property
-    def output_limit(self) -> int | None:
-        for value in [self.get(name) for name in _OUTPUT_LIMITS if name in self.members]:
-            if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-                return value
-        return None
-
-    @property
-    def has_tools(self) -> bool:
-        return bool(self.get("tools"))
-
-    @property
-    def may_hide_calls(self) -> bool:
-        return self.get("n") in (None, 1) and self.get("tool_choice") in _LEFT_TO_THE_MODEL
-
-    @property
-    def leaves_answer_open(self) -> bool:
-        choices = (self.get("tool_choice"), self.get("function_call"))
-        return "response_format" not in self.members and all(each in _NO_CALL_NEEDED for each in choices)
-
     def head_members(self) -> list[bytes]:
-        return [self.slice(name) for name in _HEAD_MEMBERS if name in self.members]
+        return [bytes(self.members[name]) for name in _HEAD_MEMBERS if name in self.members]
 
     def with_messages(self, messages: Iterable[bytes | bytearray]) -> bytes:
-        joined = b",".join(messages)
-        if self.spans is None:
-            return self.with_member("messages", b"[%b]" % joined)
-        start, end = self.spans["messages"]
+        joined, spans = b",".join(messages), self.written.spans
+        if spans is None:
+            return self.written.changed({"messages": b"[%b]" % joined}).raw
+        start, end = spans["messages"]
         return b"".join((self.raw[:start], b"[", joined, b"]", self.raw[end:]))
 
-    def with_member(self, name: str, value: bytes) -> bytes:
-        """The body with another value of a top-level member that it has, and every other byte as it was."""
-        if self.spans is None:
-            return _rejoined({**self.members, name: value})
-        start, end = self.spans[name]
-        return b"".join((self.raw[:start], value, self.raw[end:]))
-
     def followed_by(self, messages: Sequence[bytes]) -> bytes:
-        """The body with these messages after its own, and every other byte as it was."""
-        if self.spans is None:
-            return self.with_messages([*self.messages, *messages])
-        end = self.spans["messages"][1] - 1
-        return self.raw[:end] + b"," + b",".join(messages) + self.raw[end:]
+        """The body with these messages after its own, and all that stands between those as it was."""
+        own = bytes(self.members["messages"])
+        return self.with_messages((own[1:-1], *messages))
+
+    def changed(self, changes: Mapping[str, bytes | None]) -> "Body":
+        """The body with other members beside its messages: see :meth:`JSONObject.changed`."""
+        return Body(self.written.changed(changes), self.messages)
 
     def without(self, name: str) -> "Body":
-        """The body without a top-level member (never the only one) and every other byte as it was."""
-        members = {each: value for each, value in self.members.items() if each != name}
-        spans = self.spans
-        if spans is None:
-            raw = _rejoined(members)
-            return Body(raw, members, self.messages)
-        names, end = list(spans), spans[name][1]
-        if name != names[0]:
-            start = spans[names[names.index(name) - 1]][1]  # its comma goes with it
-        else:
-            start = self.raw.index(b'"')
-            end = self.raw.index(b'"', end)
-        return Body(self.raw[:start] + self.raw[end:], members, self.messages)
+        return self.changed({name: None})
 
     def with_tool(self, tool: bytes) -> "Body":
-        """The body with one more tool after the client's, and every other byte as it was.
-
-        ``tool`` is its JSON. The body's ``tools`` must be an array, null or absent.
-        """
-        tools = self.slice("tools")
-        if tools.strip() in (b"", b"null"):
-            array = b"[" + tool + b"]"
-        else:
-            before = tools[: tools.rindex(b"]")].rstrip()
-            array = before + (b"" if before.endswith(b"[") else b",") + tool + tools[len(before) :]
-        if "tools" in self.members:
-            raw = self.with_member("tools", array)
-            return Body(raw, {**self.members, "tools": array}, self.messages)
-        start = self.raw.index(b"{") + 1
-        raw = self.raw[:start] + b'"tools":' + array + b"," + self.raw[start:]
-        return Body(raw, {"tools": array, **self.members}, self.messages)
+        """``tools`` must be an array, null or absent."""
+        tools = bytes(self.members.get("tools", b"null"))
+        if tools == b"null":
+            return self.changed({"tools": b"[%b]" % tool})
+        before = tools[: tools.rindex(b"]")].rstrip()
+        comma = b"" if before.endswith(b"[") else b","
+        return self.changed({"tools": before + comma + tool + tools[len(before) :]})
 
     def tool(self, name: str, description: str, parameters: Mapping[str, Any]) -> bytes:
+        """Not where the client lets no tool be called, names the one that is, or speaks of `functions`."""
+        tools = self.get("tools")
+        says_functions = self.get("functions") is not None or self.get("function_call") is not None
+        if not self.may_hide_calls or says_functions or not isinstance(tools, list | None):
+            return b""
+        listed = map(as_mapping, cast("list[object]", tools or []))
+        if name in {as_mapping(tool.get("function") or tool.get("custom")).get("name") for tool in listed}:
+            return b""
         function = {"name": name, "description": description, "parameters": parameters}
         return dumps({"type": "function", "function": function})
 
-    def may_offer(self, name: str) -> bool:
-        """Not where the client lets no tool be called, names the one that is, or speaks of `functions`."""
-        if not self.may_hide_calls:
-            return False
-        if any(self.get(each) is not None for each in ("functions", "function_call")):
-            return False
-        tools = self.get("tools")
-        if not isinstance(tools, list):
-            return tools is None
-        listed = map(as_mapping, cast("list[object]", tools))
-        bodies = [as_mapping(tool.get("function") or tool.get("custom")) for tool in listed]
-        return name not in {text_or_empty(body.get("name")) for body in bodies}
-
     def beginning(self) -> "Beginning | None":
-        spans, raw = self.spans, self.raw
+        spans, raw = self.written.spans, self.raw
         if spans is None or raw.startswith(BOM):
             return None
         start, end = spans["messages"]
@@ -232,7 +166,8 @@ class Beginning(msgspec.Struct, frozen=True):
         }
         messages = self.messages.followed_by([bytes(each) for each in new])
         start, end = spans["messages"]
-        return Body(raw, {**members, "messages": memoryview(raw)[start:end]}, messages, spans)
+        members = {**members, "messages": memoryview(raw)[start:end]}
+        return Body(JSONObject(raw, members, spans), messages)
 
     def _messages_after(self, raw: bytes) -> tuple[list[msgspec.Raw], Members, Spans, int] | None:
         """What is new in a body that ends as the one before, which is messages, and how many bytes."""
@@ -249,42 +184,53 @@ class Beginning(msgspec.Struct, frozen=True):
         has_more = rest.startswith(b",")
         if not has_more and not rest.startswith(b"]"):
             return None
-        short = self.opening + (rest[1:] if has_more else rest)
         rest.decode()
-        members = decode_members(short)
-        new = decode_elements(members["messages"])
-        spans = member_spans(short, members)
+        short = JSONObject.read(self.opening + (rest[1:] if has_more else rest))
+        new = decode_elements(short.members["messages"])
+        spans = short.spans
         is_same = spans is not None and spans["messages"][0] + 1 == len(self.opening)
         if spans is None or not is_same or bool(new) != has_more:
             return None
-        return new, members, spans, len(raw) - len(short)
+        return new, short.members, spans, len(raw) - len(short.raw)
 
 
-def masked(text: bytes) -> bytes:
-    """JSON with another escape of the same length for each escape of a surrogate, which msgspec may refuse.
+def read_body(raw: bytes, max_messages: int) -> Body:
+    """Split a request body: see :meth:`proxy.core.dialects.dialect.Dialect.read_body`."""
+    if b"\x00" in raw[:4]:
+        raise InvalidEncoding("The request body is not UTF-8.")
+    if not raw.isascii():
+        try:
+            raw.decode()
+        except UnicodeDecodeError as error:
+            raise InvalidEncoding(f"The request body is not UTF-8 (byte {error.start}).") from error
+    try:
+        written = JSONObject.read(raw)
+        if "messages" not in written.members:
+            raise MissingParameter("Missing required parameter: 'messages'.", param="messages")
+        return Body(written, _messages_of(written, max_messages))
+    except msgspec.ValidationError as error:
+        raise InvalidType("The request body must be a JSON object.") from error
+    except msgspec.DecodeError as error:
+        found = _OFFSET.search(str(error))
+        offset = int(found[1]) + (len(BOM) if raw.startswith(BOM) else 0) if found else len(raw)
+        raise InvalidJSON(f"The request body is not valid JSON (byte {offset}).", offset=offset) from error
+    except RecursionError as error:
+        raise JSONTooDeep("The request body is nested too deeply.") from error
 
-    Every offset found in it holds in the original.
-    """
-    if b"\\u" not in text:
-        return text
-    return _ESCAPE.sub(lambda match: b"\\ufffd" if len(match[0]) > 2 else match[0], text)
 
-
-def member_spans(text: bytes, members: Members) -> Spans | None:
-    """Where each member's value stands; None where a name occurs twice, so that order says nothing."""
-    spans = Spans()
-    position = len(BOM) if text.startswith(BOM) else 0
-    for name, value in members.items():
-        found = _MEMBER_NAME.match(text, position)
-        if found is None or loads(found[1]) != name:
-            return None
-        position = found.end() + memoryview(value).nbytes
-        spans[name] = (found.end(), position)
-    # A name that was passed over would stand here, or within what was taken for a value.
-    return spans if text[position:].strip() == b"}" else None
-
-
-def _rejoined(members: Members) -> bytes:
-    """The body of a client that wrote a name twice, each name once, the last value as every parser has it."""
-    pairs = (msgspec.json.encode(name) + b":" + bytes(value) for name, value in members.items())
-    return b"{" + b",".join(pairs) + b"}"
+def _messages_of(written: JSONObject, max_messages: int) -> list[bytes]:
+    """The messages, if there are some, not too many, and each is an object."""
+    try:
+        messages = element_slices(written.members["messages"])
+    except msgspec.ValidationError as error:
+        expected = "Invalid type for 'messages': expected an array of objects."
+        raise InvalidType(expected, param="messages") from error
+    if not messages:
+        raise EmptyArray("Invalid 'messages': empty array.", param="messages")
+    if len(messages) > max_messages:
+        raise TooManyMessages(f"Too many messages: {len(messages)}, limit {max_messages}.", param="messages")
+    for index, message in enumerate(messages):
+        if message[0] != OPENING:
+            name = f"messages[{index}]"
+            raise InvalidType(f"Invalid type for '{name}': expected an object.", param=name)
+    return messages

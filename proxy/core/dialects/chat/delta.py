@@ -7,28 +7,29 @@ pair that was cut between two deltas is whole again.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from msgspec import Raw
 
-from proxy.core.formats.json import elements, integer, members, string
+from proxy.core.formats.json import elements, integer, members, object_of, string
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
-_STRING, _ARRAY, _OBJECT, _SCALAR = *b'"[{', 0
-_KINDS = frozenset({_STRING, _ARRAY, _OBJECT})
-_ENDS = {_STRING: b'"', _ARRAY: b"]"}
+_STRING, _ARRAY, _OBJECT = b'"[{'
 _ONCE = frozenset({"role", "id", "type"})
 _ONCE_IF_EQUAL = frozenset({"name", "format", "signature"})
 _BLOCKS = frozenset({"thinking_blocks", "reasoning_details"})
 _DEEPEST = 8
 """Objects within objects that are merged; deeper ones must be said in one delta."""
+_MANY = 256
+"""Values of one member that are merged before the answer is over, so that they take little memory."""
 NESTED = ("function", "custom")
 _LEADING = ("role", "content", "refusal")
 NULL = Raw(b"null")
 
+Deltas = dict[str, list[bytes]]
+"""What was said of an object: the values of each member, in order."""
 Shape = dict[str, "Shape | None"]
 """Members whose type the API lays down: None for a string, the shape of an object."""
 _FUNCTION: Shape = {"name": None, "arguments": None}
@@ -40,182 +41,148 @@ ROLES = frozenset(
 )
 
 
-class Members:
-    """Members of a JSON object under construction.
+class Merger:
+    """Makes one JSON object of all that deltas have said of it.
 
     Strings are concatenated, arrays extended and objects merged; of numbers and booleans the last one wins.
     Role, id and type are said once, and a name, a signature or an object that is repeated word for word is
     still one. What was said stays: a value of another type than the API's, or than what was said before, is
-    left out. Blocks of reasoning are put together from their pieces (:class:`Blocks`).
+    left out.
     """
 
-    __slots__ = ("_blocks", "_depth", "_has_left_out", "_open", "_shape")
+    def __init__(self) -> None:
+        self.is_odd = False
+        """Whether something was said that could not be merged: it is missing."""
 
-    def __init__(self, shape: Shape = _ANY, depth: int = 0) -> None:
-        self._shape = shape
-        self._depth = depth
-        # Strings and arrays stand here without their last byte, so that they can grow.
-        self._open: dict[str, bytearray | Members] = {}
-        self._blocks: dict[str, Blocks] = {}
-        self._has_left_out = False
+    def merged(self, deltas: Deltas, shape: Shape = _ANY, depth: int = 0) -> dict[str, bytes]:
+        """The members as JSON, in the order in which they were first said, blocks of reasoning last."""
+        found = {name: self.value(name, values, shape, depth) for name, values in deltas.items()}
+        written = [(name, value) for name, value in found.items() if value]
+        return dict(sorted(written, key=lambda pair: pair[0] in _BLOCKS and pair[1][0] == _ARRAY))
 
-    @property
-    def is_odd(self) -> bool:
-        """Whether something was said that could not be merged: it is missing here."""
-        for value in self._open.values():
-            if isinstance(value, Members) and value.is_odd:
-                return True
-        return self._has_left_out or any(blocks.is_odd for blocks in self._blocks.values())
+    def value(self, name: str, values: Sequence[bytes], shape: Shape, depth: int = 0) -> bytes:
+        """One member; empty where nothing of its type was said."""
+        kind = _kind(values[0])
+        if name in shape:
+            kind = _STRING if shape[name] is None else _OBJECT
+        same = [each for each in values if _kind(each) == kind]
+        self.is_odd |= len(same) < len(values)
+        if not same:
+            return b""
+        if kind == _STRING:
+            return self._text(name, same)
+        if kind == _ARRAY and name in _BLOCKS:
+            return self._blocks(same, depth)
+        if kind == _ARRAY:
+            inner = [each[1:-1].strip() for each in same]
+            return b"[" + b",".join(filter(None, inner)) + b"]"
+        return self._object(same, shape.get(name), depth) if kind == _OBJECT else same[-1]
 
-    def add(self, name: str, raw: bytes) -> None:
-        """Merge one member of a delta. Null adds nothing."""
-        if raw == b"null":
-            return
-        value, kind = self._open.get(name), raw[0] if raw[0] in _KINDS else _SCALAR
-        if kind != self._kind(name, value, kind):
-            self._has_left_out = True
-        elif isinstance(value, Members) or (kind == _OBJECT and self._shape.get(name)):
-            self._merge(name, value, raw)
-        elif value is None or kind == _SCALAR:
-            # An empty array becomes one byte long.
-            is_open, value = kind in (_ARRAY, _STRING), raw[:-1]
-            self._open[name] = bytearray((value.rstrip() if kind == _ARRAY else value) if is_open else raw)
-        elif kind == _OBJECT:
-            if bytes(value) != raw:
-                self._merge(name, value, raw)
-        elif kind == _ARRAY:
-            inner = raw[1:-1].strip()
-            value += b"," + inner if inner and len(value) > 1 else inner
-        elif name in _ONCE and len(value) > 1:
-            self._has_left_out |= raw[1:-1] not in (b"", bytes(value[1:]))
-        elif name not in _ONCE_IF_EQUAL or bytes(value[1:]) != raw[1:-1]:
-            value += raw[1:-1]
+    def _text(self, name: str, texts: Sequence[bytes]) -> bytes:
+        if name in _ONCE:
+            first = next((each for each in texts if each != b'""'), b'""')
+            self.is_odd |= any(each not in (b'""', first) for each in texts)
+            return first
+        if name not in _ONCE_IF_EQUAL:
+            return b'"%b"' % b"".join([each[1:-1] for each in texts])
+        whole = b""
+        for each in texts:
+            whole += each[1:-1] if each[1:-1] != whole else b""
+        return b'"%b"' % whole
 
-    def _kind(self, name: str, value: bytearray | Members | None, kind: int) -> int:
-        """The type that a member has by the API, or by what was said of it; else this one."""
-        if name in self._shape:
-            return _STRING if self._shape[name] is None else _OBJECT
-        if value is None:
-            return kind
-        first = _OBJECT if isinstance(value, Members) else value[0]
-        return first if first in _KINDS else _SCALAR
+    def _object(self, objects: Sequence[bytes], shape: Shape | None, depth: int) -> bytes:
+        if not shape:
+            differs = next((at for at, each in enumerate(objects) if each != objects[0]), len(objects))
+            objects = objects[differs - 1 :]
+            if len(objects) == 1:
+                return objects[0]
+        deltas: Deltas = {}
+        for each in objects:
+            added = members(each) if depth < _DEEPEST else None
+            self.is_odd |= added is None
+            add(deltas, added or {}, shape or _ANY)
+        if not deltas and not shape:
+            return objects[0]
+        return object_of(self.merged(deltas, shape or _ANY, depth + 1).items())
 
-    def _merge(self, name: str, value: bytearray | Members | None, raw: bytes) -> None:
-        """Go on with an object, which from here on is one of members of its own."""
-        added = members(raw)
-        if added is None or self._depth == _DEEPEST:
-            self._has_left_out = True
-            return
-        if not isinstance(value, Members):
-            whole = Members(self._shape.get(name) or _ANY, self._depth + 1)
-            whole.add_all(members(bytes(value)) or {} if value else {})
-            self._open[name] = value = whole
-        value.add_all(added)
+    def _blocks(self, arrays: Sequence[bytes], depth: int) -> bytes:
+        """Blocks of reasoning put together from their pieces: in the end as if nothing were streamed.
 
-    def add_all(self, delta: Mapping[str, Raw]) -> None:
-        """Merge all members of a delta."""
-        for name, raw in delta.items():
-            is_new = name in _BLOCKS and name not in self._open and bytes(raw).startswith(b"[")
-            if is_new or name in self._blocks:
-                self._blocks.setdefault(name, Blocks(self._depth + 1)).add(raw)
-            else:
-                self.add(name, bytes(raw))
-
-    def leave_out(self) -> None:
-        """Something was said that has no place here."""
-        self._has_left_out = True
-
-    def get(self, name: str) -> bytes:
-        """One of the members as a complete JSON value; empty where it is not there."""
-        return _closed(self._open[name]) if name in self._open else b""
-
-    def inner(self, name: str) -> dict[str, bytes]:
-        """The members of an object that is one of the members; none where it is not there."""
-        value = self._open.get(name)
-        return value.closed() if isinstance(value, Members) else {}
-
-    def closed(self) -> dict[str, bytes]:
-        """The members as complete JSON values, in the order in which they were first seen."""
-        own = {name: _closed(value) for name, value in self._open.items()}
-        return own | {name: blocks.json() for name, blocks in self._blocks.items()}
+        OpenRouter numbers them, and a piece goes on with the block of its index. LiteLLM does not: there it
+        goes on with the block before it, until that has its signature, or is one that is encrypted.
+        """
+        blocks: list[Deltas] = []
+        for array in arrays:
+            added = elements(array) if depth < _DEEPEST else None
+            self.is_odd |= added is None
+            for piece in map(members, added or ()):
+                self.is_odd |= piece is None
+                if piece is not None:
+                    add(_block_of(blocks, piece), piece)
+        written = [object_of(self.merged(each, depth=depth + 1).items()) for each in blocks]
+        return b"[" + b",".join(written) + b"]"
 
 
-class Blocks:
-    """Blocks of reasoning under construction, in the end as they are where nothing is streamed.
+def add(deltas: Deltas, delta: Mapping[str, Raw], shape: Shape = _ANY) -> None:
+    """Note what one more delta says; null says nothing."""
+    for name, raw in delta.items():
+        value = bytes(raw)
+        if value == b"null":
+            continue
+        values = deltas.get(name)
+        if values is None:
+            deltas[name] = [value]
+            continue
+        values.append(value)
+        if len(values) == _MANY:
+            merger = Merger()
+            whole = merger.value(name, values, shape)
+            if not merger.is_odd:
+                values[:] = [whole]
 
-    OpenRouter numbers them, and a piece goes on with the block of its index. LiteLLM does not: there it goes
-    on with the block before it, until that has its signature, or is one that is encrypted.
-    """
 
-    __slots__ = ("_blocks", "_depth", "_has_left_out")
+def _kind(value: bytes) -> int:
+    """What a JSON value begins with; 0 for numbers and booleans."""
+    return value[0] if value[0] in b'"[{' else 0
 
-    def __init__(self, depth: int) -> None:
-        self._depth = depth
-        self._blocks: list[Members] = []
-        self._has_left_out = False
 
-    @property
-    def is_odd(self) -> bool:
-        """Whether something was said that could not be merged: it is missing here."""
-        return self._has_left_out or any(block.is_odd for block in self._blocks)
+def _block_of(blocks: list[Deltas], piece: Mapping[str, Raw]) -> Deltas:
+    """The block that a piece goes on with, begun where it is new."""
+    index = integer(piece.get("index"))
 
-    def add(self, raw: Raw) -> None:
-        """Merge the elements of an array. Null adds nothing."""
-        added = elements(raw)
-        self._has_left_out |= added is None and raw != NULL
-        for element in added or ():
-            piece = members(element)
-            if piece is None:
-                self._has_left_out = True
-            else:
-                self._block_of(piece).add_all(piece)
+    def said(block: Deltas, name: str) -> bytes:
+        return next((value for value in block.get(name, ()) if value != b'""'), b"")
 
-    def _block_of(self, piece: Mapping[str, Raw]) -> Members:
-        """The block that a piece goes on with, begun where it is new."""
-        index = integer(piece.get("index"))
-        latest = self._blocks[-1:] if index is None else reversed(self._blocks)
-        for block in latest:
-            is_same = all(
-                block.get(name) in (b"", b'""', bytes(piece[name]))
-                for name in ("type", "id")
-                if piece.get(name, NULL) != NULL
-            )
-            is_ended = index is None and any(
-                block.get(name) not in (b"", b'""') for name in ("signature", "data")
-            )
-            if is_same and not is_ended and integer(block.get("index") or None) == index:
-                return block
-        self._blocks.append(Members(depth=self._depth))
-        return self._blocks[-1]
-
-    def json(self) -> bytes:
-        """All of them as a JSON array."""
-        return b"[" + b",".join(object_of(block.closed().items()) for block in self._blocks) + b"]"
+    for block in blocks[-1:] if index is None else reversed(blocks):
+        is_same = all(
+            said(block, name) in (b"", bytes(piece[name]))
+            for name in ("type", "id")
+            if piece.get(name, NULL) != NULL
+        )
+        is_ended = index is None and (said(block, "signature") or said(block, "data"))
+        if is_same and not is_ended and integer(block.get("index", [b"null"])[-1]) == index:
+            return block
+    blocks.append({})
+    return blocks[-1]
 
 
 class PartialCall:
     """One call of a tool under construction; `index` is its place in the message."""
 
-    __slots__ = ("_members", "id", "index")
+    __slots__ = ("_deltas", "_is_index_odd", "id", "index")
 
     def __init__(self, index: int, call_id: str | None) -> None:
         self.index = index
         self.id = call_id
-        self._members = Members(_CALL)
+        self._deltas: Deltas = {}
+        self._is_index_odd = False
 
     def add(self, delta: Mapping[str, Raw]) -> None:
-        """Merge what a delta says about this call."""
+        """Take what a delta says about this call."""
         self.id = self.id or string(delta.get("id"))
-        for name, raw in delta.items():
-            if name != "index":
-                self._members.add(name, bytes(raw))
-            elif integer(raw) is None and raw != NULL:
-                self._members.leave_out()
-
-    @property
-    def is_odd(self) -> bool:
-        """Whether something was said of it that is missing here."""
-        return self._members.is_odd
+        index = delta.get("index", NULL)
+        self._is_index_odd |= integer(index) is None and index != NULL
+        add(self._deltas, {name: raw for name, raw in delta.items() if name != "index"}, _CALL)
 
     @property
     def name(self) -> str:
@@ -228,88 +195,94 @@ class PartialCall:
         return self._text_of("arguments")
 
     def _text_of(self, member: str) -> str | None:
-        return string(self._members.inner("function").get(member, b'""'))
+        function = Merger().value("function", self._deltas.get("function", [b"{}"]), _CALL)
+        return string((members(function or b"{}") or {}).get(member, b'""'))
 
-    def json(self) -> bytes:
-        """The call as a client sends it back: id, type, function or custom, then whatever else was said."""
-        own = self._members.closed()
-        if function := self._members.inner("function"):
-            function.setdefault("arguments", b'""')  # the API requires them of us, not of upstreams
-            own["function"] = object_of(function.items())
-        own.setdefault("type", b'"custom"' if self._members.inner("custom") else b'"function"')
+    def written(self) -> tuple[bytes, bool]:
+        """The call as a client sends it back, and whether something was said of it that is missing here.
+
+        Its members are id, type, function or custom, then whatever else was said.
+        """
+        merger = Merger()
+        own = merger.merged(self._deltas, _CALL)
+        if function := members(own.get("function", b"{}")):
+            # The API requires arguments of us, not of upstreams.
+            own["function"] = object_of({**function, "arguments": function.get("arguments", b'""')}.items())
+        own.setdefault("type", b'"custom"' if own.get("custom", b"{}") != b"{}" else b'"function"')
         pairs = [(name, own.pop(name)) for name in ("id", "type", *NESTED) if name in own]
-        return object_of([*pairs, *own.items()])
+        return object_of([*pairs, *own.items()]), merger.is_odd or self._is_index_odd
 
 
 class PartialMessage:
     """The message of one choice, grown delta by delta."""
 
-    __slots__ = ("_calls", "_members")
+    __slots__ = ("_deltas", "_has_odd_calls", "calls")
 
     def __init__(self) -> None:
-        self._members = Members(_MESSAGE)
-        self._calls: list[PartialCall] = []
-
-    @property
-    def calls(self) -> Sequence[PartialCall]:
-        """The calls in the order in which they began."""
-        return self._calls
+        self._deltas: Deltas = {}
+        self._has_odd_calls = False
+        self.calls: list[PartialCall] = []
+        """In the order in which they began."""
 
     @property
     def has_calls(self) -> bool:
         """Whether the message calls a tool, or a function the old way."""
-        return bool(self._calls or self._members.inner("function_call"))
+        return bool(self.calls) or any(members(each) for each in self._deltas.get("function_call", ()))
 
     @property
     def is_odd(self) -> bool:
         """Whether something was said that is missing here, for it is nothing that a message may say."""
-        is_no_role = self._members.get("role") not in ROLES
-        return is_no_role or self._members.is_odd or any(call.is_odd for call in self._calls)
+        return self.written()[1]
 
     def add(self, delta: Mapping[str, Raw]) -> None:
-        """Merge one delta."""
-        for name, raw in delta.items():
-            if name == "tool_calls":
-                self.add_calls(raw)
-            else:
-                self._members.add_all({name: raw})
+        """Take one delta."""
+        if "tool_calls" in delta:
+            self.add_calls(delta["tool_calls"])
+            delta = {name: raw for name, raw in delta.items() if name != "tool_calls"}
+        add(self._deltas, delta, _MESSAGE)
 
     def add_calls(self, raw: Raw) -> list[tuple[dict[str, Raw], PartialCall]]:
-        """Merge what a delta says of calls; each with the call that it is about."""
+        """Take what a delta says of calls; each with the call that it is about."""
         taken: list[tuple[dict[str, Raw], PartialCall]] = []
         added = elements(raw)
-        if added is None and raw != NULL:
-            self._members.leave_out()
+        self._has_odd_calls |= added is None and raw != NULL
         for element in added or ():
             delta = members(element)
             if delta:
                 call = self._call_of(delta)
                 call.add(delta)
                 taken.append((delta, call))
-            elif delta is None and element != NULL:
-                self._members.leave_out()
+            self._has_odd_calls |= delta is None and element != NULL
         return taken
 
-    def json(self, without: Collection[PartialCall] = ()) -> bytes:
-        """The message as a client sends it back, its members in one order however the deltas were cut.
+    def written(self, without: Collection[PartialCall] = ()) -> tuple[bytes, bool]:
+        """The message as a client sends it back, ``without`` these calls of it, and whether it is odd.
 
-        ``without`` these calls of it.
+        Its members are in one order however the deltas were cut.
         """
-        own = self._members.closed()
+        merger = Merger()
+        own = merger.merged(self._deltas, _MESSAGE)
+        is_odd = self._has_odd_calls or merger.is_odd or own.get("role", b"") not in ROLES
         function_call = own.pop("function_call", b"")
         if own.get("role", b'""') == b'""':
             own["role"] = b'"assistant"'
-        calls = sorted((call for call in self._calls if call not in without), key=lambda call: call.index)
-        speaks_otherwise = bool(calls or function_call) or "refusal" in own
+        calls = [(call, *call.written()) for call in sorted(self.calls, key=lambda call: call.index)]
+        is_odd = is_odd or any(is_call_odd for _, _, is_call_odd in calls)
+        shown = [written for call, written, _ in calls if call not in without]
+        speaks_otherwise = bool(shown or function_call) or "refusal" in own
         if "content" not in own or (own["content"] == b'""' and speaks_otherwise):
             own["content"] = b"null"
         pairs = [(name, own.pop(name)) for name in _LEADING if name in own]
         pairs += own.items()
         if function_call:
             pairs.append(("function_call", function_call))
-        if calls:
-            pairs.append(("tool_calls", b"[" + b",".join(call.json() for call in calls) + b"]"))
-        return object_of(pairs)
+        if shown:
+            pairs.append(("tool_calls", b"[" + b",".join(shown) + b"]"))
+        return object_of(pairs), is_odd
+
+    def json(self, without: Collection[PartialCall] = ()) -> bytes:
+        """The message alone."""
+        return self.written(without)[0]
 
     def _call_of(self, delta: Mapping[str, Raw]) -> PartialCall:
         """The call that a delta continues, begun where it is new.
@@ -318,26 +291,15 @@ class PartialMessage:
         new call: some upstreams number every parallel call 0.
         """
         index, call_id = integer(delta.get("index")), string(delta.get("id"))
-        for call in reversed(self._calls):
+        for call in reversed(self.calls):
             same_id = not call_id or not call.id or call.id == call_id
             if call.index == index and same_id:
                 return call
             if index is None and (call.id == call_id if call_id else not _is_named(delta)):
                 return call
-        self._calls.append(PartialCall(len(self._calls) if index is None else index, call_id))
-        return self._calls[-1]
-
-
-def _closed(value: bytearray | Members) -> bytes:
-    if isinstance(value, Members):
-        return object_of(value.closed().items())
-    return bytes(value) + _ENDS.get(value[0], b"")
+        self.calls.append(PartialCall(len(self.calls) if index is None else index, call_id))
+        return self.calls[-1]
 
 
 def _is_named(call: Mapping[str, Raw]) -> bool:
     return any(string((members(call[part]) or {}).get("name")) for part in NESTED if part in call)
-
-
-def object_of(pairs: Iterable[tuple[str, bytes | Raw]]) -> bytes:
-    """A JSON object of members whose values are written already."""
-    return b"{" + b",".join(json.dumps(name).encode() + b":" + bytes(value) for name, value in pairs) + b"}"

@@ -1,9 +1,14 @@
 """Chat Completions as a dialect: its messages, requests and answers, read and written."""
 
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, cast
 
+import msgspec
+
+from proxy.core.dialects.answers import Ask
 from proxy.core.dialects.chat.answer_editor import AnswerEditor
+from proxy.core.dialects.chat.body import read_body
 from proxy.core.dialects.chat.completion import (
     TRUNCATED_EVENT,
     StreamCollector,
@@ -17,37 +22,78 @@ from proxy.core.dialects.chat.messages import (
     without_reasoning,
 )
 from proxy.core.dialects.chat.refusals import read_refusal
-from proxy.core.dialects.chat.request import (
-    asking_for_usage,
-    followed_by,
-    model_of,
-    question,
-    question_after,
-    read_body,
-    with_cache_key,
-    without_tools,
-)
 from proxy.core.dialects.chat.stream_editor import StreamEditor
 from proxy.core.dialects.chat.stream_filters import FinalEvent, UsageRemover
-from proxy.core.dialects.wire import WireFormat
-from proxy.core.formats.json import as_mapping, dumps, loads
+from proxy.core.dialects.dialect import Dialect
+from proxy.core.formats.json import (
+    as_mapping,
+    dumps,
+    elements,
+    loads,
+    members,
+    object_of,
+    string,
+    text_or_empty,
+)
+from proxy.core.formats.splice import BOM, JSONObject
+from proxy.errors import RequestError
+
+_MODEL_FIRST = re.compile(rb'\s*{\s*"model"\s*:\s*"([ !#-[\]-~]+)"')
+"""Where most clients write it; in ASCII, without escapes."""
+_ABOUT_TOOLS = ("tools", "tool_choice", "parallel_tool_calls")
+"""What the API refuses in a request without tools."""
+_OF_THE_PROMPT = (
+    *("model", "messages", "tools", "tool_choice", "parallel_tool_calls", "functions", "function_call"),
+    *("prompt_cache_key", "prompt_cache_retention", "cache_control", "cache_prompt", "id_slot"),
+    *("reasoning_effort", "reasoning", "thinking", "enable_thinking", "verbosity", "chat_template_kwargs"),
+    *("service_tier", "provider"),
+)
+"""What decides how a prompt begins, and where its provider, or a local server, looks for what it has kept."""
+_SUMMARY: dict[str, Any] = {
+    "type": "object",
+    "properties": {"summary": {"type": "string"}},
+    "required": ["summary"],
+    "additionalProperties": False,
+}
+_SUMMARY_FORMAT = {
+    "type": "json_schema",
+    "json_schema": {"name": "summary", "strict": True, "schema": _SUMMARY},
+}
+
+
+class _Named(msgspec.Struct):
+    model: Any = None
+
+
+_NAMED = msgspec.json.Decoder(_Named)
 
 
 class ChatCompletions:
     """How ``POST /v1/chat/completions`` is spoken."""
 
-    # --- a conversation ---
-
     name = "chat"
-    read = staticmethod(Content.of)
+    path = "/chat/completions"
+    truncated_event = TRUNCATED_EVENT
 
+    read = staticmethod(Content.of)
     holds_reasoning = staticmethod(holds_reasoning)
     holds_signed_reasoning = staticmethod(holds_signed_reasoning)
     without_reasoning = staticmethod(without_reasoning)
+    read_body = staticmethod(read_body)
+    refusal = staticmethod(read_refusal)
+    read_answer = staticmethod(read_completion)
+    answer_stream = StreamCollector
+    stream_editor = StreamEditor
+    answer_editor = AnswerEditor
+    usage_remover = UsageRemover
+    final_event = FinalEvent
+    stored_answer = staticmethod(stored_answer)
 
     def may_hold_pictures(self, raw: bytes) -> bool:
         """Told from its bytes, of which the name of a part may be escaped."""
         return b"image_url" in raw or b"\\u" in raw
+
+    # --- messages of our own ---
 
     def note(self, text: str, role: str) -> bytes:
         return dumps({"role": role, "content": text})
@@ -86,34 +132,69 @@ class ChatCompletions:
 
     # --- requests ---
 
-    path = "/chat/completions"
-    model_of = staticmethod(model_of)
-    read_body = staticmethod(read_body)
-    question = staticmethod(question)
-    question_after = staticmethod(question_after)
-    asking_for_usage = staticmethod(asking_for_usage)
-    with_cache_key = staticmethod(with_cache_key)
-    followed_by = staticmethod(followed_by)
-    without_tools = staticmethod(without_tools)
+    def model_of(self, raw: bytes) -> str:
+        first = _MODEL_FIRST.match(raw)
+        if first is not None:
+            return first[1].decode()
+        try:
+            return text_or_empty(_NAMED.decode(raw.removeprefix(BOM)).model)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            try:
+                return read_body(raw, len(raw)).model
+            except RequestError:  # whoever reads the rest says what is wrong with it
+                return ""
 
-    # --- answers ---
+    def asking_for_usage(self, raw: bytes) -> bytes:
+        written = JSONObject.read(raw)
+        if written.spans is None:
+            return raw
+        options = as_mapping(loads(bytes(written.members.get("stream_options", b"{}"))))
+        return written.changed({"stream_options": dumps({**options, "include_usage": True})}).raw
 
-    truncated_event = TRUNCATED_EVENT
-    refusal = staticmethod(read_refusal)
-    read_answer = staticmethod(read_completion)
-    answer_stream = StreamCollector
-    stream_editor = StreamEditor
-    answer_editor = AnswerEditor
-    usage_remover = UsageRemover
-    final_event = FinalEvent
-    stored_answer = staticmethod(stored_answer)
+    def with_cache_key(self, raw: bytes, key: str) -> bytes:
+        start = raw.index(b"{") + 1
+        return b'%b"prompt_cache_key":"%b",%b' % (raw[:start], key.encode("ascii"), memoryview(raw)[start:])
+
+    def followed_by(self, raw: bytes, messages: Sequence[bytes]) -> bytes:
+        return read_body(raw, len(raw)).followed_by(messages) if messages else raw
+
+    def without_tools(self, raw: bytes, is_meant: Callable[[str], bool]) -> bytes:
+        written = JSONObject.read(raw)
+        tools = elements(bytes(written.members.get("tools", b""))) or []
+        functions = [members((members(tool) or {}).get("function", b"null")) or {} for tool in tools]
+        names = [string(function.get("name")) or "" for function in functions]
+        left = [bytes(tool) for tool, name in zip(tools, names, strict=True) if not is_meant(name)]
+        if len(left) == len(tools):
+            return raw
+        if left:
+            return written.changed({"tools": b"[%b]" % b",".join(left)}).raw
+        return written.changed(dict.fromkeys(_ABOUT_TOOLS)).raw
+
+    def question(self, ask: Ask, model: str, *, plain: bool) -> bytes:
+        messages = [{"role": "system", "content": ask.task}, {"role": "user", "content": ask.text}]
+        body: dict[str, object] = {"model": model, "messages": messages, **_limits(ask, plain=plain)}
+        return dumps(
+            {**body, "response_format": _SUMMARY_FORMAT} if ask.is_structured and not plain else body
+        )
+
+    def question_after(self, raw: bytes, ask: Ask, *, plain: bool) -> bytes:
+        """Of its members, those of the prompt go along as they are.
+
+        A format for the answer would change how the prompt begins, so that none is asked for.
+        """
+        read = read_body(raw, len(raw))
+        message = dumps({"role": "user", "content": f"{ask.task}\n\n{ask.text}"})
+        values = {name: bytes(read.members[name]) for name in _OF_THE_PROMPT if name in read.members}
+        values["messages"] = b"[%b]" % b",".join((*read.messages, message))
+        values |= {name: dumps(value) for name, value in _limits(ask, plain=plain).items()}
+        return object_of(values.items())
 
     def error_event(self, body: Mapping[str, Any]) -> bytes:
         """The error as data, such as an answer in one piece has it."""
         return b"data: %b\n\n" % dumps(body)
 
 
-CHAT: WireFormat = ChatCompletions()
+CHAT: Dialect = ChatCompletions()
 _WELL = dumps({"role": "assistant", "content": "OK."})
 
 
@@ -132,3 +213,9 @@ def _parts(content: object) -> list[object]:
     if isinstance(content, list):
         return cast("list[object]", content)
     return [{"type": "text", "text": content}] if content else []
+
+
+def _limits(ask: Ask, *, plain: bool) -> dict[str, object]:
+    if plain:
+        return {"max_completion_tokens": ask.max_tokens}
+    return {"max_tokens": ask.max_tokens, "temperature": ask.temperature}

@@ -6,9 +6,9 @@ from typing import Any, Self, cast
 import msgspec
 
 from proxy.core.dialects import dialect
-from proxy.core.dialects.chat.body import decode_elements, decode_members, masked, member_spans
 from proxy.core.dialects.chat.images import image_size, image_tokens, other_part_tokens
 from proxy.core.formats.json import as_mapping, dumps, loads, text_or_empty, writable
+from proxy.core.formats.splice import JSONObject, element_slices
 
 
 class Content(dialect.Content):
@@ -174,19 +174,16 @@ def without_reasoning(raw: bytes) -> bytes:
     """
     if b"reasoning" not in raw and b"thinking_blocks" not in raw:
         return raw
-    text = masked(raw)
     try:
-        messages = [bytes(message) for message in decode_elements(b"[%b]" % text)]
+        messages = element_slices(b"[%b]" % raw)
     except msgspec.DecodeError:
         return raw
     left, position = bytearray(), 0
     for each in messages:
-        start = text.index(each, position)
-        message = raw[start : start + len(each)]
-        left += raw[position:start]
-        left += _without(message) if holds_signed_reasoning(message) else message
+        start = raw.index(each, position)
+        left += raw[position:start] + (_without(each) if holds_signed_reasoning(each) else each)
         position = start + len(each)
-    return bytes(left + raw[position:])
+    return bytes(left)
 
 
 def _is_signed(message: Mapping[str, Any]) -> bool:
@@ -212,21 +209,7 @@ def _listed(value: object) -> list[Mapping[str, Any]]:
 
 def _without(message: bytes) -> bytes:
     """An object without the members that carry reasoning, also within the nested ones."""
-    text = masked(message)
-    members = decode_members(text)
-    spans = member_spans(text, members)
-    if spans is None:  # a name is written twice: of such a message each reader knows the last value alone
-        members_of = as_mapping(loads(message)).items()
-        return dumps({name: value for name, value in members_of if name not in (*_REASONING, _NESTED)})
-    left = bytearray(message[: text.index(b'"')] if spans else message[:1])
-    position, is_first = len(left), True
-    for name, (start, end) in spans.items():
-        if name not in _REASONING:
-            # What is first now loses the comma of what was before it.
-            begins = text.index(b'"', position) if is_first else position
-            left += message[begins:start]
-            value = message[start:end]
-            left += _without(value) if name == _NESTED and value.startswith(b"{") else value
-            is_first = False
-        position = end
-    return bytes(left + message[position:])
+    written = JSONObject.read(message)
+    changes: dict[str, bytes | None] = {name: None for name in written.members if name in _REASONING}
+    nested = bytes(written.members.get(_NESTED, b""))
+    return written.changed(changes | ({_NESTED: _without(nested)} if nested.startswith(b"{") else {})).raw

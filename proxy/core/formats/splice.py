@@ -1,0 +1,130 @@
+"""A JSON object as somebody wrote it: its members are slices, and may be changed with every other byte kept.
+
+Scanned once by msgspec. Lone surrogate escapes, which it refuses and the APIs accept, are read all the same:
+the scan then runs over a copy in which each is another escape of the same length, so that every offset found
+in the copy holds in the original.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Self
+
+import msgspec
+from msgspec import Raw
+
+from proxy.core.formats.json import dumps, loads, object_of
+
+BOM = b"\xef\xbb\xbf"
+OPENING = ord("{")
+decode_elements = msgspec.json.Decoder(list[Raw]).decode
+_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
+_MEMBER_NAME = re.compile(rb'[ \t\r\n{,]*("(?:[^"\\]|\\.)*")[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
+_ESCAPE = re.compile(rb"\\(u[dD][89a-fA-F][0-9a-fA-F]{2}|.)", re.DOTALL)
+
+Members = Mapping[str, bytes | Raw | memoryview]
+"""Members by name, each as the bytes of its value."""
+Spans = dict[str, tuple[int, int]]
+"""Where the value of each member begins and ends."""
+
+
+class JSONObject:
+    """An object and its members; of a name that is written twice the last value counts."""
+
+    __slots__ = ("_spans", "members", "raw")
+
+    def __init__(self, raw: bytes, members: Members, spans: Spans | None = None) -> None:
+        self.raw = raw
+        self.members = members
+        self._spans = spans
+
+    @classmethod
+    def read(cls, raw: bytes) -> Self:
+        """Raises msgspec.DecodeError, UnicodeDecodeError or RecursionError for what is no object."""
+        try:
+            return cls(raw, _decode_members(raw.removeprefix(BOM)))
+        except msgspec.ValidationError:
+            raise
+        except msgspec.DecodeError:
+            if b"\\u" not in raw:
+                raise
+        scanned = masked(raw)
+        members = _decode_members(scanned.removeprefix(BOM))
+        spans = _spans_of(scanned, members)
+        if spans is None:
+            values: dict[str, object] = dict(loads(raw.removeprefix(BOM)))
+            return cls(raw, {name: dumps(value) for name, value in values.items()})
+        return cls(raw, {name: raw[start:end] for name, (start, end) in spans.items()}, spans)
+
+    @property
+    def spans(self) -> Spans | None:
+        """Where its members stand; None where a name occurs twice, so that order says nothing."""
+        if self._spans is None:
+            self._spans = _spans_of(self.raw, self.members)
+        return self._spans
+
+    def changed(self, changes: Mapping[str, bytes | None]) -> "JSONObject":
+        """The object with other values, new members at its front, and without those whose value is None.
+
+        Every other byte stays; but where a name is written twice, each is written once.
+        """
+        new = {name: value for name, value in changes.items() if name not in self.members}
+        values = {**new, **self.members, **changes}.items()
+        members = {name: value for name, value in values if value is not None}
+        if self.spans is None:
+            return JSONObject(object_of(members.items()), members)
+        raw, opening = self.raw, self.raw.index(b"{") + 1
+        position = raw.index(b'"') if self.spans else opening
+        parts = [raw[:opening]]
+        for name, value in new.items():
+            if value is not None:
+                parts += dumps(name), b":", value, b"," if self.spans else b""
+        parts.append(raw[opening:position])
+        is_first = True
+        for name, (start, end) in self.spans.items():
+            value = changes[name] if name in changes else raw[start:end]
+            if value is not None:
+                # What is first now loses the comma of what was before it.
+                begin = raw.index(b'"', position) if is_first else position
+                parts += raw[begin:start], value
+                is_first = False
+            position = end
+        parts.append(raw[position:])
+        return JSONObject(b"".join(parts), members)
+
+
+def element_slices(array: bytes | Raw | memoryview) -> list[bytes]:
+    """The elements of an array, each as it was written. Raises as :meth:`JSONObject.read` does."""
+    try:
+        return [bytes(each) for each in decode_elements(array)]
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        text = bytes(array)
+        if b"\\u" not in text:
+            raise
+    scanned, slices, position = masked(text), list[bytes](), 1
+    for element in map(bytes, decode_elements(scanned)):
+        start = scanned.index(element, position)
+        position = start + len(element)
+        slices.append(text[start:position])
+    return slices
+
+
+def _spans_of(text: bytes, members: Members) -> Spans | None:
+    spans = Spans()
+    position = len(BOM) if text.startswith(BOM) else 0
+    for name, value in members.items():
+        found = _MEMBER_NAME.match(text, position)
+        if found is None or loads(found[1]) != name:
+            return None
+        position = found.end() + memoryview(value).nbytes
+        spans[name] = (found.end(), position)
+    # A name that was passed over would stand here, or within what was taken for a value.
+    return spans if text[position:].strip() == b"}" else None
+
+
+def masked(text: bytes) -> bytes:
+    """JSON with another escape of the same length for each of a surrogate, which msgspec may refuse."""
+    if b"\\u" not in text:
+        return text
+    return _ESCAPE.sub(lambda match: b"\\ufffd" if len(match[0]) > 2 else match[0], text)
