@@ -368,6 +368,7 @@ def test_a_tool_is_added_to_the_last_of_two_lists_of_tools():
         (b"[1]", ""),
         (b'{"messages":', ""),
         (b"\xff\xfe", ""),
+        (b'{"x":1,"model":"\xed\xa0\x80"}', ""),
         (b"[" * 100_000, ""),
         (b'{"x":' + b"[" * 100_000, ""),
     ],
