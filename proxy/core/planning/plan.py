@@ -34,6 +34,11 @@ class Anchor(msgspec.Struct, frozen=True, array_like=True):
     """Summaries that it was made from, one upon the other; 0 where it was made from the originals alone."""
 
     @property
+    def span(self) -> Span:
+        """The messages that it is about."""
+        return self.start, self.end
+
+    @property
     def count(self) -> int:
         """The number of messages that it is about."""
         return self.end - self.start
@@ -67,8 +72,7 @@ class Gap(msgspec.Struct, frozen=True, array_like=True):
     @property
     def is_summarised(self) -> bool:
         """Whether one summary, by a model, is about the whole gap."""
-        written = [(anchor.start, anchor.end) for anchor in self.anchors if not anchor.by_code]
-        return written == [self.span]
+        return [anchor.span for anchor in self.anchors if not anchor.by_code] == [self.span]
 
     @property
     def count(self) -> int:

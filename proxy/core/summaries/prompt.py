@@ -1,9 +1,9 @@
 """Summaries: what the upstream model is asked, and whether its answer may stand in a note.
 
 The source is a delimited transcript: a model that is handed a conversation goes on with it. Only where the
-provider has kept the conversation as it is (:mod:`proxy.core.summaries.cached_view`) it is asked for behind
-that, and a model that goes on is not asked so again. No answer is believed: its form is judged here, what it
-says is checked against its source (:mod:`proxy.core.summaries.verification`).
+provider has kept the conversation as it is, it is asked for behind that, and a model that goes on is not
+asked so again. No answer is believed: its form is judged here, what it says is checked against its source
+(:mod:`proxy.core.summaries.verification`).
 """
 
 import hashlib

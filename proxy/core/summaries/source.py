@@ -8,17 +8,16 @@ what summaries cost. It is waited for by nobody, and takes the old one's place w
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
 
 from proxy.core.budget.prices import UNKNOWN_PRICES
 from proxy.core.conversation.messages import Message
-from proxy.core.dialects.dialect import Content
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.life import distance
-from proxy.core.planning.plan import Anchor
+from proxy.core.planning.plan import Anchor, Span
 from proxy.core.planning.running_summary import RunningSummary
 from proxy.core.planning.situation import Situation
 from proxy.core.summaries.extractive import EARLIER, of_users
@@ -110,8 +109,6 @@ class Source:
     pieces: tuple[Piece, ...]
     tokens: int
     """Counted tokens of all pieces."""
-    seal: bytes
-    """Hash of what the source covers: the same cut has the same seal on every worker."""
     language: str = "en"
 
     @cached_property
@@ -125,12 +122,26 @@ class Source:
         return UserRules(self.whole.user_text)
 
 
-def source_of(situation: Situation, span: tuple[int, int], room: int) -> Source:
-    """The transcript of a gap, earlier summaries standing for what they summarised.
+def source_of(situation: Situation, span: Span, room: int, *, anew: bool = False) -> Source:
+    """The transcript of a gap; unless it is read ``anew``, earlier summaries stand for what they summarised.
 
     ``room`` is the counted tokens that a call may have for its prompt.
     """
-    return _source(situation, span, room, situation.anchors_within(*span))
+    most = _most(room)
+    anchors = {} if anew else _anchors(situation, span)
+    blocks = list(_blocks(situation, span, anchors, _CHARACTERS_OF_TOKEN * most))
+    pieces, piece, filled, tokens = list[Piece](), list[Block](), 0, 0
+    for block in blocks:  # in pieces of at most so many tokens; a single block may be larger
+        size = situation.count(block.transcript)
+        if piece and filled + size > most:
+            pieces.append(Piece(tuple(piece)))
+            piece, filled = [], 0
+        piece.append(block)
+        filled, tokens = filled + size, tokens + size
+    if piece:
+        pieces.append(Piece(tuple(piece)))
+    texts = [block.text for block in blocks if block.role == "user"] or [block.text for block in blocks]
+    return Source(tuple(pieces), tokens, language_of(" ".join(texts[-_SAMPLE:])))
 
 
 def answer_piece(answer: str, room: int) -> Piece:
@@ -144,27 +155,19 @@ def record_piece(record: RunningSummary, condensed: Mapping[str, str], room: int
     return Piece(tuple(Block(role or EARLIER, text, count=record.count) for role, text in texts))
 
 
-def blocks_of(situation: Situation, span: tuple[int, int], *, in_full: bool = False) -> list[Block]:
+def blocks_of(situation: Situation, span: Span, *, in_full: bool = False) -> list[Block]:
     """A gap as its summary's source tells it, earlier summaries standing for what they summarised.
 
     ``in_full``: nothing is shortened.
     """
-    anchors = {anchor.start: anchor for anchor in situation.anchors_within(*span)}
-    return [*_blocks(situation, span, anchors, None if in_full else _USER_CHARACTERS)]
+    return [*_blocks(situation, span, _anchors(situation, span), None if in_full else _USER_CHARACTERS)]
 
 
-def originals_of(situation: Situation, span: tuple[int, int], room: int) -> Source:
-    """The transcript of a gap without any earlier summary."""
-    return _source(situation, span, room, ())
-
-
-def least_of_originals(situation: Situation, span: tuple[int, int], room: int) -> tuple[int, int]:
+def least_of_originals(situation: Situation, span: Span, room: int) -> tuple[int, int]:
     """How many pieces the originals make at least, and how many tokens; nothing is counted for it."""
     most = _most(room)
-    characters = sum(
-        len(block.transcript) for block in _blocks(situation, span, {}, _CHARACTERS_OF_TOKEN * most)
-    )
-    tokens = characters // _CHARACTERS
+    blocks = _blocks(situation, span, {}, _CHARACTERS_OF_TOKEN * most)
+    tokens = sum(len(block.transcript) for block in blocks) // _CHARACTERS
     return ceil(tokens / most), tokens
 
 
@@ -185,48 +188,36 @@ def seal_of(chain: Chain, start: int, end: int) -> bytes:
     return hashlib.sha256(before + chain.hashes[end - 1]).digest()
 
 
-def _source(situation: Situation, span: tuple[int, int], room: int, anchors: Sequence[Anchor]) -> Source:
-    start, end = span
-    most = _most(room)
-    before = {anchor.start: anchor for anchor in anchors}
-    blocks = list(_blocks(situation, span, before, _CHARACTERS_OF_TOKEN * most))
-    sizes = [situation.count(block.transcript) for block in blocks]
-    user_texts = [block.text for block in blocks if block.role == "user"]
-    return Source(
-        pieces=tuple(map(Piece, _packed(blocks, sizes, most))),
-        tokens=sum(sizes),
-        seal=seal_of(situation.chain, start, end),
-        language=language_of(" ".join((user_texts or [block.text for block in blocks])[-_SAMPLE:])),
-    )
-
-
 def _most(room: int) -> int:
     """Counted tokens of a piece."""
     return max(min(PIECE_TOKENS, room - _PROMPT_TOKENS), _LEAST_PIECE)
 
 
+def _anchors(situation: Situation, span: Span) -> dict[int, Anchor]:
+    """The summaries that there are of a gap, by where they begin."""
+    return {anchor.start: anchor for anchor in situation.anchors_within(*span)}
+
+
 def _blocks(
-    situation: Situation, span: tuple[int, int], anchors: dict[int, Anchor], characters: int | None
-) -> Iterable[Block]:
+    situation: Situation, span: Span, anchors: Mapping[int, Anchor], characters: int | None
+) -> Iterator[Block]:
     """``characters`` are the most that is told of one message; None tells all."""
-    position, end = span
-    while position < end:
-        anchor = anchors.get(position)
-        if anchor is not None:
-            yield Block(EARLIER, anchor.text, count=anchor.count)
-            position = anchor.end
-        else:
-            if situation.classes.may_be_summarised(position):
-                yield from (_block(piece, characters) for piece in situation.content(position).pieces())
-            position += 1
 
-
-def _block(content: Content, characters: int | None) -> Block:
     def told(text: str, most: int) -> str:
         return text if characters is None else _shortened(text, min(most, characters))
 
-    calls = (f"[calls {name}] {told(arguments, _ARGUMENTS)}" for _, name, arguments in content.calls)
-    return Block(content.role, told(content.text, _CHARACTERS_OF.get(content.role, _RESULT)), tuple(calls))
+    position, end = span
+    while position < end:
+        if anchor := anchors.get(position):
+            yield Block(EARLIER, anchor.text, count=anchor.count)
+            position = anchor.end
+            continue
+        may_be_told = situation.classes.may_be_summarised(position)
+        for piece in situation.content(position).pieces() if may_be_told else ():
+            calls = (f"[calls {name}] {told(arguments, _ARGUMENTS)}" for _, name, arguments in piece.calls)
+            text = told(piece.text, _CHARACTERS_OF.get(piece.role, _RESULT))
+            yield Block(piece.role, text, tuple(calls))
+        position += 1
 
 
 def _shortened(text: str, characters: int) -> str:
@@ -234,20 +225,6 @@ def _shortened(text: str, characters: int) -> str:
         return text
     half = characters // 2
     return f"{text[:half]}\n[…]\n{text[-half:]}"
-
-
-def _packed(blocks: Sequence[Block], sizes: Sequence[int], most: int) -> Iterable[tuple[Block, ...]]:
-    """Blocks in pieces of at most ``most`` tokens (a single block may be larger)."""
-    piece: list[Block] = []
-    filled = 0
-    for block, size in zip(blocks, sizes, strict=True):
-        if piece and filled + size > most:
-            yield tuple(piece)
-            piece, filled = [], 0
-        piece.append(block)
-        filled += size
-    if piece:
-        yield tuple(piece)
 
 
 # --- when it is made anew from the originals ---
@@ -271,11 +248,10 @@ def worthwhile_originals(situation: Situation, anchor: Anchor, room: int) -> Sou
 
     Whether it might is asked before anything is counted: a long gap's originals are most of a session.
     """
-    span = (anchor.start, anchor.end)
-    pieces, tokens = least_of_originals(situation, span, room)
+    pieces, tokens = least_of_originals(situation, anchor.span, room)
     if not _pays(situation, anchor, pieces, tokens):
         return None
-    originals = originals_of(situation, span, room)
+    originals = source_of(situation, anchor.span, room, anew=True)
     return originals if _pays(situation, anchor, len(originals.pieces), originals.tokens) else None
 
 
@@ -283,7 +259,7 @@ def _pays(situation: Situation, anchor: Anchor, pieces: int, tokens: int) -> boo
     chain, budget, stages = situation.chain, situation.budget, situation.policy.stages
     prices = (situation.conditions.prices or UNKNOWN_PRICES).under(situation.policy.economy)
     requests = sum(message.role == "assistant" for message in chain.messages[anchor.start : anchor.end])
-    gone = max(chain.tokens.between(anchor.start, anchor.end), 1)
+    gone = max(chain.tokens.between(*anchor.span), 1)
     since = min((GENERATIONS + 1) * distance(budget, stages) / gone, 1)
     view = int(budget.limit * (stages.target + stages.compact) / 2)
     cached = requests * prices.cached_prefix(view)

@@ -24,7 +24,7 @@ from proxy.engine.recording.recorder import Recorder
 from proxy.engine.sessions.attachments import MOST
 from proxy.engine.sessions.recognition import Recognition
 from proxy.engine.summaries.jobs import Owner, SummaryJobs
-from proxy.engine.summaries.wanted import Wanted
+from proxy.engine.summaries.pool import GapSummaries
 from proxy.errors import InvalidType, NotFound, NothingToChange, SessionBusy
 from proxy.ports import COMPACTOR, Clock, SessionKey, SessionStore
 
@@ -161,7 +161,7 @@ class Edits:
 
     async def _compacted(
         self, standing: Standing, messages: Ranges | None, owner: Owner
-    ) -> tuple[Draft, Wanted]:
+    ) -> tuple[Draft, GapSummaries]:
         """What a compaction of these messages cuts, and the summaries that it wants."""
         _, situation, _ = standing
         wanted = _positions(situation.chain, messages)

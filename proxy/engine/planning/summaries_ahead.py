@@ -12,7 +12,7 @@ from proxy.engine.flow import Decision, Request
 from proxy.engine.planning.planning_cache import PendingEpochs
 from proxy.engine.summaries.cached_view import CachedView
 from proxy.engine.summaries.jobs import Owner, SummaryJobs
-from proxy.engine.summaries.wanted import Wanted
+from proxy.engine.summaries.pool import GapSummaries
 from proxy.ports import Clock
 from proxy.telemetry import log_warning
 
@@ -63,7 +63,7 @@ class SummariesAhead:
 
     async def begin_lacking(
         self, request: Request, situation: Situation, epoch: Epoch, owner: Owner
-    ) -> Wanted:
+    ) -> GapSummaries:
         """Have summarised what an epoch cut; what is there by the next one goes into its notes."""
         prepared = self.prepared(request, situation, owner)
         begun = await self._summary_jobs.begin_lacking(situation, epoch, prepared, owner)
@@ -76,7 +76,7 @@ class SummariesAhead:
         now = self._clock.monotonic()
         return Owner.of_request(request, CachedView(request, before, standing.epoch, now))
 
-    def prepared(self, request: Request, situation: Situation, owner: Owner) -> Wanted:
+    def prepared(self, request: Request, situation: Situation, owner: Owner) -> GapSummaries:
         """The summaries that were begun for an epoch to come."""
         return self._summary_jobs.of(situation, self._pending.prepared(request), owner)
 

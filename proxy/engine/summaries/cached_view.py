@@ -1,4 +1,8 @@
-"""What a lane sent last, which its provider has kept: a summary can be asked for behind it."""
+"""Asking for a summary behind what a lane sent last: its provider has kept that, and rereads it for little.
+
+The question is one more user message after the conversation as it was last forwarded, so that the model sees
+in full what is to be cut. It is told which part that is, and what of it is cut there already.
+"""
 
 import sys
 from dataclasses import dataclass
@@ -6,13 +10,14 @@ from dataclasses import dataclass
 import msgspec
 
 from proxy.cache import Lru, Memory
+from proxy.core.conversation.messages import TOOL_ROLES
 from proxy.core.dialects.answers import Answer, Ask
 from proxy.core.economics.economy import cheaper_reading
+from proxy.core.formats.json import dumps
 from proxy.core.planning.plan import EMPTY, Epoch, Span
 from proxy.core.planning.situation import Situation
-from proxy.core.summaries.cached_view import absent_from, may_be_read, question_behind
 from proxy.core.summaries.extractive import EARLIER
-from proxy.core.summaries.prompt import Limit
+from proxy.core.summaries.prompt import Limit, ask_behind
 from proxy.core.summaries.source import Block, Piece, Source, blocks_of
 from proxy.engine.flow import Request
 from proxy.engine.intake.history import NAME
@@ -27,6 +32,8 @@ _LONGER = 150
 """Counted tokens by which the question is longer than one about the cut part alone."""
 _AROUND = 400
 """Counted tokens of the question, and of what surrounds the answer."""
+_QUOTED = 160
+"""Characters of a message by which it is known."""
 
 
 class CachedQuestion(msgspec.Struct, frozen=True):
@@ -127,25 +134,30 @@ class CachedView:
         ``now`` has the summaries that there are by now; ``source`` is what would be read afresh, and
         ``limit`` what the summary may have.
         """
-        request, situation = self.request, self.situation
+        request, situation, epoch = self.request, self.situation, self.epoch
         rules, plan, history = situation.policy.summary, situation.plan, request.history
-        is_plain = history.body.leaves_answer_open and not request.alternates(self.epoch)
-        if self.epoch is not None and self.epoch.without_reasoning:
+        is_plain = history.body.leaves_answer_open and not request.alternates(epoch)
+        if not is_plain or (epoch is not None and epoch.without_reasoning):
             return None
-        if not is_plain or rules.model not in ("", request.model.name) or len(source.pieces) != 1:
+        if rules.model not in ("", request.model.name) or len(source.pieces) != 1:
             return None
-        absent = absent_from(situation, now, span)
+        gaps = plan.gaps_within(*span)
+        absent: list[Block] = []  # what of it that request did not hold, as it was cut already
+        for gap in gaps:
+            absent += blocks_of(now, (max(gap.start, span[0]), min(gap.end, span[1])))
         told = sum(situation.count(block.transcript) for block in absent)
         reading = cheaper_reading(situation, source.tokens - told - _LONGER)
         if reading is None or not self._has_room(reading.prompt.tokens, told + limit.tokens):
             return None
-        if not may_be_read(situation, span, history.outgoing):
+        if not self._may_be_read(span):
             return None
-        ledgers = (Block(EARLIER, gap.ledger) for gap in plan.gaps_within(*span) if gap.ledger)
+        count = span[1] - span[0] - sum(gap.count - 1 for gap in gaps)
+        ends = self._beginning(span[0]), self._beginning(span[1] - 1)
+        ledgers = (Block(EARLIER, gap.ledger) for gap in gaps if gap.ledger)
         length = situation.chain.sent_before
         return CachedQuestion(
             tenant=request.session.tenant,
-            ask=question_behind(situation, span, absent, source.language, limit),
+            ask=ask_behind(*ends, count, Piece(tuple(absent)).text, source.language, limit, rules),
             body=history.edited_body(plan, alternates=False, tool=request.tool_under(plan), length=length),
             cache_key=request.cache_key if plan != EMPTY else "",
             cut_part=Piece((*blocks_of(now, span, in_full=True), *ledgers)),
@@ -158,3 +170,31 @@ class CachedView:
         budget = self.request.budget
         most = budget.window.limit or budget.tokens
         return most is None or sent + budget.real(counted + _AROUND) <= most
+
+    def _may_be_read(self, span: Span) -> bool:
+        """Whether the summary of a gap may be written by who sees all that the request before held.
+
+        Not where that ended before the gap does, and not where there is reasoning, or text that must stand in
+        no summary.
+        """
+        situation, outgoing = self.situation, self.request.history.outgoing
+        chain, plan = situation.chain, situation.plan
+        if max(span[1], plan.depth) > chain.sent_before:
+            return False
+        shown = [place for run in plan.uncut(chain.sent_before) for place in run]
+        if not all(map(situation.classes.may_be_summarised, shown)):
+            return False
+        return not any(chain.dialect.holds_reasoning(outgoing[place]) for place in shown)
+
+    def _beginning(self, place: int) -> str:
+        """How the message begins that stands in the view at a place, or for it."""
+        situation = self.situation
+        plan, dialect = situation.plan, situation.chain.dialect
+        if gaps := plan.gaps_within(place, place + 1):
+            content = dialect.read(gaps[0].note)
+        else:
+            edit = plan.edit_at(place)
+            content = situation.content(place) if edit is None else dialect.read(edit.raw)
+        said = " ".join([content.text, *(f"{name} {arguments}" for _, name, arguments in content.calls)])
+        role = "tool" if content.role in TOOL_ROLES else content.role
+        return f"[{role}] {dumps(' '.join(said.split())[:_QUOTED]).decode()}"

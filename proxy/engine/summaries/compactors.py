@@ -18,14 +18,7 @@ from proxy.core.planning.running_summary import RunningSummary
 from proxy.core.policy.sections import Compactor as Named
 from proxy.core.policy.sections import Summary
 from proxy.core.policy.values import COMPACTORS
-from proxy.core.summaries.compaction import (
-    GapUnit,
-    Surroundings,
-    ask_for_report,
-    dated,
-    is_working_flow,
-    report_in,
-)
+from proxy.core.summaries.compaction import GapUnit, ask_for_report, dated, is_working_flow, report_in
 from proxy.core.summaries.prompt import LANGUAGES, Limit, Refused, judge, text_of
 from proxy.core.summaries.source import Piece, Source
 from proxy.engine.models.asking import Asking, Caller, Unanswered
@@ -95,10 +88,13 @@ class WorkingFlow:
 
     async def compact(self, units: Sequence[GapUnit], context: Context) -> str:
         """One question, one report."""
-        about = Surroundings(
-            context.task_goal, context.progress_summary, context.system_context, LANGUAGES[context.language]
-        )
-        ask = ask_for_report(units, about, context.max_tokens, context.room, context.count)
+        about = {
+            "task_goal": context.task_goal,
+            "progress_summary": context.progress_summary,
+            "system_context": context.system_context,
+        }
+        language, most = LANGUAGES[context.language], context.max_tokens
+        ask = ask_for_report(units, about, language, most, context.room, context.count)
         report = await context.ask(ask.task, ask.text, max_tokens=ask.max_tokens, temperature=ask.temperature)
         return report_in(report)
 
@@ -146,10 +142,6 @@ class Job(msgspec.Struct, frozen=True):
     """How it is asked for first, where the provider has kept what it needs for that."""
 
     @property
-    def pieces(self) -> int:
-        return len(self.source.pieces)
-
-    @property
     def limit(self) -> Limit:
         """How long all of it may be."""
         return Limit(self.max_tokens, self.rules.max_characters)
@@ -159,13 +151,13 @@ class Job(msgspec.Struct, frozen=True):
         """Of the summary of one piece an even part; those of a rebuild are put together by the model."""
         tokens, most = self.max_tokens, self.rules.max_characters
         if not self.rebuilds:
-            tokens = max(tokens // max(self.pieces, 1), 1)
+            tokens = max(tokens // max(len(self.source.pieces), 1), 1)
         return Limit(tokens, most and max(most * tokens // self.max_tokens, 1))
 
     @property
     def is_one_call(self) -> bool:
         """Whether its only piece is all of it, kept under its own address."""
-        return self.pieces == 1 and self.record is None
+        return len(self.source.pieces) == 1 and self.record is None
 
     def address_of(self, piece: Piece, limit: Limit) -> str:
         """Where a piece's summary is kept: by its content, so that no piece is paid for twice."""
@@ -199,11 +191,10 @@ class Compacting:
         Raises Unanswered, TimeoutError and UnabridgedError where it is the upstream that failed.
         """
         units, context = await self._given(job, compaction)
-        count = self._counter.count
         try:
             async with asyncio.timeout(_TIMEOUTS * job.caller.timeout):
                 made = (await compaction.compactor.compact(units, context)).strip()
-                evidence = job.source.whole.evidence
+                evidence, count = job.source.whole.evidence, self._counter.count
                 return await asyncio.to_thread(lambda: judge(made, job.limit, evidence(), count))
         except (Unanswered, TimeoutError, UnabridgedError):
             raise
@@ -224,7 +215,6 @@ class Compacting:
             nodes = await self._store.nodes(job.key)
             recorded = ((number, nodes.get(each)) for number, each in compaction.hashes.items())
             arrivals = {number: node.at for number, node in recorded if node is not None}
-        with suppress(StoreUnavailable):
             session = await self._store.session(job.key)
             head = session.head if session else ()
             system = "\n\n".join(self._asking.wire.read(raw).text for raw in head)
@@ -236,24 +226,20 @@ class Compacting:
             max_tokens=job.max_tokens,
             room=job.room,
             count=self._counter.count,
-            ask=_Asker(self._asking, job),
+            ask=self._ask(job),
         )
         return dated(compaction.units, arrivals), context
 
+    def _ask(self, job: Job) -> AskModel:
+        """Asks the model for one compaction; credentials stay inside."""
+        left = _MOST_ASKS
 
-class _Asker:
-    """The model, for one compaction; credentials stay inside."""
+        async def ask(task: str, text: str, *, max_tokens: int, temperature: float) -> str:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise Refused("too_many_calls")
+            answer = await self._asking.answer(job.caller, Ask(task, text, max_tokens, temperature))
+            return text_of(answer, self._asking.wire)
 
-    def __init__(self, asking: Asking, job: Job) -> None:
-        self.__asking = asking
-        self.__job = job
-        self.__left = _MOST_ASKS
-
-    def __call__(self, task: str, text: str, *, max_tokens: int, temperature: float) -> Awaitable[str]:
-        return self.__answer(Ask(task, text, max_tokens, temperature))
-
-    async def __answer(self, ask: Ask) -> str:
-        self.__left -= 1
-        if self.__left < 0:
-            raise Refused("too_many_calls")
-        return text_of(await self.__asking.answer(self.__job.caller, ask), self.__asking.wire)
+        return ask

@@ -18,15 +18,14 @@ from proxy.core.planning.planner import Draft, lacking_summaries
 from proxy.core.planning.situation import Situation
 from proxy.core.planning.strategies import strategy_of
 from proxy.core.summaries.compaction import goal_of, progress_of, units_within
-from proxy.core.summaries.source import GENERATIONS, Source, drifted, seal_of, source_of, worthwhile_originals
+from proxy.core.summaries.source import Source, drifted, seal_of, source_of, worthwhile_originals
 from proxy.engine.background import off_loop
 from proxy.engine.flow import Request
 from proxy.engine.intake.naming import Naming
 from proxy.engine.models.asking import Caller
 from proxy.engine.summaries.cached_view import CachedView
 from proxy.engine.summaries.compactors import Compaction, Job, first_for
-from proxy.engine.summaries.pool import Summaries
-from proxy.engine.summaries.wanted import Wanted
+from proxy.engine.summaries.pool import GapSummaries, Summaries
 from proxy.ports import SessionKey
 
 _AGAIN = 1.25
@@ -77,13 +76,6 @@ class Missing(NamedTuple):
     """`failed: …` with the reason, `no room` for what there is, or `not yet`."""
 
 
-class _Begun(NamedTuple):
-    """The summaries of what an epoch cut: all of them have been begun."""
-
-    epoch: str
-    addresses: tuple[str, ...]
-
-
 class SummaryJobs:
     """Turns drafts into jobs for the writer of summaries."""
 
@@ -91,10 +83,10 @@ class SummaryJobs:
         self._summaries = summaries
         self._naming = naming
         self._declined = Declined(memory)
-        self._begun: Lru[tuple[SessionKey, str], _Begun] = Lru(memory)
-        """By lane."""
+        self._begun: Lru[tuple[SessionKey, str], tuple[str, Sequence[str]]] = Lru(memory)
+        """By lane: the epoch of which all summaries have been begun, and their addresses."""
 
-    async def wanted(self, decided: Draft, owner: Owner, under_way: Sequence[Span] = ()) -> Wanted:
+    async def wanted(self, decided: Draft, owner: Owner, under_way: Sequence[Span] = ()) -> GapSummaries:
         """The summaries of a draft; those that the store holds are fetched.
 
         A gap that holds one of which the summary is ``under_way``, or is made anew, has to wait for that.
@@ -102,34 +94,37 @@ class SummaryJobs:
         situation = decided.situation
         spans = await off_loop(situation.chain, lambda: decided.wanted)
         under_way = [*under_way, *self._rebuild(situation, owner)]
-        spans = [span for span in spans if not _holds_any(span, under_way)]
-        wanted = self.of(situation, spans, owner)
-        await wanted.recall(owner.key)
+        wanted = self.of(situation, [span for span in spans if not _holds_any(span, under_way)], owner)
+        await self._summaries.recall(owner.key, wanted.addresses.values())
         return wanted
 
-    def of(self, situation: Situation, spans: Sequence[Span], owner: Owner) -> Wanted:
+    def of(self, situation: Situation, spans: Sequence[Span], owner: Owner) -> GapSummaries:
         """The summaries of these gaps."""
-        addresses = {span: self._place(situation, owner, span) for span in spans}
-        return Wanted(self._summaries, addresses, partial(self._job, situation, owner))
+        addresses = {span: self._address(situation, owner, span) for span in spans}
+        return GapSummaries(self._summaries, addresses, partial(self._job, situation, owner))
 
-    async def informed(self, situation: Situation, owner: Owner, prepared: Wanted | None = None) -> Situation:
+    async def informed(
+        self, situation: Situation, owner: Owner, prepared: GapSummaries | None = None
+    ) -> Situation:
         """With summaries that no note tells yet: those ``prepared``, those too late, or made anew."""
         drifting = drifted(situation)
-        if drifting:
-            addresses = [self._rebuilt_at(situation, owner, each) for each in drifting]
-            await self._summaries.recall(owner.key, addresses)
+        rebuilt = {each: self._address(situation, owner, each.span, "rebuilt") for each in drifting}
+        await self._summaries.recall(owner.key, rebuilt.values())
         late = self.late(situation, owner)
         gaps: list[Gap] = []
         for gap in situation.plan.gaps:
-            anchors = list(gap.anchors)
             if gap.span in late:
-                anchors = [Anchor(*gap.span, late[gap.span], generation=generation_upon(gap.anchors))]
-            for place, anchor in enumerate(anchors if gap.span not in late else ()):
-                if anchor.generation >= GENERATIONS:
-                    text = self._summaries.ready(self._rebuilt_at(situation, owner, anchor))
-                    if text is not None:  # it was made anew from its originals
-                        anchors[place] = Anchor(anchor.start, anchor.end, text)
-            gaps.append(gap if (*anchors,) == gap.anchors else replace(gap, anchors=(*anchors,)))
+                generation = generation_upon(gap.anchors)
+                anchors = (Anchor(*gap.span, late[gap.span], generation=generation),)
+            else:
+                texts = {
+                    each: self._summaries.ready(rebuilt[each]) for each in gap.anchors if each in rebuilt
+                }
+                anchors = tuple(
+                    Anchor(*each.span, text) if (text := texts.get(each)) is not None else each
+                    for each in gap.anchors
+                )
+            gaps.append(gap if anchors == gap.anchors else replace(gap, anchors=anchors))
         situation = situation.under(Plan((*gaps,), situation.plan.replacements))
         fresh = [
             Anchor(*span, text, generation=generation_upon(situation.anchors_within(*span)))
@@ -139,31 +134,26 @@ class SummaryJobs:
         return replace(situation, prepared=tuple(fresh)) if fresh else situation
 
     async def begin_lacking(
-        self, situation: Situation, epoch: Epoch, prepared: Wanted, owner: Owner
-    ) -> Wanted:
+        self, situation: Situation, epoch: Epoch, prepared: GapSummaries, owner: Owner
+    ) -> GapSummaries:
         """Have summarised what an epoch cut and no summary tells of, for the next one; answers what is begun.
 
         What has failed for a reason that passes is begun again. What holds a gap that is ``prepared``, or a
         summary that is made anew, goes on from that: while it is under way, this is not begun.
         """
         lane = (owner.key, owner.lane)
-        if not situation.policy.summary.enabled or self._is_begun(self._begun.get(lane), epoch):
+        begun, addresses = self._begun.get(lane) or ("", ())
+        is_begun = begun == epoch.id and not any(map(self._summaries.may_start, addresses))
+        if is_begun or not situation.policy.summary.enabled:
             return self.of(situation, (), owner)
         situation = await self.informed(situation, owner, prepared)
         lacking = await off_loop(situation.chain, lambda: lacking_summaries(situation))
         under_way = [*prepared.under_way, *self._rebuild(situation, owner)]
-        ready = [span for span in lacking if not _holds_any(span, under_way)]
-        wanted = self.of(situation, ready, owner)
+        wanted = self.of(situation, [span for span in lacking if not _holds_any(span, under_way)], owner)
         wanted.start_missing()
-        if len(ready) == len(lacking):
-            self._begun.put(lane, _Begun(epoch.id, wanted.addresses))
+        if len(wanted.spans) == len(lacking):
+            self._begun.put(lane, (epoch.id, (*wanted.addresses.values(),)))
         return wanted
-
-    def _is_begun(self, begun: _Begun | None, epoch: Epoch) -> bool:
-        """Whether all of an epoch's summaries are there, on their way, or not to be tried again yet."""
-        if begun is None or begun.epoch != epoch.id:
-            return False
-        return not any(map(self._summaries.may_start, begun.addresses))
 
     def missing(self, situation: Situation, owner: Owner) -> list[Missing]:
         """Which gaps no summary tells of, and why, as far as this process knows."""
@@ -175,7 +165,7 @@ class SummaryJobs:
         ]
 
     def _why(self, situation: Situation, gap: Gap, owner: Owner) -> str:
-        address = self._place(situation, owner, gap.span)
+        address = self._address(situation, owner, gap.span)
         text, failure = self._summaries.ready(address), self._summaries.failure(address)
         if text is None:
             return "not yet" if failure is None else f"failed: {failure.replace('_', ' ')}"
@@ -186,12 +176,9 @@ class SummaryJobs:
 
     def late(self, situation: Situation, owner: Owner) -> dict[Span, str]:
         """Summaries that came too late for their notes, as far as this process has them."""
-        found: dict[Span, str] = {}
-        for gap in unsummarised(situation):
-            text = self._summaries.ready(self._place(situation, owner, gap.span))
-            if text is not None:
-                found[gap.span] = text
-        return found
+        spans = (gap.span for gap in unsummarised(situation))
+        ready = ((span, self._summaries.ready(self._address(situation, owner, span))) for span in spans)
+        return {span: text for span, text in ready if text is not None}
 
     def _rebuild(self, situation: Situation, owner: Owner) -> list[Span]:
         """Begin to make anew what has been summarised too often, where it pays; answers what is under way.
@@ -200,49 +187,42 @@ class SummaryJobs:
         """
         under_way: list[Span] = []
         for anchor in drifted(situation) if situation.policy.summary.enabled else ():
-            address = self._rebuilt_at(situation, owner, anchor)
+            address = self._address(situation, owner, anchor.span, "rebuilt")
             if not self._declined.holds(owner, anchor):
-                self._summaries.start(address, partial(self._rebuilt, situation, owner, anchor))
+                self._summaries.start(address, partial(self._rebuilt, situation, owner, anchor, address))
             if self._summaries.is_writing(address):
-                under_way.append((anchor.start, anchor.end))
+                under_way.append(anchor.span)
         return under_way
 
-    def _rebuilt(self, situation: Situation, owner: Owner, anchor: Anchor) -> Job | None:
+    def _rebuilt(self, situation: Situation, owner: Owner, anchor: Anchor, address: str) -> Job | None:
         source = worthwhile_originals(situation, anchor, _room(situation))
         if source is None:
             self._declined.add(owner, anchor)
             return None
-        address = self._rebuilt_at(situation, owner, anchor)
         return replace(self._plain_job(situation, owner, address, source), rebuilds=True)
 
     def _job(self, situation: Situation, owner: Owner, span: Span) -> Job:
         source = source_of(situation, span, _room(situation))
-        address = self._address(situation, owner, source.seal)
-        plain = self._plain_job(situation, owner, address, source)
+        plain = self._plain_job(situation, owner, self._address(situation, owner, span), source)
         strategy = strategy_of(situation.policy.strategy.name)
         plain = replace(plain, record=strategy.record(situation, *span))
         named = situation.policy.compactors
         units = units_within(situation, span) if named else ()
-        taken = first_for(named, units) if units else None
+        taken = first_for(named, units)
         if taken is None:
             if owner.last is None or plain.record is not None:
                 return plain
             return replace(plain, cached=owner.last.question(situation, span, source, plain.limit))
-        compaction = Compaction(
-            taken,
-            units,
-            hashes={number: situation.chain.hashes[number] for number in range(*span)},
-            goal=goal_of(situation),
-            progress=progress_of(situation, span),
-        )
-        return replace(plain, compaction=compaction)
+        hashes = {number: situation.chain.hashes[number] for number in range(*span)}
+        goal, progress = goal_of(situation), progress_of(situation, span)
+        return replace(plain, compaction=Compaction(taken, units, hashes, goal, progress))
 
     def _plain_job(self, situation: Situation, owner: Owner, address: str, source: Source) -> Job:
         policy = situation.policy
         return Job(
             address=address,
             session=owner.key.id_for(owner.tenant),
-            terms=self._address(situation, owner, b""),
+            terms=self._address(situation, owner, None),
             source=source,
             caller=owner.caller.billed_to(owner.key, policy.store.ttl),
             rules=policy.summary,
@@ -252,16 +232,8 @@ class SummaryJobs:
             room=_room(situation),
         )
 
-    def _rebuilt_at(self, situation: Situation, owner: Owner, anchor: Anchor) -> str:
-        seal = seal_of(situation.chain, anchor.start, anchor.end)
-        return self._address(situation, owner, seal, "rebuilt")
-
-    def _place(self, situation: Situation, owner: Owner, span: Span) -> str:
-        """Where a gap's summary is kept."""
-        return self._address(situation, owner, seal_of(situation.chain, *span))
-
-    def _address(self, situation: Situation, owner: Owner, seal: bytes, way: str = "") -> str:
-        """Where a summary is kept: by what it covers and on which terms it is written.
+    def _address(self, situation: Situation, owner: Owner, span: Span | None, way: str = "") -> str:
+        """Where the summary of a gap is kept: by what it covers and on which terms it is written.
 
         What the policy says of its length is such a term. What the budget leaves for it is none: that follows
         the ratio, which is learned while a summary is written. Only budgets of another order of magnitude get
@@ -276,6 +248,7 @@ class SummaryJobs:
             sizes = rules.answer_max, rules.answer_to, rules.summary_max, rules.summary_to
             ways.append(" ".join(map(str, sizes)))
         terms = "\0".join([*of_model, policy.summary.prompt, terms_of(policy.retention), *ways])
+        seal = seal_of(situation.chain, *span) if span else b""
         return self._naming.address(owner.tenant, seal, terms.encode(errors="surrogatepass"))
 
 

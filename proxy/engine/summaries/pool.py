@@ -5,10 +5,14 @@ are there and which could not be had. Nothing waits for one longer than it was t
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from proxy.cache import Lru, Memory
+from proxy.core.planning.plan import Plan, Span
 from proxy.core.summaries.prompt import Refused
 from proxy.engine.foreground import Foreground
 from proxy.engine.models.asking import Unanswered
@@ -34,6 +38,14 @@ class _Failure(NamedTuple):
     reason: str
 
 
+class _Writing(NamedTuple):
+    """A summary on its way."""
+
+    task: asyncio.Task[None]
+    hurry: asyncio.Event
+    """Set once a request waits for it."""
+
+
 class Summaries:
     """Has summaries written, at most one at a time for each address."""
 
@@ -47,15 +59,14 @@ class Summaries:
         metrics: Metrics,
         memory: Memory,
     ) -> None:
-        self._accounts = prompt_cache.asking.accounts
+        self._prompt_cache = prompt_cache
         self._store = store
         self._clock = clock
         self._metrics = metrics
         self._writer = Writer(prompt_cache, store, counter, foreground, metrics, memory)
         self._texts = self._writer.texts
         self._failed: Lru[str, _Failure] = Lru(memory)
-        self._writing: dict[str, asyncio.Task[None]] = {}
-        self._hurry: dict[str, asyncio.Event] = {}
+        self._writing: dict[str, _Writing] = {}
 
     def ready(self, address: str) -> str | None:
         """A summary that this process holds."""
@@ -80,7 +91,7 @@ class Summaries:
         is_known = self.ready(address) is not None or self.is_writing(address)
         return not is_known and not self.has_failed(address)
 
-    async def recall(self, key: SessionKey, addresses: Sequence[str]) -> None:
+    async def recall(self, key: SessionKey, addresses: Iterable[str]) -> None:
         """Fetch what other workers, or an earlier life of this one, have written."""
         missing = [address for address in addresses if self._texts.get(address) is None]
         if not missing:
@@ -96,56 +107,52 @@ class Summaries:
 
         ``job`` is called in a thread, since it reads the whole gap; None where it is not to be written.
         """
-        if not (self.may_start(address) and self._has_place()):
+        if not self.may_start(address):
             return
-        hurry = self._hurry[address] = asyncio.Event()
-        task = asyncio.create_task(self._write(address, job, hurry), name="summary")
-        self._writing[address] = task
-        task.add_done_callback(lambda done: self._done(address, done))
-
-    def _has_place(self) -> bool:
-        """Whether one more may be written, once the oldest that nobody waits for has given way if need be.
-
-        Where users never pause, those that wait for a pause would hold every place for good.
-        """
-        if len(self._writing) < _WRITING:
-            return True
-        oldest = next((each for each, hurry in self._hurry.items() if not hurry.is_set()), None)
-        if oldest is None:
-            return False
-        self._hurry.pop(oldest)
-        self._writing.pop(oldest).cancel()
-        return True
+        if len(self._writing) >= _WRITING:
+            # Where users never pause, those that wait for a pause would hold every place for good.
+            oldest = next(
+                (each for each, writing in self._writing.items() if not writing.hurry.is_set()), None
+            )
+            if oldest is None:
+                return
+            self._writing.pop(oldest).task.cancel()
+        hurry = asyncio.Event()
+        task = asyncio.create_task(self._write(job, hurry), name="summary")
+        self._writing[address] = _Writing(task, hurry)
+        task.add_done_callback(partial(self._done, address))
 
     def _done(self, address: str, task: asyncio.Task[None]) -> None:
-        if self._writing.get(address) is task:
-            del self._writing[address], self._hurry[address]
+        writing = self._writing.get(address)
+        if writing is not None and writing.task is task:
+            del self._writing[address]
         fault = None if task.cancelled() else task.exception()
         if fault is not None:
             log_fault("writing a summary failed", fault)
 
     async def wait(self, addresses: Iterable[str], seconds: float) -> None:
         """Wait until these are written, or have failed, or the time is over; writing goes on after that."""
-        writing = [address for address in addresses if address in self._writing]
-        for address in writing:
-            self._hurry[address].set()
-        tasks = [self._writing[address] for address in writing]
-        if tasks and seconds > 0:
-            await asyncio.wait(tasks, timeout=seconds)
+        writing = [self._writing[address] for address in addresses if address in self._writing]
+        for each in writing:
+            each.hurry.set()
+        if writing and seconds > 0:
+            await asyncio.wait([each.task for each in writing], timeout=seconds)
 
     async def aclose(self) -> None:
         """Stop writing."""
-        tasks = list(self._writing.values())
+        tasks = [each.task for each in self._writing.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _write(self, address: str, prepare: Callable[[], Job | None], hurry: asyncio.Event) -> None:
+    async def _write(self, prepare: Callable[[], Job | None], hurry: asyncio.Event) -> None:
         job = await asyncio.to_thread(prepare)
         del prepare  # it has the whole request
         if job is None:
             return
-        job = self._writer.accepted(job)
+        if job.cached is not None:  # while it waits for its turn, that is held as memory has room
+            self._prompt_cache.put(job.address, job.cached)
+            job = replace(job, cached=None)
         try:
             with step(SUMMARY, is_aside=True):
                 await self._writer.write(job, hurry)
@@ -160,10 +167,56 @@ class Summaries:
         else:
             self._metrics.summaries.labels(result="rebuilt" if job.rebuilds else "written").inc()
         finally:
-            self._writer.let_go(job)
+            self._prompt_cache.drop(job.address)
 
     def _fail(self, job: Job, reason: str, pause: float) -> None:
         self._failed.put(job.address, _Failure(self._clock.monotonic() + pause, reason))
         self._metrics.summaries.labels(result=reason).inc()
-        self._accounts.failed(job.caller, reason)
+        self._prompt_cache.asking.accounts.failed(job.caller, reason)
         log_error("a summary failed", session=job.session, reason=reason)
+
+
+class GapSummaries(NamedTuple):
+    """The summaries of some gaps: which there are, which are on their way, which could not be had."""
+
+    summaries: Summaries
+    addresses: Mapping[Span, str]
+    """Where each is kept."""
+    job: Callable[[Span], Job]
+    """Reads a gap, to have its summary written."""
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """The gaps."""
+        return tuple(self.addresses)
+
+    @property
+    def under_way(self) -> list[Span]:
+        """Those of which a summary is being written."""
+        return [span for span, address in self.addresses.items() if self.summaries.is_writing(address)]
+
+    def start_missing(self) -> bool:
+        """Begin to write those that are not there and have not failed; whether any is still to come."""
+        missing = self.addresses.keys() - self.texts().keys()
+        for span in sorted(missing):
+            self.summaries.start(self.addresses[span], partial(self.job, span))
+        return bool(missing)
+
+    async def wait(self, seconds: float) -> None:
+        """Wait for those that are being written, at most so long."""
+        await self.summaries.wait(self.addresses.values(), seconds)
+
+    def texts(self) -> dict[Span, str | None]:
+        """What is decided by now: a text, or None where there will be none."""
+        ready, has_failed = self.summaries.ready, self.summaries.has_failed
+        found = ((span, ready(address), address) for span, address in self.addresses.items())
+        return {span: text for span, text, address in found if text is not None or has_failed(address)}
+
+    def outcome(self, plan: Plan, *, waited: bool) -> str:
+        """The word for the summary header, for the plan that was made."""
+        texts = self.texts()
+        if any(texts.get(span) is None for span in self.addresses if waited or span in texts):
+            return "failed"
+        if waited:
+            return "waited"
+        return "ready" if plan.anchors else "none"

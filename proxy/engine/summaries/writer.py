@@ -5,12 +5,12 @@ so a summary that was cut off goes on where it stopped, and what others have wri
 """
 
 import asyncio
+import secrets
 import sys
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
-
-from msgspec.structs import replace
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
 
 from proxy.cache import Lru, Memory
 from proxy.core.dialects.answers import Answer
@@ -28,16 +28,18 @@ from proxy.core.summaries.prompt import (
 )
 from proxy.core.summaries.source import MOST_PIECES, Block, Piece, answer_piece, record_piece
 from proxy.core.summaries.verification import Evidence
+from proxy.engine.background import keep_renewing
 from proxy.engine.foreground import Foreground
 from proxy.engine.summaries.cached_view import PromptCache
 from proxy.engine.summaries.compactors import Compacting, Job
-from proxy.engine.summaries.leases import Lease, take
 from proxy.errors import StoreUnavailable
-from proxy.ports import SummaryStore, TokenCounter
+from proxy.ports import SessionKey, SummaryStore, TokenCounter
 from proxy.telemetry import Metrics
 
 T = TypeVar("T")
 
+LEASE = 15.0
+"""Seconds."""
 _GLANCES = (0.1, 2.0)
 """Seconds between two looks for what another worker writes: the first, and the longest."""
 _MOST_GLANCES = 60
@@ -47,12 +49,50 @@ class _Elsewhere(Exception):  # noqa: N818 - no error: it is being written
     """Another worker writes it."""
 
 
-@dataclass(frozen=True)
-class _Leased(Generic[T]):
-    """What was had while a lease was held, which is held still."""
+class Lease:
+    """The right to write one summary, renewed until it is given up, or the summary is kept.
 
-    outcome: T
-    lease: Lease
+    Of many workers one writes, and the others wait for its text; without a store each does.
+    """
+
+    def __init__(self, store: SummaryStore, key: SessionKey, address: str, token: str) -> None:
+        self._store, self._key, self._address, self._token = store, key, address, token
+        self._renewing: asyncio.Task[None] | None = None
+        if token:
+            renewing = keep_renewing(lambda: store.claim(key, address, token, LEASE), LEASE)
+            self._renewing = asyncio.create_task(renewing, name="lease")
+
+    @classmethod
+    async def take(cls, store: SummaryStore, key: SessionKey, address: str) -> "Lease | None":
+        """The lease on the summary at ``address``; None while another worker has it."""
+        token = secrets.token_hex(8)
+        try:
+            if not await store.claim(key, address, token, LEASE):
+                return None
+        except StoreUnavailable:
+            token = ""
+        return cls(store, key, address, token)
+
+    async def give_up(self) -> None:
+        """Let another worker write it; nothing where it was given up, or the summary is kept."""
+        if self._end():
+            with suppress(StoreUnavailable):  # then it runs out
+                await self._store.release(self._key, self._address, self._token)
+
+    async def keep(self, text: str, ttl: float) -> bool:
+        """Keep what was written, as long as nobody else has taken over; False where somebody has."""
+        self._end()
+        try:
+            return await self._store.keep_summary(self._key, self._address, text, ttl, self._token)
+        except StoreUnavailable:
+            return True  # this process has it, and the note once an epoch begins
+
+    def _end(self) -> bool:
+        """Renew it no more; whether it was renewed until now."""
+        renewing, self._renewing = self._renewing, None
+        if renewing is not None:
+            renewing.cancel()
+        return renewing is not None
 
 
 class Writer:
@@ -70,22 +110,11 @@ class Writer:
         self._asking, self._prompt_cache = prompt_cache.asking, prompt_cache
         self._compacting = Compacting(self._asking, store, counter)
         self._store = store
-        self._counter = counter
+        self._count = counter.count
         self._foreground = foreground
         self._metrics = metrics
         self.texts: Lru[str, str] = Lru(memory, sys.getsizeof)
         """By content address."""
-
-    def accepted(self, job: Job) -> Job:
-        """The job as it waits for its turn: what it is asked for behind is held as memory has room."""
-        if job.cached is None:
-            return job
-        self._prompt_cache.put(job.address, job.cached)
-        return replace(job, cached=None)
-
-    def let_go(self, job: Job) -> None:
-        """Hold nothing for a job any more."""
-        self._prompt_cache.drop(job.address)
 
     async def write(self, job: Job, hurry: asyncio.Event) -> str:
         """The text for a gap; ``hurry`` is set once a request waits for it.
@@ -93,26 +122,26 @@ class Writer:
         Raises Refused, Unanswered, TimeoutError and UnabridgedError where there is none.
         """
         text = await self._compacted(job, hurry)
-        if text is None and job.record is not None:
-            text = await self._recorded(job, job.record, hurry)
-        elif text is None:
-            text = await self._summarised(job, hurry)
+        if text is None:
+            if job.record is not None:
+                text = await self._recorded(job, job.record, hurry)
+            else:
+                text = await self._summarised(job, hurry)
+            if not job.is_one_call:  # else it is kept where its only piece is
+                with suppress(
+                    StoreUnavailable
+                ):  # it is in this process, and in the note once an epoch begins
+                    await self._store.keep_summary(job.key, job.address, text, job.ttl)
         self.texts.put(job.address, text)
-        if job.is_one_call or await self._found(job, job.address) is not None:
-            return text  # it is kept where its only piece is
-        try:
-            await self._store.keep_summary(job.key, job.address, text, job.ttl)
-        except StoreUnavailable:
-            return text  # it is in this process, and in the note once an epoch begins
         return text
 
     async def _summarised(self, job: Job, hurry: asyncio.Event) -> str:
-        if not job.pieces:
+        if not job.source.pieces:
             raise Refused("empty")  # nothing of the gap may be told
         texts = [await self._piece(job, piece, job.piece_limit, hurry) for piece in job.source.pieces]
-        text, count = "\n".join(texts), self._counter.count
-        if not job.rebuilds or job.limit.fits(text, count):
-            return truncated(text, job.limit, count)
+        text = "\n".join(texts)
+        if not job.rebuilds or job.limit.fits(text, self._count):
+            return truncated(text, job.limit, self._count)
         joined = Piece(tuple(Block(EARLIER, each) for each in texts))
         return await self._piece(job, joined, job.limit, hurry)
 
@@ -129,12 +158,9 @@ class Writer:
             except Refused as refusal:
                 refused = refusal
         if not record.fits(condensed):
-            limit, piece = (
-                Limit.of_bytes(record.most, is_whole=True),
-                record_piece(record, condensed, job.room),
-            )
+            limit = Limit.of_bytes(record.most, is_whole=True)
             try:
-                return await self._piece(job, piece, limit, hurry)
+                return await self._piece(job, record_piece(record, condensed, job.room), limit, hurry)
             except Refused as refusal:
                 refused = refusal
         if not condensed:
@@ -159,33 +185,54 @@ class Writer:
     async def _found(self, job: Job, address: str) -> str | None:
         text = self.texts.get(address)
         if text is None:
-            try:
+            with suppress(StoreUnavailable):
                 text = (await self._store.summaries(job.key, [address])).get(address)
-            except StoreUnavailable:
-                return None
             if text is not None:
                 self.texts.put(address, text)
         return text
 
     async def _written(self, job: Job, piece: Piece, limit: Limit, address: str, hurry: asyncio.Event) -> str:
         """Ask the model, once more where its answer will not do; raises _Elsewhere."""
-        reread = await self._reread(job, address, hurry)
-        if reread is not None:
-            return reread
+        text = await self._reread(job, address, hurry)
         rules = job.rules
         ask = ask_for_summary(piece.text, job.source.language, limit, rules.temperature, rules.prompt)
-
-        async def call() -> Answer:
-            return await self._asking.answer(job.caller, ask)
-
         is_last = not rules.temperature  # it would say the same again
-        while True:
-            got = await self._alone(job, address, call, hurry)
-            async with got.lease:
-                text = await self._judged(job, piece, limit, got.outcome, is_last=is_last)
-                if text is not None:
-                    return await self._stored(job, address, text, got.lease)
+        while text is None:
+            call = partial(self._asking.answer, job.caller, ask)
+            judged = partial(self._judged, job, piece, limit, is_last=is_last)
+            text = await self._leased(job, address, call, judged, hurry)
             is_last = True
+        return text
+
+    async def _judged(
+        self, job: Job, piece: Piece, limit: Limit, answer: Answer, *, is_last: bool
+    ) -> str | None:
+        """What may stand in the note; None where the model may be asked again. Raises Refused."""
+        count = self._count
+        try:
+            return await self._believed(answer, limit, lambda: piece.evidence(job.source.user_rules))
+        except Untrue as fault:
+            self._tell(str(fault))
+            if not is_last:
+                return None
+            if job.record is not None:
+                raise
+            language, most = job.source.language, min(limit.tokens, longest(count(piece.text)))
+            extract = await asyncio.to_thread(extractive_summary, piece.by_role, most, count, language)
+            if not extract:
+                raise Refused("empty") from None
+            extract = truncated(extract, limit, count)
+            self._tell("digest")
+            return extract
+        except Refused:
+            if is_last:
+                raise
+            return None
+
+    async def _believed(self, answer: Answer, limit: Limit, evidence: Callable[[], Evidence]) -> str:
+        """What may stand in the note. Raises Refused."""
+        text, count = text_of(answer, self._asking.wire), self._count
+        return await asyncio.to_thread(lambda: judge(text, limit, evidence(), count))
 
     async def _reread(self, job: Job, address: str, hurry: asyncio.Event) -> str | None:
         """The summary, asked for behind what was sent last; None where it is to be read afresh."""
@@ -199,50 +246,17 @@ class Writer:
                 return None
             return await cached.answer(job.caller, question), question.cut_part
 
-        got = await self._alone(job, address, call, hurry)
-        async with got.lease:
-            if got.outcome is None:
-                return None
-            answer, cut_part = got.outcome
+        async def judged(got: tuple[Answer, Piece] | None) -> str | None:
             try:
-                text = await self._believed(answer, job.limit, cut_part.evidence)
+                text = None if got is None else await self._believed(got[0], job.limit, got[1].evidence)
             except Refused:
-                self._count("not_reused")
+                self._tell("not_reused")
                 return None
-            self._count("reused")
-            return await self._stored(job, address, text, got.lease)
+            if text is not None:
+                self._tell("reused")
+            return text
 
-    async def _believed(self, answer: Answer, limit: Limit, evidence: Callable[[], Evidence]) -> str:
-        """What may stand in the note. Raises Refused."""
-        text, count = text_of(answer, self._asking.wire), self._counter.count
-        return await asyncio.to_thread(lambda: judge(text, limit, evidence(), count))
-
-    async def _judged(
-        self, job: Job, piece: Piece, limit: Limit, answer: Answer, *, is_last: bool
-    ) -> str | None:
-        """What may stand in the note; None where the model may be asked again. Raises Refused."""
-        count = self._counter.count
-        try:
-            return await self._believed(answer, limit, lambda: piece.evidence(job.source.user_rules))
-        except Untrue as fault:
-            self._count(str(fault))
-            if not is_last:
-                return None
-            if job.record is not None:
-                raise
-            language, most = job.source.language, min(limit.tokens, longest(count(piece.text)))
-            extract = await asyncio.to_thread(
-                lambda: extractive_summary(piece.by_role, most, count, language)
-            )
-            if not extract:
-                raise Refused("empty") from None
-            extract = truncated(extract, limit, count)
-            self._count("digest")
-            return extract
-        except Refused:
-            if is_last:
-                raise
-            return None
+        return await self._leased(job, address, call, judged, hurry)
 
     async def _compacted(self, job: Job, hurry: asyncio.Event) -> str | None:
         """What a compactor makes of the gap; None where none has taken it, or its text will not do."""
@@ -250,42 +264,40 @@ class Writer:
         if compaction is None:
             return None
 
-        async def call() -> str | None:
-            return await self._compacting.text(job, compaction)
+        async def judged(text: str | None) -> str | None:
+            self._tell("not_compacted" if text is None else "compacted")
+            return text
 
         try:
-            got = await self._alone(job, job.address, call, hurry)
+            call = partial(self._compacting.text, job, compaction)
+            return await self._leased(job, job.address, call, judged, hurry)
         except _Elsewhere:
             return await self._found(job, job.address)  # or the built-in way waits for it
-        async with got.lease:
-            if got.outcome is None:
-                self._count("not_compacted")
-                return None
-            self._count("compacted")
-            return await self._stored(job, job.address, got.outcome, got.lease)
 
-    async def _stored(self, job: Job, address: str, text: str, lease: Lease) -> str:
-        """Keep a text; where another worker has taken over and written, theirs counts."""
-        if not await lease.keep(text, job.ttl):
-            text = await self._found(job, address) or text
-        self.texts.put(address, text)
-        return text
+    async def _leased(
+        self,
+        job: Job,
+        address: str,
+        call: Callable[[], Coroutine[Any, Any, T]],
+        judged: Callable[[T], Coroutine[Any, Any, str | None]],
+        hurry: asyncio.Event,
+    ) -> str | None:
+        """Call when no user is held up by it and no other worker writes the same; keep what it comes to.
 
-    async def _alone(
-        self, job: Job, address: str, call: Callable[[], Coroutine[Any, Any, T]], hurry: asyncio.Event
-    ) -> _Leased[T]:
-        """Call when no user is held up by it and no other worker writes the same. Raises _Elsewhere."""
+        None where that will not do. Where another worker has taken over and written, theirs counts. Raises
+        _Elsewhere.
+        """
 
-        async def leased() -> _Leased[T]:
-            lease = await take(self._store, job.key, address)
+        async def under_lease() -> tuple[T, Lease]:
+            lease = await Lease.take(self._store, job.key, address)
             if lease is None:
                 raise _Elsewhere
             try:
                 is_written = await self._found(job, address) is not None  # while we reached for the lease
-                got = None if is_written else _Leased(await call(), lease)
+                got = None if is_written else (await call(), lease)
             except BaseException as error:
                 if isinstance(error, asyncio.CancelledError):
-                    self._count("interrupted")
+                    self._tell("interrupted")
                 await lease.give_up()
                 raise
             if got is None:
@@ -293,7 +305,17 @@ class Writer:
                 raise _Elsewhere
             return got
 
-        return await self._foreground.run(leased, hurry)
+        got, lease = await self._foreground.run(under_lease, hurry)
+        try:
+            text = await judged(got)
+            if text is None:
+                return None
+            if not await lease.keep(text, job.ttl):
+                text = await self._found(job, address) or text
+            self.texts.put(address, text)
+            return text
+        finally:
+            await lease.give_up()
 
-    def _count(self, result: str) -> None:
+    def _tell(self, result: str) -> None:
         self._metrics.summaries.labels(result=result).inc()

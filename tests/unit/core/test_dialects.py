@@ -18,7 +18,7 @@ from proxy.core.planning.planner import finish
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Tool, ToolResults
 from proxy.core.recall.passages import Reach
-from proxy.core.summaries.source import originals_of
+from proxy.core.summaries.source import source_of
 from proxy.core.tool_cache.cache import Rules
 from proxy.core.tool_cache.derive import derive, initial
 from tests.support.conversations import count, prose, session
@@ -70,7 +70,7 @@ def test_what_is_too_long_is_clipped_in_its_own_words():
 def test_summaries_and_recall_read_it():
     turns = list(session(chain(SAID), Policy(), Budget(1_000, 1.0, 0)))
     begun = next(turn.begun for turn in turns if turn.begun is not None)
-    source = originals_of(begun.situation, begun.spans[0], 8_000)
+    source = source_of(begun.situation, begun.spans[0], 8_000, anew=True)
     assert "[assistant] " in source.whole.text
     reach = Reach(turns[-1].chain, turns[-1].plan, Policy())
     assert reach.original(2).author == "user"

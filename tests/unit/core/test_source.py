@@ -12,7 +12,6 @@ from proxy.core.summaries.source import (
     PIECE_TOKENS,
     drifted,
     least_of_originals,
-    originals_of,
     source_of,
     worthwhile_originals,
 )
@@ -58,15 +57,14 @@ def test_an_earlier_summary_stands_for_what_it_summarised() -> None:
 
 def test_the_originals_have_no_earlier_summary() -> None:
     standing = situation(talk(6), summarised(8))
-    anchored, originals = source_of(standing, (0, 12), 8_000), originals_of(standing, (0, 12), 8_000)
+    originals = source_of(standing, (0, 12), 8_000, anew=True)
     assert originals.pieces[0].text.startswith("[user] 0 what?")
-    assert originals.seal == anchored.seal
 
 
 def test_the_first_pieces_of_a_gap_stay_as_they_are_while_it_grows() -> None:
     standing = situation(talk(60))
-    before = originals_of(standing, (0, 80), 2_000).pieces
-    after = originals_of(standing, (0, 120), 2_000).pieces
+    before = source_of(standing, (0, 80), 2_000, anew=True).pieces
+    after = source_of(standing, (0, 120), 2_000, anew=True).pieces
     assert [piece.text for piece in after[: len(before) - 1]] == [piece.text for piece in before[:-1]]
 
 
@@ -101,7 +99,7 @@ def test_a_summary_of_a_summary_of_a_summary_has_drifted() -> None:
 def test_a_rebuild_pays_where_much_was_sent_for_what_is_read_again() -> None:
     anchor = Anchor(0, 400, "They spoke.", generation=3)
     chatty = situation([*talk(200, words=2), user("and?")], tokens=16_000)
-    assert worthwhile_originals(chatty, anchor, 8_000) == originals_of(chatty, (0, 400), 8_000)
+    assert worthwhile_originals(chatty, anchor, 8_000) == source_of(chatty, (0, 400), 8_000, anew=True)
     wordy = situation([*talk(200, words=300), user("and?")], tokens=4_000)
     assert worthwhile_originals(wordy, anchor, 8_000) is None
 
@@ -113,7 +111,7 @@ def test_what_was_sent_pays_for_a_rebuild_once() -> None:
 
 def test_a_rebuild_is_bounded_in_calls() -> None:
     endless = situation(talk(3_000, words=40), tokens=10_000_000)
-    assert len(originals_of(endless, (0, 6_000), 2_000).pieces) > MOST_PIECES
+    assert len(source_of(endless, (0, 6_000), 2_000, anew=True).pieces) > MOST_PIECES
     assert worthwhile_originals(endless, Anchor(0, 6_000, "They spoke.", generation=3), 2_000) is None
 
 
@@ -131,6 +129,6 @@ def test_originals_are_no_less_than_they_are_reckoned_at_before_they_are_counted
     messages = [each for n in range(80) for each in (user(f"{n} {text}"), assistant(text))]
     talked = replace(situation(messages), count=COUNTER.count)
     pieces, tokens = least_of_originals(talked, (0, 160), 2_000)
-    originals = originals_of(talked, (0, 160), 2_000)
+    originals = source_of(talked, (0, 160), 2_000, anew=True)
     assert 0 < pieces <= len(originals.pieces)
     assert 0 < tokens <= originals.tokens

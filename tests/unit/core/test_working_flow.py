@@ -9,7 +9,6 @@ from proxy.core.policy.policy import Policy
 from proxy.core.summaries.compaction import (
     HEADINGS,
     GapUnit,
-    Surroundings,
     ask_for_report,
     dated,
     goal_of,
@@ -21,7 +20,7 @@ from proxy.core.summaries.compaction import (
 from proxy.core.summaries.prompt import Refused
 from tests.support.conversations import Sent, assistant, calling, chain_from, count, result, user
 
-ABOUT = Surroundings("Build it.", "Began.", "You build.", "German")
+ABOUT = {"task_goal": "Build it.", "progress_summary": "Began.", "system_context": "You build."}
 AGENT: list[Sent] = [
     user("Build it."),
     calling("a", content="I look."),
@@ -57,7 +56,7 @@ def test_what_an_earlier_summary_is_about_is_not_compacted_again() -> None:
 
 def test_the_prompt_has_the_goal_the_progress_and_an_entry_a_step() -> None:
     steps = dated(units(AGENT), {1: 1_700_000_000.0})
-    ask = ask_for_report(steps, ABOUT, 5_000, 8_000, count)
+    ask = ask_for_report(steps, ABOUT, "German", 5_000, 8_000, count)
     assert ask.text.splitlines()[:11] == [
         "<context>",
         "<task_goal>",
@@ -87,7 +86,7 @@ def test_the_prompt_has_the_goal_the_progress_and_an_entry_a_step() -> None:
 
 
 def test_no_text_of_the_conversation_closes_a_tag() -> None:
-    ask = ask_for_report(units(AGENT), ABOUT, 500, 8_000, count)
+    ask = ask_for_report(units(AGENT), ABOUT, "German", 500, 8_000, count)
     assert ask.max_tokens == 500
     for tag in ("entry", "working_flow_to_compact", "context", "task_goal"):
         opened = ask.text.count(f"<{tag}>") + ask.text.count(f"<{tag} ")
@@ -97,9 +96,9 @@ def test_no_text_of_the_conversation_closes_a_tag() -> None:
 
 def test_long_steps_are_shortened_and_too_many_are_refused() -> None:
     long: list[Sent] = [calling("a"), result("a", "word " * 5_000)] * 4
-    assert count(ask_for_report(units(long), ABOUT, 500, 2_000, count).text) <= 2_000
+    assert count(ask_for_report(units(long), ABOUT, "German", 500, 2_000, count).text) <= 2_000
     with pytest.raises(Refused, match="does_not_fit"):
-        ask_for_report(units(long * 20), ABOUT, 500, 300, count)
+        ask_for_report(units(long * 20), ABOUT, "German", 500, 300, count)
 
 
 def test_the_report_is_read_from_its_title_on() -> None:

@@ -74,7 +74,7 @@ def job(text: str = TEXT, max_tokens: int = 100) -> Job:
         address="address",
         session="t.tag.sid",
         terms="terms",
-        source=Source((Piece((Block("user", text),)),), COUNTER.count(text), b"seal"),
+        source=Source((Piece((Block("user", text),)),), COUNTER.count(text)),
         caller=Caller("gpt-test", [(b"authorization", b"Bearer sk-secret")], 5.0),
         rules=Summary(),
         max_tokens=max_tokens,

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from proxy.adapters.stores.in_process import InProcessStore
-from proxy.engine.summaries import leases
+from proxy.engine.summaries import writer
+from proxy.engine.summaries.writer import Lease
 from proxy.errors import StoreUnavailable
 from proxy.ports import SessionKey
 from tests.support.stores import DAY, KEY, HandClock
@@ -27,28 +28,18 @@ class AwayStore(InProcessStore):
 
 async def test_another_worker_gets_it_once_it_is_given_up() -> None:
     store = InProcessStore(HandClock())
-    lease = await leases.take(store, KEY, "one")
+    lease = await Lease.take(store, KEY, "one")
     assert lease is not None
-    async with lease:
-        assert await leases.take(store, KEY, "one") is None
-    assert await leases.take(store, KEY, "one") is not None
-
-
-async def test_it_is_given_up_where_writing_fails() -> None:
-    store = InProcessStore(HandClock())
-    lease = await leases.take(store, KEY, "one")
-    assert lease is not None
-    with pytest.raises(ZeroDivisionError):
-        async with lease:
-            raise ZeroDivisionError
-    assert await store.claim(KEY, "one", "next", 60)
+    assert await Lease.take(store, KEY, "one") is None
+    await lease.give_up()
+    assert await Lease.take(store, KEY, "one") is not None
 
 
 async def test_it_lasts_while_its_worker_lives(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leases, "LEASE", 0.06)
+    monkeypatch.setattr(writer, "LEASE", 0.06)
     clock = HandClock()
     store = InProcessStore(clock)
-    lease = await leases.take(store, KEY, "one")
+    lease = await Lease.take(store, KEY, "one")
     assert lease is not None
     for _ in range(3):
         await asyncio.sleep(0.05)
@@ -61,10 +52,10 @@ async def test_it_lasts_while_its_worker_lives(monkeypatch: pytest.MonkeyPatch) 
 async def test_whoever_lost_it_keeps_nothing() -> None:
     clock = HandClock()
     store = InProcessStore(clock)
-    slow = await leases.take(store, KEY, "one")
+    slow = await Lease.take(store, KEY, "one")
     assert slow is not None
-    clock.time += leases.LEASE + 1
-    quick = await leases.take(store, KEY, "one")
+    clock.time += writer.LEASE + 1
+    quick = await Lease.take(store, KEY, "one")
     assert quick is not None
     assert not await slow.keep("slow", DAY)
     assert await quick.keep("quick", DAY)
@@ -73,7 +64,7 @@ async def test_whoever_lost_it_keeps_nothing() -> None:
 
 async def test_without_a_store_everybody_may_write() -> None:
     store = AwayStore(HandClock())
-    lease = await leases.take(store, KEY, "one")
+    lease = await Lease.take(store, KEY, "one")
     assert lease is not None
-    async with lease:
-        assert await lease.keep("text", DAY)
+    assert await lease.keep("text", DAY)
+    await lease.give_up()

@@ -28,7 +28,7 @@ WAITED_FOR = Job(
     address="waited for",
     session="t.tag.sid",
     terms="terms",
-    source=Source((Piece((Block("user", TEXT),)),), COUNTER.count(TEXT), b"seal"),
+    source=Source((Piece((Block("user", TEXT),)),), COUNTER.count(TEXT)),
     caller=Caller("gpt-test", [], 5.0),
     rules=Summary(),
     max_tokens=100,
@@ -180,4 +180,47 @@ async def test_what_failed_may_be_tried_again_soon_where_the_reason_passes(statu
         clock.time += 1
         assert summaries.may_start(WAITED_FOR.address)
         await summaries.aclose()
+        await upstream.aclose()
+
+
+async def test_a_lease_is_given_up_where_writing_fails() -> None:
+    async with running(Model(summary=plainly(403, [JSON], b"{}"))) as model:
+        upstream, clock = HttptoolsUpstream(model.url), HandClock()
+        store = InProcessStore(clock)
+        summaries = Summaries(
+            PromptCache(Asking(CHAT, upstream, Memory()), clock, Memory(), Memory()),
+            store,
+            COUNTER,
+            giving_way(clock),
+            clock,
+            Metrics(),
+            Memory(),
+        )
+        start(summaries, WAITED_FOR)
+        await summaries.wait([WAITED_FOR.address], PATIENCE)
+        assert model.summaries
+        assert await store.claim(KEY, WAITED_FOR.address, "next", 60)
+        await summaries.aclose()
+        await upstream.aclose()
+
+
+async def test_a_summary_in_pieces_is_found_as_a_whole_after_a_restart() -> None:
+    async with running(Model()) as model:
+        upstream, clock = HttptoolsUpstream(model.url), HandClock()
+        store, prompt_cache = (
+            InProcessStore(clock),
+            PromptCache(Asking(CHAT, upstream, Memory()), clock, Memory(), Memory()),
+        )
+        pieces = tuple(Piece((Block("user", TEXT + str(number)),)) for number in range(2))
+        job = replace(WAITED_FOR, source=Source(pieces, 2 * COUNTER.count(TEXT)))
+        for _ in range(2):
+            summaries = Summaries(prompt_cache, store, COUNTER, giving_way(clock), clock, Metrics(), Memory())
+            await summaries.recall(KEY, [job.address])
+            if len(model.summaries) < 2:
+                assert summaries.ready(job.address) is None
+                start(summaries, job)
+                await summaries.wait([job.address], PATIENCE)
+            assert summaries.ready(job.address)
+            await summaries.aclose()
+        assert len(model.summaries) == 2
         await upstream.aclose()
