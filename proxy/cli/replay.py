@@ -31,8 +31,7 @@ from proxy.core.budget.learning import Ratio, WindowEvidence
 from proxy.core.budget.prices import Prices
 from proxy.core.conversation.messages import root
 from proxy.core.dialects.registry import CHAT
-from proxy.core.economics.outcome import Outcome
-from proxy.core.economics.simulate import USUAL_SUMMARY, replay
+from proxy.core.economics.simulate import USUAL_SUMMARY, Outcome, replay
 from proxy.core.planning.chain import Chain
 from proxy.core.policy.policy import Policy
 from proxy.engine.intake.reader import Reader

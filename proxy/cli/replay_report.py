@@ -9,8 +9,7 @@ from rich.console import RenderableType
 
 from proxy.cli.terminal import percent, stage_text, table, words
 from proxy.core.budget.budget import Stage
-from proxy.core.economics.outcome import Outcome, bill, totals
-from proxy.core.economics.simulate import ReplayedTurn
+from proxy.core.economics.simulate import Outcome, ReplayedTurn, bill, totals
 from proxy.core.planning.plan import Verdict
 
 _SUMS = (">turns", ">full", ">sent", ">sent/full", ">epochs", ">over budget")

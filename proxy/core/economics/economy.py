@@ -22,7 +22,6 @@ Law 3: these sums decide whether an epoch begins, never what it says; they are s
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from math import ceil, sqrt
 from typing import NamedTuple
 
@@ -30,7 +29,7 @@ from msgspec.structs import replace
 
 from proxy.core.budget.prices import MILLION, Prices, Prompt
 from proxy.core.economics.bill import NANO, money
-from proxy.core.planning.plan import Account, Plan, Span, Verdict, view_tokens
+from proxy.core.planning.plan import Account, Plan, Span, Verdict, first_difference, view_tokens
 from proxy.core.planning.planner import Draft, lacks_summary
 from proxy.core.planning.situation import Situation
 from proxy.core.planning.strategies import strategy_of
@@ -100,25 +99,74 @@ def account_of(
     """
     if situation.conditions.prices is None:
         return None
-    prices, rules = situation.conditions.prices.under(situation.policy.economy), situation.policy.economy
-    written = view_tokens(plan, situation.chain.tokens)
-    sums = _Sums(situation, prices, plan, 0 if view is None else view - written, summarised or {})
+    rules, tokens = situation.policy.economy, situation.chain.tokens
+    prices, written = situation.conditions.prices.under(rules), view_tokens(plan, tokens)
+    view = written if view is None else view
+    freed = situation.view - view
     account = Account(
         verdict=Verdict.DUE,
         idle=situation.conditions.idle,
         ttl=prices.ttl,
         cached=round(prices.read_share, 4),
         written=round(prices.write_share, 4),
-        calls=round(sums.calls, 2),
-        freed=sums.freed,
-        tail=sums.tail,
-        summaries=sums.summaries,
+        calls=round(_calls_to_come(situation, freed), 2),
+        freed=freed,
+        tail=_tail(situation, plan, view - written),
+        summaries=_lacking_summaries(situation, plan, summarised or {}, prices),
     )
     if not (may_wait and rules.enabled):
         return account
     if is_cold(situation):
         return replace(account, verdict=Verdict.COLD)
     return replace(account, verdict=Verdict.PAYS if account.saving > account.cost else Verdict.WAITS)
+
+
+def _calls_to_come(situation: Situation, freed: int) -> float:
+    expected = situation.policy.economy.expected_turns
+    if expected != "auto":
+        return float(expected)
+    chain, began = situation.chain, situation.past.length
+    requests = 1 + sum(message.role == "assistant" for message in chain.messages[began:])
+    pace = chain.tokens.between(began) / requests
+    return max(freed, 0) / (2 * pace) if pace else 0.0
+
+
+def _tail(situation: Situation, plan: Plan, unwritten: int) -> int:
+    """What is in the view after the first edit and was sent before, notes included, in counted tokens.
+
+    By ``unwritten`` the notes of the plan will be longer than they are.
+    """
+    first, tokens = first_difference(situation.plan, plan), situation.chain.tokens
+    if first is None:
+        return 0
+    new = situation.chain.sent_before
+    tail = unwritten + tokens.between(first, new)
+    for gap in plan.gaps:
+        if gap.start >= first:
+            tail += gap.tokens - tokens.between(gap.start, min(gap.end, new))
+    clipped = (each for each in plan.replacements if first <= each.position < new)
+    return max(tail + sum(each.tokens - tokens[each.position] for each in clipped), 0)
+
+
+def _lacking_summaries(
+    situation: Situation, plan: Plan, summarised: Mapping[Span, int], prices: Prices
+) -> int:
+    """What is to be paid for summaries that the plan still lacks, in fresh tokens."""
+    standing, after = {gap.span for gap in situation.plan.gaps}, situation.under(plan)
+    strategy = strategy_of(situation.policy.strategy.name)
+    new = [gap.span for gap in plan.gaps if gap.span not in standing]
+    if not situation.policy.summary.enabled:
+        return 0
+    lacking = [span for span in new if lacks_summary(after, span, strategy, summarised)]
+    if not lacking:
+        return 0
+    anchors = [each for span in lacking for each in after.anchors_within(*span) if not each.by_code]
+    told = {each.span: situation.count(each.text) for each in anchors} | {**summarised}
+    seen = [situation.count(each.text) for each in situation.plan.anchors if not each.by_code]
+    most = situation.policy.summary_tokens(situation.budget.limit)
+    size = ceil(sum(seen) / len(seen)) if seen else most
+    dollars = summary_calls(situation, lacking, told, size).dollars(prices)
+    return round(dollars * MILLION / prices.fresh)
 
 
 def pays_from(policy: Policy, budget: int, prices: Prices, pace: int) -> int:
@@ -203,9 +251,9 @@ def cheaper_reading(situation: Situation, afresh: int) -> Reading | None:
     when an epoch begins: it is asked whatever the policy says of that.
     """
     conditions = situation.conditions
-    if not situation.policy.summary.cached_prefix:
+    if not situation.policy.summary.cached_prefix or conditions.is_new_head:
         return None
-    if conditions.prices is None or conditions.idle is None or conditions.is_new_head:
+    if conditions.prices is None or conditions.idle is None:
         return None
     prices = conditions.prices.under(situation.policy.economy)
     tokens, seconds = _sent_last(situation), _RELIABLE * prices.ttl - conditions.idle
@@ -222,68 +270,3 @@ def _sent_last(situation: Situation) -> int:
     edits = (edit for edit in situation.plan.replacements if edit.position >= newest)
     brought = tokens.between(newest) + sum(edit.tokens - tokens[edit.position] for edit in edits)
     return situation.budget.real(situation.budget.head + situation.view - brought)
-
-
-@dataclass(frozen=True)
-class _Sums:
-    """The quantities of one epoch, in counted tokens and calls."""
-
-    situation: Situation
-    prices: Prices
-    plan: Plan
-    unwritten: int
-    """Tokens by which the notes of the plan will be longer than they are."""
-    summarised: Mapping[Span, int]
-    """Summaries that the plan does not hold."""
-
-    @property
-    def freed(self) -> int:
-        after = view_tokens(self.plan, self.situation.chain.tokens) + self.unwritten
-        return self.situation.view - after
-
-    @property
-    def tail(self) -> int:
-        """What is in the view after the first edit and was sent before, notes included."""
-        plans = self.situation.plan, self.plan
-        notes = [{(gap.start, gap.end, gap.note) for gap in plan.gaps} for plan in plans]
-        edits = {*plans[0].replacements} ^ {*plans[1].replacements}
-        places = [start for start, _, _ in notes[0] ^ notes[1]] + [each.position for each in edits]
-        if not places:
-            return 0
-        first, new = min(places), self.situation.chain.sent_before
-        tokens = self.situation.chain.tokens
-        tail = self.unwritten + tokens.between(first, new)
-        for gap in self.plan.gaps:
-            if gap.start >= first:
-                tail += gap.tokens - tokens.between(gap.start, min(gap.end, new))
-        clipped = (each for each in self.plan.replacements if first <= each.position < new)
-        return max(tail + sum(each.tokens - tokens[each.position] for each in clipped), 0)
-
-    @property
-    def summaries(self) -> int:
-        """What is to be paid for summaries that the plan still lacks, in fresh tokens."""
-        situation, rules = self.situation, self.situation.policy.summary
-        standing, after = {gap.span for gap in situation.plan.gaps}, situation.under(self.plan)
-        strategy = strategy_of(situation.policy.strategy.name)
-        new = [gap.span for gap in self.plan.gaps if gap.span not in standing] if rules.enabled else []
-        lacking = [span for span in new if lacks_summary(after, span, strategy, self.summarised)]
-        if not lacking:
-            return 0
-        anchors = [each for span in lacking for each in after.anchors_within(*span) if not each.by_code]
-        told = {(each.start, each.end): situation.count(each.text) for each in anchors}
-        told.update(self.summarised)
-        seen = [situation.count(each.text) for each in situation.plan.anchors if not each.by_code]
-        most = situation.policy.summary_tokens(situation.budget.limit)
-        size = ceil(sum(seen) / len(seen)) if seen else most
-        dollars = summary_calls(situation, lacking, told, size).dollars(self.prices)
-        return round(dollars * MILLION / self.prices.fresh)
-
-    @property
-    def calls(self) -> float:
-        expected = self.situation.policy.economy.expected_turns
-        if expected != "auto":
-            return float(expected)
-        chain, began = self.situation.chain, self.situation.past.length
-        requests = 1 + sum(message.role == "assistant" for message in chain.messages[began:])
-        pace = chain.tokens.between(began) / requests
-        return max(self.freed, 0) / (2 * pace) if pace else 0.0

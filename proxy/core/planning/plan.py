@@ -333,3 +333,11 @@ def view_tokens(plan: Plan, tokens: Sizes) -> int:
     for replacement in plan.replacements:
         total += replacement.tokens - tokens[replacement.position]
     return total
+
+
+def first_difference(before: Plan, after: Plan) -> int | None:
+    """Where the messages of the views of two plans begin to differ; None where they do not."""
+    notes = {(gap.span, gap.note) for gap in before.gaps} ^ {(gap.span, gap.note) for gap in after.gaps}
+    edits = {*before.replacements} ^ {*after.replacements}
+    places = [start for (start, _), _ in notes] + [edit.position for edit in edits]
+    return min(places, default=None)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from proxy.core.dialects.dialect import Dialect
 from proxy.core.planning.chain import Chain
-from proxy.core.planning.plan import EMPTY, Plan
+from proxy.core.planning.plan import EMPTY, Plan, first_difference
 
 
 def signed_in(chain: Chain, start: int = 0) -> list[int]:
@@ -27,10 +27,7 @@ def first_change(before: Plan, after: Plan) -> int | None:
     """
     if EMPTY in (before, after):
         return None if before == after else 0
-    notes = {(gap.span, gap.note) for gap in before.gaps} ^ {(gap.span, gap.note) for gap in after.gaps}
-    edits = {*before.replacements} ^ {*after.replacements}
-    places = [start for (start, _), _ in notes] + [edit.position for edit in edits]
-    return min(places, default=None)
+    return first_difference(before, after)
 
 
 def without_reasoning(messages: Sequence[bytes], places: Iterable[int], dialect: Dialect) -> Sequence[bytes]:

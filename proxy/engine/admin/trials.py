@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from proxy.core.budget.budget import Budget, budget_tokens
 from proxy.core.budget.prices import Prices
 from proxy.core.conversation.records import Node
-from proxy.core.economics.outcome import Outcome
-from proxy.core.economics.simulate import replay
+from proxy.core.economics.simulate import Outcome, replay
 from proxy.core.policy.policy import Policy
 from proxy.engine.admin.inspection import Inspected, Inspection
 

@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from proxy.core.conversation.records import Node
 from proxy.core.economics.consequences import EXAMPLE_WINDOW, budget_of, consequences, decisions
-from proxy.core.economics.outcome import totals
+from proxy.core.economics.simulate import totals
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.warnings import warnings_of
 from proxy.engine.admin.inspection import Inspected
