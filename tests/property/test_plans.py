@@ -19,7 +19,7 @@ from proxy.core.planning.chain import Chain
 from proxy.core.planning.ledger import plain_of
 from proxy.core.planning.life import LEAST_FREED, in_force
 from proxy.core.planning.plan import EMPTY, Epoch, Plan, apply, view_tokens
-from proxy.core.planning.planner import draft, finish
+from proxy.core.planning.planner import Draft, draft, finish
 from proxy.core.planning.situation import CRITICAL, FREE, Situation
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Importance, Keep, Stages, Strategy, Summary, Tool
@@ -293,9 +293,11 @@ def test_a_summary_stays_until_its_gap_grows(drawn: Session):
 
 @given(sessions())
 def test_a_draft_was_measured_by_the_notes_that_it_is_written_with(drawn: Session):
-    for done in drawn.turns:
-        if done.begun is not None:
-            assert replace(done.begun).outline == done.begun.outline
+    for begun in (done.begun for done in drawn.turns if done.begun is not None):
+        quotes = {gap.span: gap.quotes for gap in begun.outline.gaps}
+        edits, strategy, acts_now = begun.outline.replacements, begun.strategy, begun.acts_now
+        again = Draft.of(begun.situation, begun.stage, quotes, edits, strategy=strategy, acts_now=acts_now)
+        assert again.outline == begun.outline
 
 
 @given(sessions())

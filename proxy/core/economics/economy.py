@@ -197,8 +197,7 @@ def shortfall(decided: Draft) -> int:
     where the calls to come follow from what is freed, it pays in proportion to the square of that. It may pay
     sooner: the pace of the conversation changes, and with it the calls to come.
     """
-    plan, view = decided.outline, decided.most_tokens
-    account = account_of(decided.situation, plan, may_wait=decided.may_wait, view=view)
+    account = account_of(decided.situation, decided.outline, may_wait=decided.may_wait, view=decided.view)
     if account is None or account.verdict is not Verdict.WAITS:
         return 0
     if not (account.calls and account.freed and account.cached):

@@ -71,9 +71,7 @@ def compacted(situation: Situation, wanted: Collection[int] | None) -> Draft:
     # An answer takes its request along, and quotes it.
     for index in sorted(filter(may_go, situation.standing), key=situation.is_user):
         selection.take(index)
-    spans = tuple(selection.spans())
-    quotes = {span: selection.quotes_within(*span) for span in spans}
-    decided = Draft(situation, Stage.COMPACT, spans, quotes, FREE)
+    decided = Draft.of(situation, Stage.COMPACT, selection.quotes())
     if not selection.cut:
         if wanted is None and decided.wanted:
             return decided

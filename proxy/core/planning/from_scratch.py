@@ -12,7 +12,7 @@ from proxy.core.conversation.units import request_points
 from proxy.core.planning.ledger import SPARE, add_ledger, room_of
 from proxy.core.planning.life import NO_PAST, Past
 from proxy.core.planning.plan import EMPTY, Plan, view_tokens
-from proxy.core.planning.planner import Draft, acts_now, draft, written
+from proxy.core.planning.planner import Draft, draft, written
 from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Situation
 from proxy.core.planning.strategies import strategy_of
 
@@ -86,8 +86,9 @@ class _Replay:
         if not (is_marked or is_last or self._stage.is_pressing):
             return
         situation = self._situation(is_last=is_last)
-        is_known = situation.conditions != UNKNOWN_CONDITIONS
-        if is_marked or self._stage.is_pressing or (is_known and acts_now(situation)):
+        is_known, strategy = situation.conditions != UNKNOWN_CONDITIONS, self.given.policy.strategy.name
+        acts_now = is_known and strategy_of(strategy).acts_now(situation)
+        if is_marked or self._stage.is_pressing or acts_now:
             most = None if self.epochs < 1 << _LEADING_BITS else self._ledger + SPARE
             decided = draft(situation, self._stage, ledger=most)
             if decided is not None:

@@ -1,4 +1,4 @@
-"""What the note of each gap says: which summaries, or how many messages, and what it is the answer to.
+"""What stands in place of each gap: a note with summaries, or of how many messages, and what it answers.
 
 Keeps law 3 (stable): a note that has nothing new to say stays as it is, byte for byte. A summary that came
 too late for its note, or was made anew from the originals, stands in the plan as an anchor of which the note
@@ -14,7 +14,8 @@ from proxy.core.budget.budget import MESSAGE_TOKENS
 from proxy.core.conversation.messages import HEAD_ROLES
 from proxy.core.conversation.notes import Note
 from proxy.core.formats.json import dumps
-from proxy.core.planning.plan import Anchor, Gap, Span
+from proxy.core.planning.ledger import plain_of
+from proxy.core.planning.plan import Anchor, Gap, Plan, Replacement, Span
 from proxy.core.planning.situation import Situation
 from proxy.core.planning.strategy import Strategy
 from proxy.core.text.words import language_of
@@ -26,6 +27,46 @@ Summaries = Mapping[Span, str | None]
 """Summaries by gap; None where one was asked for and failed. A gap that is absent was not asked about."""
 NewTexts = Mapping[Span, tuple[Anchor, ...]]
 """What notes have to say anew, by gap; nothing where a summary was asked for and failed."""
+
+
+def with_notes(
+    situation: Situation,
+    quotes: Mapping[Span, tuple[str, ...]],
+    edits: Iterable[Replacement],
+    texts: NewTexts | None,
+    writer: Strategy | None,
+) -> Plan:
+    """A plan of these gaps, each with what its note quotes, and of edits beside those in force; no ledger.
+
+    A note that has nothing new to say stays as it is. Without ``texts``, which are not known yet, with
+    notices for them. ``writer``: the strategy that cuts by its count, and may write down itself what it cuts.
+    """
+    plain = plain_of(situation.plan, situation.count, situation.chain.dialect)
+    standing = {gap.span: gap for gap in plain.gaps}
+    gaps: list[Gap] = []
+    for span, quoted in quotes.items():
+        made = standing.get(span)
+        if made is None or (texts and texts.get(span)):
+            made = _worthwhile(situation, span, texts, quoted, writer)
+        gaps += [made] if made else (standing[gap.span] for gap in situation.plan.gaps_within(*span))
+    cut, edited = Plan(tuple(gaps)), {edit.position: edit for edit in (*situation.plan.replacements, *edits)}
+    return Plan(cut.gaps, tuple(edited[place] for place in sorted(edited) if not cut.covers(place)))
+
+
+def _worthwhile(
+    situation: Situation, span: Span, texts: NewTexts | None, quotes: tuple[str, ...], writer: Strategy | None
+) -> Gap | None:
+    """A gap with a note that is no longer than what it stands for; None where even a notice would be.
+
+    First what it quotes gives way, then the summary. What a strategy cuts by its count and writes down itself
+    is cut however short it is: there it is not for the size.
+    """
+    is_written = writer is not None and writer.words(situation, *span, None)
+    if is_written and (texts is None or texts.get(span)):
+        return gap_of(situation, span, texts or {}, quotes)
+    ways: list[tuple[NewTexts, tuple[str, ...]]] = [(texts or {}, quotes), (texts or {}, ()), ({}, ())]
+    made = (gap_of(situation, span, each, quoted) for each, quoted in ways)
+    return next((gap for gap in made if is_no_longer(situation, gap)), None)
 
 
 def new_texts(

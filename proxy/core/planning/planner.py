@@ -1,13 +1,13 @@
 """What gets cut: from a situation to the plan of the next epoch.
 
-``draft`` chooses the gaps and says which of them deserve a summary; whoever asked may then fetch summaries,
-or not; ``finish`` writes the notes and answers the plan. Both are pure, so the same situation and the same
-summaries give the same plan on every worker (law 3), and the finished view fits the budget unless what must
-stay alone does not (law 4). What notes say is the business of :mod:`proxy.core.planning.gaps`.
+``due_strategy`` says whether one is due. ``draft`` chooses the gaps and says which of them deserve a summary;
+whoever asked may then fetch summaries, or not; ``finish`` writes the notes and answers the plan. All are
+pure, so the same situation and the same summaries give the same plan on every worker (law 3), and the
+finished view fits the budget unless what must stay alone does not (law 4). What notes say is the business of
+:mod:`proxy.core.planning.gaps`.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import cached_property
 from itertools import islice
 from typing import Final, NamedTuple, assert_never
 
@@ -15,10 +15,10 @@ import msgspec
 from msgspec.structs import replace
 
 from proxy.core.budget.budget import Stage
-from proxy.core.planning.gaps import NewTexts, Summaries, gap_of, is_no_longer, new_texts
+from proxy.core.planning.gaps import Summaries, new_texts, with_notes
 from proxy.core.planning.ledger import add_ledger, cut_tokens, plain_of, room_for
 from proxy.core.planning.life import LEAST_FREED, LIFE, Cause, Gate, allows, cause_of
-from proxy.core.planning.plan import Gap, Plan, Replacement, Span, view_tokens
+from proxy.core.planning.plan import Plan, Replacement, Span, view_tokens
 from proxy.core.planning.reasoning import is_amid_reasoning
 from proxy.core.planning.replacements import clearings, clip_view, first_user_clip, picture_clearings
 from proxy.core.planning.selection import NOTICE_TOKENS, Selection
@@ -26,30 +26,16 @@ from proxy.core.planning.situation import FREE, Situation
 from proxy.core.planning.strategies import BY_UNITS, strategy_of
 from proxy.core.planning.strategy import Strategy
 
-_NOTICES = 2
-_TRIES: Final = 4
-"""How often units are chosen, to come near the goal once the size of notes and ledger is known."""
-_NEAR, _AS_NEAR = 0.01, 0.03
-"""Shares of the room: by which what was set aside may be wrong, and by which a view may end below its goal
-where another choice would come nearer, but cut more."""
-_TOO_LITTLE = 0.02
-"""Share of the room by which a view counts as farther from its goal where no epoch would begin for it."""
-_OVER = 2
-"""How much farther from its goal a view above it counts: the next epoch comes sooner."""
 
-
-class Draft(msgspec.Struct, frozen=True, dict=True):
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
     """An epoch that is decided but for the words of its notes."""
 
     situation: Situation
     stage: Stage
-    spans: tuple[Span, ...]
-    """Every gap from now on."""
-    quotes: Mapping[Span, tuple[str, ...]]
-    yielded: int
+    outline: Plan
+    """Every gap and edit from now on, with notices for notes and without its ledger."""
+    yielded: int = FREE
     """The firmest protection that had to yield (:mod:`proxy.core.planning.situation`)."""
-    cleared: tuple[Replacement, ...] = ()
-    """Tool results that go out as placeholders from now on."""
     ledger: int = 0
     """Counted tokens that its ledger takes."""
     has_room: bool = True
@@ -59,14 +45,29 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
     acts_now: bool = False
     """Whether it begins for another reason than usage, at once."""
 
-    @cached_property
-    def outline(self) -> Plan:
-        """Its plan with notices for notes and without its ledger; quick."""
-        return _noted(self, None)
+    @classmethod
+    def of(
+        cls,
+        situation: Situation,
+        stage: Stage,
+        quotes: Mapping[Span, tuple[str, ...]],
+        edits: Sequence[Replacement] = (),
+        *,
+        strategy: Strategy | None = None,
+        acts_now: bool = False,
+    ) -> "Draft":
+        """The draft of these gaps, each with what its note quotes, and of new edits."""
+        outline = with_notes(situation, quotes, edits, None, strategy if acts_now else None)
+        return cls(situation=situation, stage=stage, outline=outline, strategy=strategy, acts_now=acts_now)
 
     @property
-    def most_tokens(self) -> int:
-        """Counted tokens that its view has at most, with notices for notes; quick."""
+    def spans(self) -> tuple[Span, ...]:
+        """Every gap from now on."""
+        return _spans_of(self.outline)
+
+    @property
+    def view(self) -> int:
+        """Counted tokens that its view has at most, with notices for notes."""
         return view_tokens(self.outline, self.situation.chain.tokens) + self.ledger
 
     @property
@@ -90,42 +91,12 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
     @property
     def wanted(self) -> tuple[Span, ...]:
         """Gaps of which enough stands in no summary yet: each message is paid for once."""
-        rules = self.situation.policy.summary
-        if not rules.enabled or not self.has_room:
+        if not self.situation.policy.summary.enabled or not self.has_room:
             return ()
         return tuple(span for span in self.spans if lacks_summary(self.situation, span, self.strategy))
 
 
-def lacks_summary(
-    situation: Situation, span: Span, strategy: Strategy | None, told: Collection[Span] = ()
-) -> bool:
-    """Whether messages that no summary tells of, and that one may, are `min_gap` or more of a gap.
-
-    To a record that the strategy writes itself the shortest gap belongs. ``told``: runs of messages of which
-    summaries that are not in the situation tell.
-    """
-    least, may_be_summarised = situation.policy.summary.min_gap, situation.classes.may_be_summarised
-    if strategy is not None and strategy.record(situation, *span) is not None:
-        least = 1
-    anchors = (each for each in situation.anchors_within(*span) if not each.by_code)
-    told = [*((each.start, each.end) for each in anchors), *told]
-    done = {place for each in told for place in range(*each)}
-    left = (place for place in range(*span) if place not in done and may_be_summarised(place))
-    if sum(1 for _ in islice(left, least)) < least:
-        return False
-    return strategy is None or strategy.wants_summary(situation, *span)
-
-
-def lacking_summaries(situation: Situation, told: Collection[Span] = ()) -> list[Span]:
-    """The gaps of the plan in force that are to be summarised: those that an epoch has just cut among them.
-
-    ``told`` as in :func:`lacks_summary`.
-    """
-    if not situation.policy.summary.enabled:
-        return []
-    strategy = strategy_of(situation.policy.strategy.name)
-    gaps = situation.plan.gaps
-    return [gap.span for gap in gaps if lacks_summary(situation, gap.span, strategy, told)]
+# --- when an epoch is due ---
 
 
 def due_strategy(situation: Situation, stage: Stage) -> Strategy | None:
@@ -133,18 +104,21 @@ def due_strategy(situation: Situation, stage: Stage) -> Strategy | None:
 
     Quick, since it is asked at every request.
     """
-    if not stage.is_pressing and BY_UNITS.is_due(situation, stage):
-        return None if is_amid_reasoning(situation.chain) else BY_UNITS
     strategy = strategy_of(situation.policy.strategy.name)
-    if not strategy.is_due(situation, stage):
+    if not stage.is_pressing and BY_UNITS.is_due(situation, stage):
+        strategy = BY_UNITS
+    elif not strategy.is_due(situation, stage):
         return None
     if not stage.is_pressing and is_amid_reasoning(situation.chain):
         return None
+    if strategy is BY_UNITS:
+        return strategy
     stage = _planned_at(situation, stage)
     cause = cause_of(stage, acts_now=stage is not Stage.EMERGENCY and strategy.acts_now(situation))
-    if Gate.EARNED not in LIFE[cause]:
-        return strategy
-    is_earned = allows(situation.past, situation.chain.tokens, situation.budget, situation.policy.stages)
+    budget, stages = situation.budget, situation.policy.stages
+    is_earned = Gate.EARNED not in LIFE[cause] or allows(
+        situation.past, situation.chain.tokens, budget, stages
+    )
     return strategy if is_earned else None
 
 
@@ -153,9 +127,7 @@ def _planned_at(situation: Situation, stage: Stage) -> Stage:
     return Stage.COMPACT if stage is Stage.EMERGENCY and situation.budget.is_overrun else stage
 
 
-def acts_now(situation: Situation) -> bool:
-    """Whether the policy's strategy would begin one now for another reason than usage."""
-    return strategy_of(situation.policy.strategy.name).acts_now(situation)
+# --- what it cuts ---
 
 
 def draft(situation: Situation, stage: Stage, *, growth: int = 0, ledger: int | None = None) -> Draft | None:
@@ -172,37 +144,53 @@ def draft(situation: Situation, stage: Stage, *, growth: int = 0, ledger: int | 
         newest = int(situation.policy.keep.recent * situation.view)
         stage, situation = Stage.TRIM, replace(situation, newest=newest)
     stage = _planned_at(situation, stage)
-    decided, freed = _select(situation, stage, strategy, growth, ledger)
-    if not all(_holds(gate, decided, freed) for gate in decided.gates):
+    decided = _nearest(situation, stage, strategy, growth, ledger)
+    if not all(_holds(gate, decided) for gate in decided.gates):
         return None
     if Gate.FREES not in decided.gates:
         return decided
-    least = LEAST_FREED * situation.budget.room
-    has_room = freed - _summary_room(situation, stage) >= least
-    return _outlined(replace(decided, has_room=has_room), decided.outline)
+    freed = situation.view - decided.view - _summary_room(situation, stage)
+    return replace(decided, has_room=freed >= LEAST_FREED * situation.budget.room)
 
 
-def _holds(gate: Gate, decided: Draft, freed: int) -> bool:
-    """Whether a draft, which frees so many counted tokens, passes a gate."""
-    situation = decided.situation
+def _holds(gate: Gate, decided: Draft) -> bool:
+    """Whether a draft passes a gate."""
+    situation, outline = decided.situation, decided.outline
     match gate:
         case Gate.CHANGES:
-            standing = _spans_of(situation.plan)
-            is_other = decided.spans != standing
-            return bool(decided.cleared) or (is_other and _spans_of(decided.outline) != standing)
+            has_new_edits = not {*outline.replacements} <= {*situation.plan.replacements}
+            return has_new_edits or decided.spans != _spans_of(situation.plan)
         case Gate.FREES:
-            return freed >= LEAST_FREED * situation.budget.room
+            return situation.view - decided.view >= LEAST_FREED * situation.budget.room
         case Gate.SHRINKS:
             before = plain_of(situation.plan, situation.count, situation.chain.dialect)
             tokens = situation.chain.tokens
-            return view_tokens(decided.outline, tokens) < view_tokens(before, tokens)
+            return view_tokens(outline, tokens) < view_tokens(before, tokens)
         case Gate.FITS:
-            return not situation.budget.is_over(situation.view - freed)
+            return not situation.budget.is_over(decided.view)
         case Gate.EARNED | Gate.PAYS | Gate.PREPARED:
             # The first was asked before anything was chosen; the others ask what is not known here.
             return True
         case _:
             assert_never(gate)
+
+
+def _spans_of(plan: Plan) -> tuple[Span, ...]:
+    return tuple(gap.span for gap in plan.gaps)
+
+
+# --- coming near the goal: notes and ledger have a size once it is known what they stand for ---
+
+_NOTICES = 2
+_TRIES: Final = 4
+"""How often units are chosen, to come near the goal once the size of notes and ledger is known."""
+_NEAR, _AS_NEAR = 0.01, 0.03
+"""Shares of the room: by which what was set aside may be wrong, and by which a view may end below its goal
+where another choice would come nearer, but cut more."""
+_TOO_LITTLE = 0.02
+"""Share of the room by which a view counts as farther from its goal where no epoch would begin for it."""
+_OVER = 2
+"""How much farther from its goal a view above it counts: the next epoch comes sooner."""
 
 
 class _Try(NamedTuple):
@@ -213,18 +201,15 @@ class _Try(NamedTuple):
     cut: int
     """Messages."""
     draft: Draft
-    view: int
     corrected: int
     """Counted tokens that should have been set aside for what it cuts."""
 
 
-def _select(
-    situation: Situation, stage: Stage, strategy: Strategy, growth: int, most: int | None
-) -> tuple[Draft, int]:
+def _nearest(situation: Situation, stage: Stage, strategy: Strategy, growth: int, most: int | None) -> Draft:
     """Choose, again with more set aside while the notes alone bring the view over the budget.
 
     And again with less where notes and ledger turn out smaller than what was set aside for them, so that the
-    view comes near its goal. Answers also the counted tokens that the epoch frees with notices for notes.
+    view comes near its goal. ``growth`` and ``most`` as :func:`draft` has ``growth`` and ``ledger``.
     """
     budget, acts_now = situation.budget, strategy.acts_now(situation)
     is_counting = strategy.slides or acts_now  # then it knows what it cuts
@@ -240,46 +225,41 @@ def _select(
     while True:
         selection = Selection(situation, stage, set_aside, ledger, results)
         selection.run(strategy)
-        decided = _drafted(selection, situation, stage, strategy, acts_now=acts_now)
-        size = view_tokens(decided.outline, situation.chain.tokens)
-        over = size - selection.to_clip - budget.share(1)
+        decided = Draft.of(
+            situation, stage, selection.quotes(), selection.edits, strategy=strategy, acts_now=acts_now
+        )
+        over = decided.view - selection.to_clip - budget.share(1)
         if stage is Stage.EMERGENCY and over > 0 and not selection.is_exhausted:
             set_aside += over
             continue
-        if most is not None or over <= 0:
-            decided = _with_ledger(decided, most)
-        view = size + decided.ledger
-        missed = _missed(situation, view, goal)
-        corrected = set_aside + to_come + view - selection.view
-        found.append(_Try(missed, sum(end - start for start, end in decided.spans), decided, view, corrected))
-        if (
-            is_counting
-            or strategy is BY_UNITS
-            or len(found) == _TRIES
-            or over > 0
-            or abs(corrected - set_aside) <= _NEAR * budget.room
-        ):
+        written = _ledger_of(decided.outline, situation, most, is_written=over <= 0)
+        decided = replace(decided, yielded=selection.yielded, ledger=written)
+        corrected = set_aside + to_come + decided.view - selection.view
+        found.append(_Try(_missed(decided, goal), decided.outline.cut, decided, corrected))
+        if is_counting or strategy is BY_UNITS or len(found) == _TRIES or over > 0:
+            break
+        if abs(corrected - set_aside) <= _NEAR * budget.room:
             break
         set_aside = _next_set_aside(found, goal)
-    decided = min(found, key=lambda each: each[:2]).draft
-    return decided, situation.view - decided.most_tokens
+    return min(found, key=lambda each: each[:2]).draft
 
 
-def _with_ledger(decided: Draft, most: int | None) -> Draft:
-    """A draft that knows what its ledger takes: at ``most`` so many counted tokens, else it is written."""
-    situation, plain = decided.situation, decided.outline
+def _ledger_of(outline: Plan, situation: Situation, most: int | None, *, is_written: bool) -> int:
+    """Counted tokens of a ledger: those that it may have, at ``most`` so many, or it ``is_written``."""
+    room = room_for(situation, cut_tokens(situation, outline))
     if most is not None:
-        return _outlined(replace(decided, ledger=min(decided.ledger, most)), plain)
-    plans, tokens = (add_ledger(situation, plain), plain), situation.chain.tokens
-    written, without = (view_tokens(each, tokens) for each in plans)
-    return _outlined(replace(decided, ledger=written - without), plain)
+        return min(room, most)
+    if not is_written:
+        return room
+    tokens = situation.chain.tokens
+    return view_tokens(add_ledger(situation, outline), tokens) - view_tokens(outline, tokens)
 
 
-def _missed(situation: Situation, view: int, goal: int) -> float:
+def _missed(decided: Draft, goal: int) -> float:
     """How far a view is from its goal, in counted tokens; farther where the epoch would free too little."""
-    room = situation.budget.room
+    room, view = decided.situation.budget.room, decided.view
     missed = max(_OVER * (view - goal), goal - _AS_NEAR * room - view, 0)
-    return missed if situation.view - view >= LEAST_FREED * room else missed + _TOO_LITTLE * room
+    return missed if decided.situation.view - view >= LEAST_FREED * room else missed + _TOO_LITTLE * room
 
 
 def _next_set_aside(found: Sequence[_Try], goal: int) -> int:
@@ -287,10 +267,10 @@ def _next_set_aside(found: Sequence[_Try], goal: int) -> int:
 
     For what the last one was wrong by says little of a choice far from it.
     """
-    low, high = min(found, key=lambda each: each.view), max(found, key=lambda each: each.view)
-    if len(found) != 2 or not low.view <= goal < high.view:
+    low, high = sorted((each.draft.view, each.corrected) for each in (found[0], found[-1]))
+    if len(found) != 2 or not low[0] <= goal < high[0]:
         return found[-1].corrected
-    return high.corrected + (low.corrected - high.corrected) * (high.view - goal) // (high.view - low.view)
+    return high[1] + (low[1] - high[1]) * (high[0] - goal) // (high[0] - low[0])
 
 
 def _ledger_growth(situation: Situation, most: int | None) -> int:
@@ -298,41 +278,6 @@ def _ledger_growth(situation: Situation, most: int | None) -> int:
     standing = sum(situation.count(gap.ledger) for gap in situation.plan.gaps if gap.ledger)
     room = room_for(situation, situation.chain.tokens.total)
     return max((room if most is None else min(room, most)) - standing - situation.unwritten, 0)
-
-
-def _drafted(
-    selection: Selection, situation: Situation, stage: Stage, strategy: Strategy, *, acts_now: bool
-) -> Draft:
-    """What was chosen, as a draft that knows its outline."""
-    spans = tuple(selection.spans())
-    decided = Draft(
-        situation,
-        stage,
-        spans,
-        quotes={span: selection.quotes_within(*span) for span in spans},
-        yielded=selection.yielded,
-        cleared=tuple(selection.edits),
-        strategy=strategy,
-        acts_now=acts_now,
-    )
-    plain = decided.outline
-    decided = replace(
-        decided,
-        spans=tuple(gap.span for gap in plain.gaps),
-        quotes={gap.span: gap.quotes for gap in plain.gaps},
-        ledger=room_for(situation, cut_tokens(situation, plain)),
-    )
-    return _outlined(decided, plain)
-
-
-def _outlined(decided: Draft, outline: Plan) -> Draft:
-    """The draft, of which the outline is known already."""
-    vars(decided)["outline"] = outline
-    return decided
-
-
-def _spans_of(plan: Plan) -> tuple[Span, ...]:
-    return tuple(gap.span for gap in plan.gaps)
 
 
 def _summary_room(situation: Situation, stage: Stage) -> int:
@@ -352,6 +297,43 @@ def _summary_set_aside(situation: Situation, stage: Stage) -> int:
     return room - min(room // 2, int(_AS_NEAR * situation.budget.room))
 
 
+# --- which gaps are summarised ---
+
+
+def lacks_summary(
+    situation: Situation, span: Span, strategy: Strategy | None, told: Collection[Span] = ()
+) -> bool:
+    """Whether messages that no summary tells of, and that one may, are `min_gap` or more of a gap.
+
+    To a record that the strategy writes itself the shortest gap belongs. ``told``: runs of messages of which
+    summaries that are not in the situation tell.
+    """
+    least, may_be_summarised = situation.policy.summary.min_gap, situation.classes.may_be_summarised
+    if strategy is not None and strategy.record(situation, *span) is not None:
+        least = 1
+    told = [*(each.span for each in situation.anchors_within(*span) if not each.by_code), *told]
+    done = {place for each in told for place in range(*each)}
+    left = (place for place in range(*span) if place not in done and may_be_summarised(place))
+    if sum(1 for _ in islice(left, least)) < least:
+        return False
+    return strategy is None or strategy.wants_summary(situation, *span)
+
+
+def lacking_summaries(situation: Situation, told: Collection[Span] = ()) -> list[Span]:
+    """The gaps of the plan in force that are to be summarised: those that an epoch has just cut among them.
+
+    ``told`` as in :func:`lacks_summary`.
+    """
+    if not situation.policy.summary.enabled:
+        return []
+    strategy = strategy_of(situation.policy.strategy.name)
+    spans = _spans_of(situation.plan)
+    return [span for span in spans if lacks_summary(situation, span, strategy, told)]
+
+
+# --- the plan ---
+
+
 def finish(decided: Draft, summaries: Summaries) -> Plan:
     """Write the notes of a draft, the ledger among them, and, if the view is still too large, clip."""
     return add_ledger(decided.situation, written(decided, summaries))
@@ -359,61 +341,25 @@ def finish(decided: Draft, summaries: Summaries) -> Plan:
 
 def written(decided: Draft, summaries: Summaries) -> Plan:
     """The plan of a draft but for its ledger, for which it leaves room."""
-    situation = decided.situation
-    texts = new_texts(situation, decided.spans, decided.strategy, summaries)
-    is_outlined = not texts and not decided.acts_now
-    plan, tokens = decided.outline if is_outlined else _noted(decided, texts), situation.chain.tokens
+    situation, plan, tokens = decided.situation, decided.outline, decided.situation.chain.tokens
+    quotes, edits = {gap.span: gap.quotes for gap in plan.gaps}, plan.replacements
+    texts = new_texts(situation, quotes, decided.strategy, summaries)
+    writer = decided.strategy if decided.acts_now else None
+    if texts or writer:
+        plan = with_notes(situation, quotes, edits, texts, writer)
     while texts and situation.budget.is_over(view_tokens(plan, tokens) + decided.ledger):
         # A summary may be longer than what was set aside for it; a notice always fits.
         texts.pop(max(texts, key=lambda span: sum(len(anchor.text) for anchor in texts[span])))
-        plan = _noted(decided, texts)
+        plan = with_notes(situation, quotes, edits, texts, writer)
     if decided.stage is Stage.EMERGENCY:
         plan = clip_view(situation, plan, decided.yielded, decided.ledger)
     return plan
-
-
-def _noted(decided: Draft, texts: NewTexts | None) -> Plan:
-    """A draft with its notes, but for the ledger; a note that has nothing new to say stays as it is.
-
-    Without ``texts``, which are not known yet, with notices for them.
-    """
-    situation = decided.situation
-    plain = plain_of(situation.plan, situation.count, situation.chain.dialect)
-    standing = {gap.span: gap for gap in plain.gaps}
-    gaps: list[Gap] = []
-    for span in decided.spans:
-        old = standing.get(span)
-        made = old if old and not (texts and texts.get(span)) else _worthwhile(decided, span, texts)
-        gaps += (made,) if made else (standing[gap.span] for gap in situation.plan.gaps_within(*span))
-    edits = {edit.position: edit for edit in (*situation.plan.replacements, *decided.cleared)}
-    cut = Plan(tuple(gaps))
-    return Plan(cut.gaps, tuple(edits[place] for place in sorted(edits) if not cut.covers(place)))
-
-
-def _worthwhile(decided: Draft, span: Span, texts: NewTexts | None) -> Gap | None:
-    """A gap with a note that is no longer than what it stands for; None where even a notice would be.
-
-    First what it quotes gives way, then the summary. What a strategy cuts by its count and writes down itself
-    is cut however short it is: there it is not for the size.
-    """
-    situation, quotes, strategy = decided.situation, decided.quotes.get(span, ()), decided.strategy
-    writes = decided.acts_now and strategy is not None and strategy.words(situation, *span, None)
-    if writes and (texts is None or texts.get(span)):
-        return gap_of(situation, span, texts or {}, quotes)
-    ways: list[tuple[NewTexts, tuple[str, ...]]] = [(texts or {}, quotes), (texts or {}, ()), ({}, ())]
-    made = (gap_of(situation, span, each, quoted) for each, quoted in ways)
-    return next((gap for gap in made if is_no_longer(situation, gap)), None)
 
 
 def cuts_protected(situation: Situation, plan: Plan) -> bool:
     """Whether a plan cuts what is protected now."""
     protected = (situation.units[index] for index, level in situation.protection.items() if level > FREE)
     return any(plan.covers(unit.start) for unit in protected)
-
-
-def yielded_protection(decided: Draft) -> bool:
-    """Whether an epoch had to cut what the policy protects."""
-    return decided.yielded > FREE
 
 
 def with_late(situation: Situation, texts: Mapping[Span, str]) -> Plan:
@@ -423,10 +369,8 @@ def with_late(situation: Situation, texts: Mapping[Span, str]) -> Plan:
     kept there (:func:`proxy.core.economics.economy.is_cold`). An epoch brings them by itself.
     """
     plan, tokens = situation.plan, situation.chain.tokens
-    gaps = {gap.span: gap.quotes for gap in plan.gaps}
     strategy = strategy_of(situation.policy.strategy.name)
     plain = plain_of(plan, situation.count, situation.chain.dialect)
     ledger = view_tokens(plan, tokens) - view_tokens(plain, tokens)
-    return finish(
-        Draft(situation, Stage.TRIM, tuple(gaps), gaps, FREE, ledger=ledger, strategy=strategy), texts
-    )
+    late = Draft(situation=situation, stage=Stage.TRIM, outline=plain, ledger=ledger, strategy=strategy)
+    return finish(late, texts)

@@ -15,7 +15,7 @@ from itertools import groupby, pairwise
 from proxy.core.budget.budget import Stage
 from proxy.core.conversation.notes import quote
 from proxy.core.planning.ledger import is_short
-from proxy.core.planning.plan import Replacement
+from proxy.core.planning.plan import Replacement, Span
 from proxy.core.planning.replacements import Clearing
 from proxy.core.planning.situation import (
     CRITICAL,
@@ -277,12 +277,12 @@ class Selection:
                     return
                 self._take(index)
 
-    def spans(self) -> list[tuple[int, int]]:
+    def _spans(self) -> list[Span]:
         """What is cut from now on, old gaps included, as maximal runs of messages."""
         units = self._situation.units
         pieces = [(units[index].start, units[index].end) for index in self.cut]
-        pieces += [(gap.start, gap.end) for gap in self._situation.plan.gaps]
-        spans: list[tuple[int, int]] = []
+        pieces += [gap.span for gap in self._situation.plan.gaps]
+        spans: list[Span] = []
         for start, end in sorted(pieces):
             if spans and start <= spans[-1][1]:
                 spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
@@ -290,7 +290,11 @@ class Selection:
                 spans.append((start, end))
         return spans
 
-    def quotes_within(self, start: int, end: int) -> tuple[str, ...]:
+    def quotes(self) -> dict[Span, tuple[str, ...]]:
+        """What is cut from now on, each gap with what its note quotes."""
+        return {span: self._quotes_within(*span) for span in self._spans()}
+
+    def _quotes_within(self, start: int, end: int) -> tuple[str, ...]:
         """Quotes for a gap's note: what earlier notes quoted, then what went now; the newest fit.
 
         What is over gives way to what binds: there are none while the budget has no room for every rule.

@@ -19,13 +19,11 @@ from proxy.core.planning.life import NO_PAST, Gate, in_force, past_of
 from proxy.core.planning.plan import EMPTY, Account, Epoch, Span, Verb, Verdict, view_tokens
 from proxy.core.planning.planner import (
     Draft,
-    acts_now,
     cuts_protected,
     draft,
     due_strategy,
     finish,
     with_late,
-    yielded_protection,
 )
 from proxy.core.planning.reasoning import is_amid_reasoning, signed_in
 from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Situation
@@ -172,7 +170,7 @@ class Epochs:
         plan = await off_loop(request.chain, lambda: finish(decided, summaries))
         if plan == situation.plan:  # a summary had no room, and a notice is longer than what it stands for
             return None
-        degraded = _PROTECTED_CUT if yielded_protection(decided) else ()
+        degraded = _PROTECTED_CUT if decided.yielded else ()
         summary = wanted.outcome(plan, waited=waits)
         return replace(standing, plan=plan, summary=summary, degraded=degraded), decided.may_wait
 
@@ -226,7 +224,8 @@ class Epochs:
         is_by_units = due_strategy(situation, stage) is BY_UNITS
         if is_by_units and under_way and not has_waited(situation):
             return None, under_way
-        if is_by_units or stage.is_pressing or acts_now(situation) or prices_in(situation) is None:
+        acts_now = strategy_of(situation.policy.strategy.name).acts_now(situation)
+        if is_by_units or stage.is_pressing or acts_now or prices_in(situation) is None:
             decided = await off_loop(request.chain, lambda: draft(situation, stage))
         else:
             decided = await self._worthwhile(request, situation, stage, parent)

@@ -11,7 +11,7 @@ from proxy.core.economics.economy import account_of, is_cold, late_account, pays
 from proxy.core.planning.life import NO_PAST, Past
 from proxy.core.planning.plan import Account, Anchor, Gap, Plan, Span, Verdict
 from proxy.core.planning.planner import Draft, with_late
-from proxy.core.planning.situation import FREE, UNKNOWN_CONDITIONS, Conditions, Situation
+from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Conditions, Situation
 from proxy.core.planning.strategies import BY_UNITS, ByImportance
 from proxy.core.planning.strategy import Strategy
 from proxy.core.policy.policy import Policy
@@ -35,7 +35,7 @@ def cut(start: int, end: int) -> Plan:
 
 def trimming(given: Situation, *spans: Span) -> Draft:
     quotes: dict[Span, tuple[str, ...]] = dict.fromkeys(spans, ())
-    return Draft(given, Stage.TRIM, spans, quotes, FREE, strategy=ByImportance())
+    return Draft.of(given, Stage.TRIM, quotes, strategy=ByImportance())
 
 
 def verdict(given: Situation, plan: Plan, *, may_wait: bool = True) -> str:
@@ -96,7 +96,7 @@ def test_only_an_epoch_at_trim_that_begins_for_its_size_may_wait(
     stage: Stage, strategy: Strategy, *, acts_now: bool, may: bool
 ):
     given = situation(expected_turns=1)
-    decided = Draft(given, stage, ((0, 2),), {(0, 2): ()}, FREE, strategy=strategy, acts_now=acts_now)
+    decided = Draft.of(given, stage, {(0, 2): ()}, strategy=strategy, acts_now=acts_now)
     assert decided.may_wait is may
     assert (shortfall(decided) > 0) is may
     assert verdict(given, cut(0, 2), may_wait=False) is Verdict.DUE
@@ -221,7 +221,7 @@ def test_what_is_lacking_is_what_must_be_freed_beyond_before_it_pays(calls: floa
     given = situation(expected_turns=calls)
     decided = trimming(given, (0, 2))
     lacking = shortfall(decided)
-    account = account_of(given, decided.outline, may_wait=True, view=decided.most_tokens)
+    account = account_of(given, decided.outline, may_wait=True, view=decided.view)
     assert account is not None
 
     def pays(freed: int) -> bool:

@@ -11,7 +11,7 @@ from proxy.core.budget.budget import Budget, Stage
 from proxy.core.planning.gaps import generation_upon, new_texts, noted_gap
 from proxy.core.planning.plan import EMPTY, Anchor, Plan, Span
 from proxy.core.planning.planner import Draft, finish
-from proxy.core.planning.situation import FREE, Situation
+from proxy.core.planning.situation import Situation
 from proxy.core.planning.strategies import ByImportance
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Ledger
@@ -37,7 +37,7 @@ def situation(*anchored: Anchor, tokens: int = 20_000) -> Situation:
 
 def epoch(given: Situation, *spans: Span, summaries: Mapping[Span, str | None] | None = None) -> Plan:
     quotes: dict[Span, tuple[str, ...]] = dict.fromkeys(spans, ())
-    return finish(Draft(given, Stage.TRIM, spans, quotes, FREE, strategy=ByImportance()), summaries or {})
+    return finish(Draft.of(given, Stage.TRIM, quotes, strategy=ByImportance()), summaries or {})
 
 
 def test_an_epoch_brings_a_summary_that_came_too_late_and_leaves_other_notes_as_they_are():

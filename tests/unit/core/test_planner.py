@@ -10,7 +10,7 @@ import pytest
 from proxy.core.budget.budget import Budget, Stage
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.planning.plan import EMPTY, Plan, apply, view_tokens
-from proxy.core.planning.planner import draft, finish, yielded_protection
+from proxy.core.planning.planner import draft, finish
 from proxy.core.planning.situation import Situation
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Keep, Stages, Summary
@@ -77,7 +77,7 @@ def test_from_trim_on_an_epoch_takes_the_view_to_the_goal(usage: float):
     assert done.begun is not None
     budget = done.begun.situation.budget
     assert done.tokens <= budget.share(0.7)
-    assert not yielded_protection(done.begun)
+    assert not done.begun.yielded
 
 
 def test_a_conversation_goes_through_every_stage():
@@ -261,7 +261,7 @@ def test_a_request_that_goes_with_its_answer_is_quoted():
         messages += [user(f"please lay stone number {n}"), assistant(text(n, 80))]
     done = at(0.95, [*messages, user("last")], policy)
     assert done.begun is not None
-    quoted = [quote for quotes in done.begun.quotes.values() for quote in quotes]
+    quoted = [quote for gap in done.begun.outline.gaps for quote in gap.quotes]
     assert quoted
     for quote in quoted:
         assert quote.startswith("please lay stone number ")

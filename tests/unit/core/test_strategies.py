@@ -250,7 +250,7 @@ def test_an_answer_goes_before_its_request_so_that_the_note_can_quote_it():
     rules = TOPIC.model_copy(update={"ledger": Ledger(least=0)})
     decided = draft(Situation(chain, EMPTY, rules, budget, count), Stage.EMERGENCY)
     assert decided is not None
-    assert any("Which trains are" in text for texts in decided.quotes.values() for text in texts)
+    assert any("Which trains are" in text for gap in decided.outline.gaps for text in gap.quotes)
 
 
 def test_topics_are_what_the_similarity_says():
