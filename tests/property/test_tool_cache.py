@@ -12,8 +12,7 @@ from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.planning.chain import Chain
 from proxy.core.policy.sections import Tool
 from proxy.core.tool_cache.cache import LINE_BYTES, Rules, ToolCache, key_of
-from proxy.core.tool_cache.derive import Derived, Place, derive, initial
-from proxy.core.tool_cache.errors import is_error
+from proxy.core.tool_cache.derive import Derived, Place, derive, initial, is_error
 from tests.support.conversations import Sent, assistant, chain_from, odd_conversations, result, user
 
 TOOLS = ["get_user", "get_order", "set_user", "think", "deploy"]

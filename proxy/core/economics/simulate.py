@@ -20,7 +20,6 @@ from msgspec.structs import replace
 
 from proxy.core.budget.budget import Budget, Stage, stage_of
 from proxy.core.budget.prices import UNKNOWN_PRICES, Prices, Prompt
-from proxy.core.conversation.units import request_points
 from proxy.core.economics.bill import NANO, NOTHING, Bill, kept_prompt
 from proxy.core.economics.economy import SummaryCalls, account_of, summary_calls
 from proxy.core.planning.chain import Chain
@@ -119,10 +118,7 @@ def replay(
     plan, epoch, past = EMPTY, 0, NO_PAST
     is_warm = idle < prices.under(policy.economy).ttl
     meters = SummaryMeter(), SummaryMeter(summary_tokens)
-    points = request_points(chain.messages)
-    if not chain.messages or chain.messages[-1].role == "assistant":
-        points = points[:-1]  # an answer at the very end has not been sent yet
-    for number, length in enumerate(points, 1):
+    for number, length in enumerate(chain.requests, 1):
         prefix = chain.prefix(length)
         sized = replace(budget, last_user_tokens=prefix.last_user_tokens, whole=prefix.tokens.total)
         conditions = Conditions(idle=idle if number > 1 else None, prices=prices, since=past.length)

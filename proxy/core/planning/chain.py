@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from proxy.core.conversation.messages import Message, last_user
-from proxy.core.conversation.units import OpenTurn, Unit, beginnings, open_from
+from proxy.core.conversation.units import OpenTurn, Unit, beginnings, open_from, request_points
 from proxy.core.dialects.dialect import Content, Dialect
 from proxy.core.extraction.reading import Address, addresses_of
 from proxy.core.persistent import Incremental, Sizes
@@ -63,6 +63,12 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for what is recko
         """How many messages the request before is taken to have held: those before the newest answer."""
         places = range(len(self.messages) - 1, -1, -1)
         return next((place for place in places if self.messages[place].role == "assistant"), 0)
+
+    @property
+    def requests(self) -> list[int]:
+        """How many messages each request held; an answer at the very end has not been sent yet."""
+        points = request_points(self.messages)
+        return points[:-1] if not self.messages or self.messages[-1].role == "assistant" else points
 
     @property
     def exchanges(self) -> int:

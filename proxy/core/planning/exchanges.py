@@ -1,21 +1,27 @@
 """The strategy ``exchanges``: a window that holds so many exchanges, and rolls by several at a time.
 
-What rolls is told by a running summary (:mod:`proxy.core.planning.running_summary`).
+What rolls is told by a running summary: each exchange as its request and its answer, in order. A long answer
+stands in it condensed, and once all of it is too long it is rewritten as a whole. A model does both; what
+code can do stands until it has, and where it fails. All sizes are bytes of UTF-8.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, Self
 
 from msgspec.structs import replace
 
 from proxy.core.budget.budget import Stage
 from proxy.core.conversation.units import exchanges_of, request_points
 from proxy.core.planning.chain import Chain
-from proxy.core.planning.running_summary import RunningSummary
+from proxy.core.planning.plan import Anchor
 from proxy.core.planning.situation import CRITICAL, PINNED, Situation
 from proxy.core.planning.strategy import Strategy
 from proxy.core.policy.policy import Policy
-from proxy.core.text.words import size
+from proxy.core.policy.sections import Strategy as Rules
+from proxy.core.text.words import head_of, shares, size, tail_of
 
 
 class Exchanges(Strategy):
@@ -23,6 +29,8 @@ class Exchanges(Strategy):
 
     With ``strategy.condense_active`` the long answers of those that stay give way to notes at the same time.
     """
+
+    records = True
 
     def is_due(self, situation: Situation, stage: Stage) -> bool:
         """When there are too many exchanges, and always where the budget is passed."""
@@ -75,10 +83,6 @@ class Exchanges(Strategy):
                 standing = rules.roll_to
         return found
 
-    def record(self, situation: Situation, start: int, end: int) -> RunningSummary | None:
-        """The exchanges as they went."""
-        return RunningSummary.of(situation, start, end)
-
     def wants_summary(self, situation: Situation, start: int, end: int) -> bool:
         """Where code would leave something out."""
         return not RunningSummary.of(situation, start, end).is_whole
@@ -112,3 +116,162 @@ def _rolled(situation: Situation) -> list[int]:
         return []
     old = standing[: -rules.roll_to]
     return [index for exchange in old for index in exchange if protection[index] < CRITICAL]
+
+
+# --- the running summary ---
+
+
+_BREAK = "\n"
+_USER, _ASSISTANT = "[user] ", "[assistant] "
+_LEAST = 40
+"""Bytes of an exchange that is worth a line: where there are fewer for each, the oldest go."""
+
+
+class Rolled(NamedTuple):
+    """An exchange that no summary is about yet, as what was asked and what was answered in the end."""
+
+    request: str
+    answer: str
+
+
+@dataclass(frozen=True)
+class RunningSummary:
+    """What there is to tell of a gap."""
+
+    earlier: str
+    """What was written of its oldest messages before."""
+    count: int
+    """The number of those messages."""
+    exchanges: Sequence[Rolled]
+    """The others, in order."""
+    rules: Rules
+    room: int
+    """Bytes that it may have: those of one running summary, but for what the notes of other gaps tell."""
+
+    @classmethod
+    def of(cls, situation: Situation, start: int, end: int) -> Self:
+        """The earlier summaries of messages ``start`` up to ``end``, and the exchanges after them."""
+        rules, begun = situation.policy.strategy, situation.chain.begun
+        elsewhere, before, condensed = 0, list[Anchor](), dict[int, str]()
+        for each in situation.plan.anchors:
+            is_answer = _is_answer(begun, each.start, each.end)  # condensed where it stood
+            if not start <= each.start < end:
+                elsewhere += 0 if is_answer else size(each.text)
+            elif is_answer:
+                condensed[each.start] = each.text.removeprefix(_ASSISTANT)
+            else:
+                before.append(each)
+        return cls(
+            _BREAK.join(each.text for each in before),
+            sum(each.count for each in before),
+            tuple(_exchanges(situation, start, end, before, condensed)),
+            rules,
+            rules.summary_max - (0 if _is_answer(begun, start, end) else min(elsewhere, rules.summary_max)),
+        )
+
+    @property
+    def long_answers(self) -> list[str]:
+        """Those that are to be condensed, each once."""
+        return list(dict.fromkeys(each.answer for each in self.exchanges if self._is_long(each.answer)))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether each request and each answer stands in it to the last word, with nothing left to write."""
+        return not self.long_answers and self.fits({})
+
+    @property
+    def most(self) -> int:
+        """Bytes that it is rewritten to."""
+        return self.room * self.rules.summary_to // self.rules.summary_max
+
+    def fits(self, condensed: Mapping[str, str]) -> bool:
+        """Whether it has room as it is, with what a model made of long answers."""
+        return size(self._whole(condensed)) <= self.room
+
+    def text(self, condensed: Mapping[str, str]) -> str:
+        """What code tells, within its room; a long answer that no model has condensed loses its end."""
+        whole = self._whole(condensed)
+        return whole if size(whole) <= self.room else self._compressed(self._lines(condensed), self.most)
+
+    def transcript(self, condensed: Mapping[str, str], most: int) -> list[tuple[str, str]]:
+        """Roles and texts of which it is rewritten, in ``most`` bytes; what a model wrote before has none."""
+        written, before = self._earlier_parts
+        texts = [("", written)]
+        for each in before:
+            request, _, answer = each.removeprefix(_USER).partition(_BREAK + _ASSISTANT)
+            texts += [("user", request), ("assistant", answer)]
+        for each in self.exchanges:
+            texts += [("user", each.request), ("assistant", self._condensed(each.answer, condensed))]
+        texts = [(role, text) for role, text in texts if text]
+        given = shares([size(text) for _, text in texts], most)
+        return [(role, head_of(text, share)) for (role, text), share in zip(texts, given, strict=True)]
+
+    def _is_long(self, answer: str) -> bool:
+        return size(answer) > self.rules.answer_max
+
+    def _condensed(self, answer: str, condensed: Mapping[str, str]) -> str:
+        if not self._is_long(answer):
+            return answer
+        return condensed.get(answer) or head_of(answer, self.rules.answer_to)
+
+    def _lines(self, condensed: Mapping[str, str]) -> list[str]:
+        """Each exchange as it stands there."""
+        found: list[str] = []
+        for request, answer in self.exchanges:
+            shorter = self._condensed(answer, condensed)
+            parts = (request and _USER + request, shorter and _ASSISTANT + shorter)
+            found.append(_BREAK.join(filter(None, parts)))
+        return found
+
+    def _whole(self, condensed: Mapping[str, str]) -> str:
+        return _BREAK.join(filter(None, [self.earlier, *self._lines(condensed)]))
+
+    def _compressed(self, lines: Sequence[str], most: int) -> str:
+        """All of it in so many bytes: the beginning of each exchange, of those told before as well.
+
+        What a model wrote of exchanges gives up its own beginning, and no more than half of the bytes.
+        """
+        written, before = self._earlier_parts
+        older = [tail_of(written, most // 2 if before or lines else most)]
+        left = most - size(older[0]) - bool(written)
+        parts = [*before, *lines][-max(left // _LEAST, 1) :]
+        given = shares([size(each) for each in parts], max(left - (len(parts) - 1) * len(_BREAK), 0))
+        cut = (head_of(each, share) for each, share in zip(parts, given, strict=True))
+        return _BREAK.join(filter(None, [*older, *cut]))
+
+    @cached_property
+    def _earlier_parts(self) -> tuple[str, list[str]]:
+        """Of the earlier summary what a model wrote, and the exchanges below it."""
+        written, *exchanges = (_BREAK + self.earlier).split(_BREAK + _USER)
+        return written.strip(), [_USER + each for each in exchanges]
+
+
+def _exchanges(
+    situation: Situation, start: int, end: int, anchors: Sequence[Anchor], condensed: Mapping[int, str]
+) -> Iterator[Rolled]:
+    """Requests and their final answers, but for what ``anchors`` are about."""
+    messages, begun = situation.chain.messages, situation.chain.begun
+    starts, ends = [start, *(each.end for each in anchors)], [*(each.start for each in anchors), end]
+    request, answer = list[str](), ""
+    for place in (place for run in map(range, starts, ends) for place in run):
+        if not situation.classes.may_be_summarised(place):
+            continue
+        if (request or answer) and _begins(begun, place):
+            yield Rolled(_BREAK.join(request), answer)
+            request, answer = [], ""
+        if messages[place].role == "user":
+            request.append(situation.content(place).text.strip())
+        elif messages[place].is_final:
+            answer = condensed.get(place) or situation.content(place).text.strip()
+    if request or answer:
+        yield Rolled(_BREAK.join(request), answer)
+
+
+def _begins(begun: Sequence[int], place: int) -> bool:
+    """Whether an exchange begins with the message there."""
+    return bisect_left(begun, place) < bisect_right(begun, place)
+
+
+def _is_answer(begun: Sequence[int], start: int, end: int) -> bool:
+    """Whether a gap is a single message amid an exchange: an answer whose request stays."""
+    return end - start == 1 and not _begins(begun, start)

@@ -1,14 +1,17 @@
-"""Why a view looks as it does: every unit of a chain, what became of it, and what it is worth now.
+"""What people see of planning: why a view looks as it does, and what a conversation sent turn by turn.
 
-A read-only look at a situation, for the admin API and the command line; it decides nothing.
+Read-only, for the admin API, the web page and the command line; nothing is decided here.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from proxy.core.budget.budget import Budget
 from proxy.core.dialects.dialect import Content
+from proxy.core.planning.chain import Chain
 from proxy.core.planning.importance import Score
+from proxy.core.planning.plan import Epoch, view_tokens
 from proxy.core.planning.situation import CRITICAL, FIRST_USER, FIXED, FREE, PINNED, RECENT, Situation
 from proxy.core.policy.sections import RetentionClass
 from proxy.core.text.words import one_line
@@ -87,3 +90,55 @@ def _first_words(contents: Iterable[Content]) -> str:
         if words := content.text.strip() or next(calls, ""):
             return one_line(words)
     return ""
+
+
+# --- what was sent, turn by turn ---
+# No record is kept of each request's size. None is needed: what went out is a pure function of the messages
+# and of the epoch in force (law 3), and an epoch says at which message it began.
+
+
+@dataclass(frozen=True, slots=True)
+class SentTurn:
+    """One request. Tokens are the model's, by the ratio and the head of the newest one."""
+
+    messages: int
+    """Messages that the client sent, without the head."""
+    full: int
+    """Tokens of what the client sent."""
+    sent: int
+    """Tokens of what the model got."""
+    epoch: int
+    """The number of the epoch in force; 0 where none was."""
+    began: bool
+    """Whether that epoch began with it, or after the request before."""
+
+
+def sent_turns(chain: Chain, line: Sequence[Epoch], budget: Budget) -> list[SentTurn]:
+    """Every request that led to ``chain``, under the epochs of ``line`` (oldest first)."""
+    whole = chain.tokens
+    # What an epoch takes out of a view does not depend on what came after it.
+    starts = [(epoch.length_at_start(chain.hashes), epoch) for epoch in line]
+    saved = [whole.total - view_tokens(epoch.plan, whole) for epoch in line]
+    turns: list[SentTurn] = []
+    place, before = -1, 0
+    for length in chain.requests:
+        while place + 1 < len(starts) and starts[place + 1][0] <= length:
+            place += 1
+        tokens = budget.head + whole.between(0, length)
+        number = starts[place][1].number if place >= 0 else 0
+        less = saved[place] if place >= 0 else 0
+        turns.append(
+            SentTurn(length, budget.real(tokens), budget.real(tokens - less), number, number > before)
+        )
+        before = max(before, number)
+    return turns
+
+
+def cut_by(line: Sequence[Epoch], position: int) -> Epoch | None:
+    """The epoch since which the message at ``position`` is not in the view as it came; None where it is."""
+    found = None
+    for epoch in reversed(line):
+        if epoch.plan.shows(position):
+            break
+        found = epoch
+    return found

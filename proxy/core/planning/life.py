@@ -118,19 +118,20 @@ class Past(msgspec.Struct, frozen=True):
 NO_PAST = Past()
 
 
+def line_of(epochs: Sequence[Epoch], current: Epoch | None) -> list[Epoch]:
+    """The epochs that led to the one in force, oldest first, and that one."""
+    by_id = {epoch.id: epoch for epoch in epochs}
+    line: list[Epoch] = []
+    while current is not None:
+        line.append(current)
+        current = by_id.get(current.parent)
+    return line[::-1]
+
+
 def past_of(epochs: Sequence[Epoch], current: Epoch | None, hashes: Sequence[bytes]) -> Past:
     """The past of the epoch in force, for a chain with these hashes."""
-    if current is None:
-        return NO_PAST
-    led: list[Epoch] = []
-    wanted = current.id
-    for epoch in reversed(epochs):  # a parent was written before its children
-        if epoch.id != wanted:
-            continue
-        wanted = epoch.parent
-        if not epoch.asked and not epoch.cuts_nothing:
-            led.append(epoch)
-    return Past(len(led), led[0].length_at_start(hashes)) if led else NO_PAST
+    led = [epoch for epoch in line_of(epochs, current) if not (epoch.asked or epoch.cuts_nothing)]
+    return Past(len(led), led[-1].length_at_start(hashes)) if led else NO_PAST
 
 
 def distance(budget: Budget, stages: Stages) -> int:

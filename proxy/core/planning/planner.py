@@ -309,7 +309,7 @@ def lacks_summary(
     summaries that are not in the situation tell.
     """
     least, may_be_summarised = situation.policy.summary.min_gap, situation.classes.may_be_summarised
-    if strategy is not None and strategy.record(situation, *span) is not None:
+    if strategy is not None and strategy.records:
         least = 1
     told = [*(each.span for each in situation.anchors_within(*span) if not each.by_code), *told]
     done = {place for each in told for place in range(*each)}

@@ -25,7 +25,7 @@ from proxy.core.formats.json import dumps
 from proxy.core.planning.plan import Plan, Replacement, view_tokens
 from proxy.core.planning.situation import FIRST_USER, FIRST_USER_LEAST, FREE, Count, Situation
 from proxy.core.tool_cache.cache import Rules
-from proxy.core.tool_cache.errors import speaks_of_error
+from proxy.core.tool_cache.derive import speaks_of_error
 
 CLEARED, REPEATED, SUPERSEDED = "cleared", "repeated", "superseded"
 CLEAR_AFTER = 3

@@ -12,7 +12,6 @@ from typing import ClassVar
 
 from proxy.core.budget.budget import Stage
 from proxy.core.planning.chain import Chain
-from proxy.core.planning.running_summary import RunningSummary
 from proxy.core.planning.situation import Situation
 from proxy.core.policy.policy import Policy
 
@@ -28,6 +27,8 @@ class Strategy(ABC):
     slides: ClassVar[bool] = False
     """Whether the chain's end alone decides what it keeps: it acts at nearly every request, and a chain
     without a plan need not be played from its start."""
+    records: ClassVar[bool] = False
+    """Whether it writes down itself what it cuts, as a running summary that a model only shortens."""
 
     @abstractmethod
     def is_due(self, situation: Situation, stage: Stage) -> bool:
@@ -61,10 +62,6 @@ class Strategy(ABC):
 
         What that cuts is summarised now. Asked at every request, so it must be quick.
         """
-        return None
-
-    def record(self, situation: Situation, start: int, end: int) -> RunningSummary | None:
-        """What it writes of messages ``start`` up to ``end`` itself, where it does; a model only shortens."""
         return None
 
     def wants_summary(self, situation: Situation, start: int, end: int) -> bool:

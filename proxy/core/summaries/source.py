@@ -16,9 +16,9 @@ from math import ceil
 from proxy.core.budget.prices import UNKNOWN_PRICES
 from proxy.core.conversation.messages import Message
 from proxy.core.planning.chain import Chain
+from proxy.core.planning.exchanges import RunningSummary
 from proxy.core.planning.life import distance
 from proxy.core.planning.plan import Anchor, Span
-from proxy.core.planning.running_summary import RunningSummary
 from proxy.core.planning.situation import Situation
 from proxy.core.summaries.extractive import EARLIER, of_users
 from proxy.core.summaries.verification import Evidence, UserRules

@@ -14,7 +14,7 @@ from typing import Protocol
 import msgspec
 
 from proxy.core.dialects.answers import Ask
-from proxy.core.planning.running_summary import RunningSummary
+from proxy.core.planning.exchanges import RunningSummary
 from proxy.core.policy.sections import Compactor as Named
 from proxy.core.policy.sections import Summary
 from proxy.core.policy.values import COMPACTORS

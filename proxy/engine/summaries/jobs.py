@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from proxy.cache import Lru, Memory
 from proxy.core.conversation.retention import terms_of
+from proxy.core.planning.exchanges import RunningSummary
 from proxy.core.planning.gaps import generation_upon
 from proxy.core.planning.plan import Anchor, Epoch, Gap, Plan, Span
 from proxy.core.planning.planner import Draft, lacking_summaries
@@ -204,8 +205,8 @@ class SummaryJobs:
     def _job(self, situation: Situation, owner: Owner, span: Span) -> Job:
         source = source_of(situation, span, _room(situation))
         plain = self._plain_job(situation, owner, self._address(situation, owner, span), source)
-        strategy = strategy_of(situation.policy.strategy.name)
-        plain = replace(plain, record=strategy.record(situation, *span))
+        if strategy_of(situation.policy.strategy.name).records:
+            plain = replace(plain, record=RunningSummary.of(situation, *span))
         named = situation.policy.compactors
         units = units_within(situation, span) if named else ()
         taken = first_for(named, units)

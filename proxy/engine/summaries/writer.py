@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from proxy.cache import Lru, Memory
 from proxy.core.dialects.answers import Answer
-from proxy.core.planning.running_summary import RunningSummary
+from proxy.core.planning.exchanges import RunningSummary
 from proxy.core.summaries.extractive import EARLIER, extractive_summary
 from proxy.core.summaries.prompt import (
     Limit,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from proxy.core.planning.history import SentTurn
+from proxy.core.planning.explain import SentTurn
 from proxy.core.policy.sections import Stages
 
 _MOST = 240

@@ -11,7 +11,8 @@ from starlette.requests import Request
 
 from proxy.core.conversation.extension import Injection
 from proxy.core.conversation.records import Node
-from proxy.core.planning.history import line_of, sent_turns
+from proxy.core.planning.explain import sent_turns
+from proxy.core.planning.life import line_of
 from proxy.core.planning.plan import EMPTY
 from proxy.engine.admin.inspection import Inspected, Inspection
 from proxy.engine.admin.memories import Memories

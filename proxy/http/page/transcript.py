@@ -8,8 +8,7 @@ from itertools import groupby
 
 from proxy.core.conversation.records import Node
 from proxy.core.dialects.dialect import Content, Dialect
-from proxy.core.planning.explain import Row, explain
-from proxy.core.planning.history import cut_by
+from proxy.core.planning.explain import Row, cut_by, explain
 from proxy.core.planning.plan import Epoch
 from proxy.core.planning.situation import Situation
 from proxy.engine.admin.inspection import Inspected

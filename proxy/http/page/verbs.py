@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from proxy.core.planning.history import line_of
+from proxy.core.planning.life import line_of
 from proxy.core.planning.plan import Verb
 from proxy.engine.admin.edits import Edits, Preview, Ranges
 from proxy.engine.admin.forks import Forks

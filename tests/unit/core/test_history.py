@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from proxy.core.budget.budget import Budget, Stage
 from proxy.core.planning.changes import Change
-from proxy.core.planning.history import SentTurn, cut_by, line_of, sent_turns
+from proxy.core.planning.explain import SentTurn, cut_by, sent_turns
+from proxy.core.planning.life import line_of
 from proxy.core.planning.plan import EMPTY, Epoch, Gap, Plan, Replacement, Verb, view_tokens
 from proxy.core.planning.situation import Situation
 from proxy.core.policy.policy import Policy

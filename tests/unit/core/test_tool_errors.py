@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from proxy.core.tool_cache.errors import is_error
+from proxy.core.tool_cache.derive import is_error
 
 TEXTS = [
     "Error: user not found",
