@@ -58,7 +58,6 @@ class SummaryCalls(NamedTuple):
         return money(Prompt(self.source, self.cached), self.text, prices)
 
     def dollars(self, prices: Prices) -> float:
-        """What they cost."""
         return self.money(prices) / NANO
 
 

@@ -73,16 +73,13 @@ class ReplayedTurn:
     messages: int
     """Messages that the client sent, without the head."""
     full_tokens: int
-    """Tokens of what the client sent."""
     stage: Stage
     """Before this request's edits."""
     sent_tokens: int
     cut: int
     """Messages of the client's that were absent."""
     epoch: int
-    """How many epochs have begun so far."""
     began: bool
-    """Whether this request began one."""
     sent: Prompt
     """What was sent, as it is billed."""
     full: Prompt
@@ -195,7 +192,6 @@ class Outcome:
 
     @property
     def epochs(self) -> list[ReplayedTurn]:
-        """The turns at which epochs began."""
         return [turn for turn in self.turns if turn.began]
 
 

@@ -38,9 +38,7 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for what is recko
     messages: Sequence[Message]
     raws: Sequence[bytes]
     tokens: Sizes
-    """Counted tokens of each message."""
     hashes: Sequence[bytes]
-    """The chain hash after each message."""
     dialect: Dialect
     """How its messages are written."""
     gathered: Gathered = msgspec.field(default_factory=Gathered)
@@ -72,12 +70,10 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for what is recko
 
     @property
     def exchanges(self) -> int:
-        """Final answers."""
         return sum(message.is_final for message in self.messages)
 
     @cached_property
     def units(self) -> list[Unit]:
-        """All units, cut or not."""
         if self._whole is not None:
             units: list[Unit] = self._whole.units
             count = bisect_left(units, len(self), key=_start)
@@ -106,12 +102,10 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for what is recko
 
     @property
     def last_user(self) -> int | None:
-        """Position of the last user message."""
         return self._open_turn.last_user
 
     @property
     def open_from(self) -> int:
-        """Where the open unit begins."""
         return self.units[open_from(self.messages, self.units)].start if self.units else 0
 
     def is_spared_by(self, plan: Plan) -> bool:

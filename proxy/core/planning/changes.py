@@ -109,7 +109,6 @@ def restored(situation: Situation, wanted: Collection[int] | None) -> Plan:
 
 
 def _left(gap: Gap, back: Collection[int]) -> list[Span]:
-    """What stays cut of a gap."""
     runs: list[Span] = []
     for position in range(gap.start, gap.end):
         if position in back:
@@ -137,13 +136,11 @@ class Change:
 
     lane: str
     head_count: int
-    """Messages of the head."""
     before: Situation
     plan: Plan
     stage: Stage
     """Of the view before."""
     parent: Epoch | None
-    """The epoch in force."""
     asked: Verb = Verb.NONE
     alternates: bool = False
     """Whether the model is known to want alternating roles."""

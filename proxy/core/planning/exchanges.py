@@ -43,7 +43,6 @@ class Exchanges(Strategy):
         return _rolled(situation)
 
     def is_enough(self, situation: Situation, view: int, goal: int) -> bool:
-        """Never before all of them have rolled."""
         return False
 
     def condensed(self, situation: Situation) -> Sequence[int]:
@@ -141,9 +140,7 @@ class RunningSummary:
     earlier: str
     """What was written of its oldest messages before."""
     count: int
-    """The number of those messages."""
     exchanges: Sequence[Rolled]
-    """The others, in order."""
     rules: Rules
     room: int
     """Bytes that it may have: those of one running summary, but for what the notes of other gaps tell."""
@@ -181,7 +178,6 @@ class RunningSummary:
 
     @property
     def most(self) -> int:
-        """Bytes that it is rewritten to."""
         return self.room * self.rules.summary_to // self.rules.summary_max
 
     def fits(self, condensed: Mapping[str, str]) -> bool:
@@ -215,7 +211,6 @@ class RunningSummary:
         return condensed.get(answer) or head_of(answer, self.rules.answer_to)
 
     def _lines(self, condensed: Mapping[str, str]) -> list[str]:
-        """Each exchange as it stands there."""
         found: list[str] = []
         for request, answer in self.exchanges:
             shorter = self._condensed(answer, condensed)
@@ -268,7 +263,6 @@ def _exchanges(
 
 
 def _begins(begun: Sequence[int], place: int) -> bool:
-    """Whether an exchange begins with the message there."""
     return bisect_left(begun, place) < bisect_right(begun, place)
 
 

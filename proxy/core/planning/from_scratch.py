@@ -45,12 +45,10 @@ class _Replay:
     epochs: int = 0
     _length: int = 0
     _view: int = 0
-    """Counted tokens."""
     _plain: Plan = EMPTY
     """The plan without its ledger."""
     _past: Past = NO_PAST
     _begun: Situation | None = None
-    """Where the last epoch began."""
     _ledger: int = 0
     """Counted tokens of its ledger, at most."""
     _most: int | None = None
@@ -66,7 +64,6 @@ class _Replay:
 
     @property
     def plan(self) -> Plan:
-        """The plan in force by now."""
         if self._written is not None or self._begun is None:
             return self._written or self._plain
         return add_ledger(self._begun.before_ledgers(), self._plain, self._most)

@@ -35,12 +35,10 @@ class Anchor(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def span(self) -> Span:
-        """The messages that it is about."""
         return self.start, self.end
 
     @property
     def count(self) -> int:
-        """The number of messages that it is about."""
         return self.end - self.start
 
     def contains(self, other: "Anchor") -> bool:
@@ -56,7 +54,6 @@ class Gap(msgspec.Struct, frozen=True, array_like=True):
     note: bytes = b""
     """The note as a whole JSON message."""
     tokens: int = 0
-    """Counted tokens of the note."""
     anchors: tuple[Anchor, ...] = ()
     """The summaries in the note, in order and apart from each other."""
     quotes: tuple[str, ...] = ()
@@ -66,7 +63,6 @@ class Gap(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def span(self) -> Span:
-        """The place of the gap."""
         return self.start, self.end
 
     @property
@@ -76,7 +72,6 @@ class Gap(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def count(self) -> int:
-        """The number of messages that are absent."""
         return self.end - self.start
 
 
@@ -86,7 +81,6 @@ class Replacement(msgspec.Struct, frozen=True, array_like=True):
     position: int
     raw: bytes
     tokens: int
-    """Counted tokens of the new bytes."""
     why: str = ""
     """Why a tool result was cleared (`clearing.py`); empty where a message was clipped."""
 
@@ -106,12 +100,10 @@ class Plan(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def cut(self) -> int:
-        """How many messages are absent from the view."""
         return sum(gap.count for gap in self.gaps)
 
     @property
     def anchors(self) -> list[Anchor]:
-        """The summaries of all gaps, in order."""
         return [anchor for gap in self.gaps for anchor in gap.anchors]
 
     def anchors_within(self, start: int, end: int) -> list[Anchor]:
@@ -125,7 +117,6 @@ class Plan(msgspec.Struct, frozen=True, array_like=True):
         return self.gaps[first : bisect_left(self.gaps, end, first, key=_start)]
 
     def covers(self, position: int) -> bool:
-        """Whether the message at ``position`` is cut."""
         return bool(self.gaps_within(position, position + 1))
 
     def shows(self, position: int) -> bool:
@@ -142,7 +133,6 @@ class Plan(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def note_places(self) -> set[int]:
-        """Where the notes stand in the view."""
         absent, places = 0, set[int]()
         for number, gap in enumerate(self.gaps):
             places.add(gap.start - absent + number)

@@ -62,7 +62,6 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """Every gap from now on."""
         return _spans_of(self.outline)
 
     @property
@@ -154,7 +153,6 @@ def draft(situation: Situation, stage: Stage, *, growth: int = 0, ledger: int | 
 
 
 def _holds(gate: Gate, decided: Draft) -> bool:
-    """Whether a draft passes a gate."""
     situation, outline = decided.situation, decided.outline
     match gate:
         case Gate.CHANGES:

@@ -63,7 +63,6 @@ class Clearing:
     unit: int
     edit: Replacement
     saves: int
-    """Counted tokens."""
     needs_note: bool = True
     """Whether a note must stand in the view, for what of it later turns may need."""
 

@@ -71,7 +71,6 @@ def disposable(situation: Situation) -> list[int]:
 
 
 def _free_of(situation: Situation, wanted: RetentionClass) -> Iterator[int]:
-    """Standing units of a class that nothing protects."""
     return (index for index in situation.classed.get(wanted, ()) if situation.protection[index] == FREE)
 
 
@@ -129,7 +128,6 @@ class Selection:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether everything that can be cut is cut."""
         protection = self._situation.protection
         return all(index in self.cut or protection[index] == FIXED for index in self._situation.standing)
 

@@ -161,7 +161,6 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is r
 
     @cached_property
     def view(self) -> int:
-        """Counted tokens of the view."""
         return view_tokens(self.plan, self.chain.tokens) + self.unwritten
 
     def size(self, index: int) -> int:
@@ -239,7 +238,6 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is r
 
     @cached_property
     def protection(self) -> dict[int, int]:
-        """How firmly each standing unit is protected."""
         levels = dict.fromkeys(self.standing, FREE)
         recent, left = list[int](), self.newest
         if left is None:
@@ -294,12 +292,10 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is r
 
     @cached_property
     def classes(self) -> Classes:
-        """The retention classes of the units."""
         return Classes(self.policy.retention, self.chain.messages, self.units, self.content, self.role)
 
     @cached_property
     def pinned(self) -> list[int]:
-        """Positions of messages that the client has pinned."""
         hashes = self.chain.hashes if self.pins else ()
         return [place for place, chain_hash in enumerate(hashes) if chain_hash in self.pins]
 
@@ -322,7 +318,6 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is r
         return {}
 
     def is_user(self, index: int) -> bool:
-        """Whether the unit is a user message."""
         return self.role(self.units[index].start) == "user"
 
     @cached_property

@@ -218,11 +218,9 @@ class ByUnits(Strategy):
         return units_since(situation, most) >= most
 
     def order(self, situation: Situation, stage: Stage) -> Sequence[int]:
-        """Everything unprotected."""
         return [index for index in situation.standing if situation.protection[index] == FREE]
 
     def is_enough(self, situation: Situation, view: int, goal: int) -> bool:
-        """Never before all is gone."""
         return False
 
 
@@ -255,7 +253,6 @@ STRATEGIES: Mapping[str, Strategy] = {
     "exchanges": Exchanges(),
     "off": Off(),
 }
-"""Those that are built in."""
 
 
 def acts_by_usage(policy: Policy) -> bool:

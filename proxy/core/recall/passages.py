@@ -35,7 +35,6 @@ WINGS = 3
 PASSAGE_BYTES = 2_400
 """Of a passage: about 600 tokens."""
 BEST = 5
-"""Passages that one search gives."""
 
 
 class Piece(NamedTuple):
@@ -45,7 +44,6 @@ class Piece(NamedTuple):
     start: int
     end: int
     size: int
-    """Bytes."""
 
 
 def pieces_of(position: int, text: str) -> list[Piece]:
@@ -184,7 +182,6 @@ class Reach:
 
     @cached_property
     def pieces(self) -> list[Piece]:
-        """Their texts in small pieces."""
         return [piece for place in self.positions for piece in self._pieces_at(place)]
 
     def _pieces_at(self, position: int) -> Sequence[Piece]:

@@ -166,7 +166,6 @@ class Answer:
         return "\n".join([self._opening, *map(self._part, parts), f"[{self._seal}] {closing}"])
 
     def _part(self, part: Sequence[int]) -> str:
-        """Adjoining pieces of one message, under its line."""
         first, last = self._reach.pieces[part[0]], self._reach.pieces[part[-1]]
         original = self._reach.original(first.position)
         line = f"[{self._seal} message {first.position + 1}, {original.author}"

@@ -17,7 +17,6 @@ from proxy.core.text.words import sentences_in
 EARLIER = "summary"
 """The role of an earlier summary."""
 _LONGEST = 240
-"""Characters of one quotation."""
 _SHORTEST = 12
 _MOST = 400
 """Sentences that are weighed: the first and the last of them."""

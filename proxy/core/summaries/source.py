@@ -84,12 +84,10 @@ class Piece:
 
     @cached_property
     def text(self) -> str:
-        """The transcript."""
         return "\n".join(block.transcript for block in self.blocks)
 
     @cached_property
     def user_text(self) -> str:
-        """What of it users said."""
         return "\n".join(block.user_text for block in self.blocks if block.user_text)
 
     def evidence(self, user_rules: UserRules | None = None) -> Evidence:
@@ -98,7 +96,6 @@ class Piece:
 
     @property
     def by_role(self) -> list[tuple[str, str]]:
-        """Roles and texts, for an extractive summary."""
         return [(block.role, "\n".join([block.text, *block.calls])) for block in self.blocks]
 
 
@@ -108,12 +105,10 @@ class Source:
 
     pieces: tuple[Piece, ...]
     tokens: int
-    """Counted tokens of all pieces."""
     language: str = "en"
 
     @cached_property
     def whole(self) -> Piece:
-        """All of it as one."""
         return Piece(tuple(block for piece in self.pieces for block in piece.blocks))
 
     @cached_property
@@ -189,7 +184,6 @@ def seal_of(chain: Chain, start: int, end: int) -> bytes:
 
 
 def _most(room: int) -> int:
-    """Counted tokens of a piece."""
     return max(min(PIECE_TOKENS, room - _PROMPT_TOKENS), _LEAST_PIECE)
 
 

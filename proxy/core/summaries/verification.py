@@ -40,7 +40,6 @@ class Evidence:
     """What a summary was made from."""
 
     text: str
-    """All of it."""
     user_text: str
     """What users said in it, and what earlier summaries, checked themselves, said that they did."""
     user_rules: "UserRules | None" = None
@@ -54,7 +53,6 @@ class Evidence:
 
     @cached_property
     def numbers(self) -> frozenset[str]:
-        """Every number in it."""
         return all_numbers(_normal(self.text))
 
     @cached_property
@@ -212,8 +210,6 @@ _BINDING, _FIRM = 2, 3
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """A sentence of a user that binds."""
-
     place: int
     text: str
     words: frozenset[str]

@@ -30,7 +30,6 @@ class Rules:
 
     @property
     def is_caching(self) -> bool:
-        """Whether any result is kept at all."""
         return any(rule.cache_exchanges for rule in self.tools)
 
     def of(self, tool: str) -> Tool | None:
@@ -80,29 +79,24 @@ class Fresh:
     arguments: str
     """As the call had them."""
     text: str
-    """The result."""
     call_id: str
     place: bytes
     """Chain hash of the message that brought it; empty where the caller handed it in."""
     duration: int
     """Exchanges for which it is kept after each use."""
     remaining: int
-    """Exchanges that are left."""
     hits: int = 0
     """How often it was served, or the same call seen again."""
 
     @property
     def size(self) -> int:
-        """Bytes of arguments and result."""
         return _bytes(self.arguments) + _bytes(self.text)
 
     @property
     def result_bytes(self) -> int:
-        """Bytes of the result."""
         return _bytes(self.text)
 
     def used(self) -> Self:
-        """The entry after one more hit."""
         return replace(self, remaining=self.duration, hits=self.hits + 1)
 
 
@@ -127,7 +121,6 @@ class ToolCache:
 
     @property
     def serves_any(self) -> bool:
-        """Whether any call may be answered."""
         return bool(self._served)
 
     def holds(self, tool: str) -> bool:
@@ -169,13 +162,11 @@ class Entries:
             self.drop(next(iter(self._entries)))
 
     def use(self, key: bytes) -> None:
-        """A result was served."""
         entry = self._entries.pop(key, None)
         if entry is not None:
             self._entries[key] = entry.used()
 
     def drop(self, key: bytes) -> Fresh | None:
-        """Forget a result."""
         entry = self._entries.pop(key, None)
         self._weight -= _weight(entry) if entry else 0
         return entry

@@ -51,7 +51,6 @@ class Derived:
     open: Mapping[str, _Call] = field(default_factory=dict[str, _Call])
     """Calls whose results are still to come and will be kept, by id."""
     is_asked: bool = False
-    """Whether an exchange has begun and not ended."""
     is_tried: bool = False
     """Whether anything was done about it."""
 
@@ -84,8 +83,6 @@ def derive(
 
 
 class _Derivation:
-    """A derivation under way."""
-
     def __init__(self, onto: Derived, dialect: Dialect, events: Counter[str]) -> None:
         self._dialect = dialect
         self._rules = onto.cache.rules

@@ -54,7 +54,6 @@ class CachedQuestion(msgspec.Struct, frozen=True):
 
     @property
     def weight(self) -> int:
-        """Bytes that it holds, about."""
         return len(self.body) + sum(sys.getsizeof(block.transcript) for block in self.cut_part.blocks)
 
 
@@ -79,7 +78,6 @@ class PromptCache:
         self._waiting.put(address, question)
 
     def drop(self, address: str) -> None:
-        """Let go of it."""
         self._waiting.drop(address)
 
     def question(self, caller: Caller, address: str) -> CachedQuestion | None:

@@ -47,11 +47,9 @@ class Context:
     language: str
     """Of the conversation: `en`, `de`, `fr`, `es`, `ja` or `zh`."""
     max_tokens: int
-    """Tokens that the text may have."""
     room: int
     """Counted tokens that a prompt may have."""
     count: Callable[[str], int]
-    """Counts the tokens of a text."""
     ask: AskModel
 
 
@@ -87,7 +85,6 @@ class WorkingFlow:
         return is_working_flow(units)
 
     async def compact(self, units: Sequence[GapUnit], context: Context) -> str:
-        """One question, one report."""
         about = {
             "task_goal": context.task_goal,
             "progress_summary": context.progress_summary,

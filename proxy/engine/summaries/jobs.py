@@ -63,7 +63,6 @@ class Declined:
         return end is not None and end <= anchor.end < _AGAIN * end
 
     def add(self, owner: Owner, anchor: Anchor) -> None:
-        """It was found of this gap."""
         self._ends.put((owner.key, owner.lane, anchor.start), anchor.end)
 
 
@@ -71,7 +70,6 @@ class Missing(NamedTuple):
     """A gap that no summary tells of."""
 
     gap: int
-    """Its index in the plan."""
     span: Span
     why: str
     """`failed: …` with the reason, `no room` for what there is, or `not yet`."""

@@ -39,8 +39,6 @@ class _Failure(NamedTuple):
 
 
 class _Writing(NamedTuple):
-    """A summary on its way."""
-
     task: asyncio.Task[None]
     hurry: asyncio.Event
     """Set once a request waits for it."""
@@ -69,11 +67,9 @@ class Summaries:
         self._writing: dict[str, _Writing] = {}
 
     def ready(self, address: str) -> str | None:
-        """A summary that this process holds."""
         return self._texts.get(address)
 
     def is_writing(self, address: str) -> bool:
-        """Whether it is on its way."""
         return address in self._writing
 
     def has_failed(self, address: str) -> bool:
@@ -139,7 +135,6 @@ class Summaries:
             await asyncio.wait([each.task for each in writing], timeout=seconds)
 
     async def aclose(self) -> None:
-        """Stop writing."""
         tasks = [each.task for each in self._writing.values()]
         for task in tasks:
             task.cancel()
@@ -181,13 +176,11 @@ class GapSummaries(NamedTuple):
 
     summaries: Summaries
     addresses: Mapping[Span, str]
-    """Where each is kept."""
     job: Callable[[Span], Job]
     """Reads a gap, to have its summary written."""
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """The gaps."""
         return tuple(self.addresses)
 
     @property

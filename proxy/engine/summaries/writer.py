@@ -114,7 +114,6 @@ class Writer:
         self._foreground = foreground
         self._metrics = metrics
         self.texts: Lru[str, str] = Lru(memory, sys.getsizeof)
-        """By content address."""
 
     async def write(self, job: Job, hurry: asyncio.Event) -> str:
         """The text for a gap; ``hurry`` is set once a request waits for it.
