@@ -158,11 +158,12 @@ def step(name: str, *, is_aside: bool = False) -> AbstractContextManager[None]:
     """
     trace = _in_force.get()
     if trace is None:
-        return _NOTHING
+        return UNTRACED
     return within(Trace(trace.span.child(name, {}), None if is_aside else trace))
 
 
-_NOTHING: Final = nullcontext()
+UNTRACED: Final = nullcontext()
+"""A step of what nobody traces."""
 
 
 @contextmanager

@@ -182,9 +182,9 @@ async def read_session(
     body = CHAT.read_body(document.rstrip(), sys.maxsize)
     reader = Reader(CHAT, counter, Memory())
     history = replace(await reader.read(body, root()), model=model)
-    await reader.count(history)
+    chain = await reader.count(history)
     head = await reader.head_tokens(history)
-    chain, name = history.chain(), body.get("id")
+    name = body.get("id")
     if not all(message.role for message in chain.messages):
         raise MissingParameter("A message has no `role`.", param="messages")
     return RecordedSession(str(number) if name is None else str(name), chain, head)

@@ -60,11 +60,22 @@ class Grown(Sequence[T]):
             raise IndexError(place)
         return self._items[index]
 
-    def begins_with(self, others: Iterable[T]) -> bool:
+    def begins_with(self, others: "Grown[T]") -> bool:
         """Whether the first items are these others."""
-        first = [*others]
+        first = others.after(0)
         end = self._start + len(first)
         return end <= self._end and self._items[self._start : end] == first
+
+    def after(self, place: int) -> list[T]:
+        """The items from a place on."""
+        return self._items[self._start + place : self._end]
+
+    def last_place(self, item: T) -> int:
+        """Where an item stands last, -1 where it does not; it is looked for from the end."""
+        items, place = self._items, self._end - 1
+        while place >= self._start and items[place] != item:
+            place -= 1
+        return place - self._start
 
     def newest(self, most: int) -> tuple[T, ...]:
         """The last items, at most so many, newest first."""
@@ -129,6 +140,11 @@ class Sizes(Sequence[int]):
         if end is None or end > last - first:
             end = last - first
         return self._sums[first + end] - self._sums[first + min(start, end)]
+
+    def after(self, place: int) -> list[int]:
+        """The sizes from a place on."""
+        sums = self._sums[self._start + place : self._end + 1]
+        return [*map(sub, sums[1:], sums)]
 
     def __len__(self) -> int:
         return self._end - self._start

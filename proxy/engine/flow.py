@@ -1,126 +1,44 @@
-"""The records that carry a request from its bytes to what is written down, in the order of their making.
+"""The five records that carry a request from its bytes to what is written down, in the order of their making.
 
-An :class:`Incoming`, whose head is an :class:`Envelope`, is read as a
-:class:`~proxy.engine.intake.history.History`, and its session is found
-(:class:`~proxy.engine.sessions.session_cache.SessionState`): with what it may cost, these are the
-:class:`Request` to be decided on. What was decided is a :class:`Decision`; both are on their way to the
-upstream as an :class:`Exchange`, and the :class:`Sent` is what came back. Each holds those before it, and no
-value stands in two.
+- :class:`Incoming`: the request as the client sent it, with the policy that was chosen for it
+- :class:`Request`: the same with its history and session read, and what it may cost
+- :class:`Decision`: what is cut of it, and what stands in the place of that
+- :class:`Exchange`: the bytes that go out, and what becomes of the turn
+- :class:`Sent`: the upstream's answer, its body still to come
+
+Each holds those before it, and no value stands in two.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from collections.abc import Set as AbstractSet
+from math import ceil
 from typing import Self
 
 import msgspec
 
 from proxy.core.budget.budget import Budget, Stage, stage_of
-from proxy.core.conversation.extension import Injection
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.plan import EMPTY, Epoch, Plan, view_tokens
 from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Conditions
 from proxy.core.policy.policy import Policy
 from proxy.core.tool_cache.cache import ToolCache
-from proxy.engine.intake.history import History
+from proxy.engine.intake.history import Appended, History
 from proxy.engine.intake.homes import Home
-from proxy.engine.intake.naming import CREDENTIALS, Caller, Headers, Naming, is_name
+from proxy.engine.intake.naming import Envelope
 from proxy.engine.models.models import Model
 from proxy.engine.sessions.session_cache import EpochLog, SessionState
 from proxy.engine.tool_rounds import Answerer, Rounds
-from proxy.errors import InvalidHeader, InvalidPolicy
 from proxy.ports import UpstreamResponse
-
-POLICY_HEADER = b"x-unabridged-policy"
-BUDGET_HEADER = b"x-unabridged-budget"
-BOUNDARY_HEADER = b"x-unabridged-boundary"
-CHANNEL_HEADER = b"x-unabridged-channel"
-WORKSPACE_HEADER = b"x-unabridged-workspace"
-_DIGITS = 40
-"""Digits that a budget may be written with; what has more is no number of tokens."""
-_MOST = 10**12
-"""Tokens, more than any policy or window allows: what asks for more asks for these, which can be stored."""
-_TAKEN_OVER = frozenset({*CREDENTIALS, b"openai-organization", b"openai-project"})
-"""Headers of a request that background calls made for it carry."""
-
-
-class Envelope(msgspec.Struct, frozen=True, kw_only=True):
-    """The head of a request, read."""
-
-    target: str
-    """Path and query after ``/v1``."""
-    headers: Headers
-    forwarded: Sequence[tuple[bytes, bytes]]
-    """The headers that go to the upstream."""
-    caller: Caller
-    budget: int | None
-    """Tokens that the client allows; None where it leaves them to the policy."""
-    is_boundary: bool
-    """Whether the client says that something new begins."""
-    credentials: Sequence[tuple[bytes, bytes]]
-    """What background calls need of its headers, to be made in its caller's name."""
-    channel: str = ""
-    """Where its session belongs to, and the next is what that belongs to; empty where no header says so."""
-    workspace: str = ""
-
-    @classmethod
-    def read(
-        cls, naming: Naming, target: str, headers: Headers, forwarded: Sequence[tuple[bytes, bytes]]
-    ) -> Self:
-        """Read the head of a request. Raises InvalidSessionId, InvalidPolicy and InvalidHeader."""
-        caller = naming.caller(headers)
-        text, budget = headers.get(BUDGET_HEADER, b"").decode("latin-1").strip(), None
-        if text:
-            if not (text.isascii() and text.isdigit()) or len(text) > _DIGITS or int(text) == 0:
-                raise InvalidPolicy("X-Unabridged-Budget must be a positive number of tokens.")
-            budget = min(int(text), _MOST)
-        boundary = headers.get(BOUNDARY_HEADER, b"").strip().lower()
-        if boundary not in (b"", b"new"):
-            raise InvalidHeader("X-Unabridged-Boundary is new, or absent.")
-        return cls(
-            target=target,
-            headers=headers,
-            forwarded=forwarded,
-            caller=caller,
-            budget=budget,
-            is_boundary=boundary == b"new",
-            credentials=[pair for pair in forwarded if pair[0].lower() in _TAKEN_OVER],
-            channel=_scope_name(headers, CHANNEL_HEADER, "X-Unabridged-Channel"),
-            workspace=_scope_name(headers, WORKSPACE_HEADER, "X-Unabridged-Workspace"),
-        )
-
-
-def _scope_name(headers: Headers, header: bytes, shown: str) -> str:
-    """What a header names; empty where it is absent. Raises InvalidHeader."""
-    name = headers.get(header, b"").strip()
-    if name and not is_name(name):
-        raise InvalidHeader(f"{shown} has 1 to 256 printable characters.")
-    return name.decode("latin-1")
-
-
-class Appended(msgspec.Struct, frozen=True):
-    """Where a turn stands that was sent without its history."""
-
-    root: bytes
-    """h₀ of the session's chain."""
-    begun_at: bytes
-    """The session's tip, from which this turn may move it."""
-    after: bytes
-    """Chain hash of the last message before the new ones."""
-    retry_key: str
-    """Digest of the request's Idempotency-Key; empty without one."""
-    pins: tuple[int, ...] = ()
-    """Its messages that the client pins, counted from the end."""
-    inject: Injection | None = None
-    """What came with it for the session to begin with."""
 
 
 class Incoming(msgspec.Struct, frozen=True):
     """A request as it came in, its body decoded."""
 
     envelope: Envelope
+    """Its head: who sends it, and what its headers ask for."""
     body: bytes
     policy: Policy
     arrived: float
@@ -148,12 +66,17 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     conditions: Conditions = UNKNOWN_CONDITIONS
     tool: bytes = b""
     """The tool that we add where something is cut; empty where none may be offered."""
-    cache_key: str = ""
-    """How the provider's cache is named where something is cut; empty where it is not, or by the client."""
     pins: AbstractSet[bytes] = frozenset()
     """Chain hashes of the messages that the client has pinned in its session."""
     home: Home | None = None
     """Where its turn is remembered; None where its policy remembers nothing."""
+
+    @property
+    def cache_key(self) -> str:
+        """What names the provider's cache where something is cut; empty where nothing does, or the client."""
+        model, economy = self.model, self.incoming.policy.economy
+        may_name = economy.enabled and not (model.refuses_cache_key or self.history.body.names_cache)
+        return self.session.cached.cache_key if may_name else ""
 
     @property
     def counted(self) -> int:
@@ -217,7 +140,7 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 class Exchange(msgspec.Struct, kw_only=True):
-    """A request that is ready to be sent, and what its turn comes to."""
+    """A request on its way to the upstream and back: the bytes that go out, and what becomes of the turn."""
 
     request: Request
     decision: Decision
@@ -228,7 +151,7 @@ class Exchange(msgspec.Struct, kw_only=True):
     full: int = 0
     """The model's tokens of the whole conversation."""
     plain: bytes
-    """What goes out, but for what only we ask for."""
+    """What goes out, without the parameters that only we ask for."""
     body: bytes = b""
     """What goes out."""
     adds_usage: bool = False
@@ -257,20 +180,12 @@ class Exchange(msgspec.Struct, kw_only=True):
         self.decide(self.request, self.decision, self.plain)
 
     def decide(self, request: Request, decision: Decision, plain: bytes) -> None:
-        """Let this be what is asked, what was decided on it, and what goes out."""
-        self.request, self.decision, budget = request, decision, request.budget
-        view, counted = budget.head + decision.view, request.counted
-        self.sent_tokens = counted if self.is_shadow else view
-        self.sent, self.full = budget.real(view), budget.real(counted)
-        self.set_body(plain)
-
-    @property
-    def is_shadow(self) -> bool:
-        """Whether it goes out as it came, whatever was decided."""
-        return self.request.incoming.is_shadow
-
-    def set_body(self, plain: bytes) -> None:
-        """Let this go out, without what only we ask for."""
+        """Let this be what is asked, what was decided on it, and what goes out of it."""
+        head, ratio = request.budget.head, request.budget.ratio
+        view, whole = head + decision.view, head + request.chain.tokens.total
+        self.request, self.decision = request, decision
+        self.sent_tokens = whole if request.incoming.is_shadow else view
+        self.sent, self.full = ceil(view * ratio), ceil(whole * ratio)
         self.plain = self.body = plain
         self.adds_usage = self.adds_cache_key = False
 
@@ -284,11 +199,11 @@ class Exchange(msgspec.Struct, kw_only=True):
             (b"x-unabridged-stage", decision.stage.encode()),
             (b"x-unabridged-epoch", b"%d" % decision.number),
             (b"x-unabridged-tokens", tokens.encode()),
-            (b"x-unabridged-cut", b"%d" % decision.plan.cut),
+            (b"x-unabridged-cut", b"%d" % (decision.plan.cut if decision.plan.gaps else 0)),
             (b"x-unabridged-summary", decision.summary.encode()),
             (b"x-unabridged-tool-cache", b"hits=%d" % (self.rounds.hits if self.rounds else 0)),
         ]
-        if self.is_shadow:
+        if request.incoming.is_shadow:
             headers.append((b"x-unabridged-mode", b"shadow"))
         reasons = [*self.degraded, *decision.degraded]
         if reasons:

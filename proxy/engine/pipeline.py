@@ -10,8 +10,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import partial
 
-from proxy.core.budget.budget import Budget
-from proxy.core.conversation.extension import Extension, Injection, take_extension
+from proxy.core.conversation.extension import ABSENT, MEMBER, Extension, Injection, take_extension
 from proxy.core.conversation.messages import root
 from proxy.core.dialects.dialect import Dialect
 from proxy.core.planning.chain import Chain
@@ -23,14 +22,14 @@ from proxy.engine.answers.sending import Sender
 from proxy.engine.answers.tool_cache import NOTHING_FRESH, ToolCaches
 from proxy.engine.answers.tool_loop import ToolLoop
 from proxy.engine.background import Background
-from proxy.engine.flow import Envelope, Exchange, Incoming, Request, Sent
+from proxy.engine.flow import Exchange, Incoming, Request, Sent
 from proxy.engine.foreground import Foreground
 from proxy.engine.intake.history import NAME, History
 from proxy.engine.intake.homes import Home
 from proxy.engine.intake.naming import Naming
 from proxy.engine.intake.reader import BodyCache, ReadBody, Reader
 from proxy.engine.memory.reading import Reading
-from proxy.engine.models.models import Model, Models
+from proxy.engine.models.models import Models
 from proxy.engine.planning.decisions import Decisions
 from proxy.engine.recording.recorder import Recorder
 from proxy.engine.sessions.attachments import Attachments
@@ -38,10 +37,12 @@ from proxy.engine.sessions.recognition import Recognition
 from proxy.engine.sessions.session_cache import EpochLog, SessionState
 from proxy.ports import NAMED
 from proxy.telemetry import log_fault
-from proxy.tracing import PLAN, step
+from proxy.tracing import PLAN, UNTRACED, current, step
 
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.005, 0.05
 """Seconds between two looks whether a compaction is over."""
+_ROOT = root()
+"""Where the chains of sessions begin that a header names."""
 
 
 @dataclass(frozen=True)
@@ -69,35 +70,40 @@ class Pipeline:
 
         Raises StoreUnavailable for an appended turn, and where the policy is closed on faults.
         """
-        policy = incoming.policy
+        policy, is_shadow = incoming.policy, incoming.is_shadow
         read, extension, history = await self._read(incoming)
-        lane = lane_of(history.model, policy, incoming.envelope.budget, is_shadow=incoming.is_shadow)
-        session, log = await self._recognised(incoming, history, lane)
+        session, log = await self._recognised(incoming, history)
         degraded = ["store"] if session.is_store_away else []
-        home = self.memories.home(incoming, history, session.key)
+        home = self.memories.home(incoming, history, session.key) if policy.memory.enabled else None
         pins, injection = await self._attached(incoming, extension, session, history, home, degraded)
-        model = self.models.of(session.tenant, history.model)
-        chain = await self._counted(read, history, session, model)
-        if (session.hidden and not incoming.is_shadow) or injection is not None:
+        chain = history.counted
+        if history.new:
+            chain = await self.reader.count(history, session.found.counts)
+            self.body_cache.keep(read, history, chain)
+        if (session.hidden and not is_shadow) or injection is not None:
             history = history.completed(session.hidden, injection)
             chain = history.outgoing_chain(chain) if history.hidden else chain
         request = await self._request(incoming, history, chain, session, log, pins, home)
-        with step(PLAN):
+        with step(PLAN) if current() is not None else UNTRACED:
             decision = await self.decisions.decide(request)
+        if is_shadow:
+            raw = history.body.raw
+            return Exchange(
+                request=request, decision=decision, plain=raw, tools=NOTHING_FRESH, degraded=degraded
+            )
         exchange = Exchange(
             request=request,
             decision=decision,
-            plain=history.body.raw if incoming.is_shadow else self.decisions.body(request, decision),
-            tools=NOTHING_FRESH if incoming.is_shadow else await self._fresh(request),
+            plain=self.decisions.body(request, decision),
+            tools=await self._fresh(request) if policy.tools or injection is not None else NOTHING_FRESH,
             degraded=degraded,
             answerers=self.decisions.answerers(request, decision) if request.tool else [],
         )
-        if not incoming.is_shadow:
-            self.sender.add_parameters(exchange)
+        self.sender.add_parameters(exchange)
         return exchange
 
     async def answer(self, exchange: Exchange) -> Sent:
-        """The upstream's answer as the client is told it: calls of tools that we know are answered here.
+        """The upstream's answer as the client gets it: calls of tools that we know are answered here.
 
         Raises UpstreamUnreachable, UpstreamTimeout and UpstreamInvalidResponse.
         """
@@ -112,34 +118,34 @@ class Pipeline:
 
     async def _read(self, incoming: Incoming) -> tuple[ReadBody, Extension, History]:
         """What was sent: the body's messages on their chain, those that are new read and identified."""
-        caller, limit = incoming.envelope.caller, incoming.policy.limits.messages
+        caller, appended = incoming.envelope.caller, incoming.appended
         scope = f"{caller.tenant}\0{caller.name}".encode(errors="surrogatepass")
-        read = self.body_cache.read(incoming.body, scope, limit, is_shared=caller.name is None)
-        body, extension = take_extension(read.body)
-        if incoming.appended is not None:
-            start = incoming.appended.root
-        elif caller.key is not None and caller.key.sid == NAMED:
-            start = root()
-        else:  # who is talking, where the client says so, is part of it
-            start = root(body.person)
+        read = self.body_cache.read(
+            incoming.body, scope, incoming.policy.limits.messages, is_shared=caller.name is None
+        )
+        body, extension = read.body, ABSENT
+        if MEMBER in body.members:
+            body, extension = take_extension(body)
+        start = _ROOT if appended is None else appended.root
+        if appended is None and (caller.key is None or caller.key.sid != NAMED):
+            start = root(body.person)  # who is talking, where the client says so, is part of it
         return read, extension, await self.reader.read(body, start, read.before)
 
-    async def _recognised(
-        self, incoming: Incoming, history: History, lane: str
-    ) -> tuple[SessionState, EpochLog | None]:
+    async def _recognised(self, incoming: Incoming, history: History) -> tuple[SessionState, EpochLog | None]:
         """The request's session and its lane's epochs: after a compaction that is under way, if it ends soon.
 
         Past `summary.wait` the request goes on under the plan in force. Raises StoreUnavailable.
         """
-        policy, now = incoming.policy, self.recorder.clock.monotonic
+        policy, envelope, now = incoming.policy, incoming.envelope, self.recorder.clock.monotonic
+        lane = lane_of(history.model, policy, envelope.budget, is_shadow=incoming.is_shadow)
         needs_store = incoming.appended is not None or policy.store.on_fault == "closed"
         deadline, pause = now() + policy.summary.wait, _SHORTEST_PAUSE
         while True:
             session, log = await self.recognition.recognise(
-                incoming.envelope.caller, history, lane, needs_store=needs_store
+                envelope.caller, history, lane, needs_store=needs_store
             )
             stored = session.found.session
-            if stored is None or not stored.is_compacting or now() >= deadline:
+            if stored is None or not stored.blocked or not stored.is_compacting or now() >= deadline:
                 return session, log
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
@@ -153,34 +159,24 @@ class Pipeline:
         home: Home | None,
         degraded: list[str],
     ) -> tuple[AbstractSet[bytes], Injection | None]:
-        """What is pinned in the session, and was handed in for it, by this request too."""
-        came_with, ttl = incoming.appended, incoming.policy.store.ttl
-        places = came_with.pins if came_with is not None else ()
+        """What is pinned in the session, and was handed in for it, by this request too. Mostly nothing."""
+        appended, policy, found = incoming.appended, incoming.policy, session.found
+        places, inject = (appended.pins, appended.inject) if appended is not None else ((), extension.inject)
         if extension.pins:
             places = extension.pins_from_end(len(history.head))
-        wanted = frozenset([history.hashes[-place] for place in places] if places else ())
-        pins, unsaved = await self.attachments.pins(session, wanted, ttl)
-        degraded += unsaved
-        inject = came_with.inject if came_with is not None else extension.inject
-        if incoming.is_shadow:
-            return pins, None
-        room = incoming.policy.memory.inject_tokens
-        memory = partial(self.memories.opening, home, history, session.key, room) if home and room else None
-        injection, unkept = await self.attachments.injection(session, inject, ttl, memory)
-        degraded += unkept
+        pins, injection = frozenset[bytes](), None
+        if places or session.cached.pins or (found.session is not None and found.session.pins):
+            pinned = frozenset([history.hashes[-place] for place in places])
+            pins, unsaved = await self.attachments.pins(session, pinned, policy.store.ttl)
+            degraded += unsaved
+        room = policy.memory.inject_tokens if home is not None else 0
+        if not incoming.is_shadow and (inject or room or session.cached.injection or found.injected):
+            memory = (
+                partial(self.memories.opening, home, history, session.key, room) if home and room else None
+            )
+            injection, unkept = await self.attachments.injection(session, inject, policy.store.ttl, memory)
+            degraded += unkept
         return pins, injection
-
-    async def _counted(self, read: ReadBody, history: History, session: SessionState, model: Model) -> Chain:
-        """The chain with what is new counted; the rest, and how the model counts, the store may know."""
-        last = session.found.session
-        if last is not None and last.model == history.model and not model.ratio.samples:
-            model.remember_ratio(last.ratio)
-        if not history.new:
-            return history.counted
-        await self.reader.count(history, session.found.counts)
-        chain = history.chain()
-        self.body_cache.keep(read, history.prefix(chain))
-        return chain
 
     async def _request(
         self,
@@ -194,13 +190,23 @@ class Pipeline:
     ) -> Request:
         """What is to be decided on, and what it may cost."""
         policy, credentials = incoming.policy, incoming.envelope.credentials
-        model = self.models.of(session.tenant, history.model)
+        model, last = self.models.of(session.tenant, history.model), session.found.session
+        if last is not None and last.model == history.model and not model.ratio.samples:
+            model.remember_ratio(last.ratio)  # how it counts, another worker may have learned
+        stated = model.stated
         is_offered = policy.recall.enabled and not model.refuses_tools
         tool = offered_tool(policy, history.body) if is_offered else b""
         budget = await self.decisions.budget(incoming, history, chain, model, tool)
-        if model.stated.window is None and self.models.stated.may_tell(model.stated, credentials):
-            self.background.run(self.models.stated.ask(model.stated, credentials), is_needed=False)
-        names_cache = policy.economy.enabled and not (history.body.names_cache or model.refuses_cache_key)
+        if stated.window is None and self.models.stated.may_tell(stated, credentials):
+            self.background.run(self.models.stated.ask(stated, credentials), is_needed=False)
+        if not session.cached.cache_key:
+            session.cached.cache_key = self.naming.cache_key(session.key)
+        # The store tells when a session was last answered, on any worker; what this process has sent itself
+        # it knows for each lane, so that two models in one session do not hide each other.
+        answered, is_new_head = session.lane.answered, False
+        if last is not None and last.lane == session.lane.id:
+            answered = max(last.updated, answered or 0.0)
+            is_new_head = last.head != history.head or last.head_tokens != budget.head
         return Request(
             incoming=incoming,
             history=history,
@@ -209,39 +215,21 @@ class Pipeline:
             model=model,
             chain=chain,
             budget=budget,
-            conditions=self._conditions(incoming.envelope, history, session, model, budget),
+            conditions=Conditions(
+                idle=max(self.recorder.clock.now() - answered, 0.0) if answered is not None else None,
+                boundary=incoming.envelope.is_boundary,
+                prices=model.prices,
+                is_new_head=is_new_head,
+            ),
             tool=tool,
-            cache_key=self.naming.cache_key(session.key) if names_cache else "",
             pins=pins,
             home=home,
-        )
-
-    def _conditions(
-        self, envelope: Envelope, history: History, session: SessionState, model: Model, budget: Budget
-    ) -> Conditions:
-        """How long the lane has been at rest, and whether the provider's cache may still serve its head.
-
-        The store tells when a session was last answered, on any worker; what this process has sent itself it
-        knows for each lane, so that two models in one session do not hide each other.
-        """
-        last, answered = session.found.session, session.lane.answered
-        is_new_head = False
-        if last is not None and last.lane == session.lane.id:
-            answered = max(last.updated, answered or 0.0)
-            is_new_head = last.head != history.head or last.head_tokens != budget.head
-        return Conditions(
-            idle=max(self.recorder.clock.now() - answered, 0.0) if answered is not None else None,
-            boundary=envelope.is_boundary,
-            prices=model.prices,
-            is_new_head=is_new_head,
         )
 
     async def _fresh(self, request: Request) -> ToolCache:
         """Tool results that need not be fetched again."""
         history = request.history
         given = history.injection.tools if history.injection is not None else ()
-        if not (request.incoming.policy.tools or given):
-            return NOTHING_FRESH
         try:
             return await self.tools.of(request, history.upstream_messages, given)
         except Exception as error:  # noqa: BLE001 - law 7: a fault of ours costs what is kept, not the answer

@@ -215,7 +215,7 @@ class Managed:
         metrics.is_degraded = "store" in exchange.degraded
         metrics.overhead.observe(self._now() - incoming.arrived)
         passage.fields |= {
-            "session": request.session.key.id_for(request.session.tenant),
+            "session": request.session.id,
             "model": request.model.name[:_NAME],
             "stage": decision.stage,
             "epoch": decision.number,
@@ -223,7 +223,7 @@ class Managed:
             "full": exchange.full,
             "budget": request.budget.tokens,
         }
-        if exchange.is_shadow:
+        if incoming.is_shadow:
             passage.fields["mode"] = "shadow"
         if (trace := current()) is not None:
             trace.span.tell(told_of(exchange))
@@ -258,7 +258,7 @@ class Managed:
                 await send_appended(sent, collector, begin, passage.send, acknowledged, adds_usage=adds_usage)
             else:
                 await begin()
-                tells = not exchange.is_shadow
+                tells = not exchange.request.incoming.is_shadow
                 await send_answer(sent, collector, passage.send, adds_usage=adds_usage, tells_end=tells)
         finally:
             if is_answered:
@@ -276,7 +276,7 @@ class Managed:
         try:
             sent = self._pipeline.wire.read_body(exchange.body, request.incoming.policy.limits.messages)
             state = State(
-                id=request.session.key.id_for(request.session.tenant),
+                id=request.session.id,
                 session=request.session.name,
                 exchanges=request.chain.exchanges,
                 summarised=Summarised.of(log.epochs if log else ()),

@@ -19,15 +19,16 @@ from starlette.types import Scope
 
 from proxy.cache import Lru, Memory
 from proxy.core.policy.policy import PolicySet, Ways
-from proxy.engine.flow import (
+from proxy.engine.intake.naming import (
     BOUNDARY_HEADER,
     BUDGET_HEADER,
     CHANNEL_HEADER,
     POLICY_HEADER,
+    SESSION_HEADER,
     WORKSPACE_HEADER,
     Envelope,
+    Naming,
 )
-from proxy.engine.intake.naming import SESSION_HEADER, Naming
 from proxy.errors import (
     HeadersTooLarge,
     InvalidHeader,

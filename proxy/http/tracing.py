@@ -54,13 +54,13 @@ def told_of(exchange: Exchange) -> Attributes:
     """What a trace tells of a request that is ready to be sent."""
     request, decision = exchange.request, exchange.decision
     return {
-        CONVERSATION: request.session.key.id_for(request.session.tenant),
+        CONVERSATION: request.session.id,
         REQUEST_MODEL: request.model.name[:NAME],
         POLICY: request.incoming.policy.name,
         STAGE: decision.stage.value,
         EPOCH: decision.number,
         CUT: decision.plan.cut,
-        MODE: "shadow" if exchange.is_shadow else None,
+        MODE: "shadow" if request.incoming.is_shadow else None,
         SENT: exchange.sent,
         FULL: exchange.full,
         BUDGET: request.budget.tokens,

@@ -22,8 +22,9 @@ from proxy.core.conversation.records import Node, Session, Turn
 from proxy.core.formats.json import dumps
 from proxy.core.memory.records import About
 from proxy.core.policy.policy import Policy
-from proxy.engine.flow import Envelope, Incoming, Request
+from proxy.engine.flow import Incoming, Request
 from proxy.engine.intake.homes import Home
+from proxy.engine.intake.naming import Envelope
 from proxy.engine.memory.asking import Reader
 from proxy.engine.memory.scopes import CachedScope
 from proxy.engine.models.asking import Caller

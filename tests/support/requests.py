@@ -12,9 +12,9 @@ from proxy.core.dialects.chat.body import read_body
 from proxy.core.persistent import grown
 from proxy.core.planning.chain import Chain
 from proxy.core.policy.policy import Policy
-from proxy.engine.flow import Envelope, Incoming, Request
+from proxy.engine.flow import Incoming, Request
 from proxy.engine.intake.history import History
-from proxy.engine.intake.naming import Naming
+from proxy.engine.intake.naming import Envelope, Naming
 from proxy.engine.models.models import Model
 from proxy.engine.models.stated_windows import Stated
 from proxy.engine.sessions.session_cache import CachedLane, EpochLog, SessionState

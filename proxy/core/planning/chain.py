@@ -14,7 +14,7 @@ from proxy.core.conversation.messages import Message, last_user
 from proxy.core.conversation.units import OpenTurn, Unit, beginnings, open_from, request_points
 from proxy.core.dialects.dialect import Content, Dialect
 from proxy.core.extraction.reading import Address, addresses_of
-from proxy.core.persistent import Incremental, Sizes
+from proxy.core.persistent import Grown, Incremental, Sizes
 from proxy.core.planning.plan import Plan
 
 _start: Callable[[Unit], int] = attrgetter("start")
@@ -26,10 +26,6 @@ class Gathered(msgspec.Struct, frozen=True):
     units: Incremental[Unit] = msgspec.field(default_factory=Incremental[Unit])
     addresses: Incremental[Address] = msgspec.field(default_factory=Incremental[Address])
     """Under which it is remembered what each message says."""
-
-    def forked(self) -> "Gathered":
-        """The same for a chain that goes on from this one; what that finds, its siblings never see."""
-        return Gathered(Incremental(self.units.found), Incremental(self.addresses.found))
 
 
 class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for what is reckoned once
@@ -45,6 +41,27 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for what is recko
 
     def __len__(self) -> int:
         return len(self.raws)
+
+    def followed_by(
+        self,
+        messages: Sequence[Message],
+        tokens: Sequence[int],
+        raws: Sequence[bytes],
+        hashes: Sequence[bytes],
+    ) -> Self:
+        """A chain that goes on from this one; ``raws`` and ``hashes`` are those of the whole."""
+        before, gathered = self.messages, self.gathered
+        return type(self)(
+            messages=before.followed_by(messages)
+            if isinstance(before, Grown)
+            else Grown([*before, *messages]),
+            raws=raws,
+            tokens=self.tokens.followed_by(tokens),
+            hashes=hashes,
+            dialect=self.dialect,
+            # What this one finds from now on, those that go on from the same place never see.
+            gathered=Gathered(Incremental(gathered.units.found), Incremental(gathered.addresses.found)),
+        )
 
     def content(self, position: int) -> Content:
         """A message, decoded anew."""

@@ -1,6 +1,7 @@
 """The strategies that are built in, and those that were added, by the name that a policy gives."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 
 from proxy.core.budget.budget import Stage
 from proxy.core.conversation.messages import HEAD_ROLES, last_user
@@ -10,7 +11,6 @@ from proxy.core.planning.life import WITHIN
 from proxy.core.planning.situation import CRITICAL, FREE, Situation
 from proxy.core.planning.strategy import Strategy
 from proxy.core.policy import values
-from proxy.core.policy.policy import Policy
 from proxy.core.text.similarity import Likeness, Similarity, Vectors, tfidf
 
 
@@ -255,9 +255,10 @@ STRATEGIES: Mapping[str, Strategy] = {
 }
 
 
-def acts_by_usage(policy: Policy) -> bool:
-    """Whether nothing but usage makes an epoch due."""
-    return not policy.stages.max_units and strategy_of(policy.strategy.name).by_usage
+@cache  # each calm turn asks
+def acts_by_usage(strategy: str) -> bool:
+    """Whether nothing but usage makes an epoch of a strategy due."""
+    return strategy_of(strategy).by_usage
 
 
 def strategy_of(name: str) -> Strategy:

@@ -52,15 +52,13 @@ class Sender:
         Providers that spread requests over machines then send them to the one that has kept their beginning.
         What goes out whole, such as a session of which all is restored, stays as it is.
         """
-        request, body, decision = exchange.request, exchange.request.history.body, exchange.decision
-        model, window = request.model, request.budget.window
-        is_early = decision.stage is Stage.CALM and window.limit is not None
-        if (
-            not is_early
-            and body.is_streamed
-            and not body.wants_usage
-            and model.wants_usage(exchange.sent_tokens, window)
-        ):
+        request, decision, window = exchange.request, exchange.decision, exchange.request.budget.window
+        body, knows_window = request.history.body, window.tokens is not None and not window.is_least
+        if decision.stage is Stage.CALM and knows_window:
+            asks_usage = False
+        else:
+            asks_usage = body.is_streamed and not body.wants_usage
+        if asks_usage and request.model.wants_usage(exchange.sent_tokens, window):
             exchange.body = self.wire.asking_for_usage(exchange.body)
             exchange.adds_usage = True
         if decision.plan != EMPTY and request.cache_key:
@@ -80,7 +78,7 @@ class Sender:
                 if not sent.opening:
                     return sent
             refusal = self.refusal(exchange, sent)
-            if exchange.is_shadow:
+            if exchange.request.incoming.is_shadow:
                 self.learn_window(exchange, refusal)
                 return sent
             is_changed = (
@@ -152,7 +150,7 @@ class Sender:
         request.model.alternates = True
         body = self.decisions.body(request, exchange.decision)
         is_changed = body != exchange.body
-        exchange.set_body(body)
+        exchange.decide(request, exchange.decision, body)
         return is_changed
 
     def _withdraw_tool(self, exchange: Exchange, refusal: Refusal) -> bool:
@@ -182,7 +180,7 @@ class Sender:
         if refuses_usage:
             exchange.request.model.refuses_usage = True
         if refuses_cache_key or refuses_usage:
-            exchange.set_body(exchange.plain)
+            exchange.decide(exchange.request, exchange.decision, exchange.plain)
             exchange.is_cache_key_refused = refuses_cache_key
         return refuses_cache_key or refuses_usage
 

@@ -18,7 +18,8 @@ from proxy.core.conversation.messages import Message, chain_of, head_length, roo
 from proxy.core.conversation.records import Node, Session, way_to
 from proxy.core.dialects.dialect import Body, Dialect
 from proxy.engine.append.turn_queue import TURN, TurnQueue
-from proxy.engine.flow import Appended, Exchange, Incoming
+from proxy.engine.flow import Exchange, Incoming
+from proxy.engine.intake.history import Appended
 from proxy.engine.intake.naming import Headers
 from proxy.engine.intake.reader import Reader
 from proxy.engine.recording.collector import Collector

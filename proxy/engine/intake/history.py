@@ -4,23 +4,39 @@ Keeps law 8 (O(new)): a turn goes on from what is known of the messages before i
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import msgspec
 from msgspec.structs import replace
 
-from proxy.core.budget.budget import MESSAGE_TOKENS
 from proxy.core.conversation.extension import Injection
 from proxy.core.conversation.messages import Message, joint
 from proxy.core.conversation.records import HiddenCalls, Joint, outgoing_slices
 from proxy.core.dialects.dialect import Body, Content
-from proxy.core.persistent import Grown, Sizes, grown
+from proxy.core.persistent import Grown, Sizes
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.plan import Plan, apply
 from proxy.core.planning.reasoning import without_reasoning
 
 NAME = 256
 """Characters of a model's name by which it is remembered: clients choose names of any length."""
+
+
+class Appended(msgspec.Struct, frozen=True):
+    """Where a turn stands that was sent without its history."""
+
+    root: bytes
+    """h₀ of the session's chain."""
+    begun_at: bytes
+    """The session's tip, from which this turn may move it."""
+    after: bytes
+    """Chain hash of the last message before the new ones."""
+    retry_key: str
+    """Digest of the request's Idempotency-Key; empty without one."""
+    pins: tuple[int, ...] = ()
+    """Its messages that the client pins, counted from the end."""
+    inject: Injection | None = None
+    """What came with it for the session to begin with."""
 
 
 # Many are kept, and can be in no cycle: the collector need not visit them (gc=False).
@@ -32,11 +48,6 @@ class CachedMessage(msgspec.Struct, gc=False):
     """Tokens of its other parts (images, files, audio) by model; None where it has none."""
     text: int | None = None
     """Counted tokens of its text; None until it was counted."""
-
-    def tokens(self, model: str) -> int:
-        """Counted tokens of the message, framing included; it must have been counted."""
-        other = self.other[model[:NAME]] if self.other else 0
-        return MESSAGE_TOKENS + (self.text or 0) + other
 
 
 class NewMessage(NamedTuple):
@@ -170,10 +181,7 @@ class History(CachedPrefix, frozen=True, kw_only=True):
 
     def raw_of(self, chain_hash: bytes) -> bytes:
         """One of its messages, by its chain hash; it is looked for from the end, near which it is."""
-        place = len(self.hashes) - 1
-        while self.hashes[place] != chain_hash:
-            place -= 1
-        return self.raws[place]
+        return self.raws[self.hashes.last_place(chain_hash)]
 
     def first_joint(self, answer: bytes = b"") -> bytes:
         """That of the first answer, or of one (its identity) that comes now; empty where there is none."""
@@ -185,30 +193,9 @@ class History(CachedPrefix, frozen=True, kw_only=True):
             found = self.joint(answer, len(self.entries)) if answer else None
         return found.hash if found else b""
 
-    def chain(self) -> Chain:
-        """The chain, which must have been counted, as the client tells it."""
-        before, messages, tokens = self.counted, list[Message](), list[int]()
-        for each in self.new:
-            messages.append(each.entry.message)
-            tokens.append(each.entry.tokens(self.model))
-        return Chain(
-            messages=grown(before.messages).followed_by(messages),
-            raws=self.raws,
-            tokens=before.tokens.followed_by(tokens),
-            hashes=self.hashes,
-            dialect=before.dialect,
-            gathered=before.gathered.forked(),
-        )
-
     def outgoing_chain(self, chain: Chain) -> Chain:
         """The chain with the tokens of what goes out in the place of our answers."""
         tokens = list(chain.tokens)
         for place, hidden in self.hidden.items():
             tokens[place] = hidden.tokens
         return replace(chain, tokens=Sizes.of(tokens))
-
-    def prefix(self, chain: Chain) -> CachedPrefix:
-        """What is known of a body that begins with these messages, of which ``chain`` was counted."""
-        known: dict[str, Any] = {name: getattr(self, name) for name in CachedPrefix.__struct_fields__}
-        known["counted"] = chain
-        return CachedPrefix(**known)

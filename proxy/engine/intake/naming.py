@@ -9,22 +9,36 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Self
+
+import msgspec
 
 from proxy.cache import Lru, Memory
 from proxy.core.memory.records import Scope, ScopeKind
-from proxy.errors import InvalidSessionId
+from proxy.errors import InvalidHeader, InvalidPolicy, InvalidSessionId
 from proxy.ports import NAMED, SessionKey
 
 Headers = Mapping[bytes, bytes]
 """Request headers by lower-case name; of a repeated one the values are joined by a comma."""
 
 SESSION_HEADER = b"x-unabridged-session"
+POLICY_HEADER = b"x-unabridged-policy"
+BUDGET_HEADER = b"x-unabridged-budget"
+BOUNDARY_HEADER = b"x-unabridged-boundary"
+CHANNEL_HEADER = b"x-unabridged-channel"
+WORKSPACE_HEADER = b"x-unabridged-workspace"
 
 CREDENTIALS = (b"authorization", b"api-key", b"x-api-key", b"x-goog-api-key")
 """Headers by which upstreams know their callers."""
+_DIGITS = 40
+"""Digits that a budget may be written with; what has more is no number of tokens."""
+_MOST = 10**12
+"""Tokens, more than any policy or window allows: what asks for more asks for these, which can be stored."""
+_TAKEN_OVER = frozenset({*CREDENTIALS, b"openai-organization", b"openai-project"})
+"""Headers of a request that background calls made for it carry."""
 _BEARER = re.compile(rb"bearer[ \t]+", re.IGNORECASE)
 _DUMMIES = frozenset(
     b" none null dummy empty no-key nokey not-needed sk-no-key-required unused x ollama lm-studio".split(b" ")
@@ -92,7 +106,6 @@ class Naming:
         self.tenant_header = tenant_header.encode() if tenant_header else None
         self._callers: Lru[bytes, Caller] = Lru(memory)
         """By a digest of what names them: no credential is kept."""
-        self._cache_keys: Lru[SessionKey, str] = Lru(memory)
 
     def tenant(self, headers: Headers) -> str:
         """Whose request this is (hex); callers without a credential, or with a dummy, are one: anonymous."""
@@ -157,8 +170,7 @@ class Naming:
 
     def cache_key(self, key: SessionKey) -> str:
         """What names a session to the provider's prompt cache, the same on every worker; it tells nothing."""
-        named = f"{key.tag}\0{key.sid}".encode()
-        return self._cache_keys.get_or_make(key, lambda: self._mac(b"prompt-cache", named, 32))
+        return self._mac(b"prompt-cache", f"{key.tag}\0{key.sid}".encode(), 32)
 
     def address(self, tenant: str, *parts: bytes) -> str:
         """A content address within a tenant."""
@@ -170,3 +182,60 @@ class Naming:
 
     def _mac(self, purpose: bytes, data: bytes, digits: int) -> str:
         return hmac.digest(self._key, purpose + b"\0" + data, "sha256").hex()[:digits]
+
+
+# --- the head of a request ---
+
+
+class Envelope(msgspec.Struct, frozen=True, kw_only=True):
+    """The head of a request, read."""
+
+    target: str
+    """Path and query after ``/v1``."""
+    headers: Headers
+    forwarded: Sequence[tuple[bytes, bytes]]
+    """The headers that go to the upstream."""
+    caller: Caller
+    budget: int | None
+    """Tokens that the client allows; None where it leaves them to the policy."""
+    is_boundary: bool
+    """Whether the client says that something new begins."""
+    credentials: Sequence[tuple[bytes, bytes]]
+    """What background calls need of its headers, to be made in its caller's name."""
+    channel: str = ""
+    """Where its session belongs to, and the next is what that belongs to; empty where no header says so."""
+    workspace: str = ""
+
+    @classmethod
+    def read(
+        cls, naming: Naming, target: str, headers: Headers, forwarded: Sequence[tuple[bytes, bytes]]
+    ) -> Self:
+        """Read the head of a request. Raises InvalidSessionId, InvalidPolicy and InvalidHeader."""
+        caller = naming.caller(headers)
+        text, budget = headers.get(BUDGET_HEADER, b"").decode("latin-1").strip(), None
+        if text:
+            if not (text.isascii() and text.isdigit()) or len(text) > _DIGITS or int(text) == 0:
+                raise InvalidPolicy("X-Unabridged-Budget must be a positive number of tokens.")
+            budget = min(int(text), _MOST)
+        boundary = headers.get(BOUNDARY_HEADER, b"").strip().lower()
+        if boundary not in (b"", b"new"):
+            raise InvalidHeader("X-Unabridged-Boundary is new, or absent.")
+        return cls(
+            target=target,
+            headers=headers,
+            forwarded=forwarded,
+            caller=caller,
+            budget=budget,
+            is_boundary=boundary == b"new",
+            credentials=[pair for pair in forwarded if pair[0].lower() in _TAKEN_OVER],
+            channel=_scope_name(headers, CHANNEL_HEADER, "X-Unabridged-Channel"),
+            workspace=_scope_name(headers, WORKSPACE_HEADER, "X-Unabridged-Workspace"),
+        )
+
+
+def _scope_name(headers: Headers, header: bytes, shown: str) -> str:
+    """What a header names; empty where it is absent. Raises InvalidHeader."""
+    name = headers.get(header, b"").strip()
+    if name and not is_name(name):
+        raise InvalidHeader(f"{shown} has 1 to 256 printable characters.")
+    return name.decode("latin-1")

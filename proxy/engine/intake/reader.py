@@ -10,7 +10,6 @@ The hashes are seeded, and serve this process alone.
 import asyncio
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from operator import attrgetter
 from sys import getsizeof
 from typing import TypeVar
@@ -62,7 +61,7 @@ class Reader:
 
     def __init__(self, dialect: Dialect, counter: TokenCounter, memory: Memory) -> None:
         self.dialect = dialect
-        self._nothing = Chain((), (), Sizes.of(()), (), dialect)
+        self._nothing = Chain(Grown([]), (), Sizes.of(()), (), dialect)
         self._counter = counter
         self._entries: Lru[bytes, CachedMessage] = Lru(memory, _weight)
         self._texts: Lru[bytes, int] = Lru(memory)
@@ -81,17 +80,28 @@ class Reader:
         model = body.model
         if before is None or before.root != start or before.length == len(before.head):
             before = await off_loop(body.messages, lambda: self._head(body, start, model))
-        after, come = before.tip, [*body.messages[before.length :]]
-        new, hashes = await off_loop(come, lambda: self._chained(come, after))
-        tip, exchanges, entries = hashes[-1] if hashes else after, before.exchanges, list[CachedMessage]()
+        after = body.messages.after(before.length)
+        if is_little(after):
+            new, hashes = self._chained(after, before.tip)
+        else:
+            new, hashes = await asyncio.to_thread(self._chained, after, before.tip)
+        exchanges, entries = before.exchanges, list[CachedMessage]()
         for each in new:
             entries.append(each.entry)
             exchanges += each.entry.message.is_final
         raws, chain = body.messages[len(before.head) :], before.hashes.followed_by(hashes)
-        every, counted = before.entries.followed_by(entries), before.counted
+        tip, every, counted = (
+            hashes[-1] if hashes else before.tip,
+            before.entries.followed_by(entries),
+            before.counted,
+        )
         if before.model != model:
             new, hashes = [NewMessage(entry, raw) for entry, raw in zip(every, raws, strict=True)], [*chain]
             counted = self._nothing
+        uncounted = dict[bytes, CachedMessage]()
+        for own, each in zip(hashes, new, strict=True):
+            if each.entry.text is None:
+                uncounted[own] = each.entry
         return History(
             body=body,
             model=model,
@@ -106,9 +116,7 @@ class Reader:
             exchanges=exchanges,
             counted=counted,
             new=new,
-            uncounted={
-                own: each.entry for own, each in zip(hashes, new, strict=True) if each.entry.text is None
-            },
+            uncounted=uncounted,
         )
 
     def _head(self, body: Body, start: bytes, model: str) -> CachedPrefix:
@@ -156,8 +164,8 @@ class Reader:
         self._entries.put(digest, found)
         return found, content
 
-    async def count(self, history: History, stored: Mapping[bytes, int] | None = None) -> None:
-        """Count what is not counted yet, off the loop where it is much.
+    async def count(self, history: History, stored: Mapping[bytes, int] | None = None) -> Chain:
+        """The chain, as the client sent it; what is not counted yet is, off the loop where it is much.
 
         ``stored`` are counts that the store holds, by chain hash (framing included).
         """
@@ -167,24 +175,32 @@ class Reader:
                 if counted is not None and entry.other is None:
                     entry.text = max(counted - MESSAGE_TOKENS, 0)
         await self._count_texts(history.new)
-        name = history.model[:NAME]
+        messages, tokens, name = list[Message](), list[int](), history.model[:NAME]
         for each in history.new:
-            other = each.entry.other
-            if other is not None and name not in other:
-                if len(other) >= _MODELS:
-                    other.clear()
-                other[name] = self.dialect.read(each.raw).shown_tokens(history.model)
+            entry, other = each.entry, each.entry.other
+            size = MESSAGE_TOKENS + (entry.text or 0)
+            if other is not None:
+                if name not in other:
+                    if len(other) >= _MODELS:
+                        other.clear()
+                    other[name] = self.dialect.read(each.raw).shown_tokens(history.model)
+                size += other[name]
+            messages.append(entry.message)
+            tokens.append(size)
+        return history.counted.followed_by(messages, tokens, history.raws, history.hashes)
 
     async def _count_texts(self, messages: Sequence[NewMessage]) -> None:
         uncounted = [each for each in messages if each.entry.text is None]
+
+        def texts(some: Sequence[NewMessage]) -> list[str]:
+            return [(each.content or self.dialect.read(each.raw)).countable() for each in some]
+
         for first in range(0, len(uncounted), PIECE):
             new = uncounted[first : first + PIECE]
-            texts = await off_loop([each.raw for each in new], partial(self._texts_of, new))
-            for each, tokens in zip(new, await self._counter.count_all(texts), strict=True):
+            is_few = is_little([each.raw for each in new])
+            read = texts(new) if is_few else await asyncio.to_thread(texts, new)
+            for each, tokens in zip(new, await self._counter.count_all(read), strict=True):
                 each.entry.text = tokens
-
-    def _texts_of(self, messages: Sequence[NewMessage]) -> list[str]:
-        return [(each.content or self.dialect.read(each.raw)).countable() for each in messages]
 
     async def head_tokens(self, history: History, tool: bytes = b"") -> int:
         """Counted tokens of the head as it is now, of what was handed in, and of a ``tool`` that is added."""
@@ -215,11 +231,14 @@ class Reader:
         return tokens
 
 
+def is_little(raws: Sequence[bytes]) -> bool:
+    """Whether work on these messages holds up no other request; more of it is done in a thread."""
+    return len(raws) <= PIECE and sum(map(len, raws)) <= _PIECE_BYTES
+
+
 async def off_loop(raws: Sequence[bytes], work: Callable[[], T]) -> T:
     """Do ``work`` on these messages, in a thread where it would hold up other requests."""
-    if len(raws) <= PIECE and sum(map(len, raws)) <= _PIECE_BYTES:
-        return work()
-    return await asyncio.to_thread(work)
+    return work() if is_little(raws) else await asyncio.to_thread(work)
 
 
 def _weight(entry: CachedMessage) -> int:
@@ -307,9 +326,21 @@ class BodyCache:
         before = newest.prefix if body.messages.begins_with(newest.messages) else None
         return ReadBody(body, scope, name, is_shared, before)
 
-    def keep(self, read: ReadBody, prefix: CachedPrefix) -> None:
-        """Remember a body, and what is known of its messages."""
+    def keep(self, read: ReadBody, history: History, chain: Chain) -> None:
+        """Remember a body, and what is known of its messages, of which ``chain`` was counted."""
         body, raw = read.body, read.body.raw
+        prefix = CachedPrefix(
+            root=history.root,
+            head=history.head,
+            head_entries=history.head_entries,
+            entries=history.entries,
+            hashes=history.hashes,
+            length=history.length,
+            tip=history.tip,
+            exchanges=history.exchanges,
+            model=history.model,
+            counted=chain,
+        )
         size = len(raw) + _CONVERSATION_BYTES + _BODY_MESSAGE_BYTES * prefix.length
         beginning, digest = body.beginning() if len(raw) >= _LEAST else None, b""
         if beginning is not None:

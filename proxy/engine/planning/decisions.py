@@ -4,7 +4,7 @@ The budget comes from the policy and what is known of the model, the plan from
 :mod:`proxy.engine.planning.epochs`; a refusal for length has both asked for once more.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from math import ceil
@@ -15,6 +15,7 @@ from proxy.core.budget.budget import Budget, Stage, budget_tokens, stage_of
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.plan import EMPTY, Plan, view_tokens
 from proxy.core.planning.reasoning import signed_in
+from proxy.core.planning.strategies import acts_by_usage
 from proxy.core.policy.policy import Policy
 from proxy.engine.flow import Decision, Exchange, Incoming, Request
 from proxy.engine.intake.history import History
@@ -80,8 +81,8 @@ class Decisions:
     ) -> Budget:
         """The request's budget: what the policy gives, or what the client asks for where that is less."""
         policy, explicit = incoming.policy, incoming.envelope.budget
-        window = self.models.window(model, policy)
-        limit, ratio = window.limit, model.ratio.value
+        window, ratio = self.models.window(model, policy), model.ratio.value
+        limit = None if window.is_least else window.tokens
         head = await self.reader.head_tokens(history, tool)
         reserve, last_user = reserve_of(history, policy), chain.last_user_tokens
         needed = ceil((head + last_user) * ratio)
@@ -103,9 +104,19 @@ class Decisions:
 
     async def decide(self, request: Request) -> Decision:
         """What is cut. Raises ContextLengthExceeded where the policy would rather refuse."""
+        policy, budget, log = request.incoming.policy, request.budget, request.log
+        whole = request.chain.tokens.total
         try:
-            decision = await self.epochs.decide(request)
-            if request.incoming.policy.budget.bytes:
+            is_new = log is not None and not log.epochs and not policy.stages.max_units
+            if (
+                is_new
+                and stage_of(budget.usage(whole), policy.stages) is Stage.CALM
+                and acts_by_usage(policy.strategy.name)
+            ):
+                decision = Decision(plan=EMPTY, stage=Stage.CALM, view=whole, log=log)  # mostly
+            else:
+                decision = await self.epochs.decide(request)
+            if policy.budget.bytes:
                 again = partial(self._again, request)
                 decision = await within_bytes(
                     request, decision, lambda each: len(self.body(request, each)), again
@@ -117,8 +128,7 @@ class Decisions:
             self.sessions.keep_log(request.session.key, request.session.lane.id, decision.log)
         if decision.stage is not Stage.CALM:
             _log_usage(request, decision)
-        budget = request.budget
-        if request.incoming.policy.budget.overflow == "error" and budget.usage(decision.view) > 1:
+        if policy.budget.overflow == "error" and budget.usage(decision.view) > 1:
             raise ContextLengthExceeded(
                 needed=budget.real(request.counted),
                 kept=budget.real(budget.head + decision.view),
@@ -133,13 +143,15 @@ class Decisions:
 
     def body(self, request: Request, decision: Decision) -> bytes:
         """What goes out: the client's own bytes, unless a plan is in force or we have put something in."""
-        history = request.history
-        unsigned = unsigned_in(request, decision)
-        tool, is_told = request.tool_under(decision.plan), history.injection is not None
-        if not (decision.plan != EMPTY or history.hidden or is_told or unsigned or tool):
+        history, plan, epoch = request.history, decision.plan, decision.epoch
+        if decision.is_unsigned or (epoch is None and plan != EMPTY):
+            unsigned = signed_in(request.chain)  # no epoch says what was made before the plan (law 9)
+        else:
+            unsigned = epoch.without_reasoning if epoch is not None else ()
+        tool = request.tool_under(plan) if request.tool else b""
+        if not (plan != EMPTY or history.hidden or history.injection is not None or unsigned or tool):
             return history.body.raw
-        alternates = request.alternates(decision.epoch)
-        return history.edited_body(decision.plan, unsigned, alternates=alternates, tool=tool)
+        return history.edited_body(plan, unsigned, alternates=request.alternates(epoch), tool=tool)
 
     def answerers(self, request: Request, decision: Decision) -> list[Answerer]:
         """Who answers the calls of what this request, or its history, has beside the client's tools."""
@@ -178,19 +190,12 @@ def _log_usage(request: Request, decision: Decision) -> None:
     lane.logged = reached
     log_warning(
         "emergency: a conversation is over its budget" if is_over else "a conversation has reached warn",
-        session=request.session.key.id_for(request.session.tenant),
+        session=request.session.id,
         stage=decision.stage.value,
         epoch=reached[0],
         full=request.budget.real(request.counted),
         budget=request.budget.tokens,
     )
-
-
-def unsigned_in(request: Request, decision: Decision) -> Sequence[int]:
-    """Positions of messages that go out without their signed reasoning (law 9)."""
-    if decision.is_unsigned or (decision.epoch is None and decision.plan != EMPTY):
-        return signed_in(request.chain)  # no epoch says what was made before the plan
-    return decision.epoch.without_reasoning if decision.epoch is not None else ()
 
 
 def reserve_of(history: History, policy: Policy) -> int | None:

@@ -27,7 +27,7 @@ from proxy.core.planning.planner import (
 )
 from proxy.core.planning.reasoning import is_amid_reasoning, signed_in
 from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Situation
-from proxy.core.planning.strategies import BY_UNITS, acts_by_usage, has_waited, strategy_of
+from proxy.core.planning.strategies import BY_UNITS, has_waited, strategy_of
 from proxy.engine.background import off_loop
 from proxy.engine.flow import Decision, Request
 from proxy.engine.planning.planning_cache import PendingEpochs, PlanCache
@@ -73,10 +73,6 @@ class Epochs:
             alone = replace(self._situation(request, ())[0], conditions=UNKNOWN_CONDITIONS)
             plan, number = await self._from_scratch.of(request.session.tenant, alone)
             return replace(Decision.under(request, plan), number=number)
-        if not log.epochs and acts_by_usage(request.incoming.policy):
-            whole = Decision.under(request, EMPTY)
-            if whole.stage is Stage.CALM:
-                return whole
         if log.saved < len(log.epochs):
             with suppress(StoreUnavailable):
                 log = await self._append(request, log)
@@ -296,8 +292,7 @@ class Epochs:
         """Count an epoch that is in force from now on, and log what it has cut."""
         self._metrics.epochs.labels(stage=epoch.stage).inc()
         self._metrics.cut_messages.labels(reason=epoch.stage).inc(max(epoch.plan.cut - before.plan.cut, 0))
-        session, is_shadow = request.session, request.incoming.is_shadow
-        log_pruning(epoch, session.key.id_for(session.tenant), is_shadow=is_shadow)
+        log_pruning(epoch, request.session.id, is_shadow=request.incoming.is_shadow)
 
     async def _append(self, request: Request, log: EpochLog) -> EpochLog:
         """Append to the lane what the store does not hold yet; answers what the lane then holds.

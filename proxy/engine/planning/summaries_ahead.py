@@ -87,5 +87,5 @@ class SummariesAhead:
         for each in self._summary_jobs.missing(begun, owner):
             start, end = each.span
             if each.why != "not yet" or any(start <= gap.span[0] and gap.span[1] <= end for gap in were):
-                session = request.session.key.id_for(request.session.tenant)
+                session = request.session.id
                 log_warning("a summary is missing", session=session, messages=end - start, why=each.why)

@@ -9,7 +9,6 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Any
 
 import msgspec
@@ -23,7 +22,8 @@ from proxy.core.dialects.dialect import Content
 from proxy.core.economics.bill import Bill
 from proxy.core.text.words import one_line
 from proxy.engine.background import Background
-from proxy.engine.flow import Exchange, Request
+from proxy.engine.flow import Exchange
+from proxy.engine.intake.history import Appended
 from proxy.engine.intake.reader import PIECE
 from proxy.engine.models.models import Models
 from proxy.engine.recording.backlog import Backlog, Unwritten
@@ -143,7 +143,8 @@ class Recorder:
             if answer.complete and answer.choices == 1 and not is_of_several:
                 growth = session.cached.growth_of(request.model.name)
                 self.models.learn_usage(request.model, growth, exchange.sent_tokens, usage)
-            self.metrics.count_tokens(exchange.full, exchange.sent, is_shadow=exchange.is_shadow)
+            is_shadow = request.incoming.is_shadow
+            self.metrics.count_tokens(exchange.full, exchange.sent, is_shadow=is_shadow)
             if usage is not None and usage.cached_tokens:
                 self.metrics.cached_tokens.inc(usage.cached_tokens)
             hashes, known = request.chain.hashes, session.found.known
@@ -246,21 +247,51 @@ def _turn_of(
     ``known`` is the deepest of its messages that the store has; ``now`` are seconds since 1970.
     """
     request = exchange.request
-    chain, appended, session = request.chain, request.incoming.appended, request.session
-    first = len(chain.hashes) if known is not None else 0
-    while first and chain.hashes[first - 1] != known:  # what the store knows is seldom far from the end
-        first -= 1
-    hashes, raws, sizes = [*chain.hashes[first:]], chain.raws[first:], chain.tokens[first:]
-    parents = [chain.hashes[first - 1] if first else request.history.root, *hashes]
-    scope, person = _said(request)
-    nodes = [
-        Node(
-            hash=own, parent=parent, raw=raw, tokens=size, at=now, sequence=place, scope=scope, person=person
+    history, appended, session, home = (
+        request.history,
+        request.incoming.appended,
+        request.session,
+        request.home,
+    )
+    first = history.hashes.last_place(known) + 1 if known is not None else 0
+    hashes, raws, sizes = (
+        history.hashes.after(first),
+        history.raws.after(first),
+        request.chain.tokens.after(first),
+    )
+    # In which memory the messages are said, and by whom; empty where none may have them.
+    scope, person = ("", "") if home is None else (home.scope.tag, home.person)
+    nodes, parent = list[Node](), known if known is not None and first else history.root
+    for place, (own, raw, size) in enumerate(zip(hashes, raws, sizes, strict=True), first):
+        nodes.append(
+            Node(
+                hash=own,
+                parent=parent,
+                raw=raw,
+                tokens=size,
+                at=now,
+                sequence=place,
+                scope=scope,
+                person=person,
+            )
         )
-        for place, own, parent, raw, size in zip(count(first), hashes, parents, raws, sizes, strict=False)
-    ]
+        parent = own
     if answered is not None:
-        nodes.append(_answer_node(exchange, answered, tokens, now, first + len(nodes)))
+        nodes.append(
+            Node(
+                hash=answered.hash,
+                parent=history.tip,
+                raw=answered.raw,
+                tokens=MESSAGE_TOKENS + tokens,
+                at=now,
+                sequence=first + len(nodes),
+                answer=True,
+                complete=answered.answer.complete,
+                reply=_reply(appended, answered.answer) if appended is not None else None,
+                scope=scope,
+                person=person,
+            )
+        )
     return Turn(
         session=_session_after(exchange, answered, now),
         nodes=tuple(nodes),
@@ -272,37 +303,18 @@ def _turn_of(
     )
 
 
-def _answer_node(exchange: Exchange, answered: ChainedAnswer, tokens: int, now: float, sequence: int) -> Node:
-    scope, person = _said(exchange.request)
-    reply, answer, appended = None, answered.answer, exchange.request.incoming.appended
-    if appended is not None and appended.retry_key:  # who sends the turn again gets it again
-        reply = Reply(
-            key=appended.retry_key,
-            after=appended.after,
-            id=answer.id or "",
-            model=answer.model or "",
-            finish_reason=answer.finish_reason or "stop",
-            usage=answer.usage,
-        )
-    return Node(
-        hash=answered.hash,
-        parent=exchange.request.history.tip,
-        raw=answered.raw,
-        tokens=MESSAGE_TOKENS + tokens,
-        at=now,
-        sequence=sequence,
-        answer=True,
-        complete=answer.complete,
-        reply=reply,
-        scope=scope,
-        person=person,
+def _reply(appended: Appended, answer: Answer) -> Reply | None:
+    """What an answer is known by to who sends its turn again; None where the turn had no key."""
+    if not appended.retry_key:
+        return None
+    return Reply(
+        key=appended.retry_key,
+        after=appended.after,
+        id=answer.id or "",
+        model=answer.model or "",
+        finish_reason=answer.finish_reason or "stop",
+        usage=answer.usage,
     )
-
-
-def _said(request: Request) -> tuple[str, str]:
-    """In which memory the messages of a request are said, and by whom; empty where none may have them."""
-    home = request.home
-    return ("", "") if home is None else (home.scope.tag, home.person)
 
 
 def _session_after(exchange: Exchange, answered: ChainedAnswer | None, now: float) -> Session:
@@ -315,10 +327,7 @@ def _session_after(exchange: Exchange, answered: ChainedAnswer | None, now: floa
         return replace(before, updated=now)  # a branch of its own, such as a request for a title
     began_with = before.began_with if before else ""
     if before is None:
-        users = (
-            raw for raw, message in zip(chain.raws, chain.messages, strict=True) if message.role == "user"
-        )
-        began_with = one_line(chain.dialect.read(next(users, b"")).text, _FIRST_WORDS)
+        began_with = one_line(request.history.first_words, _FIRST_WORDS)
     is_final = answered is not None and answered.answer.complete and not answered.message.calls
     newest: dict[str, Any] = {}
     if appended is not None and chain.hashes and chain.hashes[-1] != appended.after:
@@ -341,7 +350,7 @@ def _session_after(exchange: Exchange, answered: ChainedAnswer | None, now: floa
         model=request.model.name,
         policy=request.incoming.policy.name,
         chosen_by=request.incoming.chosen_by,
-        is_shadow=exchange.is_shadow,
+        is_shadow=request.incoming.is_shadow,
         stage=decision.stage.value,
         tokens=exchange.sent,
         full_tokens=exchange.full,

@@ -21,6 +21,7 @@ def bill_of(exchange: Exchange, usage: Usage | None, output: int) -> Bill:
     Of several requests to the upstream the last is the answer's; those before it are hidden.
     """
     request, rounds, decision = exchange.request, exchange.rounds, exchange.decision
+    is_shadow = request.incoming.is_shadow
     prices = request.model.prices.under(request.incoming.policy.economy)
     paid = prices if prices.is_known else None
     hidden = rounds.spent if rounds is not None else Usage()
@@ -30,12 +31,12 @@ def bill_of(exchange: Exchange, usage: Usage | None, output: int) -> Bill:
     def estimate(tokens: int, before: Plan, plan: Plan) -> Prompt:
         return Prompt(tokens, min(_kept(exchange, prices, before, plan), tokens))
 
-    plan = EMPTY if exchange.is_shadow else decision.plan
+    plan = EMPTY if is_shadow else decision.plan
     if told is not None and told.cached_tokens is not None:
         prompt = prompt_of(told)
     else:
-        sent = exchange.full if exchange.is_shadow else exchange.sent
-        before = EMPTY if exchange.is_shadow else _plan_before(exchange)
+        sent = exchange.full if is_shadow else exchange.sent
+        before = EMPTY if is_shadow else _plan_before(exchange)
         prompt = estimate(sent if told is None else bounded(told.prompt_tokens), before, plan)
     whole, fits, cut = prompt, True, exchange.full - exchange.sent
     if plan != EMPTY:

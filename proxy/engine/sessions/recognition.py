@@ -68,16 +68,20 @@ class Recognition:
         if key is None:
             key = SessionKey((found and found.tag) or tag, (found and found.sid) or secrets.token_hex(8))
             cached, entry = self.cache.of_lane(key, lane)
-        if found is not None and found is not certain:
+        is_news = revision is not None or bool(found and found.hidden) or cached.hidden_bytes > 0
+        if found is not None and found is not certain and is_news:
             self.cache.learn(key, cached, lookup, found, revision)
+        if not cached.id:
+            cached.id = key.id_for(tenant)
         state = SessionState(
             tenant=tenant,
             key=key,
+            id=cached.id,
             name=caller.name if caller.name is not None else self._naming.issue(tenant, key),
             found=found or Found(),
             is_headerless=key.sid != NAMED,
             is_store_away=found is None,
-            hidden=cached.hidden,
+            hidden=cached.hidden if cached.hidden_bytes else {},
             tag=tag,
             is_joined=is_joined or bool(found and found.joint),
             cached=cached,

@@ -26,6 +26,10 @@ _ANSWER_BYTES = 512
 """What an answer with hidden calls is reckoned at beside the messages that stand for it."""
 _EPOCH_BYTES = 1024
 """What an epoch is reckoned at beside its texts."""
+_LANE_BYTES = 200
+"""What a lane is reckoned at beside its epochs."""
+_LANES = 32
+"""Lanes of one session: clients choose budgets, and so their number."""
 _MODELS = 8
 """Models of one session of which it is remembered how their counts have grown."""
 
@@ -78,6 +82,11 @@ class CachedLookup(msgspec.Struct, frozen=True):
 class CachedSession(msgspec.Struct):
     """What this process has of one session."""
 
+    id: str = ""
+    """By what operators know it; this and the next are empty until they were asked for."""
+    cache_key: str = ""
+    """How it is named to the provider's prompt cache."""
+    lanes: dict[str, CachedLane] = {}
     lookup: CachedLookup | None = None
     """What the store would say of it, where that is certain."""
     pins: frozenset[bytes] = frozenset()
@@ -106,7 +115,7 @@ class CachedSession(msgspec.Struct):
         if self.lookup is not None and (session := self.lookup.found.session) is not None:
             texts = (*session.head, *session.pins)
             weight += _TEXT_BYTES * (len(self.lookup.found.counts) + len(texts)) + sum(map(len, texts))
-        return weight
+        return weight + sum([_LANE_BYTES + lane.weight for lane in self.lanes.values()])
 
     # --- what the store would say: certain after a turn of ours, where nobody else may write ---
 
@@ -209,6 +218,8 @@ class SessionState(msgspec.Struct, frozen=True):
 
     tenant: str
     key: SessionKey
+    id: str = ""
+    """By what operators know it, in the admin API and in the log."""
     name: str = ""
     """As the client named it, or as we do."""
     found: Found = Found()
@@ -234,14 +245,22 @@ class SessionCache:
 
     def __init__(self, memory: Memory) -> None:
         self._sessions: Lru[SessionKey, CachedSession] = Lru(memory, lambda session: session.weight)
-        self._lanes: Lru[tuple[SessionKey, str], CachedLane] = Lru(memory, lambda lane: 200 + lane.weight)
 
     def of(self, key: SessionKey) -> CachedSession:
         """A session's entry; a new one where there is none."""
         return self._sessions.get_or_make(key, CachedSession)
 
     def of_lane(self, key: SessionKey, lane: str) -> tuple[CachedSession, CachedLane]:
-        return self.of(key), self._lanes.get_or_make((key, lane), lambda: CachedLane(lane))
+        """The same, and a lane of it."""
+        session = self._sessions.get(key)
+        if session is None:
+            self._sessions.put(key, session := CachedSession())
+        found = session.lanes.get(lane)
+        if found is None:
+            if len(session.lanes) >= _LANES:
+                del session.lanes[next(iter(session.lanes))]
+            found = session.lanes[lane] = CachedLane(lane)
+        return session, found
 
     def keep(self, key: SessionKey, session: CachedSession) -> None:
         """Keep an entry that has been changed, and weigh it anew."""
@@ -262,7 +281,7 @@ class SessionCache:
 
         Answers what is known then: more, where another request of the session has gone on in the meantime.
         """
-        (_, entry), epochs = self.of_lane(key, lane), log.epochs
+        (session, entry), epochs = self.of_lane(key, lane), log.epochs
         before = entry.log.epochs if entry.log is not None else ()
         if entry.log is not None and len(before) > len(epochs) and before[: len(epochs)] == epochs:
             return entry.log
@@ -270,7 +289,7 @@ class SessionCache:
         new = epochs[len(before) :] if is_longer else epochs
         weight = sum([_EPOCH_BYTES + 2 * len(msgspec.msgpack.encode(epoch)) for epoch in new])
         entry.log, entry.weight = log, weight + (entry.weight if is_longer else 0)
-        self._lanes.put((key, lane), entry)
+        self.keep(key, session)
         return log
 
     def forget(self, key: SessionKey) -> None:
@@ -279,4 +298,3 @@ class SessionCache:
         for name in CachedSession.__struct_fields__:
             setattr(session, name, getattr(empty, name))
         self._sessions.drop(key)
-        self._lanes.drop_where(lambda entry, _: entry[0] == key)

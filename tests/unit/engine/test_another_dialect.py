@@ -12,8 +12,8 @@ from proxy.config import Settings
 from proxy.core.conversation.records import Session
 from proxy.core.formats.json import dumps, loads
 from proxy.core.policy.policy import Policy
-from proxy.engine.flow import Envelope, Exchange, Incoming
-from proxy.engine.intake.naming import Naming
+from proxy.engine.flow import Exchange, Incoming
+from proxy.engine.intake.naming import Envelope, Naming
 from proxy.engine.pipeline import Pipeline
 from tests.support.conversations import prose
 from tests.support.lines import LINES

@@ -32,12 +32,10 @@ class Process:
         self.history = history = asyncio.run(self.reader.read(read.body, start, read.before))
         whole = BodyCache(CHAT, Memory()).read(raw, scope, 100).body
         alone = asyncio.run(Reader(CHAT, COUNTER, Memory()).read(whole, start))
-        assert (history.head, history.exchanges, history.chain()) == (
-            alone.head,
-            alone.exchanges,
-            alone.chain(),
-        )
-        self.body_cache.keep(read, history.prefix(history.chain()))
+        chain = asyncio.run(self.reader.count(history))
+        whole_chain = asyncio.run(Reader(CHAT, COUNTER, Memory()).count(alone))
+        assert (history.head, history.exchanges, chain) == (alone.head, alone.exchanges, whole_chain)
+        self.body_cache.keep(read, history, chain)
         return read.before is not None
 
 
@@ -120,7 +118,7 @@ def test_what_was_counted_is_gone_on_from_for_the_same_model_alone() -> None:
     for count, model, counted in ((1, "m", 0), (2, "m", 1), (2, "n", 0), (2, "n", 2)):
         process.read(json.dumps({"messages": asked[:count], "model": model}).encode())
         assert len(process.history.counted) == counted
-        assert [*process.history.uncounted] == process.history.hashes[counted:]
+        assert [each.raw for each in process.history.new] == process.history.raws[counted:]
 
 
 def test_an_edit_is_read_as_a_whole() -> None:
@@ -146,14 +144,19 @@ def test_two_branches_of_one_conversation_never_see_each_others_messages() -> No
     process, beginning = Process(), ("One?", "1", "Two?")
     process.read(body(*beginning))
     begun = process.history
-    known = begun.prefix(begun.chain())
     branches: list[History] = []
     for told in ("A secret.", "Another secret."):
-        read = process.body_cache.read(body(*beginning, "2", told), b"me", 100)
-        branches.append(asyncio.run(process.reader.read(read.body, ROOT, known)))
-        alone = asyncio.run(Reader(CHAT, COUNTER, Memory()).read(read.body, ROOT))
-        assert branches[-1].chain() == alone.chain()
-    assert len(begun.raws) == len(begun.entries) == len(begun.hashes) == len(known.counted.messages) == 3
+        read, others = (
+            process.body_cache.read(body(*beginning, "2", told), b"me", 100),
+            Reader(CHAT, COUNTER, Memory()),
+        )
+        branches.append(asyncio.run(process.reader.read(read.body, ROOT, read.before)))
+        alone = asyncio.run(others.read(read.body, ROOT))
+        chains = asyncio.run(process.reader.count(branches[-1])), asyncio.run(others.count(alone))
+        assert chains[0] == chains[1]
+        assert read.before is not None
+        assert len(read.before.counted.messages) == 3
+    assert len(begun.raws) == len(begun.entries) == len(begun.hashes) == 3
     one, other = branches
     assert one.hashes[:4] == other.hashes[:4]
     assert one.hashes[4] != other.hashes[4]

@@ -14,10 +14,10 @@ from proxy.core.memory.records import About, EventKind, Item, Scope, Source, Tex
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Memory as Rules
 from proxy.engine.background import Background
-from proxy.engine.flow import Envelope, Incoming
+from proxy.engine.flow import Incoming
 from proxy.engine.intake.history import History
 from proxy.engine.intake.homes import named_home, own_home
-from proxy.engine.intake.naming import Naming
+from proxy.engine.intake.naming import Envelope, Naming
 from proxy.engine.intake.reader import Reader
 from proxy.engine.memory.reading import Reading
 from proxy.engine.memory.scopes import Scopes

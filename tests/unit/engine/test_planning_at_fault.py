@@ -6,8 +6,8 @@ from proxy.app import assembled
 from proxy.cache import Memory
 from proxy.config import Settings
 from proxy.core.policy.policy import Policy
-from proxy.engine.flow import Envelope, Incoming
-from proxy.engine.intake.naming import Naming
+from proxy.engine.flow import Incoming
+from proxy.engine.intake.naming import Envelope, Naming
 from tests.support.world import outside
 
 BODY = (
