@@ -240,7 +240,7 @@ def assembled(settings: Settings, outside: Outside, wire: Dialect = CHAT) -> Ins
     naming = Naming(secret or "", memory, settings.tenant_header, former=former)
     background = Background()
     foreground = Foreground(
-        Contention(clock, learned), clock, settings.background_calls, quiet=settings.background_pause
+        Contention(clock), clock, settings.background_calls, quiet=settings.background_pause
     )
     billing = Billing(outside.bills, clock, metrics, prices.prices_of)
     asking = Asking(wire, upstream, learned, billing)

@@ -201,9 +201,8 @@ def log_content(request_id: str, request: bytes, answer: bytes | None) -> None:
     _log.debug("content", extra={"fields": fields | {"answer": (answer or b"").decode(errors="replace")}})
 
 
-def logs_state() -> bool:
-    """Whether anybody is told what a request's session stands at."""
-    return _log.isEnabledFor(logging.DEBUG)
+logs_state = partial(_log.isEnabledFor, logging.DEBUG)
+"""Whether anybody is told what a request's session stands at."""
 
 
 def log_state(request_id: str, state: str) -> None:

@@ -7,14 +7,15 @@ request to the head of its answer is compared with what is usual for its kind wh
 way.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
 from enum import Enum
 from statistics import median
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from proxy.cache import Lru, Memory
 from proxy.engine.flow import Sent
 from proxy.engine.models.asking import RateLimited, rate_limit
 from proxy.ports import Clock
@@ -34,6 +35,21 @@ _LIMITED, _LONGEST_LIMIT = 20.0, 600.0
 """Seconds without calls after a 429 that does not say how many; they double each time."""
 
 
+class Asked(NamedTuple):
+    """A user's request that has been sent."""
+
+    kind: str
+    """What the usual time of its answer depends on."""
+    since: float
+    """When it was sent, in monotonic seconds."""
+    begun: int
+    """Calls of our own that had been begun by then."""
+    guard: asyncio.TimerHandle | None
+    """What ends those beside which it takes too long."""
+    is_beside: bool
+    """Whether one of them was under way."""
+
+
 class Foreground:
     """The users' requests that are under way, and our own calls beside them, at ``most`` so many.
 
@@ -41,7 +57,7 @@ class Foreground:
     waits for stands in no line: it is that user's own.
     """
 
-    def __init__(self, contention: "Contention", clock: Clock, most: int = 1, *, quiet: float) -> None:
+    def __init__(self, contention: Contention, clock: Clock, most: int = 1, *, quiet: float) -> None:
         """``quiet``: seconds without a request after which a call begins that gives way.
 
         They double each time when a user came before it had ended: what is begun in every short pause is paid
@@ -77,33 +93,35 @@ class Foreground:
         if not self._in_flight:
             self._idle.set()
 
-    async def head(self, kind: str, send: Callable[[], Coroutine[Any, Any, Sent]]) -> Sent:
-        """The upstream's answer to a user, once it begins; how long that takes is measured.
+    async def ask(self, kind: str) -> Asked:
+        """A user's request is about to be sent; how long its answer takes to begin is measured.
 
-        It is asked for once the calls that were cancelled for the user have ended, and their connections with
+        It goes out once the calls that were cancelled for the user have ended, and their connections with
         them: a request that went out before would stand behind them in an upstream's only slot. A call of
         ours beside which it takes too long, while nothing is known yet, is cancelled.
         """
         if self._calls and (ending := [task for task in self._calls if task.cancelling()]):
             await asyncio.wait(ending, timeout=_WAY)
-        calls, since, guard = self._begun, self._clock.monotonic(), None
-        if (is_beside := bool(self._calls)) and (patience := self._contention.patience(kind)):
+        guard, is_beside = None, bool(self._calls)
+        if is_beside and (patience := self._contention.patience(kind)):
             guard = asyncio.get_running_loop().call_later(patience, self._overrun)
-        try:
-            sent = await send()
-        finally:
-            if guard is not None:
-                guard.cancel()
-        seconds = self._clock.monotonic() - since
+        return Asked(kind, self._clock.monotonic(), self._begun, guard, is_beside=is_beside)
+
+    def answered(self, asked: Asked, sent: Sent | None) -> None:
+        """The upstream's answer begins; None where it did not come."""
+        if asked.guard is not None:
+            asked.guard.cancel()
+        if sent is None:
+            return
+        seconds = self._clock.monotonic() - asked.since
         if sent.response.status != _OK:
             limit = rate_limit(sent.response)
             if limit is not None:  # it says that there are too many calls: none of our own is made
                 self._stop(limit or _LIMITED)
-        elif is_beside:
-            self._contention.answered_beside(kind, seconds)
-        elif calls == self._begun:
-            self._contention.answered_alone(kind, seconds)
-        return sent
+        elif asked.is_beside:
+            self._contention.answered_beside(asked.kind, seconds)
+        elif asked.begun == self._begun:
+            self._contention.answered_alone(asked.kind, seconds)
 
     def _overrun(self) -> None:
         self._contention.overran()
@@ -188,6 +206,8 @@ async def _either(*waits: Coroutine[Any, Any, object], seconds: float) -> None:
 _SAMPLES = 16
 """Answers of a kind from which is told what is usual."""
 _LEAST_SAMPLES = 3
+_KINDS = 100
+"""Kinds of answers that are told apart: clients choose names of models."""
 _LATEST = 8
 """Answers beside a call of ours that count."""
 _SLOWED_TIMES, _SLOWED_BY = 1.5, 0.05
@@ -217,9 +237,9 @@ class Contention:
     An answer's kind is what its usual time depends on: the model, and whether it is streamed.
     """
 
-    def __init__(self, clock: Clock, memory: Memory) -> None:
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._alone: Lru[str, deque[float]] = Lru(memory)
+        self._alone: dict[str, deque[float]] = {}
         """Seconds of the latest answers of a kind while no call of ours was under way."""
         self._beside: deque[bool] = deque(maxlen=_LATEST)
         """Which of the latest answers beside a call of ours were held up."""
@@ -260,7 +280,11 @@ class Contention:
 
     def answered_alone(self, kind: str, seconds: float) -> None:
         """An answer's head took so long while no call of ours was under way."""
-        samples = self._alone.get_or_make(kind, lambda: deque(maxlen=_SAMPLES))
+        samples = self._alone.get(kind)
+        if samples is None:
+            if len(self._alone) >= _KINDS:
+                del self._alone[next(iter(self._alone))]
+            samples = self._alone[kind] = deque(maxlen=_SAMPLES)
         samples.append(seconds)
         if len(samples) >= _LEAST_SAMPLES:
             self._latest = samples

@@ -108,8 +108,13 @@ class Pipeline:
         Raises UpstreamUnreachable, UpstreamTimeout and UpstreamInvalidResponse.
         """
         is_streamed = exchange.request.history.body.is_streamed
-        kind = f"{is_streamed} {exchange.request.model.name[:NAME]}"
-        sent = await self.foreground.head(kind, partial(self.sender.send, exchange))
+        asked = await self.foreground.ask(f"{is_streamed} {exchange.request.model.name[:NAME]}")
+        try:
+            sent = await self.sender.send(exchange)
+        except BaseException:
+            self.foreground.answered(asked, None)
+            raise
+        self.foreground.answered(asked, sent)
         if exchange.tools is NOTHING_FRESH and not exchange.answerers:
             return sent
         return await self.tool_loop.run(exchange, sent)

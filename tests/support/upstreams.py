@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from proxy.adapters.tokens import TiktokenCounter
-from proxy.cache import Memory
 from proxy.engine.foreground import Contention, Foreground
 from proxy.ports import Clock
 from tests.support.servers import Exchange, FakeUpstream, Header, Received
@@ -306,4 +305,4 @@ async def running(model: Model) -> AsyncGenerator[Model]:
 
 def giving_way(clock: Clock, quiet: float = 1.0) -> Foreground:
     """Lets calls of our own give way to users: nothing is known of the upstream."""
-    return Foreground(Contention(clock, Memory()), clock, quiet=quiet)
+    return Foreground(Contention(clock), clock, quiet=quiet)

@@ -19,7 +19,7 @@ import xxhash
 
 from proxy.cache import Lru, Memory
 from proxy.core.budget.budget import MESSAGE_TOKENS, REQUEST_TOKENS
-from proxy.core.conversation.messages import HEAD_ROLES, Message, extend, read_message
+from proxy.core.conversation.messages import HEAD_ROLES, Message, chain_of, read_message
 from proxy.core.dialects.dialect import Beginning, Body, Content, Dialect
 from proxy.core.persistent import Grown, Sizes
 from proxy.core.planning.chain import Chain
@@ -142,13 +142,11 @@ class Reader:
 
     def _chained(self, raws: Sequence[bytes], tip: bytes) -> tuple[list[NewMessage], list[bytes]]:
         """New messages and their chain hashes, the first of them after ``tip``."""
-        new, hashes = list[NewMessage](), list[bytes]()
+        new = list[NewMessage]()
         for raw in raws:
             entry, content = self._entry(raw)
-            tip = extend(tip, entry.message.identity)
-            hashes.append(tip)
             new.append(NewMessage(entry, raw, content if len(new) < _FEW else None))
-        return new, hashes
+        return new, chain_of([each.entry.message.identity for each in new], tip)
 
     def _entry(self, raw: bytes) -> tuple[CachedMessage, Content | None]:
         """What is known of a message; its content, where it had to be decoded."""

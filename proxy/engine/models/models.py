@@ -110,7 +110,8 @@ class Models:
 
     def window(self, model: Model, policy: Policy) -> Window:
         """The model's context window, as far as it is known; the log tells it when it changes."""
-        configured, now = policy.budget.window(model.name), self._clock.monotonic()
+        configured = policy.budget.window(model.name) if policy.budget.windows else None
+        now = self._clock.monotonic()
         window = model.evidence.window(configured, model.stated.window, model.priced, now)
         if window not in model.logged and not (
             window.is_least and any(each.is_least for each in model.logged)
@@ -140,7 +141,7 @@ class Models:
         return True
 
     def learn_usage(self, model: Model, growth: Growth, counted: int, usage: Usage | None) -> None:
-        """Compare what we counted of a request with what the upstream did; ``growth`` is its session's."""
+        """Compare what we counted of a request with what the upstream did; ``growth`` is its lane's."""
         if usage is None or not usage.prompt_tokens:
             return
         prompt, evidence = usage.prompt_tokens, model.evidence

@@ -82,9 +82,8 @@ class Decisions:
         """The request's budget: what the policy gives, or what the client asks for where that is less."""
         policy, explicit = incoming.policy, incoming.envelope.budget
         window, ratio = self.models.window(model, policy), model.ratio.value
-        limit = None if window.is_least else window.tokens
-        head = await self.reader.head_tokens(history, tool)
-        reserve, last_user = reserve_of(history, policy), chain.last_user_tokens
+        limit, reserve = None if window.is_least else window.tokens, reserve_of(history, policy)
+        head, last_user = await self.reader.head_tokens(history, tool), chain.last_user_tokens
         needed = ceil((head + last_user) * ratio)
         lowest, counts_answer = explicit, model.evidence.counts_answer
         if isinstance(policy.budget.tokens, int):

@@ -70,7 +70,7 @@ class Recorder:
     billed: Callable[[str, Bill, SessionKey, float], None] = lambda _, __, ___, ____: None
     """Called with a turn's model and bill, and its session with that one's ttl; it makes nobody wait."""
     recorded: Callable[[Exchange, Turn], None] = lambda _, __: None
-    """Called after a turn was written; it makes nobody wait."""
+    """Called after a turn was written that may be remembered; it makes nobody wait."""
     writing: defaultdict[SessionKey, set[asyncio.Task[bool]]] = field(
         default_factory=lambda: defaultdict(set)
     )
@@ -141,8 +141,7 @@ class Recorder:
         key, is_of_several = session.key, exchange.rounds is not None and exchange.rounds.count > 0
         try:
             if answer.complete and answer.choices == 1 and not is_of_several:
-                growth = session.cached.growth_of(request.model.name)
-                self.models.learn_usage(request.model, growth, exchange.sent_tokens, usage)
+                self.models.learn_usage(request.model, session.lane.growth, exchange.sent_tokens, usage)
             is_shadow = request.incoming.is_shadow
             self.metrics.count_tokens(exchange.full, exchange.sent, is_shadow=is_shadow)
             if usage is not None and usage.cached_tokens:
@@ -187,7 +186,8 @@ class Recorder:
             if cached.lookup is not None:
                 cached.learn_turn(request.session.lane.id, turn, ttl)
                 self.recognition.cache.keep(key, cached)
-            self.recorded(exchange, turn)
+            if request.home is not None:
+                self.recorded(exchange, turn)
         else:
             cached.lookup = None
             self._lose(exchange)

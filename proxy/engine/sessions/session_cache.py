@@ -30,8 +30,6 @@ _LANE_BYTES = 200
 """What a lane is reckoned at beside its epochs."""
 _LANES = 32
 """Lanes of one session: clients choose budgets, and so their number."""
-_MODELS = 8
-"""Models of one session of which it is remembered how their counts have grown."""
 
 
 class EpochLog(msgspec.Struct, frozen=True):
@@ -53,6 +51,8 @@ class CachedLane(msgspec.Struct):
     """The epoch under which its usage was last logged, and whether it was over its budget."""
     weight: int = 0
     """Bytes that its epochs are reckoned at."""
+    growth: Growth = msgspec.field(default_factory=Growth)
+    """How the upstream's count has grown with what it sent."""
 
 
 class CachedInjection(msgspec.Struct, frozen=True):
@@ -97,8 +97,6 @@ class CachedSession(msgspec.Struct):
     given_hidden: dict[bytes, HiddenCalls] = {}
     """The same as this process gave them, whether or not the store has them."""
     hidden_bytes: int = 0
-    growth: dict[int, Growth] = {}
-    """How the upstream's counts have grown, by the hash of the model's name."""
     is_turn_lost: bool = False
     """Whether its newest turn could not be written: the next answer says so, and its body heals it."""
     joint: bytes = b""
@@ -200,17 +198,6 @@ class CachedSession(msgspec.Struct):
     def _weigh_hidden(self) -> None:
         every = (*self.given_hidden.values(), *self.stored_hidden.values())
         self.hidden_bytes = sum(_ANSWER_BYTES + sum(map(len, each.messages)) for each in every)
-
-    # --- how the upstream counts ---
-
-    def growth_of(self, model: str) -> Growth:
-        name = hash(model)
-        growth = self.growth.get(name)
-        if growth is None:
-            if len(self.growth) >= _MODELS:
-                del self.growth[next(iter(self.growth))]
-            growth = self.growth[name] = Growth()
-        return growth
 
 
 class SessionState(msgspec.Struct, frozen=True):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.cache import Memory
 from proxy.engine.foreground import Contention
 from tests.support.stores import HandClock
 
@@ -13,14 +12,14 @@ MINUTE = 60.0
 
 
 def measured(clock: HandClock | None = None) -> Contention:
-    contention = Contention(clock or HandClock(), Memory())
+    contention = Contention(clock or HandClock())
     for seconds in (0.1, USUAL, USUAL, USUAL, 0.9):
         contention.answered_alone("chat", seconds)
     return contention
 
 
 def test_calls_give_way_until_the_usual_is_known() -> None:
-    contention = Contention(HandClock(), Memory())
+    contention = Contention(HandClock())
     assert contention.yields
     for _ in range(3):
         contention.answered_alone("chat", USUAL)
@@ -31,7 +30,7 @@ def test_a_user_waits_for_three_times_the_usual_at_most_while_nothing_is_known()
     contention = measured()
     assert contention.patience("chat") == pytest.approx(3 * USUAL)
     assert contention.patience("a model that was never asked") == pytest.approx(3 * USUAL)
-    quick = Contention(HandClock(), Memory())
+    quick = Contention(HandClock())
     for _ in range(3):
         quick.answered_alone("chat", 0.01)
     assert quick.patience("chat") == pytest.approx(0.26)
@@ -61,7 +60,7 @@ def test_answers_that_are_half_as_slow_again_show_that_users_are_held_up() -> No
 
 
 def test_a_hundredth_of_a_second_is_no_delay_however_quick_the_model() -> None:
-    contention = Contention(HandClock(), Memory())
+    contention = Contention(HandClock())
     for _ in range(3):
         contention.answered_alone("chat", 0.005)
     for _ in range(8):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import pytest
 
 from proxy.app import SystemClock
-from proxy.cache import Memory
 from proxy.engine.flow import Sent
 from proxy.engine.foreground import Contention, Foreground
 from proxy.engine.models.asking import RateLimited
@@ -39,12 +38,12 @@ def hurried() -> asyncio.Event:
 
 def unmeasured(quiet: float = 0.0, most: int = 1) -> Foreground:
     """Nothing is known of the upstream, so calls give way."""
-    return Foreground(Contention(SystemClock(), Memory()), SystemClock(), most, quiet=quiet)
+    return Foreground(Contention(SystemClock()), SystemClock(), most, quiet=quiet)
 
 
 def measured(most: int = 1, seconds: float = 0.01) -> Foreground:
     """It is known how long an answer takes, and not yet whether calls hold it up."""
-    contention = Contention(SystemClock(), Memory())
+    contention = Contention(SystemClock())
     for _ in range(3):
         contention.answered_alone(KIND, seconds)
     return Foreground(contention, SystemClock(), most, quiet=LONG)
@@ -76,6 +75,15 @@ async def answered(seconds: float = 0.0, answer: Answer | None = None) -> Sent:
     return Sent(answer or Answer(), b"", is_over=True)
 
 
+async def request(foreground: Foreground, send: Callable[[], Awaitable[Sent]]) -> None:
+    """A user's request, up to where its answer begins."""
+    asked, sent = await foreground.ask(KIND), None
+    try:
+        sent = await send()
+    finally:
+        foreground.answered(asked, sent)
+
+
 # --- beside users ---
 
 
@@ -86,7 +94,7 @@ async def test_a_call_runs_beside_users_who_never_pause() -> None:
         await eventually(lambda: calls.begun == 1)
         for _ in range(20):
             with foreground:
-                await foreground.head(KIND, answered)
+                await request(foreground, answered)
         calls.go.set()
         assert await running == "done"
     assert calls.cancelled == 0
@@ -122,7 +130,7 @@ async def test_a_user_who_waits_too_long_beside_it_ends_the_call_and_from_then_o
     running = asyncio.create_task(foreground.run(calls.one, asyncio.Event()))
     await eventually(lambda: calls.begun == 1)
     with foreground:
-        head = asyncio.create_task(foreground.head(KIND, lambda: answered(LONG)))
+        head = asyncio.create_task(request(foreground, lambda: answered(LONG)))
         await eventually(lambda: calls.cancelled == 1)
         assert not head.done()
         head.cancel()
@@ -166,7 +174,7 @@ async def test_after_a_users_429_no_call_is_made_until_the_upstream_says(
 ) -> None:
     foreground, calls = measured(), Calls()
     with foreground:
-        await foreground.head(KIND, lambda: answered(answer=Answer(status, headers)))
+        await request(foreground, lambda: answered(answer=Answer(status, headers)))
     running = asyncio.create_task(foreground.run(calls.one, hurried()))
     await asyncio.sleep(0.5)
     assert calls.begun == 0
@@ -229,7 +237,7 @@ async def test_a_call_that_was_cut_off_waits_for_a_longer_pause_each_time() -> N
         await eventually(lambda number=number: len(begun) == number)
         pauses.append(begun[-1] - ended)
         with foreground:
-            await foreground.head(KIND, answered)
+            await request(foreground, answered)
         ended = now()
     assert pauses[1] >= 0.2
     assert pauses[2] >= 0.4
@@ -254,6 +262,6 @@ async def test_a_users_request_goes_out_when_what_was_cancelled_for_it_has_ended
     working = asyncio.create_task(foreground.run(call, hurried()))
     await begun.wait()
     with foreground:
-        await foreground.head(KIND, send)
+        await request(foreground, send)
     await working
     assert events[:2] == ["connection closed", "request sent"]
