@@ -6,7 +6,7 @@ thing can take its place.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import cast
 
@@ -160,9 +160,9 @@ _SPACED: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "date",
         re.compile(
-            rf"[\d{''.join({name[0]: None for name in _MONTHS})}](?:"
-            rf"(?<!\w.)(?:{_FROM_MONTH})\.? \d{{1,2}}(?:st|nd|rd|th)?(?:,? \d{{4}})?\b"
-            rf"|(?<=\d)(?<!\w.)\d?\.?(?: de| of)? {_MONTH}(?:(?: de|,)? \d{{4}})?\b"
+            rf"[\d{''.join({name[0]: None for name in _MONTHS})}](?:(?<!\w.)(?:"
+            rf"(?:{_FROM_MONTH})\.? \d{{1,2}}(?:st|nd|rd|th)?(?:,? \d{{4}})?\b"
+            rf"|(?<=\d)\d?\.?(?: de| of)? {_MONTH}(?:(?: de|,)? \d{{4}})?\b)"
             r"|(?<=\d)(?:\d{1,3}年\d{1,2}|\d?)月\d{1,2}日)"
         ),
     ),
@@ -209,6 +209,19 @@ class Fact(msgspec.Struct, frozen=True, gc=False):
     """Of what it is told, where another value of the same key may replace it; empty for things themselves."""
 
 
+def facts_of(text: str, thing: str) -> list[Fact]:
+    """Everything exact in a text: the leaves of JSON; else what stands under a key, and all else.
+
+    ``thing`` names what the text is about (a tool and its arguments) where nothing in it does.
+    """
+    leaves = leaves_of(text, thing)
+    if leaves is not None:
+        return leaves
+    pairs = pairs_in(text, thing)
+    paired = {fact.value for fact in pairs}
+    return [*pairs, *(fact for fact in things_in(text) if fact.value not in paired)]
+
+
 def facts_in(text: str) -> list[Fact]:
     """The exact things in prose, logs and programs, each once, in the order of their first mention."""
     # None of them goes over the end of a line, so lines that come again tell nothing.
@@ -222,7 +235,10 @@ def facts_in(text: str) -> list[Fact]:
     for kind, pattern in _SPACED if numbered else ():
         for match in pattern.finditer(numbered):
             _add(found, kind_of(match[0]) or kind, match[0])
-    _add_words(found, read)
+    for written in dict.fromkeys(_WORD.findall(read)):
+        exact = _exact_in_word if len(written) <= LONGEST else _exact_in_word.__wrapped__
+        for fact in exact(written):
+            found.setdefault(fact.value, fact)
     for match in NAME.finditer(read) if not read.islower() else ():
         _add(found, "name", match[0])
     return list(found.values())[:MOST_FACTS]
@@ -245,9 +261,7 @@ def is_plain(text: str) -> bool:
 
 def words_in(text: str) -> list[Fact]:
     """The exact things of a text that are written as one word."""
-    found: dict[str, Fact] = {}
-    _add_words(found, text)
-    return list(found.values())
+    return list({fact.value: fact for word in _WORD.findall(text) for fact in _exact_in_word(word)}.values())
 
 
 def quotes_in(text: str) -> list[Fact]:
@@ -269,18 +283,11 @@ def _add(found: dict[str, Fact], kind: str, value: str) -> None:
         found[value] = Fact(kind, value)
 
 
-def _add_words(found: dict[str, Fact], text: str) -> None:
-    for written in dict.fromkeys(_WORD.findall(text)):
-        exact = _exact_pieces if len(written) <= LONGEST else _exact_pieces.__wrapped__
-        for kind, word in exact(written):
-            _add(found, kind, word)
-
-
 @lru_cache(maxsize=1 << 15)
-def _exact_pieces(written: str) -> tuple[tuple[str, str], ...]:
-    """What is exact in what is written as one word, each with its kind."""
+def _exact_in_word(written: str) -> tuple[Fact, ...]:
+    """What is exact in what is written as one word."""
     pieces = (written,) if written.isalnum() else _pieces(written)
-    return tuple([(kind, word) for word in pieces if (kind := kind_of(word)) is not None])
+    return tuple([Fact(kind, word) for word in pieces if (kind := kind_of(word)) is not None])
 
 
 def _pieces(word: str) -> Iterator[str]:
@@ -307,46 +314,43 @@ def leaves_of(text: str, thing: str) -> list[Fact] | None:
         value = loads_writable(text)
     except ValueError:
         return None
-    found: dict[tuple[str, str], Fact] = {}
+    found: dict[str, Fact] = {}
     _walk(found, value, "", thing, _DEEPEST)
     return list(found.values())[:MOST_FACTS]
 
 
-_Found = dict[tuple[str, str], Fact]
-"""By key and value."""
-
-
-def _walk(found: _Found, value: object, key: str, thing: str, deeper: int) -> None:
-    """Find what a JSON value tells; what stands under the same key already is known."""
+def _walk(found: dict[str, Fact], value: object, key: str, thing: str, deeper: int) -> None:
+    """Find what a JSON value tells; what was told already keeps the key that it stood under first."""
     if deeper == 0 or len(found) >= MOST_FACTS:
         return
     if isinstance(value, str):
-        facts = _of_text(value, key, thing)
+        _add_text(found, value, key, thing)
     elif isinstance(value, dict):
         _walk_object(found, cast("dict[str, object]", value), key, thing, deeper)
-        return
     elif isinstance(value, list):
         for each in cast("list[object]", value):
             _walk(found, each, key, thing, deeper - 1)
-        return
-    else:
-        facts = _of_number(value, key, thing)
-    for fact in facts:
-        found.setdefault((fact.key, fact.value), fact)
+    elif value is not None and not isinstance(value, bool) and (written := str(value)) not in found:
+        if _is_label(key):
+            found[written] = Fact("id", written, key)
+        elif 1 < len(written) <= _SHORT:
+            found[written] = Fact("number", written, key, f"{thing}\0{key}")
 
 
-def _walk_object(found: _Found, members: dict[str, object], key: str, thing: str, deeper: int) -> None:
+def _walk_object(
+    found: dict[str, Fact], members: dict[str, object], key: str, thing: str, deeper: int
+) -> None:
     # An object is called by its first member whose name says that it is an id.
     labels = (
         f"{member}={each}"
         for member, each in members.items()
-        if isinstance(each, str | int) and not isinstance(each, bool) and _is_label(member)
+        if _is_label(member) and isinstance(each, str | int) and not isinstance(each, bool)
     )
     named = next(labels, thing)
     for member, each in members.items():
         kind = kind_of(member)
         if kind in ("code", "id", "number", "email", "path", "file"):
-            found.setdefault((key, member), Fact(kind, member, key))
+            found.setdefault(member, Fact(kind, member, key))
             _walk(found, each, key, member, deeper - 1)
         else:
             _walk(found, each, member, named, deeper - 1)
@@ -358,31 +362,34 @@ def _is_label(key: str) -> bool:
     return _LABELS.search(key) is not None
 
 
-def _of_number(value: object, key: str, thing: str) -> Iterable[Fact]:
-    if value is None or isinstance(value, bool):
-        return ()
-    written = str(value)
-    if _is_label(key):
-        return (Fact("id", written, key),)
-    return (Fact("number", written, key, f"{thing}\0{key}"),) if 1 < len(written) <= _SHORT else ()
-
-
-def _of_text(value: str, key: str, thing: str) -> Iterable[Fact]:
+def _add_text(found: dict[str, Fact], value: str, key: str, thing: str) -> None:
+    """Find what a string tells that stands under a key: itself, where it is short, and what is within."""
     text = value.strip()
-    has_control = _CONTROL.search(text) is not None
-    if _SHORT < len(text) <= LONGEST and " " not in text and not has_control:
-        return (Fact(kind_of(text) or "id", text, key),)
-    if not text or has_control or len(text) > _SHORT:
+    is_word = " " not in text
+    if not text or len(text) > _SHORT or _CONTROL.search(text):
+        if is_word and _SHORT < len(text) <= LONGEST and not _CONTROL.search(text):
+            found.setdefault(text, Fact(kind_of(text) or "id", text, key))
+            return
         nested = leaves_of(text, thing)
-        return things_in(text) if nested is None else nested
-    kind = kind_of(text) if " " not in text else None
+        for fact in things_in(text) if nested is None else nested:
+            found.setdefault(fact.value, fact)
+        return
+    kind = kind_of(text) if is_word else None
     if kind is not None or _is_label(key):
-        is_state = kind in ("number", "amount", "date", "time", "version")
-        return (Fact(kind or "id", text, key, f"{thing}\0{key}" if is_state else ""),)
-    if len(text.split()) > _FEW_WORDS:
-        return facts_in(text)
-    within = (fact for fact in facts_in(text) if fact.value != text)
-    return (Fact("text", text, key, f"{thing}\0{key}"), *within)
+        if text not in found:
+            is_state = kind in ("number", "amount", "date", "time", "version")
+            found[text] = Fact(kind or "id", text, key, f"{thing}\0{key}" if is_state else "")
+        return
+    within = _facts_in_short(text)
+    if text not in found and len(text.split()) <= _FEW_WORDS:
+        found[text] = Fact("text", text, key, f"{thing}\0{key}")
+    for fact in within:
+        found.setdefault(fact.value, fact)
+
+
+@lru_cache(maxsize=1 << 12)
+def _facts_in_short(text: str) -> tuple[Fact, ...]:
+    return tuple(facts_in(text))
 
 
 def pairs_in(text: str, thing: str) -> list[Fact]:

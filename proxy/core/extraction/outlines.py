@@ -46,18 +46,19 @@ _SHAPES = (
         r"|async|inline|extern|constexpr|sealed|native)[ \t]+){1,6}(?:<[^<>\n]{1,60}>[ \t]+)?"
         rf"(?:[\w.:]+{_GENERIC}(?:\[\])*[?*&]*[ \t]+[*&]*)?(?P<method>{_NAME})[ \t]*\("
     ),
-    (  # as C has them: a type, a name, arguments and a block
+    (  # what has nothing but a type and a name before its first bracket
+        r"(?=[^(){};=\n]*\()(?:"
+        # as C has them: a type, a name, arguments and a block
         rf"{_TYPE}(?:\w+::)?(?P<typed>~?{_NAME})[ \t]*{_ARGUMENTS}"
         r"(?:[ \t]*(?:const|noexcept|override|throws[ \t]+[\w., ]+))*[ \t]*\n?[ \t]*\{"
-    ),
-    (  # as in a header or an interface: a type, a name, and arguments with their types
-        rf"{_TYPE}(?P<declared>{_NAME})[ \t]*"
+        # as in a header or an interface: a type, a name, and arguments with their types
+        rf"|{_TYPE}(?P<declared>{_NAME})[ \t]*"
         r"\((?:void|(?:[\w:<>\[\]]++[ \t*&]++\w++(?:\[\])?(?:,[ \t]*)?){1,12})?\)"
         r"(?:[ \t]*(?:const|noexcept|throws[ \t]+[\w., ]+))*[ \t]*;[ \t]*$"
-    ),
-    (  # a member of a class in JavaScript, or a function of a shell
-        rf"(?:(?:async|static|get|set)[ \t]+|\*)?(?!(?:{_STATEMENTS})\b)(?P<member>{_NAME})[ \t]*{_ARGUMENTS}"
-        r"[ \t]*(?::[ \t]*[^{}\n]{1,60})?\{[ \t]*$"
+        # a member of a class in JavaScript, or a function of a shell
+        rf"|(?:(?:async|static|get|set)[ \t]+|\*)?(?!(?:{_STATEMENTS})\b)(?P<member>{_NAME})"
+        rf"[ \t]*{_ARGUMENTS}"
+        r"[ \t]*(?::[ \t]*[^{}\n]{1,60})?\{[ \t]*$)"
     ),
     (
         rf"(?:export[ \t]+)?(?:const|let|var)[ \t]+(?P<assigned>{_NAME})(?:[ \t]*:[^=\n]{{0,80}})?[ \t]*="
@@ -102,7 +103,7 @@ _EVERYWHERE = frozenset(
 def definitions_in(text: str) -> Iterator[tuple[str, str]]:
     """The kind and the name of each class, function, constant and test that a text defines, in order."""
     for match in _DEFINED.finditer(text) if _CODE.search(text) else ():
-        shape = next(shape for shape in _KINDS if match[shape])
+        shape = match.lastgroup or ""
         kind, name = _KINDS[shape], match[shape]
         is_prose = kind == "class" and name[0].islower() and not _BODY.match(text, match.end())
         if is_prose or len(name) < _SHORTEST or name in _EVERYWHERE or name.startswith("__"):

@@ -19,11 +19,9 @@ from proxy.core.dialects.dialect import Content, Dialect
 from proxy.core.extraction.facts import (
     Fact,
     bounded,
+    facts_of,
     is_plain,
-    leaves_of,
-    pairs_in,
     quotes_in,
-    things_in,
     words_in,
 )
 from proxy.core.extraction.observations import answered_commands, in_plain_text
@@ -50,6 +48,8 @@ _ABBREVIATED = re.compile(rf"(?:\b(?:{ABBREVIATIONS})|\b[A-Z])\.$")
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
 _BULLET = re.compile(r"^\s*(?:[-*•·>+]|\(?\d{1,3}[.)]|[a-z]\)|#{1,6})\s+")
 
+_EASES = re.compile(f"{PERMITS.pattern}|{WITHDRAWS.pattern}")
+"""What may withdraw a rule, in a text in lower case."""
 _TITLE = re.compile(r"^(?:[A-Z][A-Z _-]{2,30}(?: \d{1,3})?:(?=\s?\S)|【[^】]{1,12}】)")
 """A sentence under a title, as people write what is to be remembered: `HOUSE RULE: no boats.`"""
 _LABEL = re.compile(r"^(?:[A-Z]\w{2,15}(?: \d{1,3})?|[^\W\d_]{2,8}):\s?\S")
@@ -76,8 +76,7 @@ def binding(sentences: Sequence[Sentence]) -> list[Sentence]:
 
 
 def _may_withdraw(sentence: str) -> bool:
-    is_eased = PERMITS.search(sentence) or WITHDRAWS.search(sentence)
-    return bool(is_eased) and not QUESTION.search(sentence)
+    return bool(_EASES.search(sentence.lower())) and not QUESTION.search(sentence)
 
 
 def lays_down(sentences: Sequence[Sentence]) -> bool:
@@ -147,8 +146,8 @@ _SHAPE = str.maketrans("123456789", "0" * 9)
 class Reading(msgspec.Struct, frozen=True, gc=False):
     """The exact things of one message."""
 
-    facts: tuple[tuple[Voice, Fact], ...]
-    """Each thing once, under the first key that it stood under."""
+    facts: tuple[tuple[Voice, tuple[Fact, ...]], ...]
+    """By voice; each thing once, under the first key that it stood under."""
     sentences: tuple[Sentence, ...] = ()
     """Those that bind, or withdraw what does; only of what users and systems say."""
     is_rule: bool = False
@@ -157,9 +156,9 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
     """Whether it is a command in plain text, or what one brought."""
 
     @property
-    def size(self) -> int:
-        """What it takes to remember it, in facts."""
-        return 1 + len(self.facts) + len(self.sentences)
+    def crowd(self) -> int:
+        """How many exact things it mentions."""
+        return sum([len(facts) for _, facts in self.facts])
 
 
 Address = tuple[Dialect, bytes, tuple[str, ...]]
@@ -182,14 +181,19 @@ class Readings:
         found = self._readings.get(address)
         if found is None:
             found = self._readings[address] = read(content(), address[2])
-            self._held += found.size
+            self._held += _size(found)
             if self._held > self._most:
                 # Threads may drop the older half at once: each step is atomic, and none must be exact.
                 entries = list(self._readings.items())
                 for key, _ in entries[: (len(entries) + 1) // 2]:
                     self._readings.pop(key, None)
-                self._held = sum(reading.size for reading in list(self._readings.values()))
+                self._held = sum(map(_size, list(self._readings.values())))
         return found
+
+
+def _size(reading: Reading) -> int:
+    """What it takes to remember a reading, in facts."""
+    return 1 + reading.crowd + len(reading.sentences)
 
 
 READINGS = Readings()
@@ -203,16 +207,24 @@ class Read:
     readings: list[Reading] = field(default_factory=list[Reading])
     binding: list[int] = field(default_factory=list[int])
     """Positions of those with sentences that bind."""
+    users: list[int] = field(default_factory=list[int])
+    """Positions of what users say."""
+    observations: list[int] = field(default_factory=list[int])
+    """Positions of what reads as a user's message, and tells what a command has brought."""
     in_plain_text: set[int] = field(default_factory=set[int])
     """Positions of commands and observations."""
 
-    def go_on(self, addresses: Sequence[Address], content: Callable[[int], Content]) -> None:
-        """Read the next messages, which have these addresses."""
+    def go_on(
+        self, messages: Sequence[Message], addresses: Sequence[Address], content: Callable[[int], Content]
+    ) -> None:
+        """Read the next of these messages, which have these addresses."""
         for place, address in enumerate(addresses, len(self.readings)):
             reading = READINGS.of(address, partial(content, place))
             self.readings.append(reading)
             if reading.sentences:
                 self.binding.append(place)
+            if messages[place].role == "user":
+                (self.observations if reading.is_in_plain_text else self.users).append(place)
             if reading.is_in_plain_text:
                 self.in_plain_text.add(place)
 
@@ -226,7 +238,7 @@ def read(content: Content, called: Sequence[str] = ()) -> Reading:
     if len(each) == 1 and not is_in_plain_text:
         return each[0]
     return Reading(
-        tuple(fact for reading in each for fact in reading.facts),
+        tuple(voiced for reading in each for voiced in reading.facts),
         tuple(sentence for reading in each for sentence in reading.sentences),
         each[-1].is_rule,
         is_in_plain_text,
@@ -234,27 +246,32 @@ def read(content: Content, called: Sequence[str] = ()) -> Reading:
 
 
 def _read(content: Content, thing: str) -> Reading:
-    found: dict[str, tuple[Voice, Fact]] = {}
-    voice = _voice_of(content.role)
+    voice, texts = _voice_of(content.role), content.texts()
+    used: dict[str, Fact] = {}
     for _, name, arguments in content.calls:
-        for fact in _facts(arguments, _called(name, arguments)):
-            found.setdefault(fact.value, ("argument", fact))
+        for fact in facts_of(arguments, _called(name, arguments)):
+            used.setdefault(fact.value, fact)
+    told: dict[str, Fact] = {}
     sentences: list[Sentence] = []
-    texts = content.texts()
     if len(texts) == 1 and len(texts[0]) <= _TINY and _says_little(texts[0].translate(_SHAPE)):
-        found.update((fact.value, (voice, fact)) for fact in words_in(texts[0]) if fact.value not in found)
-        return Reading(tuple(found.values()))
+        told = {fact.value: fact for fact in words_in(texts[0])}
+        texts = []
     for text in texts:
         if voice == "user":
-            for fact in quotes_in(text):
-                found.setdefault(fact.value, (voice, fact))
-        for fact in _facts(text, thing):
-            earlier = found.get(fact.value)
-            if earlier is None or earlier[1].kind == "quoted":
-                found[fact.value] = (voice, fact)
+            told = {fact.value: fact for fact in quotes_in(text)} | told
+        for fact in facts_of(text, thing):
+            if fact.value not in told or told[fact.value].kind == "quoted":
+                told[fact.value] = fact
         if voice in ("user", "system"):
             sentences += weighed(bounded(text))
-    return Reading(tuple(found.values()), tuple(binding(sentences)), lays_down(sentences))
+    for value in used.keys() & told.keys():
+        del told[value]
+    facts: list[tuple[Voice, tuple[Fact, ...]]] = []
+    if used:
+        facts.append(("argument", tuple(used.values())))
+    if told:
+        facts.append((voice, tuple(told.values())))
+    return Reading(tuple(facts), tuple(binding(sentences)), lays_down(sentences))
 
 
 def _voice_of(role: str) -> Voice:
@@ -269,15 +286,6 @@ def _voice_of(role: str) -> Voice:
 def _says_little(shape: str) -> bool:
     """Whether a text holds no more than words, of which no sentence binds; digits have no say in it."""
     return is_plain(shape) and not binding(weighed(shape))
-
-
-def _facts(text: str, thing: str) -> list[Fact]:
-    leaves = leaves_of(text, thing)
-    if leaves is not None:
-        return leaves
-    pairs = pairs_in(text, thing)
-    paired = {fact.value for fact in pairs}
-    return [*pairs, *(fact for fact in things_in(text) if fact.value not in paired)]
 
 
 def addresses_of(

@@ -7,7 +7,7 @@ is not told twice. Tool text never becomes a constraint: whose sentence it was i
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from heapq import heapify, heappop
@@ -19,7 +19,7 @@ import msgspec
 from proxy.core.conversation.messages import HEAD_ROLES, TOOL_ROLES
 from proxy.core.extraction.constraints import Rule
 from proxy.core.extraction.facts import Fact
-from proxy.core.extraction.reading import Reading, Voice
+from proxy.core.extraction.reading import Voice
 from proxy.core.planning.ledger_packing import Bullets, Packing, Standing, may_share
 from proxy.core.planning.plan import Plan
 from proxy.core.planning.situation import Situation
@@ -69,7 +69,7 @@ _LETTERS = 3
 """Characters of a token, roughly."""
 
 
-class Mentions(msgspec.Struct):
+class Mentions(msgspec.Struct, gc=False):
     """Where one exact thing was mentioned."""
 
     fact: Fact
@@ -242,51 +242,74 @@ class Source:
 
     @cached_property
     def _scored(self) -> list[tuple[float, int, str, Fact, bool]]:
-        readings, (_, replaced) = self._readings, self.situation.constraints
-        mentioned = enumerate(readings if replaced else ())
-        last = {fact.value: place for place, reading in mentioned for _, fact in reading.facts}
-        stale = {
-            fact.value  # it holds no more
-            for old, newer in replaced
-            for _, fact in readings[old.position].facts
-            if fact.value in old.sentence.text
-            and fact.value not in newer.sentence.text
-            and last[fact.value] < newer.position
-        }
+        stale, length = self._stale(), len(self._readings)
         scored = [
-            (-each.odds(len(readings)), -each.last, value, each.fact, each.is_listed)
+            (-each.odds(length), -each.last, value, each.fact, each.is_listed)
             for value, each in self._mentions().items()
             if value not in stale
         ]
         heapify(scored)
         return scored
 
+    def _stale(self) -> set[str]:
+        """Values that hold no more: newer rules replaced what told them, and nobody mentioned them since."""
+        readings, (_, replaced) = self._readings, self.situation.constraints
+        until: dict[str, int] = {}
+        for old, newer in replaced:
+            for _, facts in readings[old.position].facts:
+                for value in (fact.value for fact in facts):
+                    if value in old.sentence.text and value not in newer.sentence.text:
+                        until[value] = max(newer.position, until.get(value, 0))
+        first = min(until.values(), default=len(readings))
+        for place, reading in enumerate(readings[first:], first):
+            for _, facts in reading.facts:
+                for value in until.keys() & {fact.value for fact in facts}:
+                    if until[value] <= place:
+                        del until[value]
+        return {*until}
+
     def _mentions(self) -> dict[str, Mentions]:
         """Every mention in what is absent, by value, without values that newer ones replaced."""
-        newest, readings = _newest(self._readings), self._readings
+        readings, newest = self._readings, self._newest()
         absent = [place for gap in self.plan.gaps for place in range(gap.start, gap.end)]
         absent += [edit.position for edit in self.plan.replacements]
         found: dict[str, Mentions] = {}
         for place in sorted(absent):
-            facts = readings[place].facts
-            crowd = len(facts)
-            use = min((_FEW / max(crowd, 1)) ** 2, 1.0)
-            for voice, fact in facts:
-                value, used = fact.value, use if voice == "argument" else 0.0
-                if fact.thing and value not in newest[fact.thing]:
-                    continue
-                earlier = found.get(value)
-                if earlier is None:
-                    found[value] = Mentions(fact, place, crowd, _ALONE[voice], used)
-                    continue
-                if fact.key and not earlier.fact.key:
-                    earlier.fact = fact
-                earlier.returned |= earlier.last != place
-                earlier.last, earlier.crowd = place, min(earlier.crowd, crowd)
-                if voice not in earlier.voices:
-                    earlier.voices |= _ALONE[voice]
-                earlier.used += used
+            crowd = readings[place].crowd
+            for voice, facts in readings[place].facts:
+                used = min((_FEW / crowd) ** 2, 1.0) if voice == "argument" else 0.0
+                for fact in facts:
+                    value = fact.value
+                    if fact.thing and value not in newest[fact.thing]:
+                        continue
+                    earlier = found.get(value)
+                    if earlier is None:
+                        found[value] = Mentions(fact, place, crowd, _ALONE[voice], used)
+                        continue
+                    if fact.key and not earlier.fact.key:
+                        earlier.fact = fact
+                    if earlier.last != place:
+                        earlier.returned, earlier.last = True, place
+                    if crowd < earlier.crowd:  # noqa: PLR1730 - there are many mentions, and a call is dear
+                        earlier.crowd = crowd
+                    if voice not in earlier.voices:
+                        earlier.voices |= _ALONE[voice]
+                    earlier.used += used
         return self._without_lookalikes(self._without_counters(found))
+
+    def _newest(self) -> dict[str, set[str]]:
+        """The newest values of each thing of which something is told."""
+        last: dict[str, int] = {}
+        for place, reading in enumerate(self._readings):
+            for _, facts in reading.facts:
+                last.update(dict.fromkeys([fact.thing for fact in facts], place))
+        newest: dict[str, set[str]] = {thing: set() for thing in last}
+        for place in {*last.values()}:
+            for _, facts in self._readings[place].facts:
+                for fact in facts:
+                    if last[fact.thing] == place:
+                        newest[fact.thing].add(fact.value)
+        return newest
 
     def _without_counters(self, found: dict[str, Mentions]) -> dict[str, Mentions]:
         """Without what is another in each tool result: process ids, times, counts.
@@ -333,18 +356,3 @@ class Source:
 def _is_single(mentions: Sequence[Mentions]) -> bool:
     """Whether each stands in a message of its own; a listing tells several at once."""
     return len({each.last for each in mentions}) == len(mentions)
-
-
-def _newest(readings: Iterable[Reading]) -> dict[str, set[str]]:
-    """The newest values of each thing of which something is told."""
-    newest: dict[str, tuple[int, set[str]]] = {}
-    for place, reading in enumerate(readings):
-        for _, fact in reading.facts:
-            if not fact.thing:
-                continue
-            earlier = newest.get(fact.thing)
-            if earlier is None or earlier[0] != place:
-                newest[fact.thing] = (place, {fact.value})
-            else:
-                earlier[1].add(fact.value)
-    return {thing: values for thing, (_, values) in newest.items()}

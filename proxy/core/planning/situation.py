@@ -109,15 +109,15 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is r
 
     @cached_property
     def _observations(self) -> list[int]:
-        messages = self.chain.messages
-        places = (place for place in self._in_plain_text if place < len(messages))
-        return sorted(place for place in places if messages[place].role == "user")
+        """Positions of what commands in plain text have brought."""
+        found = self.read.observations if self._readings else []
+        return found[: bisect_left(found, len(self.chain))]
 
     @cached_property
     def users(self) -> list[int]:
         """Positions of what users say, observations apart."""
-        observations = {*self._observations}
-        return [place for place in self.chain.users if place not in observations]
+        found = self.read.users if self._readings else []
+        return found[: bisect_left(found, len(self.chain))]
 
     def role(self, position: int) -> str:
         """Who says a message: an observation is a tool's."""
@@ -209,7 +209,8 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is r
         """What the messages of the chain say, and of a longer one that has been read those after them."""
         first = len(self.read.readings)
         if first < len(self.chain):
-            self.read.go_on(self.chain.addresses(self._decoded, first), self._decoded)
+            addresses = self.chain.addresses(self._decoded, first)
+            self.read.go_on(self.chain.messages, addresses, self._decoded)
         return self.read.readings
 
     def is_rule(self, position: int) -> bool:

@@ -7,6 +7,7 @@ those of kanji, hanzi and katakana. That is enough to see whether two sentences 
 import re
 import unicodedata
 from bisect import bisect_left
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 
@@ -171,6 +172,11 @@ def _terms_in(chunk: str) -> Iterator[str]:
 _KANA = re.compile(f"[{HIRAGANA}{KATAKANA}]")
 _HAN = re.compile(f"[{HAN}]")
 _LETTERS = re.compile(r"[^\W\d_]+")
+_LANGUAGES: defaultdict[str, list[str]] = defaultdict(list)
+"""Of each everyday word, those that it speaks for."""
+for _name, _words in EVERYDAY_WORDS.items():
+    for _word in _words:
+        _LANGUAGES[_word].append(_name)
 _SAMPLE = 4_000
 """Characters that are looked at."""
 
@@ -187,6 +193,6 @@ def _language_of(sample: str) -> str:
     words = _LETTERS.findall(sample.lower())
     if len(_HAN.findall(sample)) > len(sample) / 10:
         return "zh"
-    votes = {name: sum(map(everyday.__contains__, words)) for name, everyday in EVERYDAY_WORDS.items()}
-    best = max(votes, key=lambda name: votes[name])
+    votes = Counter(name for word in words for name in _LANGUAGES.get(word, ()))
+    best = max(EVERYDAY_WORDS, key=votes.__getitem__)
     return best if votes[best] > votes["en"] else "en"

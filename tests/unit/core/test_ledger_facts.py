@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.extraction.facts import MOST_CHARACTERS, MOST_FACTS, Fact, facts_in, leaves_of
-from proxy.core.extraction.reading import Reading, Readings, read
+from proxy.core.extraction.reading import Reading, Readings, Voice, read
 from proxy.core.planning.ledger_packing import LONG, OFTEN, Packing, Standing
 from tests.support.conversations import assistant, calling, chain_from, count, encode, result, user
 
@@ -24,6 +24,10 @@ def kinds(text: str) -> dict[str, str]:
 
 def reading(message: dict[str, object], thing: str = "") -> Reading:
     return read(Content.of(encode(message)), thing)
+
+
+def said(reading: Reading) -> list[tuple[Voice, Fact]]:
+    return [(voice, fact) for voice, facts in reading.facts for fact in facts]
 
 
 @pytest.mark.parametrize(
@@ -124,17 +128,14 @@ def test_what_is_no_json_is_left_to_be_read_as_text(text: str) -> None:
 
 def test_no_fact_has_a_line_break_or_a_control_character_or_is_longer_than_a_line() -> None:
     text = json.dumps({"boat_id": "K\u202877", "b_id": "K\n1", "c_id": "x" * 500, "d_id": "K\x0077"})
-    for _, fact in reading(result("a", text)).facts:
+    for _, fact in said(reading(result("a", text))):
         assert fact.value.isprintable()
         assert len(fact.value) <= 120
 
 
 def test_whose_voice_it_was_is_known_from_the_role() -> None:
-    told = {
-        fact.value: voice
-        for voice, fact in reading(calling("a", content="K1X", arguments='{"boat_id": "K2X"}')).facts
-    }
-    assert told == {"K1X": "assistant", "K2X": "argument"}
+    both = reading(calling("a", content="K1X", arguments='{"boat_id": "K2X"}'))
+    assert {fact.value: voice for voice, fact in said(both)} == {"K1X": "assistant", "K2X": "argument"}
     assert [voice for voice, _ in reading(user("K3X")).facts] == ["user"]
     assert [voice for voice, _ in reading(result("a", "K4X")).facts] == ["result"]
 
@@ -304,6 +305,6 @@ def test_of_a_huge_text_only_a_bounded_part_is_read(piece: str) -> None:
         + piece * (2 * MOST_CHARACTERS // len(piece))
         + end
     )
-    values = {fact.value for _, fact in reading(user(text)).facts}
+    values = {fact.value for _, fact in said(reading(user(text)))}
     assert "K8822X" not in values
     assert len(values) <= MOST_FACTS

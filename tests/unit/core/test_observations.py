@@ -69,6 +69,10 @@ AGENTS = {
 }
 
 
+def told(reading: Reading) -> set[tuple[str, str]]:
+    return {(voice, fact.value) for voice, facts in reading.facts for fact in facts}
+
+
 def observed(*messages: Sent) -> list[int]:
     """Positions of the observations among messages."""
     chain = chain_from(messages)
@@ -188,8 +192,8 @@ def test_a_paragraph_beside_the_output_still_binds(message: str) -> None:
 def test_what_stands_in_an_observation_was_said_by_a_tool_and_what_stands_in_a_command_was_used() -> None:
     messages = session("I look.\n```bash\ncat /harbour/quay.py\n```", "<output>\nberth K-4711\n</output>", 1)
     readings = situation(messages).readings
-    assert ("argument", "/harbour/quay.py") in {(voice, fact.value) for voice, fact in readings[1].facts}
-    assert ("result", "K-4711") in {(voice, fact.value) for voice, fact in readings[2].facts}
+    assert ("argument", "/harbour/quay.py") in told(readings[1])
+    assert ("result", "K-4711") in told(readings[2])
 
 
 # --- plans

@@ -178,7 +178,9 @@ def test_prose_and_statements_define_nothing(text: str) -> None:
 def test_code_in_arguments_and_in_results_is_read() -> None:
     def names(message: Sent) -> set[str]:
         reading = read(Content.of(json.dumps(message).encode()))
-        return {fact.value for _, fact in reading.facts if fact.kind in ("class", "function")}
+        return {
+            fact.value for _, facts in reading.facts for fact in facts if fact.kind in ("class", "function")
+        }
 
     code = "class Quay:\n    def moor(self):\n        return 3\n"
     assert names(calling("c", arguments=json.dumps({"path": "quay.py", "content": code}))) == {"Quay", "moor"}
