@@ -7,9 +7,10 @@ never read before.
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
+from operator import itemgetter
 from typing import Literal
 
 import msgspec
@@ -247,31 +248,29 @@ def read(content: Content, called: Sequence[str] = ()) -> Reading:
 
 def _read(content: Content, thing: str) -> Reading:
     voice, texts = _voice_of(content.role), content.texts()
-    used: dict[str, Fact] = {}
-    for _, name, arguments in content.calls:
-        for fact in facts_of(arguments, _called(name, arguments)):
-            used.setdefault(fact.value, fact)
-    told: dict[str, Fact] = {}
+    called = ((arguments, _called(name, arguments)) for _, name, arguments in content.calls)
+    used = _by_value(fact for arguments, call in called for fact in facts_of(arguments, call))
     sentences: list[Sentence] = []
     if len(texts) == 1 and len(texts[0]) <= _TINY and _says_little(texts[0].translate(_SHAPE)):
-        told = {fact.value: fact for fact in words_in(texts[0])}
-        texts = []
-    for text in texts:
+        told = words_in(texts[0])
+    else:
+        told = [fact for text in texts for fact in facts_of(text, thing)]
         if voice == "user":
-            told = {fact.value: fact for fact in quotes_in(text)} | told
-        for fact in facts_of(text, thing):
-            if fact.value not in told or told[fact.value].kind == "quoted":
-                told[fact.value] = fact
+            told += (fact for text in texts for fact in quotes_in(text))
         if voice in ("user", "system"):
-            sentences += weighed(bounded(text))
-    for value in used.keys() & told.keys():
-        del told[value]
-    facts: list[tuple[Voice, tuple[Fact, ...]]] = []
-    if used:
-        facts.append(("argument", tuple(used.values())))
-    if told:
-        facts.append((voice, tuple(told.values())))
-    return Reading(tuple(facts), tuple(binding(sentences)), lays_down(sentences))
+            sentences += (each for text in texts for each in weighed(bounded(text)))
+    new = tuple([fact for value, fact in _by_value(told).items() if value not in used])
+    facts: list[tuple[Voice, tuple[Fact, ...]]] = [("argument", tuple(used.values())), (voice, new)]
+    is_rule = lays_down(sentences)
+    return Reading(tuple(filter(itemgetter(1), facts)), tuple(binding(sentences)), is_rule)
+
+
+def _by_value(facts: Iterable[Fact]) -> dict[str, Fact]:
+    """Each thing once, as it was told first."""
+    found: dict[str, Fact] = {}
+    for fact in facts:
+        found.setdefault(fact.value, fact)
+    return found
 
 
 def _voice_of(role: str) -> Voice:
