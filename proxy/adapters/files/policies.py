@@ -9,31 +9,21 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from stat import S_ISREG
-from typing import NamedTuple, Self, cast
+from typing import Self, cast
 
 from pydantic import ValidationError
 
-from proxy.adapters.files.policy_errors import complaints, nearest
-from proxy.adapters.files.toml_file import Location, PolicyError, Table, TomlFile
+from proxy.adapters.files.toml_file import Location, PolicyError, Table, TomlFile, complaints, nearest
 from proxy.core.policy.policy import Policy
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
-class Mark(NamedTuple):
-    """A file at one moment. Two marks are equal exactly where nothing wrote, replaced or unlocked it."""
+Mark = tuple[int, ...]
+"""A file at one moment. Two marks are equal exactly where nothing wrote, replaced or unlocked it.
 
-    device: int
-    inode: int
-    size: int
-    mode: int
-    modified: int
-    changed: int
-    """Both in nanoseconds since 1970. A copy may keep the first, never the second (not so on Windows)."""
-
-    def is_same_file(self, other: "Mark") -> bool:
-        """Whether both are of one file, whatever became of its content."""
-        return (self.device, self.inode) == (other.device, other.inode)
+Of a copy its time of modification may be kept, never that of its change (not so on Windows).
+"""
 
 
 def mark(path: Path) -> Mark | None:
@@ -44,9 +34,13 @@ def mark(path: Path) -> Mark | None:
         return None
     if not S_ISREG(found.st_mode):
         return None
-    return Mark(
-        found.st_dev, found.st_ino, found.st_size, found.st_mode, found.st_mtime_ns, found.st_ctime_ns
-    )
+    identity = (found.st_dev, found.st_ino)
+    return *identity, found.st_size, found.st_mode, found.st_mtime_ns, found.st_ctime_ns
+
+
+def is_same_file(one: Mark | None, other: Mark | None) -> bool:
+    """Whether both are of one file, whatever became of its content."""
+    return one is not None and other is not None and one[:2] == other[:2]
 
 
 Sight = tuple[list[str], Mapping[Path, Mark | None]]
@@ -158,6 +152,10 @@ class PolicyLibrary:
         """
         return self.read(name_or_path)[0]
 
+    def named(self, name: str) -> Policy:
+        """A policy by its name alone, never a path. Raises PolicyError."""
+        return self._read_named(name)[0]
+
     def read(self, name_or_path: str | Path) -> tuple[Policy, PolicyFile]:
         """A policy as `load` finds it, and its own file. Raises PolicyError with every mistake."""
         text = str(name_or_path)
@@ -166,10 +164,6 @@ class PolicyLibrary:
         path = Path(name_or_path)
         self._look_at(path)
         return self._policy(PolicyFile.read(path), (path.parent, *self._directories))
-
-    def named(self, name: str) -> Policy:
-        """A policy by its name alone, never a path. Raises PolicyError."""
-        return self._read_named(name)[0]
 
     def _read_named(self, name: str) -> tuple[Policy, PolicyFile]:
         return self._policy(PolicyFile.read(self._find(name, self._directories)), self._directories)
@@ -184,7 +178,7 @@ class PolicyLibrary:
         for directory in directories if _NAME.fullmatch(name) else ():
             file = directory / f"{name}.toml"
             found = self._look_at(file)
-            if found and not (left_out and found.is_same_file(left_out)):
+            if found and not is_same_file(found, left_out):
                 return file
         raise PolicyError(name or '""', None, self._absence(name, without.stem if without else ""))
 
@@ -231,7 +225,7 @@ class PolicyLibrary:
             message = f"`extends = {json.dumps(name, ensure_ascii=False)}`: {error.message}"
             raise child.error(message, ("extends",)) from None
         own, others = self._look_at(path), [self._look_at(seen.path) for seen in chain]
-        if own and any(other and own.is_same_file(other) for other in others):
+        if any(is_same_file(own, other) for other in others):
             circle = " -> ".join([*(seen.name for seen in chain), name])
             raise child.error(f"policies extend each other in a circle: {circle}", ("extends",))
         return path

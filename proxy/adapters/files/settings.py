@@ -17,8 +17,7 @@ from typing import Self, get_args
 from pydantic import ValidationError
 
 from proxy.adapters.files.policies import Mark, PolicyLibrary, is_path, mark
-from proxy.adapters.files.policy_errors import complaints
-from proxy.adapters.files.toml_file import FileError, Location, PolicyError, TomlFile
+from proxy.adapters.files.toml_file import FileError, Location, PolicyError, TomlFile, complaints
 from proxy.config import Settings
 from proxy.core.policy.policy import Rule
 from proxy.environment import decided_by, default_config, variables

@@ -1,8 +1,8 @@
-"""A TOML file that a person writes: read, and complained about by file and line.
+"""A TOML file that a person writes: read, and complained about by file, line and nearest key.
 
 On which line a key stands tomllib does not tell. But TOML is a sequence of statements that end at a line's
 end, and no beginning of a statement is a statement. So tomllib itself finds them: lines are gathered until it
-accepts them, and what it read are the keys that stand there.
+accepts them behind the headers of the tables before them, and what is new then stands there.
 """
 
 from __future__ import annotations
@@ -10,12 +10,18 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, NamedTuple, Self, cast
 
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from proxy.core.policy.policy import dotted_keys
+from proxy.core.text import similarity
+from proxy.environment import WORDS
 from proxy.errors import OperatorError
 
 Table = dict[str, object]
@@ -23,6 +29,27 @@ Location = tuple[str | int, ...]
 """Keys and indices from the top of the file, as in `("tools", 0, "match")`."""
 _OF_A_MISTAKE = ("file", "line", "key", "message")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_TOML_PLACE = re.compile(r" \((?:at line (\d+), column \d+|at end of document)\)$")
+_REWORDED = {
+    "Cannot overwrite a value": "a key stands here for the second time",
+    "Invalid value": "it is no valid value (text has quotes; 0.5, not .5; true, not True)",
+    "Unescaped '\\' in a string": "a text has a single backslash (write two, or single quotes around it)",
+}
+_WORDS = {
+    **WORDS,
+    "int_type": "must be a whole number",
+    "float_type": "must be a number",
+    "bool_type": "must be true or false",
+    "string_type": "must be text",
+    "literal_error": "must be {expected}",
+    "tuple_type": "must be an array; one of tables is written `[[name]]`",
+    "model_type": "must be a table",
+    "mapping_type": "must be a table",
+    "dict_type": "must be a table",
+    "missing": "is required",
+    "value_error": "{error}",
+}
+"""By the kind of what pydantic finds."""
 
 
 class FileError(OperatorError):
@@ -80,7 +107,10 @@ class TomlFile:
         try:
             return cls(path, text, tomllib.loads(text))
         except tomllib.TOMLDecodeError as error:
-            raise cls.fault(str(path), *_syntax_complaint(error, text)) from error
+            place = _TOML_PLACE.search(str(error))
+            line = int(place[1]) if place and place[1] else text.count("\n") + 1
+            why = _TOML_PLACE.sub("", str(error))
+            raise cls.fault(str(path), line, f"is not TOML: {_REWORDED.get(why, why)}") from error
         except (ValueError, RecursionError) as error:  # what Python itself bounds: digits, and depth
             is_deep = isinstance(error, RecursionError)
             reason = "it is nested too deeply" if is_deep else "a number is too long"
@@ -109,83 +139,117 @@ def toml_key(name: str) -> str:
     return name if _BARE_KEY.fullmatch(name) else json.dumps(name, ensure_ascii=False)
 
 
-# --- lines ---
-
-
 def key_lines(text: str) -> dict[Location, int]:
     """The first line, counted from 1, of every key and table in a valid TOML file."""
     lines: dict[Location, int] = {}
-    tables: dict[Location, int] = {}  # how many of each array of tables were met so far
-    table: Location = ()
-    source, start = "", 1
+    headers, statement, start = "", "", 1
     for number, line in enumerate(text.split("\n"), 1):
-        source += f"{line}\n"
+        statement += f"{line}\n"
         try:
-            parsed = tomllib.loads(source)
+            parsed = tomllib.loads(headers + statement)
         except tomllib.TOMLDecodeError:
             continue
-        if (header := source.lstrip()).startswith("["):
-            keys = [key for key in max(_keys(parsed), key=len) if isinstance(key, str)]
-            table = _open_table(keys, tables, repeated=header.startswith("[["))
-            found: list[Location] = [table]
-        else:
-            found = [table + key for key in _keys(parsed)]
-        for location in found:
-            for length in range(1, len(location) + 1):
-                lines.setdefault(location[:length], start)
-        source, start = "", number + 1
+        for location in _keys(parsed):
+            lines.setdefault(location, start)
+        if statement.lstrip().startswith("["):
+            headers += statement
+        statement, start = "", number + 1
     return lines
 
 
 def line_of(location: Location, lines: Mapping[Location, int]) -> int | None:
     """The line of a key, else of the innermost table around it that the file has."""
-    return next(
-        (lines[found] for end in range(len(location), 0, -1) if (found := location[:end]) in lines), None
-    )
+    around = (location[:end] for end in range(len(location), 0, -1))
+    return next((lines[found] for found in around if found in lines), None)
 
 
-def _open_table(keys: Sequence[str], tables: dict[Location, int], *, repeated: bool) -> Location:
-    """Where the header `[keys]`, or the `repeated` `[[keys]]`, leads after the arrays of tables before it."""
-    location: Location = ()
-    for position, key in enumerate(keys, 1):
-        location += (key,)
-        if repeated and position == len(keys):
-            tables[location] = tables.get(location, 0) + 1
-        if location in tables:
-            location += (tables[location] - 1,)
-    return location
-
-
-def _keys(value: object) -> Iterator[Location]:
-    yield ()
+def _keys(value: object, at: Location = ()) -> Iterator[Location]:
     inside = enumerate(cast("list[object]", value)) if isinstance(value, list) else ()
     for key, inner in cast("Table", value).items() if isinstance(value, dict) else inside:
-        yield from ((key, *rest) for rest in _keys(inner))
+        yield (*at, key)
+        yield from _keys(inner, (*at, key))
 
 
-# --- what is not TOML ---
-
-_TOML_PLACE = re.compile(r" \((?:at line (\d+), column \d+|at end of document)\)$")
-_DECLARED_TWICE = re.compile(r"Cannot declare \((.*?),?\) twice")
-_REWORDED = {
-    "Cannot overwrite a value": "{key} stands here for the second time",
-    "Invalid value": "{key} has no valid value (text has quotes; 0.5, not .5; true, not True)",
-    "Unescaped '\\' in a string": "a text has a single backslash (write two, or single quotes around it)",
-}
-_KEY_OF_LINE = re.compile(r"\s*([^\s=\[\]{}#,][^=\[\]{}#,]*?)\s*=")
+# --- what pydantic finds, for people who write TOML ---
 
 
-def _syntax_complaint(error: tomllib.TOMLDecodeError, text: str) -> tuple[int, str]:
-    """The line, counted from 1, at which `text` is not TOML, and why."""
-    place = _TOML_PLACE.search(str(error))
-    line = int(place[1]) if place and place[1] else text.count("\n") + 1
-    complaint = _TOML_PLACE.sub("", str(error))
-    found = _KEY_OF_LINE.match(text.split("\n")[line - 1])
-    key = f"`{found[1]}`" if found else "a key"
-    if place and not place[1]:
-        return line, f"is not TOML: the file ends too early ({complaint[:1].lower()}{complaint[1:]})"
-    if twice := _DECLARED_TWICE.fullmatch(complaint):
-        table = twice[1].replace("'", "").replace(", ", ".")
-        return line, f"is not TOML: the table `{table}` stands here for the second time"
-    reworded = _REWORDED.get(complaint)
-    return line, f"is not TOML: {reworded.format(key=key) if reworded else complaint}"
+class Complaint(NamedTuple):
+    """A mistake in a sentence, and where to look for it, best place first."""
+
+    message: str
+    locations: Sequence[Location]
+    is_between: bool = False
+    """Whether keys contradict each other, each of which may be right."""
+
+
+def complaints(
+    error: ValidationError, table: Mapping[str, object], model: type[BaseModel]
+) -> Iterator[Complaint]:
+    """What is wrong with `table`, read as a `model`, each place once."""
+    places: dict[Location, list[ErrorDetails]] = {}
+    for finding in error.errors(include_url=False):
+        places.setdefault(_place(finding, table), []).append(finding)
+    for location, findings in places.items():
+        kind, context, subject = findings[0]["type"], findings[0].get("ctx", {}), f"`{dotted(location)}`"
+        if kind == "extra_forbidden":
+            yield Complaint(_unknown_key(location, model), (location,))
+        elif kind == "conflict":
+            keys = [(*location, key) for key in context["keys"]]
+            yield Complaint(f"{context['message']} in {subject}", keys, is_between=True)
+        else:
+            predicate = _predicate(findings)
+            is_element = isinstance(location[-1], int) and predicate.startswith("must")
+            yield Complaint(f"{'each of ' if is_element else ''}{subject} {predicate}", (location,))
+
+
+def nearest(name: str, candidates: Iterable[str]) -> str:
+    """The end of a complaint: `; did you mean ...?`, or nothing."""
+    found = similarity.nearest(name, candidates)
+    return f"; did you mean `{found}`?" if found else ""
+
+
+def _unknown_key(location: Location, model: type[BaseModel]) -> str:
+    """Looks for the key that was meant: the only one of its name, one beside it, else any of its name."""
+    table, key = dotted(location[:-1]), str(location[-1])
+    message = f"unknown key `{dotted(location)}`"
+    if key == "extends":
+        return f"{message}; `extends` stands before the first table"
+    known = [each.rpartition(".") for each in dotted_keys(model)]
+    elsewhere = [f"; did you mean `{around}{dot}{name}`?" for around, dot, name in known if name == key]
+    beside = nearest(key, [name for around, _, name in known if around == table])
+    hints = elsewhere if len(elsewhere) == 1 else [beside, *elsewhere]
+    return message + next(filter(None, hints), "")
+
+
+def _predicate(findings: Sequence[ErrorDetails]) -> str:
+    """What a value must be; a value that may be several things has a finding for each."""
+    first, *others = dict.fromkeys(map(_words, findings))
+    for other in others:
+        first = f"{first.replace(' or ', ', ')} or {other.removeprefix('must be ')}"
+    value, allowed = findings[0]["input"], [each.get("ctx", {}).get("expected", "") for each in findings]
+    literals = [literal for each in allowed for literal in re.findall(r"'([^']*)'", each)]
+    return first + (nearest(value, literals) if isinstance(value, str) else "")
+
+
+def _words(finding: ErrorDetails) -> str:
+    context = finding.get("ctx", {})
+    if finding["type"] == "less_than_equal" and context["le"] == 1:
+        return "must be at most 1 (0.8 is 80 %)"
+    words = _WORDS.get(finding["type"])
+    message = words.format(**context).replace("'", '"') if words else finding["msg"]
+    return " ".join(message.split())  # a pattern may have lines; a complaint is one
+
+
+def _place(finding: ErrorDetails, table: Mapping[str, object]) -> Location:
+    """Where in the file a finding is: pydantic's path without the branches of a union at its end."""
+    location: Location = ()
+    value: object = table
+    for step in finding["loc"]:
+        if isinstance(value, dict) and (step in value or finding["type"] == "missing"):
+            value = cast("dict[object, object]", value).get(step)
+        elif isinstance(value, list) and isinstance(step, int):
+            value = cast("list[object]", value)[step]
+        else:
+            break
+        location = (*location, step)
+    return location

@@ -38,17 +38,16 @@ class WatchedPolicies:
         self._written = self._began_with = written
         self._complaint = ""
         """What is wrong with the settings file now."""
+        self._refused: dict[str, str] = {}
+        """What is wrong with policies now, by their names."""
         if written is not None:
             written.check(library)
         first = library.load(default)
         self._name = first.name
         found, self._taken = self._read({written.file.path: written.mark} if written else {})
         self._seen = self._taken
-        self.in_force = PolicySet(first)
-        """What requests get now."""
         self._put_in_force({first.name: first, **_usable(found)})
         _warn_of_retired_keys(self.in_force.by_name.values())
-        self._refused: dict[str, str] = {}
         self._refuse(_reasons(found))
 
     def named(self, name: str) -> Policy:
@@ -66,6 +65,7 @@ class WatchedPolicies:
     def _put_in_force(self, by_name: Mapping[str, Policy]) -> None:
         rules = self._written.rules if self._written is not None else ()
         self.in_force = PolicySet(by_name[self._name], by_name, rules)
+        """What requests get now."""
         self._encrypts = any(policy.store.encrypt for policy in by_name.values())
 
     async def watch(self) -> None:
@@ -80,15 +80,17 @@ class WatchedPolicies:
     def look(self) -> None:
         """Take what was edited, if it was so already at the look before. Blocks while files are read."""
         now = self._library.sight(self._taken[1])
-        has_settled = now == self._seen
-        self._seen = now
-        if has_settled and now != self._taken:
-            _, marks = now
-            kept = {path: marks.get(path) for path in ([self._written.file.path] if self._written else [])}
-            found, self._taken = self._read(kept)
-            self._take(found)
-            if self._written is not None and self._began_with is not None:
-                self._reread(self._written, self._began_with)
+        has_settled, self._seen = now == self._seen, now
+        if not has_settled or now == self._taken:
+            return
+        before, former = self.in_force.by_name, self._name
+        if self._written is not None:
+            before = {**before, **self._reread(self._written)}
+        path = self._written.file.path if self._written is not None else None
+        found, self._taken = self._read({path: now[1].get(path)} if path else {})
+        if former != self._name and former not in found:  # it had its name by its path alone
+            before = {name: policy for name, policy in before.items() if name != former}
+        self._take(found, before)
 
     def _read(self, others: Mapping[Path, Mark | None]) -> tuple[dict[str, Policy | PolicyError], Sight]:
         """Every policy, or what is wrong with it, and the files as they were before they were read.
@@ -101,8 +103,8 @@ class WatchedPolicies:
         found[self._name] = _attempt(library, self._source)
         return found, (names, {**library.marks, **others})
 
-    def _take(self, found: Mapping[str, Policy | PolicyError]) -> None:
-        loaded, before = _usable(found), self.in_force.by_name
+    def _take(self, found: Mapping[str, Policy | PolicyError], before: Mapping[str, Policy]) -> None:
+        loaded = _usable(found)
         edited = sorted(
             name for name, policy in loaded.items() if name in self._refused or policy != before.get(name)
         )
@@ -115,8 +117,11 @@ class WatchedPolicies:
         if edited:
             log_event("policies were read anew", policies=edited)
 
-    def _reread(self, before: SettingsFile, began_with: SettingsFile) -> None:
-        """Take rules and policy out of the settings file as it is now, if all that it names is there."""
+    def _reread(self, before: SettingsFile) -> dict[str, Policy]:
+        """Take rules and policy out of the settings file as it is now, if all that it names is there.
+
+        The server's policy, where that is another one now.
+        """
         try:
             edited = before.anew()
             edited.check(self._library, self.in_force.by_name)
@@ -128,25 +133,19 @@ class WatchedPolicies:
                 log_warning("the settings file cannot be used as it is now: nothing changes", reason=reason)
             self._complaint = reason
             self._metrics.settings_stale.set(1)
-            return
+            return {}
         is_news = self._complaint or (edited.rules, edited.values) != (before.rules, before.values)
-        former, by_name = self._name, self.in_force.by_name
-        if default is not None:
-            by_name = {**by_name, default.name: default}
-            self._source, self._name = source, default.name
         self._written, self._complaint = edited, ""
-        self._put_in_force(by_name)
         self._metrics.settings_stale.set(0)
+        if default is not None:
+            self._source, self._name = source, default.name
         if is_news:
             self._metrics.settings_reloads.labels(result="loaded").inc()
             log_event("the settings file was read anew", file=str(edited.file.path), policy=self._name)
+            began_with = self._began_with or before
             if waiting := edited.differs_from(began_with):
                 log_warning("settings were edited that take effect at the next start", settings=waiting)
-        if default is not None:
-            found, self._taken = self._read({edited.file.path: edited.mark})
-            if former not in found:  # it had its name by its path alone
-                self._put_in_force({name: each for name, each in by_name.items() if name != former})
-            self._take(found)
+        return {} if default is None else {default.name: default}
 
     def _refuse(self, reasons: dict[str, str]) -> int:
         """Say once what cannot be used, and why; answers how many policies that is new for."""

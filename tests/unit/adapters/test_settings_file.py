@@ -97,10 +97,10 @@ def test_every_setting_may_stand_in_it(name: str, file: Path) -> None:
         ('[[use]]\nmodel = "x"\n', "1: `use.policy` is required"),
         ('[[use]]\nmodel = ""\npolicy = "off"\n', "2: `use.model` must not be empty"),
         ('[[use]]\nheader = "X-Team"\npolicy = "off"\n', "2: `use.header` must be a table"),
-        ('[use]\npolicy = "off"\n', "1: `use` must be tables in an array: `[[use]]`"),
+        ('[use]\npolicy = "off"\n', "1: `use` must be an array; one of tables is written `[[name]]`"),
         (
             "port = \n",
-            "1: is not TOML: `port` has no valid value (text has quotes; 0.5, not .5; true, not True)",
+            "1: is not TOML: it is no valid value (text has quotes; 0.5, not .5; true, not True)",
         ),
     ],
 )
