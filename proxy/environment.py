@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from proxy.errors import SettingsError
 
@@ -89,18 +90,39 @@ def _user_directory(variable: str, usual: str) -> Path:
 # --- what is wrong with settings ---
 
 
-WORDS = {
+_WORDS = {
     "int_parsing": "must be a whole number",
     "int_from_float": "must be a whole number",
+    "int_type": "must be a whole number",
     "float_parsing": "must be a number",
+    "float_type": "must be a number",
     "finite_number": "must be a finite number",
     "bool_parsing": "must be true or false",
+    "bool_type": "must be true or false",
+    "string_type": "must be text",
     "string_too_short": "must not be empty",
+    "literal_error": "must be {expected}",
+    "tuple_type": "must be an array; one of tables is written `[[name]]`",
+    "model_type": "must be a table",
+    "mapping_type": "must be a table",
+    "dict_type": "must be a table",
+    "missing": "is required",
     "greater_than": "must be more than {gt:g}",
     "greater_than_equal": "must be at least {ge:g}",
     "less_than_equal": "must be at most {le:g}",
+    "value_error": "{error}",
 }
 """By the kind of what pydantic finds."""
+
+
+def in_words(finding: ErrorDetails) -> str:
+    """What pydantic finds, as a predicate, to be read after the name of the key. Never a value."""
+    context = finding.get("ctx", {})
+    if finding["type"] == "less_than_equal" and context["le"] == 1:
+        return "must be at most 1 (0.8 is 80 %)"
+    words = _WORDS.get(finding["type"])
+    message = words.format(**context).replace("'", '"') if words else finding["msg"]
+    return " ".join(message.replace("Input should be", "must be").split())  # a pattern may have lines
 
 
 def in_plain_words(error: ValidationError, flags: Container[str]) -> str:
@@ -112,8 +134,5 @@ def in_plain_words(error: ValidationError, flags: Container[str]) -> str:
     for finding in error.errors(include_url=False, include_input=False):
         name = "".join(map(str, finding["loc"][:1]))
         flag = f"--{name.replace('_', '-')} " if name in flags else ""
-        words = WORDS.get(finding["type"])
-        what = words.format(**finding.get("ctx", {})) if words else finding["msg"]
-        what = what.removeprefix("Value error, ").replace("Input should be", "must be")
-        lines.append((flag or (f"{variable(name)} " if name else "")) + what)
+        lines.append((flag or (f"{variable(name)} " if name else "")) + in_words(finding))
     return "\n".join(lines)

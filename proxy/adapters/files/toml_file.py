@@ -21,7 +21,7 @@ from pydantic_core import ErrorDetails
 
 from proxy.core.policy.policy import dotted_keys
 from proxy.core.text import similarity
-from proxy.environment import WORDS
+from proxy.environment import in_words
 from proxy.errors import OperatorError
 
 Table = dict[str, object]
@@ -35,21 +35,6 @@ _REWORDED = {
     "Invalid value": "it is no valid value (text has quotes; 0.5, not .5; true, not True)",
     "Unescaped '\\' in a string": "a text has a single backslash (write two, or single quotes around it)",
 }
-_WORDS = {
-    **WORDS,
-    "int_type": "must be a whole number",
-    "float_type": "must be a number",
-    "bool_type": "must be true or false",
-    "string_type": "must be text",
-    "literal_error": "must be {expected}",
-    "tuple_type": "must be an array; one of tables is written `[[name]]`",
-    "model_type": "must be a table",
-    "mapping_type": "must be a table",
-    "dict_type": "must be a table",
-    "missing": "is required",
-    "value_error": "{error}",
-}
-"""By the kind of what pydantic finds."""
 
 
 class FileError(OperatorError):
@@ -223,21 +208,12 @@ def _unknown_key(location: Location, model: type[BaseModel]) -> str:
 
 def _predicate(findings: Sequence[ErrorDetails]) -> str:
     """What a value must be; a value that may be several things has a finding for each."""
-    first, *others = dict.fromkeys(map(_words, findings))
+    first, *others = dict.fromkeys(map(in_words, findings))
     for other in others:
         first = f"{first.replace(' or ', ', ')} or {other.removeprefix('must be ')}"
     value, allowed = findings[0]["input"], [each.get("ctx", {}).get("expected", "") for each in findings]
     literals = [literal for each in allowed for literal in re.findall(r"'([^']*)'", each)]
     return first + (nearest(value, literals) if isinstance(value, str) else "")
-
-
-def _words(finding: ErrorDetails) -> str:
-    context = finding.get("ctx", {})
-    if finding["type"] == "less_than_equal" and context["le"] == 1:
-        return "must be at most 1 (0.8 is 80 %)"
-    words = _WORDS.get(finding["type"])
-    message = words.format(**context).replace("'", '"') if words else finding["msg"]
-    return " ".join(message.split())  # a pattern may have lines; a complaint is one
 
 
 def _place(finding: ErrorDetails, table: Mapping[str, object]) -> Location:
