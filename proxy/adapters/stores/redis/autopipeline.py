@@ -23,7 +23,7 @@ from redis.asyncio import ConnectionPool
 from redis.exceptions import ConnectionError as ConnectionFailed
 from redis.exceptions import InvalidResponse, ResponseError
 
-from proxy.adapters.stores.redis.distance import Distance
+from proxy.adapters.stores.redis.timeouts import Timeouts
 
 LARGE: Final = 64 * 1024
 """A command of more bytes goes alone, through the client: it would hold up the others."""
@@ -53,9 +53,9 @@ class _Command(NamedTuple):
 class AutoPipeline:
     """Commands to the server of a pool, whoever sends them."""
 
-    def __init__(self, pool: ConnectionPool, distance: Distance, linger: float) -> None:
+    def __init__(self, pool: ConnectionPool, timeouts: Timeouts, linger: float) -> None:
         """`linger`: seconds for which a command waits for company that may."""
-        self._distance = distance
+        self._timeouts = timeouts
         self._linger = linger
         self._timer: asyncio.TimerHandle | None = None
         """While all that waits may go on waiting."""
@@ -108,7 +108,7 @@ class AutoPipeline:
                 await self._pool.ensure_connection(self._connection)
                 is_connected = True
                 try:
-                    async with asyncio.timeout(self._distance.trip.seconds):
+                    async with asyncio.timeout(self._timeouts.trip.seconds):
                         await self._exchange(group)
                 except Exception:
                     await self._connection.disconnect(nowait=True)

@@ -22,7 +22,7 @@ from redis.crc import key_slot
 from redis.exceptions import ConnectionError as ConnectionFailed
 from redis.exceptions import MovedError, RedisClusterException, RedisError, ResponseError
 
-from proxy.adapters.stores.redis.distance import Distance
+from proxy.adapters.stores.redis.timeouts import Timeouts
 
 Word = str | bytes | float
 Command = tuple[Word, ...]
@@ -73,14 +73,14 @@ class _Slots(NamedTuple):
 
 
 class Cluster:
-    """The nodes of a cluster. `seed` leads to any of them; `distance` is theirs."""
+    """The nodes of a cluster. `seed` leads to any of them; `timeouts` is theirs."""
 
-    def __init__(self, seed: BlockingConnectionPool, distance: Distance) -> None:
+    def __init__(self, seed: BlockingConnectionPool, timeouts: Timeouts) -> None:
         self._seed = seed
         self._first = _Address(
             seed.connection_kwargs.get("host", "localhost"), seed.connection_kwargs.get("port", 6379)
         )
-        self._distance = distance
+        self._timeouts = timeouts
         self._nodes: dict[_Address, Server] = {}
         self._slots: list[_Slots] = []
         self._sources: deque[_Address] = deque([self._first])
@@ -149,12 +149,12 @@ class Cluster:
         async with self._learning:
             if self._is_known:
                 return
-            distance, asked = self._distance, min(len(self._sources), _ASKED)
+            timeouts, asked = self._timeouts, min(len(self._sources), _ASKED)
             for _ in range(len(self._sources)):
                 source = self._sources[0]
                 self._sources.rotate(-1)
                 try:
-                    async with asyncio.timeout((distance.making.seconds + distance.trip.seconds) / asked):
+                    async with asyncio.timeout((timeouts.connect.seconds + timeouts.trip.seconds) / asked):
                         (found,) = await self._node(source).run([("CLUSTER SLOTS",)])
                 except (RedisError, OSError):
                     continue

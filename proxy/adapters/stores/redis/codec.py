@@ -59,8 +59,8 @@ class UnknownSecret(ForeignRecord):
     reason = "unknown_secret"
 
 
-class BrokenSealError(Exception):
-    """A sealed record is damaged, or stands where it was not written."""
+class DamagedRecord(UnreadableRecord):
+    """What the store holds is not what anybody writes, or stands where it was not written."""
 
 
 class Keyring:
@@ -93,9 +93,9 @@ class Keyring:
         return b"".join((SEALED, self._newest, nonce, sealed))
 
     def open(self, sealed: bytes, session: str, place: bytes) -> bytes:
-        """The record as it was. Raises UnknownSecret, BrokenSealError."""
+        """The record as it was. Raises UnknownSecret, DamagedRecord."""
         if len(sealed) < _HEADER:
-            raise BrokenSealError
+            raise DamagedRecord
         key, nonce = sealed[1 : 1 + _ID], sealed[1 + _ID : _HEADER]
         if key not in self._keys:
             if not self._has_warned:
@@ -107,7 +107,7 @@ class Keyring:
         try:
             return self._cipher(key, session).decrypt(nonce, memoryview(sealed)[_HEADER:], place)
         except InvalidTag as error:
-            raise BrokenSealError from error
+            raise DamagedRecord from error
 
 
 def _derived(secret: str, purpose: bytes, length: int) -> bytes:
@@ -130,10 +130,6 @@ _decoder_of: Callable[[type], msgspec.msgpack.Decoder[Any]] = cache(msgspec.msgp
 def digest(raw: bytes) -> bytes:
     """What names the bytes of a message within its session."""
     return hashlib.sha256(raw).digest()[: keys.DIGEST]
-
-
-class DamagedRecord(UnreadableRecord):
-    """What the store holds is not what anybody writes."""
 
 
 class UnknownVersion(ForeignRecord):
@@ -184,10 +180,7 @@ class Codec:
         if stored[:1] == SEALED:
             if self._keyring is None:
                 raise UnknownSecret
-            try:
-                plain = self._keyring.open(stored, self._session, place)
-            except BrokenSealError as error:
-                raise DamagedRecord from error
+            plain = self._keyring.open(stored, self._session, place)
         if plain[:1] not in versions:
             fault = _fault(plain)
             if isinstance(fault, UnknownVersion):

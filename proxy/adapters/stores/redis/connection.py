@@ -2,7 +2,7 @@
 
 redis-py retries by default, which applies a write twice whose reply was lost; here every retry is the
 caller's, and every write can be repeated. RESP2 without CLIENT SETINFO needs no handshake on any server.
-How long a server is waited for, :mod:`proxy.adapters.stores.redis.distance` says. One that failed is
+How long a server is waited for, :mod:`proxy.adapters.stores.redis.timeouts` says. One that failed is
 left alone for a while, so that its failure costs requests time once (law 7), and is told to the operator
 once.
 """
@@ -24,7 +24,7 @@ from redis.exceptions import NoScriptError, RedisClusterException, RedisError, R
 from proxy.adapters.faults import Fault, fault_of
 from proxy.adapters.stores.redis.autopipeline import LARGE, AutoPipeline, packed
 from proxy.adapters.stores.redis.cluster import Cluster, Command, Server, Word
-from proxy.adapters.stores.redis.distance import MEASURING, PATIENCE, Allowance, Distance
+from proxy.adapters.stores.redis.timeouts import MEASURING, PATIENCE, AdaptiveTimeout, Timeouts
 from proxy.errors import SettingsError, StoreUnavailable
 from proxy.ports import Clock
 from proxy.telemetry import log_warning
@@ -158,12 +158,12 @@ class Connection:
         self.revision = 0
         """Another number once something may have been changed that is no turn, or a call has failed."""
         self._timed = timed
-        self._distance = Distance(Allowance(timeout), Allowance(timeout), breaker.succeeded)
-        self._pool = _pool(url.replace(CLUSTER, "://", 1), self._distance)
+        self._timeouts = Timeouts(AdaptiveTimeout(timeout), AdaptiveTimeout(timeout), breaker.succeeded)
+        self._pool = _pool(url.replace(CLUSTER, "://", 1), self._timeouts)
         is_cluster = CLUSTER in url
-        self._server = Cluster(self._pool, self._distance) if is_cluster else Server(self._pool)
+        self._server = Cluster(self._pool, self._timeouts) if is_cluster else Server(self._pool)
         linger = min(linger, timeout / 2)
-        self._pipeline = None if is_cluster else AutoPipeline(self._pool, self._distance, linger)
+        self._pipeline = None if is_cluster else AutoPipeline(self._pool, self._timeouts, linger)
         self._loaded: set[str] = set()
         """Digests of the scripts that the server has."""
         self._timeout = timeout
@@ -172,14 +172,14 @@ class Connection:
     @contextmanager
     def patience(self) -> Generator[None]:
         """Within, everything may take long: at the start nobody waits for it, and much else is under way."""
-        trip, making = self._distance.trip, self._distance.making
-        trip.least = making.least = max(PATIENCE, self._timeout)
+        trip, connect = self._timeouts.trip, self._timeouts.connect
+        trip.least = connect.least = max(PATIENCE, self._timeout)
         try:
             yield
         finally:
-            trip.least = making.least = self._timeout
-            trip.begin()
-            making.begin()
+            for each in (trip, connect):
+                each.least = self._timeout
+                each.begin()
 
     async def ask(self, op: str, *command: Word, trips: int = 1) -> Any:
         """What the server answers to a command, within the time of so many round trips; timed as ``op``.
@@ -273,8 +273,8 @@ class Connection:
 
     def _time(self, trips: int, *, is_trial: bool) -> float:
         """Seconds for a call, making a connection included, for which a mere trial does not wait long."""
-        making = self._timeout if is_trial else self._distance.making.seconds
-        return making + trips * self._distance.trip.seconds
+        connect = self._timeout if is_trial else self._timeouts.connect.seconds
+        return connect + trips * self._timeouts.trip.seconds
 
     def _failed(self, failure: Exception) -> StoreUnavailable:
         """What is told of a failure, of which the breaker is, with the server's name."""
@@ -304,17 +304,17 @@ def _cancellations() -> int:
     return task.cancelling() if task else 0
 
 
-def _pool(url: str, distance: Distance) -> BlockingConnectionPool:
+def _pool(url: str, timeouts: Timeouts) -> BlockingConnectionPool:
     options: dict[str, Any] = {
         "timeout": None,  # a call has its time as a whole, waiting for a free connection included
-        "socket_timeout": distance.trip.seconds,
+        "socket_timeout": timeouts.trip.seconds,
         "socket_connect_timeout": PATIENCE,
         "max_connections": CONNECTIONS,
         "retry": Retry(NoBackoff(), 0),
         "health_check_interval": 0,
         "protocol": 2,
         "driver_info": None,
-        "distance": distance,
+        "timeouts": timeouts,
     }
     try:
         pool = BlockingConnectionPool.from_url(url, **options)  # pyright: ignore[reportUnknownMemberType]

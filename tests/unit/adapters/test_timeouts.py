@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.adapters.stores.redis.distance import Allowance
+from proxy.adapters.stores.redis.timeouts import AdaptiveTimeout
 
 SETTING = 0.5
 
 
-def measured(*samples: float) -> Allowance:
-    allowance = Allowance(SETTING)
+def measured(*samples: float) -> AdaptiveTimeout:
+    allowance = AdaptiveTimeout(SETTING)
     for sample in samples:
         allowance.measured(sample)
     return allowance
@@ -44,7 +44,7 @@ def test_nothing_is_waited_for_beyond_two_seconds_whatever_was_measured() -> Non
 
 
 def test_a_setting_of_more_than_that_is_meant() -> None:
-    allowance = Allowance(5.0)
+    allowance = AdaptiveTimeout(5.0)
     allowance.measured(0.3)
     assert allowance.seconds == 5.0
 

@@ -33,7 +33,7 @@ _LONGEST: Final = 2.0
 """Seconds that anything is waited for, at most, whatever was measured; more where the setting is more."""
 
 
-class Allowance:
+class AdaptiveTimeout:
     """How long something may take, in `seconds`: what is usual, and beside it four times what it varies by.
 
     `least` is the least room beside what is usual, and all that may be taken before anything was measured.
@@ -68,12 +68,13 @@ class Allowance:
 
 
 @dataclass
-class Distance:
-    """How far away a server is, shared by all connections to it."""
+class Timeouts:
+    """How long a server is waited for, shared by all connections to it."""
 
-    trip: Allowance
-    making: Allowance
-    """Of a connection."""
+    trip: AdaptiveTimeout
+    """Of a round trip,"""
+    connect: AdaptiveTimeout
+    """and of making a connection."""
     reached: Callable[[], None]
     """Called whenever a connection was made, and the server has answered on it."""
     failure: Exception | None = None
@@ -83,9 +84,9 @@ class Distance:
 class _Measuring(AbstractConnection):
     """What connections of every kind do alike."""
 
-    def __init__(self, *, distance: Distance, **options: Any) -> None:
+    def __init__(self, *, timeouts: Timeouts, **options: Any) -> None:
         super().__init__(**options)  # pyright: ignore[reportUnknownMemberType]
-        self._distance = distance
+        self._timeouts = timeouts
         self._is_timed = self.socket_timeout is not None
         """Whether each answer has its time; else whoever uses the connection sees to it."""
         self._making: asyncio.Task[None] | None = None
@@ -101,28 +102,28 @@ class _Measuring(AbstractConnection):
                 # Its failure is that of whoever waits for it, if anybody does: asyncio need not complain.
                 making.add_done_callback(lambda made: made.cancelled() or made.exception())
         if making is not None:
-            await asyncio.wait({making}, timeout=self._distance.making.seconds)
+            await asyncio.wait({making}, timeout=self._timeouts.connect.seconds)
             if not making.done():
-                raise self._distance.failure or TimeoutError("No connection was made in time.")
+                raise self._timeouts.failure or TimeoutError("No connection was made in time.")
             making.result()
-        self.socket_timeout = self._distance.trip.seconds if self._is_timed else None
+        self.socket_timeout = self._timeouts.trip.seconds if self._is_timed else None
 
     async def _make(self) -> None:
         """Connect, and measure one round trip."""
         began = monotonic()
-        self.socket_timeout = max(_FARTHEST, self._distance.trip.least)
+        self.socket_timeout = max(_FARTHEST, self._timeouts.trip.least)
         try:
             await super().connect()
             await self.send_command("PING", check_health=False)
             with suppress(ResponseError):  # a user who may not say so is answered, too
                 await self.read_response()
         except BaseException as failure:
-            self._distance.failure = failure if isinstance(failure, Exception) else None
+            self._timeouts.failure = failure if isinstance(failure, Exception) else None
             await super().disconnect(nowait=True)
             raise
-        self._distance.failure = None
-        self._distance.making.measured(monotonic() - began)
-        self._distance.reached()
+        self._timeouts.failure = None
+        self._timeouts.connect.measured(monotonic() - began)
+        self._timeouts.reached()
 
     async def disconnect(self, *args: Any, **options: Any) -> None:
         """End it, also while it is being made."""
@@ -141,7 +142,7 @@ class _Measuring(AbstractConnection):
         """The next answer; the first to what was sent last ends a round trip."""
         answer = cast("Any", await super().read_response(*args, **options))
         if self._sent:
-            self._distance.trip.measured(monotonic() - self._sent)
+            self._timeouts.trip.measured(monotonic() - self._sent)
             self._sent = 0.0
         return answer
 
