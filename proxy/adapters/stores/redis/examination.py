@@ -60,10 +60,15 @@ async def examine(url: str, clock: Clock, patience: float, secrets: Sequence[str
     async with aclosing(node):
         with node.patience():
             await _asked(node, "PING")
-            trips = [await _timed(node) for _ in range(_TRIPS)]
+            trips = list[float]()
+            for _ in range(_TRIPS):
+                began = perf_counter()
+                await _asked(node, "PING")
+                trips.append(perf_counter() - began)
             info: dict[str, Any] = await _or_none(node, "INFO") or {}
-            saves = await _or_none(node, "CONFIG", "GET", "save")
-            ahead = await _ahead(node, clock)
+            saves: dict[Any, str] | None = await _or_none(node, "CONFIG", "GET", "save")
+            before, time = clock.now(), await _or_none(node, "TIME")
+            halfway = (before + clock.now()) / 2
     refusals, written = await _used(url, clock, patience)
     ids = Keyring(secrets, lambda: False).ids if secrets else ()
     is_valkey = "valkey_version" in info
@@ -72,12 +77,12 @@ async def examine(url: str, clock: Clock, patience: float, secrets: Sequence[str
         product=("Valkey" if is_valkey else "Redis") if info else "",
         version=tuple(int(part) for part in version.split(".") if part.isdigit()),
         trip=median(trips),
-        ahead=ahead,
+        ahead=None if time is None else time[0] + time[1] / 1e6 - halfway,
         eviction=str(info.get("maxmemory_policy", "")),
         used=int(info.get("used_memory", 0)),
         most=int(info.get("maxmemory", 0)),
         has_log=bool(info.get("aof_enabled")),
-        snapshots=None if saves is None else bool(_value(saves)),
+        snapshots=None if saves is None else any(saves.values()),
         is_written=not {info.get("aof_last_write_status"), info.get("rdb_last_bgsave_status")} & {"err"},
         knows_secret=not (written and ids) or not written.isdisjoint(ids),
         refusals=refusals,
@@ -100,27 +105,6 @@ async def _used(url: str, clock: Clock, patience: float) -> tuple[dict[str, str]
         except StoreUnavailable as error:
             refusals["script"] = error.message
     return refusals, written
-
-
-async def _timed(connection: Connection) -> float:
-    began = perf_counter()
-    await _asked(connection, "PING")
-    return perf_counter() - began
-
-
-async def _ahead(connection: Connection, clock: Clock) -> float | None:
-    """Seconds by which the server's clock is ahead, as of the middle of the trip."""
-    before = clock.now()
-    answer = await _or_none(connection, "TIME")
-    if answer is None:
-        return None
-    seconds, microseconds = answer
-    return seconds + microseconds / 1e6 - (before + clock.now()) / 2
-
-
-def _value(answer: Any) -> object:
-    """What a setting is, however the library gives it."""
-    return next(iter(answer.values()), "") if isinstance(answer, dict) else answer[-1]  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType, reportUnknownVariableType]
 
 
 async def _asked(connection: Connection, *command: Word) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -24,7 +24,7 @@ from proxy.adapters.stores.redis.codec import (
     seconds,
 )
 from proxy.adapters.stores.redis.connection import Connection
-from proxy.adapters.stores.redis.scripts import Fields, FoundFields, NewsFields
+from proxy.adapters.stores.redis.scripts import Fields, NewsFields
 from proxy.core.conversation.records import HiddenCalls, Node, Session
 from proxy.core.planning.plan import Epoch
 from proxy.ports import COMPACTOR, Found, Lookup, Mark, SessionKey, Stored
@@ -34,24 +34,25 @@ UNREADABLE: Final[Fields] = [b"" for _ in keys.FIELDS]
 """The fields of a session that cannot be read."""
 
 
-def found(codec: Codec, fields: FoundFields, lookup: Lookup) -> Found:
+def found(codec: Codec, answer: Sequence[Any], lookup: Lookup) -> Found:
     """What a look-up has found."""
-    record = session(codec, fields.session, fields.first_in_queue)
-    if record is None and not (fields.epochs or fields.hidden or fields.injected):
-        return Found(was_here=bool(fields.was_here))
-    joint, place, user = fields.user or (b"", b"", None)
+    sid, fields, known, counts, stored, was_here, hides, injected, injection_, first_in_queue, user = answer
+    record = session(codec, fields, first_in_queue)
+    if record is None and not (stored or hides or injected):
+        return Found(was_here=bool(was_here))
+    joint, place, user = user or (b"", b"", None)
     user, is_link = node(codec, place, user) if user is not None else (None, False)
-    counts = zip(lookup.uncounted, fields.counts, strict=True)
+    counted = zip(lookup.uncounted, cast("list[bytes | None]", counts), strict=True)
     return Found(
-        sid=fields.sid.decode(errors="replace"),
+        sid=sid.decode(errors="replace"),
         session=record,
-        known=fields.known,
-        counts={chain_hash: integer(count) for chain_hash, count in counts if count is not None},
-        epochs=epochs(codec, fields.epochs, lookup.lane),
-        hidden=hidden(codec, fields.hidden),
-        was_here=record is None and bool(fields.was_here),
-        injected=fields.injected or b"",
-        injection=injection(codec, fields.injection),
+        known=known,
+        counts={chain_hash: integer(count) for chain_hash, count in counted if count is not None},
+        epochs=epochs(codec, stored, lookup.lane),
+        hidden=hidden(codec, hides),
+        was_here=record is None and bool(was_here),
+        injected=injected or b"",
+        injection=injection(codec, injection_),
         joint=joint,
         user=None if is_link else user,
     )

@@ -16,7 +16,6 @@ from importlib.resources import files
 from operator import attrgetter
 from typing import Any, Final, cast
 
-import msgspec
 from msgspec.structs import replace
 
 from proxy.adapters.stores.redis import keys
@@ -121,24 +120,6 @@ NewsFields = tuple[Fields, bytes | None, list[bytes]]
 """A session's fields, whose turn it is in its queue, and its new messages, each after its chain hash."""
 
 
-class FoundFields(msgspec.Struct, frozen=True):
-    """What `find` answers, still encoded; counts in the order asked for."""
-
-    sid: bytes
-    session: Fields
-    known: bytes | None
-    counts: Sequence[bytes | None]
-    epochs: list[bytes]
-    was_here: int
-    hidden: list[bytes]
-    injected: bytes | None
-    injection: bytes | None
-    first_in_queue: bytes | None
-    """Whose turn it is in the session's queue."""
-    user: tuple[bytes, bytes, bytes | None] | None
-    """The joint by which it was found, the chain hash of the message that was answered there, and itself."""
-
-
 class Scripts:
     """The scripts by name, run by who can reach the server; each says what its arguments are.
 
@@ -175,15 +156,14 @@ class Scripts:
         """What a script answers of a key outside all sessions."""
         return self._run(self._scripts[name], [key], arguments)
 
-    async def find(self, lookup: Lookup) -> FoundFields | None:
-        """None where the chain belongs to no session."""
+    async def find(self, lookup: Lookup) -> Sequence[Any] | None:
+        """What `find.lua` says that it answers; None where the chain belongs to no session."""
         known = (*lookup.seen, *lookup.hidden_seen, lookup.injected)
         asked = (b"".join(lookup.newest), b"".join(lookup.uncounted))
         joints = b"".join([joint or _NO_JOINT for joint in lookup.joints])
         arguments = (lookup.sid or "", lookup.lane, *known, *asked, joints)
         names = [keys.tips(lookup.tag), keys.bucket(lookup.tag)]
-        answer = await self._run(self._scripts["find"], names, arguments)
-        return None if answer is None else FoundFields(*answer)
+        return await self._run(self._scripts["find"], names, arguments)
 
     async def ping(self) -> None:
         """Look for a session that is never there."""

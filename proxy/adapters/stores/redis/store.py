@@ -10,7 +10,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -22,7 +22,7 @@ from proxy.adapters.stores.redis.keys import milliseconds
 from proxy.adapters.stores.redis.listing import Listing
 from proxy.adapters.stores.redis.memories import RedisMemories
 from proxy.adapters.stores.redis.migration import Migration
-from proxy.adapters.stores.redis.scripts import FoundFields, Scripts
+from proxy.adapters.stores.redis.scripts import Scripts
 from proxy.core.conversation.records import HiddenCalls, Node, Session, Turn
 from proxy.core.planning.plan import Epoch
 from proxy.ports import (
@@ -82,24 +82,25 @@ class RedisStore:
         """The session, its epochs and counts: one script; another where it is kept under another tag."""
         if not lookup.first:
             return await self._found(lookup, await self._scripts.find(lookup))
-        fields, tags = await asyncio.gather(self._scripts.find(lookup), self._tags(lookup.first))
-        if fields is None and len(tags) == 1:
+        answer, tags = await asyncio.gather(self._scripts.find(lookup), self._tags(lookup.first))
+        if answer is None and len(tags) == 1:
             lookup = replace(lookup, tag=tags[0])
             found = await self._found(lookup, await self._scripts.find(lookup))
             return replace(found, tag=lookup.tag) if found.sid else Found()
-        return await self._found(lookup, fields)
+        return await self._found(lookup, answer)
 
-    async def _found(self, lookup: Lookup, fields: FoundFields | None) -> Found:
-        if fields is None:
+    async def _found(self, lookup: Lookup, answer: Sequence[Any] | None) -> Found:
+        if answer is None:
             return Found()
-        key = SessionKey(lookup.tag, fields.sid.decode(errors="replace"))
+        key = SessionKey(lookup.tag, answer[0].decode(errors="replace"))
         try:
-            found = reading.found(self._codec(key), fields, lookup)
+            found = reading.found(self._codec(key), answer, lookup)
         except DamagedRecord:
             await reading.discard_damaged(self._connection, self._codec(key), key, lookup.lane)
             raise
-        if fields.user and not found.user:  # a link, which is rare: a long question that was asked twice
-            found = replace(found, user=(await self.nodes(key)).get(fields.user[1]))
+        if found.joint and not found.user:  # a link, which is rare: a long question that was asked twice
+            _, place, _ = answer[-1]
+            found = replace(found, user=(await self.nodes(key)).get(place))
         return found
 
     async def _tags(self, first: str) -> list[str]:

@@ -61,13 +61,13 @@ local is_news = injected and injected ~= held
 return {
   sid,
   fields,
-  known,
+  known,                              -- the newest of the asked chain hashes that it holds
   values(session .. COUNTS, uncounted),
   redis.call('LRANGE', session .. EPOCHS .. lane, start, -1),
   fields[1] and 0 or redis.call('EXISTS', session .. WAS),
   redis.call('LRANGE', session .. HIDDEN, hidden_start, -1),
   injected,
   is_news and redis.call('HGET', session, 'injection'),
-  redis.call('LINDEX', session .. LINE, 0),
-  said,
+  redis.call('LINDEX', session .. LINE, 0),  -- whose turn it is in its queue
+  said,                               -- the joint by which it was found, the message that was answered there
 }
