@@ -37,10 +37,12 @@ def fault_of(error: BaseException) -> Fault:
         causes.append(at)
         within = cast("tuple[BaseException, ...]", getattr(at, "exceptions", ()))  # of a group
         at = within[0] if within else at.__cause__ or at.__context__
-    for kind_of in (_kind, _by_text):
-        for each in causes:
-            if kind := kind_of(each):
-                return Fault(kind, str(each) or str(error))
+    for each in causes:
+        if kind := _kind(each):
+            return Fault(kind, str(each) or str(error))
+    for each in causes:
+        if found := _ERRNO.search(str(each)):
+            return Fault(_word(int(found[1] or found[2])), str(each))
     return Fault(_CLOSED if "closed" in str(error) else "connection failed", str(error))
 
 
@@ -62,11 +64,6 @@ def _kind(error: BaseException) -> str | None:
             return _word(error.errno)
         case _:
             return None
-
-
-def _by_text(error: BaseException) -> str | None:
-    found = _ERRNO.search(str(error))
-    return _word(int(found[1] or found[2])) if found else None
 
 
 def _word(number: int) -> str:

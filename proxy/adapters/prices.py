@@ -36,25 +36,25 @@ def context_window(model: str) -> int | None:
 
     A provider's prefix ("openai/gpt-4o", "openrouter/openai/gpt-4o") chooses the provider if it is one.
     """
-    return _context_window(model.lower()) if len(model) <= _LONGEST_NAME else None
-
-
-@lru_cache(maxsize=1024)
-def _context_window(model: str) -> int | None:
-    found = (_found(provider, name) for name, provider in _candidates(model))
-    return next((info.context_window for info in found if info and info.context_window), None)
+    return _known(model)[0]
 
 
 def prices_of(model: str) -> Prices:
     """What the model's tokens cost; the defaults where it is not known, or costs nothing."""
-    return _prices(model.lower()) if len(model) <= _LONGEST_NAME else UNKNOWN_PRICES
+    return _known(model)[1]
+
+
+def _known(model: str) -> tuple[int | None, Prices]:
+    return _looked_up(model.lower()) if len(model) <= _LONGEST_NAME else (None, UNKNOWN_PRICES)
 
 
 @lru_cache(maxsize=1024)
-def _prices(model: str) -> Prices:
-    found = (_found(provider, name) for name, provider in _candidates(model))
-    priced = filter(None, (_priced(info, model) for info in found if info is not None))
-    return next(priced, UNKNOWN_PRICES)
+def _looked_up(model: str) -> tuple[int | None, Prices]:
+    """The first window, and the first prices, of those who know the model."""
+    found = [provider.find_model(name, all_providers=_providers()) for name, provider in _candidates(model)]
+    windows = (info.context_window for info in found if info and info.context_window)
+    priced = (prices for info in found if info and (prices := _priced(info, model)))
+    return next(windows, None), next(priced, UNKNOWN_PRICES)
 
 
 def _priced(info: ModelInfo, model: str) -> Prices | None:
@@ -94,10 +94,6 @@ def _candidates(model: str) -> Iterator[tuple[str, Provider]]:
             yield bare, provider
     # Some names escape the rule by which a provider knows its own (chatgpt-4o-latest). We speak OpenAI's API.
     yield from ((bare, provider) for provider in providers if provider.id == "openai")
-
-
-def _found(provider: Provider, model: str) -> ModelInfo | None:
-    return provider.find_model(model, all_providers=_providers())
 
 
 @cache

@@ -23,8 +23,6 @@ class StoredSession:
     session: Session | None = None
     nodes: dict[bytes, Node] = field(default_factory=dict[bytes, Node])
     """By chain hash, in the order written."""
-    texts: dict[bytes, bytes] = field(default_factory=dict[bytes, bytes])
-    """The bytes of its messages, each once."""
     life: bytes = field(default_factory=partial(secrets.token_bytes, 8))
     """Another one from when a message took the place of one that was cut off."""
     epochs: dict[str, list[Epoch]] = field(default_factory=dict[str, list[Epoch]])
@@ -65,9 +63,7 @@ class StoredSession:
                 answers += 1
         if replaces:
             self.life = secrets.token_bytes(8)
-        for node in fresh:
-            raw = self.texts.setdefault(node.raw, node.raw)
-            self.nodes[node.hash] = node if raw is node.raw else msgspec.structs.replace(node, raw=raw)
+        self.nodes |= {node.hash: node for node in fresh}
         if is_appended and not turn.advances_tip:
             self.unsaved = b""
         is_first = before is None or not before.tip

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property
 from operator import attrgetter
-from typing import Annotated, Any, ClassVar, Self, get_args
+from typing import Annotated, ClassVar, Self, get_args
 
 import msgspec
 from pydantic import BaseModel, Field
@@ -122,24 +122,16 @@ class Policy(Section):
 
 def dotted_keys(model: type[BaseModel] = Policy) -> tuple[str, ...]:
     """Every key that a file may have, such as `budget.tokens`; a table stands before its keys."""
-    return tuple(_dotted(model, ""))
-
-
-def _dotted(model: type[BaseModel], prefix: str) -> Iterator[str]:
+    found: list[str] = []
     for name, field in model.model_fields.items():
-        key = prefix + (field.alias or name)
-        if key == "name":
+        if name == "name":
             continue  # the file's own name, never a key in it
-        yield key
-        section = section_of(field.annotation)
-        if section is not None:
-            yield from _dotted(section, f"{key}.")
-
-
-def section_of(annotation: Any) -> type[Section] | None:
-    """The section that a field holds, alone or in a tuple."""
-    candidates = (annotation, *get_args(annotation))
-    return next((each for each in candidates if isinstance(each, type) and issubclass(each, Section)), None)
+        key = field.alias or name
+        found.append(key)
+        for each in (field.annotation, *get_args(field.annotation)):  # a section, alone or in a tuple
+            if isinstance(each, type) and issubclass(each, Section):
+                found += (f"{key}.{inner}" for inner in dotted_keys(each))
+    return tuple(found)
 
 
 # --- Which policy a request gets: what it names itself, else what the first rule says that it fits ---

@@ -59,7 +59,7 @@ def test_nothing_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_names_from_clients_leave_nothing_behind_but_a_bounded_cache() -> None:
     for number in range(2_000):
         prices.context_window(f"invented-{number}")
-    assert prices._context_window.cache_info().currsize <= 1024  # pyright: ignore[reportPrivateUsage]
+    assert prices._looked_up.cache_info().currsize <= 1024  # pyright: ignore[reportPrivateUsage]
     assert not get_snapshot()._provider_misses  # pyright: ignore[reportPrivateUsage]
 
 

@@ -200,6 +200,8 @@ class Connection:
 
         Unless it ``raises``, a refusal is an answer.
         """
+        if not commands:
+            return []
         async with self._call(op, trips):
             answers = await self._server.run(commands, transaction=transaction)
             for refusal in answers if raises else ():

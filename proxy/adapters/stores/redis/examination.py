@@ -66,7 +66,7 @@ async def examine(url: str, clock: Clock, patience: float, secrets: Sequence[str
                 await _asked(node, "PING")
                 trips.append(perf_counter() - began)
             info: dict[str, Any] = await _or_none(node, "INFO") or {}
-            saves: dict[Any, str] | None = await _or_none(node, "CONFIG", "GET", "save")
+            saves: dict[Any, str] | None = await _or_none(node, "CONFIG GET", "save")
             before, time = clock.now(), await _or_none(node, "TIME")
             halfway = (before + clock.now()) / 2
     refusals, written = await _used(url, clock, patience)

@@ -76,7 +76,7 @@ class Listing:
         )
         listed = [keys.unlisted(member.decode(errors="replace")) for member in members]
         commands = [command for key in listed for command in reading.session_commands(key)]
-        answers = await self._connection.ask_all("inspect", *commands, raises=False) if commands else []
+        answers = await self._connection.ask_all("inspect", *commands, raises=False)
         # A key of another type under a session's name is an unreadable session, and no other's fault.
         read: list[Any] = [reading.UNREADABLE if isinstance(each, Exception) else each for each in answers]
         return list(zip(listed, read[::2], read[1::2], strict=True))
